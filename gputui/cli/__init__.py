@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import click
 
 from gputui.cli.help import explained, help_option
-from gputui.cli.options import COMPLETES
+from gputui.cli.options import COMPLETES, ascii_option, no_mouse_option
 from gputui.cli.output import readable_output, wrapped
 from gputui.cli.verbs import COMMANDS, ELSEWHERE, GROUPS, NOUNS, SPELT, Command, understood
 from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError
@@ -60,8 +60,9 @@ class _Lazy(click.Group):
 
 
 def _loaded(found: Command) -> click.Command:
-    module = importlib.import_module(f"gputui.cli.{found.module}")
-    command = explained(module.command, found.name, getattr(module, "COMMON", ()))
+    name, _, function = found.module.partition(":")
+    module = importlib.import_module(f"gputui.cli.{name}")
+    command = explained(getattr(module, function or "command"), found.name, getattr(module, "COMMON", ()))
     if COMPLETES in os.environ:
         from gputui.cli.completion import add_completions
 
@@ -88,11 +89,6 @@ def _meant(word: str) -> str:
     return f"you may mean `gputui {meant}`" if meant else "gputui --help lists the commands"
 
 
-_CONTEXT = {
-    "color": True,  # else click would silently strip what looks like an escape sequence
-}
-
-
 def _print_version(context: click.Context, parameter: click.Parameter, is_set: bool) -> None:
     if is_set:
         of_clone = commit()
@@ -100,7 +96,12 @@ def _print_version(context: click.Context, parameter: click.Parameter, is_set: b
         context.exit()
 
 
-@click.group(cls=_Lazy, params=[help_option()], invoke_without_command=True, context_settings=_CONTEXT)
+@click.group(
+    cls=_Lazy,
+    params=[help_option()],
+    invoke_without_command=True,
+    context_settings={"color": True},  # else click silently strips what looks like an escape sequence
+)
 @click.option(
     "--version",
     "-V",
@@ -120,50 +121,24 @@ def _print_version(context: click.Context, parameter: click.Parameter, is_set: b
     metavar="USD_PER_H",
     help="What the box costs per hour.",
 )
-@click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII characters only.  [$GPUTUI_ASCII]")
+@ascii_option
 @click.option("--notify", is_flag=True, help="Ring the terminal bell when a run ends or fails.")
-@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
+@no_mouse_option
 @click.option("--host", "addresses", multiple=True, metavar="[USER@]HOST[:PORT]", help="Watch another box.")
 @click.pass_context
-def gputui(
-    context: click.Context,
-    debug: bool,
-    interval: float | None,
-    price: float | None,
-    is_ascii: bool,
-    notify: bool,
-    no_mouse: bool,
-    addresses: tuple[str, ...],
-) -> int:
+def gputui(context: click.Context, /, debug: bool, **given: object) -> int:
     """Profile GPUs and CPUs, and compare runs across machines and runtimes.
 
     Without a command it opens the live monitor; keys 2 to 5 open the other screens. Begin with
     `gputui run quick --db a.db` on one box, and with b.db on another; then `gputui compare a.db b.db`.
     """
     if context.invoked_subcommand is None:
-        from gputui.cli.monitor import command
+        from gputui.cli.screens import monitor
 
-        return int(
-            context.invoke(
-                command,
-                interval=interval,
-                price=price,
-                is_ascii=is_ascii,
-                notify=notify,
-                no_mouse=no_mouse,
-                addresses=addresses,
-            )
-        )
-    given = (
-        ("--interval", interval),
-        ("--price", price),
-        ("--ascii", is_ascii),
-        ("--notify", notify),
-        ("--no-mouse", no_mouse),
-        ("--host", addresses),
-    )
-    for option, value in given:
-        if value:
+        return int(context.invoke(monitor, **given))
+    for parameter in context.command.params:
+        if given.get(str(parameter.name)):
+            option = parameter.opts[-1]
             raise GputuiError(
                 f"{option} before {context.invoked_subcommand}: it is for the screens that `gputui` opens",
                 f"gputui {option}; or see gputui {context.invoked_subcommand} --help",

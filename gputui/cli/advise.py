@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import datetime
-import json
 import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar  # Any: what click passes on
 
 import click
 
-from gputui.cli.output import console
+from gputui.analysis.job import Batch, Job, begins_job, parse_job
+from gputui.cli.options import json_option, trust_option
+from gputui.cli.output import print_json, printed, warn
 from gputui.document.page import Page
 from gputui.document.table import table_of
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
+from gputui.model.journal import Price, to_plain
+from gputui.model.result import RunSummary
 from gputui.model.units import (
     counted,
     format_hourly,
@@ -25,9 +28,10 @@ from gputui.model.units import (
     format_spread,
     format_usd,
 )
+from gputui.services.advise.buy import Buying, Terms, weigh
 from gputui.services.advise.llm_serving import (
     LLM_HEADINGS,
-    LlmJob,
+    LlmAdvice,
     advise_llm,
     example_llm_job,
     is_llm_job,
@@ -46,16 +50,24 @@ from gputui.services.advise.rent import (
     example_job,
     headline_of,
 )
+from gputui.services.compare.pairing import side_of_runs
 from gputui.services.prices.pricing import price_of, price_of_run, price_source
+from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import case_words, device_words
 from gputui.services.results.selectors import Selection, select_all, split_selector
+from gputui.store.reading import open_result
 
-if TYPE_CHECKING:
-    from gputui.model.result import RunSummary
-    from gputui.services.advise.buy import Buying
-
+J = TypeVar("J")
+A = TypeVar("A")
 
 COMMON = ("--job", "--price", "--instance", "--buy", "--precision", "--workload", "--verbose", "--json")
+
+
+def _finite(context: click.Context, parameter: click.Parameter, number: float | None) -> float | None:
+    """Refuses nan, which is in any range."""
+    if number is not None and math.isnan(number):
+        raise GputuiError(f"{parameter.opts[-1]} {number}: is not an amount", "a plain number")
+    return number
 
 
 @click.command()
@@ -89,6 +101,7 @@ COMMON = ("--job", "--price", "--instance", "--buy", "--precision", "--workload"
 @click.option(
     "--start",
     type=click.FloatRange(0, 1440),
+    callback=_finite,
     default=10.0,
     metavar="MIN",
     help="Minutes of setup billed on top of the work.  [10]",
@@ -96,6 +109,7 @@ COMMON = ("--job", "--price", "--instance", "--buy", "--precision", "--workload"
 @click.option(
     "--hours-per-month",
     type=click.FloatRange(0, 744, min_open=True),
+    callback=_finite,
     default=730.0,
     metavar="H",
     help="Hours a month that boxes are rented or used.  [730]",
@@ -103,23 +117,34 @@ COMMON = ("--job", "--price", "--instance", "--buy", "--precision", "--workload"
 @click.option("--buy", multiple=True, metavar="[F=]USD", help="What buying such a box costs.")
 @click.option(
     "--power",
+    "power_w",
     type=click.FloatRange(0, 1e6),
+    callback=_finite,
     metavar="W",
     help="Power a box draws, in watts.  [measured, GPUs only]",
 )
 @click.option(
-    "--power-price", type=click.FloatRange(0, 100), default=0.0, metavar="USD", help="What a kWh costs."
+    "--power-price",
+    "power_usd_per_kwh",
+    type=click.FloatRange(0, 100),
+    callback=_finite,
+    default=0.0,
+    metavar="USD",
+    help="What a kWh costs.",
 )
 @click.option(
     "--cooling",
     type=click.FloatRange(0, 2),
+    callback=_finite,
     default=0.0,
     metavar="SHARE",
     help="Share of the power added for cooling, 0.1 to 0.3.",
 )
 @click.option(
     "--staff",
+    "staff_usd_per_month",
     type=click.FloatRange(0, 1e9),
+    callback=_finite,
     default=0.0,
     metavar="USD",
     help="What staff for it costs per month.",
@@ -127,14 +152,15 @@ COMMON = ("--job", "--price", "--instance", "--buy", "--precision", "--workload"
 @click.option(
     "--utilisation",
     type=click.FloatRange(0, 1, min_open=True),
+    callback=_finite,
     default=1.0,
     metavar="SHARE",
     help="Share of those hours in which boxes work.  [1]",
 )
 @click.option("--pool", is_flag=True, help="Pool the launches of all runs in a file.")
-@click.option("--trust", is_flag=True, help="Read files with macros or triggers too.")
+@trust_option
 @click.option("-v", "--verbose", is_flag=True, help="Add notes, what was left out and what was assumed.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 def command(
     files: tuple[str, ...],
     jobs: tuple[str, ...],
@@ -147,21 +173,13 @@ def command(
     start: float,
     hours_per_month: float,
     buy: tuple[str, ...],
-    power: float | None,
-    power_price: float,
-    cooling: float,
-    staff: float,
-    utilisation: float,
     pool: bool,
     trust: bool,
     verbose: bool,
     as_json: bool,
+    **owning: Any,
 ) -> int:
     """Time and cost of a job on each box: cheapest, fastest, and whether a GPU is worth it."""
-    from gputui.analysis.job import parse_job
-    from gputui.services.advise.buy import Terms, weigh
-    from gputui.services.results.conditions import Evidence
-
     files, typed_jobs = _files_and_jobs(files)
     jobs = (*jobs, *(f"{amount} tokens" for amount in tokens), *typed_jobs)
     if not files:
@@ -172,21 +190,9 @@ def command(
             f"--job {llm_jobs[0]!r}: jobs of an LLM server and others are answered by different runs",
             "ask for them in two commands",
         )
-    wanted = [parse_llm_job(text) for text in llm_jobs]
-    parsed = [] if llm_jobs else [parse_job(text) for text in jobs]
+    wanted = [(text, parse_llm_job(text)) for text in llm_jobs]
+    parsed = [] if llm_jobs else [(text, parse_job(text)) for text in jobs]
     bought = _amounts("--buy", buy, files)
-    numbers = {
-        "--start": start,
-        "--hours-per-month": hours_per_month,
-        "--power": power,
-        "--power-price": power_price,
-        "--cooling": cooling,
-        "--staff": staff,
-        "--utilisation": utilisation,
-    }
-    for option, number in numbers.items():
-        if number is not None and not math.isfinite(number):
-            raise GputuiError(f"{option} {number}: is not an amount", "a plain number")
     name, _, size = workload.partition(":")
     if workload and not name:
         raise GputuiError(
@@ -196,110 +202,96 @@ def command(
     typed = _by_file("--instance", instances, files)
     cpus = _amounts("--cpu-price", cpu_prices, files)
     selections = select_all(files, trust=trust, pool=pool)
-    for selection in selections:
-        for warning in selection.warnings:
-            click.echo(warning, err=True)
+    warn(warning for selection in selections for warning in selection.warnings)
     boxes = [_box(selection, stated, typed, cpus, pool) for selection in selections]
     if not jobs:
-        raise _jobless(files, boxes)
+        example = example_job(boxes) or example_llm_job(boxes) or "50M tokens train"
+        raise GputuiError(
+            "advise: no job is stated: how much work is it?",
+            f"gputui advise {shlex.join(files)} --job {shlex.quote(example)}",
+        )
     if wanted:
-        return _advise_llm(llm_jobs, wanted, boxes, hours_per_month, is_verbose=verbose, as_json=as_json)
+        found, refusals = _answered(wanted, lambda job: advise_llm(job, boxes, hours_per_month))
+        if as_json:
+            plain = [{"headline": llm_headline(one), "text": text, **to_plain(one)} for text, one in found]
+            print_json({"llm_answers": plain})
+        else:
+            _print_each(found, llm_headline, lambda page, one: _write_llm(page, one, is_verbose=verbose))
+        return _report(refusals)
     evidence = Evidence(selections, trust=trust)
     choice = Choice(name, size, precision or "")
-    terms = Terms(power_price, cooling, staff, utilisation, hours_per_month, power)
+    terms = Terms(hours_per_month=hours_per_month, **owning)
     watts = _measured_watts(selections, trust)
-    answers, answered, refusals = [], [], []
-    for text, job in zip(jobs, parsed, strict=True):
-        try:
-            advice = advise(
-                job,
-                boxes,
-                choice,
-                start_s=start * 60,
-                hours_per_month=hours_per_month,
-                conditions=evidence.conditions,
-            )
-        except GputuiError as error:  # the other jobs are answered regardless
-            refusals.append(error)
-            continue
-        answered.append(text)
-        answers.append((advice, weigh(advice, bought.get, terms, watts) if bought else ()))
-    if not answers:
-        raise refusals[0]
+
+    def answer(job: Job) -> tuple[Advice, Sequence[Buying]]:
+        advice = advise(
+            job,
+            boxes,
+            choice,
+            start_s=start * 60,
+            hours_per_month=hours_per_month,
+            conditions=evidence.conditions,
+        )
+        return advice, weigh(advice, bought.get, terms, watts) if bought else ()
+
+    answers, refusals = _answered(parsed, answer)
     if as_json:
         from gputui.services.advise.json import advice_as_json
 
-        plain = [advice_as_json(*answer) for answer in answers]
-        click.echo(json.dumps({"schema": 1, "answers": plain}, indent=1))
+        print_json({"answers": [advice_as_json(*one) for _, one in answers]})
         return _report(refusals)
-
-    page = Page(console())
     runs = {case.run.run_id: case.run for box in boxes for case in box.side.cases}
-    for number, (text, (advice, buyings)) in enumerate(zip(answered, answers, strict=True)):
-        if number:
-            page.line()
-        page.line(f"{text}. {headline_of(advice)}", "title")
-        _write(page, advice, runs, is_verbose=verbose)
-        for buying in buyings:
-            page.line(_buying(buying))
-    page.show()
+    _print_each(
+        answers,
+        lambda one: headline_of(one[0]),
+        lambda page, one: _write(page, *one, runs, is_verbose=verbose),
+    )
     return _report(refusals)
 
 
-def _advise_llm(
-    texts: Sequence[str],
-    jobs: Sequence[LlmJob],
-    boxes: Sequence[PricedSide],
-    hours_per_month: float,
-    *,
-    is_verbose: bool,
-    as_json: bool,
-) -> int:
-    """Answer jobs of an LLM server from runs of loads."""
-    from gputui.model.journal import to_plain
-
+def _answered(
+    jobs: Sequence[tuple[str, J]], answer: Callable[[J], A]
+) -> tuple[list[tuple[str, A]], list[GputuiError]]:
+    """The answers by the texts of their jobs, and why others have none. Raises the first of these if all
+    have none."""
     found, refusals = [], []
-    for text, job in zip(texts, jobs, strict=True):
+    for text, job in jobs:
         try:
-            found.append((text, advise_llm(job, boxes, hours_per_month)))
-        except GputuiError as error:
+            found.append((text, answer(job)))
+        except GputuiError as error:  # the other jobs are answered regardless
             refusals.append(error)
     if not found:
         raise refusals[0]
-    if as_json:
-        plain = [
-            {"headline": llm_headline(advice), "text": text, **to_plain(advice)} for text, advice in found
-        ]
-        click.echo(json.dumps({"schema": 1, "llm_answers": plain}, indent=1))
-        return _report(refusals)
-    page = Page(console())
-    for number, (text, advice) in enumerate(found):
-        if number:
+    return found, refusals
+
+
+def _print_each(
+    found: Sequence[tuple[str, A]], headline: Callable[[A], str], write: Callable[[Page, A], None]
+) -> None:
+    with printed() as page:
+        for number, (text, advice) in enumerate(found):
+            if number:
+                page.line()
+            page.line(f"{text}. {headline(advice)}", "title")
             page.line()
-        page.line(f"{text}. {llm_headline(advice)}", "title")
-        page.line()
-        page.table(table_of(LLM_HEADINGS, llm_rows(advice), right=range(1, len(LLM_HEADINGS))))
-        for line in (
-            *(f"{name}: {reason}" for name, reason in advice.left_out),
-            *(llm_assumptions(advice) if is_verbose else ()),
-        ):
-            page.line(line)
-    page.show()
-    return _report(refusals)
+            write(page, advice)
+
+
+def _write_llm(page: Page, advice: LlmAdvice, *, is_verbose: bool) -> None:
+    page.table(table_of(LLM_HEADINGS, llm_rows(advice), right=range(1, len(LLM_HEADINGS))))
+    left_out = [f"{name}: {reason}" for name, reason in advice.left_out]
+    page.part((*left_out, *(llm_assumptions(advice) if is_verbose else ())))
 
 
 def _report(refusals: Sequence[GputuiError]) -> int:
     """Report the jobs without an answer; returns the exit code."""
-    for error in refusals:
-        click.echo(f"gputui: {error.message}\n  {error.hint}", err=True)
+    warn(f"gputui: {error.message}\n  {error.hint}" for error in refusals)
     return refusals[0].exit_code if refusals else EXIT_DONE
 
 
 def _files_and_jobs(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The files, and the job where one is typed among them: an amount or a verb, and all up to the next
     file."""
-    from gputui.analysis.job import begins_job
-
     are_files = [word.endswith(".db") or split_selector(word)[0].exists() for word in words]
     starts = (place for place, word in enumerate(words) if not are_files[place] and begins_job(word))
     if (first := next(starts, None)) is None:
@@ -308,34 +300,22 @@ def _files_and_jobs(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, .
     return (*words[:first], *words[end:]), (" ".join(words[first:end]),)
 
 
-def _jobless(files: Sequence[str], boxes: Sequence[PricedSide]) -> GputuiError:
-    """What is missing, with a line that these files can answer."""
-    example = example_job(boxes) or example_llm_job(boxes) or "50M tokens train"
-    return GputuiError(
-        "advise: no job is stated: how much work is it?",
-        f"gputui advise {shlex.join(files)} --job {shlex.quote(example)}",
-    )
-
-
 def _by_file(option: str, values: Sequence[str], files: Sequence[str]) -> dict[str, str]:
-    """The value for each file: `F=VALUE` for one, `VALUE` for all others."""
+    """The value for each file: `F=VALUE` for one, `VALUE` for all others.
+
+    F is a file as it was given, without its run, or its name alone.
+    """
+    paths = {text: split_selector(text)[0] for text in files}
     found: dict[str, str] = {}
     for value in values:
         file, has_file, rest = value.rpartition("=")
-        matching = [text for text in files if not has_file or file in _called(text)]
+        matching = [
+            text for text, path in paths.items() if not has_file or file in (text, str(path), path.name)
+        ]
         if not matching:
             raise GputuiError(f"{option} {value}: {file} is none of the files", f"one of {', '.join(files)}")
-        for text in matching:
-            if has_file or text not in found:
-                found[text] = rest
+        found |= {text: rest for text in matching if has_file or text not in found}
     return found
-
-
-def _called(text: str) -> tuple[str, ...]:
-    """The ways to refer to a file: as given, without its run, and by its name alone."""
-
-    path, _ = split_selector(text)
-    return text, str(path), path.name
 
 
 def _amounts(option: str, values: Sequence[str], files: Sequence[str]) -> dict[str, float]:
@@ -359,9 +339,6 @@ def _box(
     cpus: dict[str, float],
     pool: bool,
 ) -> PricedSide:
-    from gputui.model.journal import Price
-    from gputui.services.compare.pairing import side_of_runs
-
     side = side_of_runs(selection.text, selection.runs, pool=pool, history=selection.history)
     text = selection.text
     if side.run.is_made_up:
@@ -374,8 +351,6 @@ def _box(
 
 def _measured_watts(selections: Sequence[Selection], trust: bool) -> Callable[[str], float | Missing]:
     """The median power of a run's GPUs, read on demand."""
-    from gputui.store.reading import open_result
-
     paths = {run.summary.run_id: selection.path for selection in selections for run in selection.runs}
 
     def watts(run_id: str) -> float | Missing:
@@ -387,11 +362,10 @@ def _measured_watts(selections: Sequence[Selection], trust: bool) -> Callable[[s
     return watts
 
 
-def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbose: bool) -> None:
+def _write(
+    page: Page, advice: Advice, buyings: Sequence[Buying], runs: dict[str, RunSummary], *, is_verbose: bool
+) -> None:
     """The table, what stands for the job, and each box with its price; notes and assumptions if verbose."""
-    from gputui.analysis.job import Batch
-
-    page.line()
     if isinstance(advice.job, Batch):
         headings = ["box", "row", "rate", "time", f"cost a {advice.job.per}" if advice.job.per else "cost"]
         rows = [_batch_cells(offer) for offer in advice.offers]
@@ -413,38 +387,30 @@ def _write(page: Page, advice: Advice, runs: dict[str, RunSummary], *, is_verbos
     notes = list(_notes(advice))
     if not is_verbose and notes:
         page.hint(counted(len(notes), "note"), "--verbose")
-    for line in notes if is_verbose else ():
-        page.line(line)
+    page.part((*(notes if is_verbose else ()), *map(_buying, buyings)))
 
 
 def _notes(advice: Advice) -> Iterator[str]:
     """Reasons to doubt an offer, and boxes that have none."""
     for offer in advice.offers:
         where = f"! {offer.box} {offer.device_class}"
-        if not offer.meets:
-            yield f"{where}: {_unmet(offer)}"
+        if not isinstance(offer.time_s, Missing) and not offer.meets:
+            yield f"{where}: {'perhaps not' if not offer.is_told else 'not'} done in time"
+        elif not offer.meets:
+            yield f"{where}: {offer.load.reason if isinstance(offer.load, Missing) else ''}"
         if offer.doubts:
             yield f"{where}: {', '.join(offer.doubts)}"
     for what, why in advice.left_out:
         yield f"left out: {what}: {why}"
 
 
-def _unmet(offer: Offer) -> str:
-    """Why an offer does not meet the job."""
-    if not isinstance(offer.time_s, Missing):
-        return "perhaps not done in time" if not offer.is_told else "not done in time"
-    return offer.load.reason if isinstance(offer.load, Missing) else ""
-
-
 def _batch_cells(offer: Offer) -> list[str]:
-
     time = "—" if isinstance(offer.time_s, Missing) else _with_spread(offer.time_s, format_seconds)
     rate = format_rate(offer.speed.units_per_s, offer.case.unit)
     return [f"{offer.box} {offer.device_class}", _row(offer), rate, time, _usd(offer)]
 
 
 def _serving_cells(offer: Offer) -> list[str]:
-
     load = offer.load
     if isinstance(load, Missing):
         return [f"{offer.box} {offer.device_class}", _row(offer), "—", "—", "—", "—", "—"]
@@ -469,14 +435,12 @@ def _row(offer: Offer) -> str:
 
 def _with_spread(span: Estimated, format_value: Callable[[float], str]) -> str:
     """An estimate and its interval, as `show` prints them: `41.0 s ±4 %`."""
-
     is_known = 0 < span.low < span.high
     spread = f" {format_spread(span.value, span.low, span.high)}" if is_known else ""
     return format_value(span.value) + spread
 
 
 def _usd(offer: Offer) -> str:
-
     if isinstance(offer.usd, Missing):
         return "—"
     if not isinstance(offer.load, Missing):
@@ -488,7 +452,6 @@ def _usd(offer: Offer) -> str:
 
 def _price(offer: Offer) -> str:
     """The price used: `gpu $3.59/h (aws p5.48xlarge us-east-1 on-demand 2026-07-20)`."""
-
     where = offer.device_class
     if isinstance(offer.price, Missing):
         return f"{where} no price: --price {offer.box}=USD_PER_H gives its cost"
@@ -500,7 +463,6 @@ def _price(offer: Offer) -> str:
 
 def _buying(buying: Buying) -> str:
     """`buy a.db: $800000.00 pays after 53.3 months: rent $20000.00 a month, owning $5000.00`."""
-
     of = f"{buying.boxes} boxes like {buying.box}" if buying.boxes > 1 else buying.box
     found = buying.found
     if isinstance(found, Missing):

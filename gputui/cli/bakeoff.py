@@ -11,27 +11,44 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import Any  # Any: what click passes on
 
 import click
 
-from gputui.cli.hosts import directory_given
 from gputui.cli.hosts_table import HostsTable
+from gputui.cli.options import all_rows_option, db_option, host_options
 from gputui.cli.output import confirmed, console, print_hint, say, shown
 from gputui.cli.surroundings import unattended
 from gputui.document.page import Page
 from gputui.document.plain_text import command_spans
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, GputuiError, MachineLacks, NoResult
 from gputui.model.units import counted, format_bytes, format_hourly, listed
+from gputui.services.hosts.bakeoff import (
+    Bakeoff,
+    BatchPart,
+    HostRun,
+    Rounds,
+    find_bakeoff,
+    on_all,
+)
+from gputui.services.hosts.batch_job import JobRequest
+from gputui.services.hosts.box import cleaned, key_for_hosts, left_on
+from gputui.services.hosts.host import Host, hosts_from, hosts_in
+from gputui.services.hosts.link import NothingThere
+from gputui.services.hosts.preparing import (
+    PreparedHosts,
+    new_bakeoff,
+    new_name,
+    prepare,
+    profile_for_hosts,
+)
+from gputui.services.hosts.slurm import NodeType, node_types, partition_from
+from gputui.services.profiles.loader import Profile
+from gputui.services.profiles.planner import Choices
+from gputui.services.results.selectors import from_here
+from gputui.services.runs.process import new_run_id, writable_target
 from gputui.services.runs.start import blocks_from, budget_from, launches_from
-
-if TYPE_CHECKING:
-    from gputui.services.hosts.bakeoff import Bakeoff, BatchPart, HostRun, Rounds
-    from gputui.services.hosts.host import Host
-    from gputui.services.hosts.preparing import PreparedHosts
-    from gputui.services.hosts.slurm import NodeType
-    from gputui.services.profiles.loader import Profile
-    from gputui.services.profiles.planner import Choices
+from gputui.services.support.paths import hash_key
 
 _DRAWN_EVERY_S = 0.5
 _HOW_TO_LEAVE = (
@@ -47,24 +64,7 @@ COMMON = (
 
 @click.command()
 @click.argument("profile", required=False)
-@click.option(
-    "--host", "addresses", multiple=True, metavar="[USER@]HOST[:PORT]", help="A box to measure; repeatable."
-)
-@click.option(
-    "--hosts",
-    "files",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A file with one host per line.",
-)
-@click.option(
-    "--via",
-    "vias",
-    multiple=True,
-    metavar="COMMAND",
-    help="A command that runs programs elsewhere: 'docker exec -i NAME'.",
-)
+@host_options
 @click.option(
     "--slurm",
     "partitions",
@@ -73,11 +73,7 @@ COMMON = (
     help="A batch job for each kind of node there; options of sbatch may follow in the same quotes.",
 )
 @click.option("--local", is_flag=True, help="Measure this box too, as the baseline.")
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path, readable=False),
-    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
-)
+@db_option
 @click.option(
     "--price", "prices", multiple=True, metavar="[HOST=]USD_PER_H", help="What a box costs per hour."
 )
@@ -94,24 +90,26 @@ COMMON = (
     "--precision", "precisions", multiple=True, metavar="P", help="Only fp32, tf32 or amp; repeatable."
 )
 @click.option(
-    "--launches", type=launches_from, metavar="N", help="Launches per case.  [3, if the budget has room]"
+    "--launches",
+    "replicates",
+    type=launches_from,
+    metavar="N",
+    help="Launches per case.  [3, if the budget has room]",
 )
 @click.option(
-    "--budget", type=budget_from, metavar="S", help="Seconds it may take on each host.  [the profile's]"
+    "--budget",
+    "budget_s",
+    type=budget_from,
+    metavar="S",
+    help="Seconds it may take on each host.  [the profile's]",
 )
 @click.option(
     "--resolve",
     metavar="PCT",
     help="Measure in rounds until every row differs from the first host's or lies within ±PCT %.",
 )
-@click.option("--blocks", type=blocks_from, metavar="N", help="Timed blocks that are enough.  [60]")
 @click.option(
-    "--dir",
-    "directory",
-    default="",
-    callback=directory_given,
-    metavar="DIR",
-    help="Where to write there; gputui makes its own in one that exists.  [~/.gputui]",
+    "--blocks", "most_blocks", type=blocks_from, metavar="N", help="Timed blocks that are enough.  [60]"
 )
 @click.option(
     "--same-box-parallel", is_flag=True, help="Measure names of one box at the same time, not in turn."
@@ -129,7 +127,7 @@ COMMON = (
     "--clean", is_flag=True, help="Measure nothing: list what gputui left on the hosts, and remove it."
 )
 @click.option("--yes", is_flag=True, help="Start, or remove, without asking.")
-@click.option("--all", "shows_all", is_flag=True, help="Show all rows, even if they do not fit the terminal.")
+@all_rows_option
 @click.option("-v", "--verbose", is_flag=True, help="Add notes, reasons, costs and what was left out.")
 def command(
     profile: str | None,
@@ -141,13 +139,7 @@ def command(
     db: Path | None,
     prices: tuple[str, ...],
     pythons: tuple[str, ...],
-    device: str,
-    only: tuple[str, ...],
-    precisions: tuple[str, ...],
-    launches: int | None,
-    budget: float | None,
     resolve: str | None,
-    blocks: int | None,
     directory: str,
     same_box_parallel: bool,
     gives_up_after_s: float,
@@ -156,6 +148,7 @@ def command(
     yes: bool,
     shows_all: bool,
     verbose: bool,
+    **chosen: Any,
 ) -> int:
     """Measure PROFILE on several boxes at once, over your own ssh, and compare them.
 
@@ -163,15 +156,14 @@ def command(
     lost; `--resume` brings it home. PROFILE is a name, a .toml file, or a .py file with a workload of your
     own; without one, `quick`.
     """
-    from gputui.services.hosts.bakeoff import find_bakeoff
-    from gputui.services.hosts.host import hosts_from, hosts_in
-
     if resume:
         found = find_bakeoff(profile or "", gives_up_after_s)
         return see_through(found, shows_all=shows_all, verbose=verbose)
     percent = _percent(resolve, partitions)
     named = [*addresses, *(name for file in files for name in hosts_in(file))]
-    kinds = () if clean else _node_types(partitions, directory)
+    queues = [partition_from(text, directory) for text in partitions]
+    kinds = [] if clean else [kind for queue in queues for kind in node_types(queue)]
+    logins = list(dict.fromkeys(queue.login for queue in queues))
     hosts = hosts_from(
         named,
         vias,
@@ -179,31 +171,20 @@ def command(
         pythons=pythons,
         prices=prices,
         directory=directory,
-        others=_logins(partitions, directory) if clean else [kind.host for kind in kinds],
+        others=logins if clean else [kind.host for kind in kinds],
     )
     if clean:
         return _clean(hosts, yes)
 
     from gputui.analysis.resolution import looks_up_to
     from gputui.services.compare.rounds import MOST_LAUNCHES
-    from gputui.services.hosts.box import key_for_hosts
-    from gputui.services.hosts.preparing import PreparedHosts, new_bakeoff, prepare, profile_for_hosts
-    from gputui.services.profiles.planner import Choices
-    from gputui.services.runs.process import writable_target
-    from gputui.services.support.paths import hash_key
 
     measured, step_file, step = profile_for_hosts(profile or "")
     target = writable_target(db)
-    looks = () if percent is None else looks_up_to(launches or MOST_LAUNCHES)
-    choices = Choices(
-        device=device,
-        only=only,
-        precisions=precisions,
-        replicates=looks[0] if looks else launches,
-        budget_s=budget,
-        most_blocks=blocks,
-        seed=secrets.randbelow(2**31),
-    )
+    looks = () if percent is None else looks_up_to(chosen["replicates"] or MOST_LAUNCHES)
+    if looks:
+        chosen["replicates"] = looks[0]
+    choices = Choices(seed=secrets.randbelow(2**31), **chosen)
     key = hash_key()
     hosts, queued = hosts[: len(hosts) - len(kinds)], hosts[len(hosts) - len(kinds) :]
     prepared = PreparedHosts((), (), ())
@@ -256,8 +237,6 @@ def _percent(resolve: str | None, partitions: Sequence[str]) -> float | None:
 def _rounds(percent: float, looks: Sequence[int], names: Sequence[str], hosts: Sequence[Host]) -> Rounds:
     """Raises MachineLacks without the first host, which is the baseline, or without another one."""
     from gputui.services.compare.rounds import how_sure
-    from gputui.services.hosts.bakeoff import Rounds
-    from gputui.services.hosts.preparing import new_name
 
     if len(names) < 2 or names[0] != hosts[0].name:
         raise MachineLacks(
@@ -270,7 +249,7 @@ def _rounds(percent: float, looks: Sequence[int], names: Sequence[str], hosts: S
 
 def _announce(prepared: PreparedHosts, target: Path) -> None:
     for refused in prepared.refused:
-        say(refused.line, "warn")
+        say(refused, "warn")
     for line in prepared.same():
         say(line)
     width = max((len(one.box.host.name) for one in prepared.planned), default=0)
@@ -283,20 +262,6 @@ def _announce(prepared: PreparedHosts, target: Path) -> None:
         say(f"{prepared.summary()}; into {target}", "title")
 
 
-def _node_types(partitions: Sequence[str], directory: str) -> tuple[NodeType, ...]:
-    """Every kind of node of these partitions. Raises GputuiError."""
-    from gputui.services.hosts.slurm import node_types, partition_from
-
-    return tuple(kind for text in partitions for kind in node_types(partition_from(text, directory)))
-
-
-def _logins(partitions: Sequence[str], directory: str) -> list[Host]:
-    """Where jobs are submitted, each once."""
-    from gputui.services.hosts.slurm import partition_from
-
-    return list(dict.fromkeys(partition_from(text, directory).login for text in partitions))
-
-
 def _jobs(
     kinds: Sequence[NodeType],
     hosts: Sequence[Host],
@@ -306,10 +271,6 @@ def _jobs(
     key: bytes,
 ) -> list[tuple[Host, BatchPart]]:
     """A batch job for each kind of node; `hosts` are theirs."""
-    from gputui.services.hosts.bakeoff import BatchPart
-    from gputui.services.hosts.batch_job import JobRequest
-    from gputui.services.runs.process import new_run_id
-
     budget_s = choices.budget_s
     if budget_s is None and profile is not None:
         budget_s = profile.budget_of(choices.replicates or profile.replicates)
@@ -447,10 +408,9 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
     Raises NoResult if no host measured anything.
     """
     from gputui.services.compare.equal_boxes import equal_boxes
-    from gputui.services.compare.rounds import how_sure
+    from gputui.services.compare.rounds import how_sure, standings
     from gputui.services.compare.session import ask
     from gputui.services.compare.text import comparison_pages
-    from gputui.services.results.selectors import from_here
 
     rounds = bakeoff.rounds
     done = [(run.host.name, run.short_id) for run in bakeoff.runs if run.is_stored]
@@ -473,7 +433,7 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
     kinds = equal_boxes(asked.sides, [shown(name) for name, _ in done])
     said = [text for kind in kinds for text in (kind.line, "")]
     if rounds is not None:
-        said += [*_standing_lines(bakeoff), how_sure(rounds), ""]
+        said += [*(line for one in standings(bakeoff) for line in one.lines()), how_sure(rounds), ""]
     out = console()
     below, width = Page(out), out.width if out.is_terminal else None
     for line in said:
@@ -490,12 +450,6 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
     return not answer.headline.is_empty
 
 
-def _standing_lines(bakeoff: Bakeoff) -> list[str]:
-    from gputui.services.compare.rounds import standings
-
-    return [line for one in standings(bakeoff) for line in one.lines()]
-
-
 def _with_launches(words: Sequence[str]) -> list[str]:
     """The command that did this, with three launches per case."""
     left = list(words)
@@ -507,10 +461,6 @@ def _with_launches(words: Sequence[str]) -> list[str]:
 
 def _clean(hosts: Sequence[Host], yes: bool) -> int:
     """List what gputui made on each host, ask, and remove it."""
-    from gputui.services.hosts.bakeoff import cleaned, on_all
-    from gputui.services.hosts.box import left_on
-    from gputui.services.hosts.link import NothingThere
-
     failed, there = False, []
     for host, left in zip(hosts, on_all(hosts, left_on), strict=True):
         if isinstance(left, NothingThere):

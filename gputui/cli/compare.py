@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
-from gputui.cli.output import console, print_or_write
+from gputui.cli.options import all_rows_option, trust_option
+from gputui.cli.output import console, print_or_write, warn
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, EXIT_UNDECIDED, GputuiError
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted
@@ -119,9 +119,9 @@ class _Sides(click.Command):
 @click.option(
     "--matrix", is_flag=True, help=f"From {FLEET_FROM} sides on: each against the baseline, not a ranking."
 )
-@click.option("--all", "shows_all", is_flag=True, help="Show all rows, even if they do not fit the terminal.")
+@all_rows_option
 @click.option("-v", "--verbose", is_flag=True, help="Add notes, reasons, costs and what was left out.")
-@click.option("--trust", is_flag=True, help="Read files with macros or triggers too.")
+@trust_option
 @click.option("--tui", "on_screen", is_flag=True, help="Open the Compare screen.")
 @click.pass_context
 def command(
@@ -152,11 +152,13 @@ def command(
     `reference:NAME` is boxes of one model (gputui reference list). A directory is all result files in it.
     Exits with 6 if there is nothing to compare.
     """
-    is_named = context.get_parameter_source("form") is not ParameterSource.DEFAULT
+    is_named = _is_stated(context, "form")
     if output is not None and not on_screen and not is_named and output.suffix.lower() not in ("", ".txt"):
         form = form_of(output)
-    if traces_a or traces_b or _are_traces(files):
-        return _compare_traces(context, files, traces_a, traces_b, form, output, step_range, window)
+    are_traces = bool(files) and all(file.endswith((".json", ".json.gz")) for file in files)
+    if traces_a or traces_b or are_traces:
+        _compare_traces(context, files, traces_a, traces_b, form, output, step_range, window)
+        return EXIT_DONE
     if not files:
         raise GputuiError(
             "no file is named", "name two, such as a.db b.db; one alone: its precisions, devices or threads"
@@ -175,14 +177,14 @@ def command(
 
         ranking = ranking_of(files, by or "", pool=pool, trust=trust)
         if ranking is not None:
-            for warning in ranking[1]:
-                click.echo(warning, err=True)
-            return _rank(ranking[0], form, output, shows_all)
+            warn(ranking[1])
+            _rank(ranking[0], form, output, shows_all)
+            return EXIT_DONE
     asked = ask(files, by=by, pool=pool, trust=trust, with_passes=len(files) < FLEET_FROM or not may_rank)
     if all(run.summary.profile == TRACE_PROFILE for run in asked.evidence.runs):
-        return _compare_stored_traces(files, form, output, trust)
-    for warning in asked.warnings:
-        click.echo(warning, err=True)
+        _compare_stored_traces(files, form, output, trust)
+        return EXIT_DONE
+    warn(asked.warnings)
     with_energy = form in WITH_ENERGY or ENERGY in columns
     first = 0 if baseline is None else asked.baseline(baseline)
     if fail_if_unsure and unsure == "pass":
@@ -209,23 +211,17 @@ def command(
         return EXIT_NO_RESULT if answer.headline.is_empty else EXIT_DONE
     result = check_gate(answer.comparisons, asked.ignore, slower_pct, asked.evidence)
     others = [comparison.b.name for comparison in answer.comparisons]
-    for line in gate_lines(result, slower_pct, others, answer.comparisons[0].a.name):
-        click.echo(line, err=True)
+    warn(gate_lines(result, slower_pct, others, answer.comparisons[0].a.name))
     return {PASS: EXIT_DONE, FAIL: EXIT_CASE_FAILED, CANNOT_TELL: unsure_exit}[result.end]
 
 
-def _rank(fleet: Fleet, form: str, output: Path | None, shows_all: bool) -> int:
+def _rank(fleet: Fleet, form: str, output: Path | None, shows_all: bool) -> None:
     from gputui.services.compare.fleet_forms import write_fleet
 
     if form == "text" and output is None:
         write_fleet(console(), fleet, shows_all)
     else:
         print_or_write(ranking_text(fleet, form), output)
-    return EXIT_DONE
-
-
-def _are_traces(files: Sequence[str]) -> bool:
-    return bool(files) and all(file.endswith((".json", ".json.gz")) for file in files)
 
 
 def _compare_traces(
@@ -237,16 +233,15 @@ def _compare_traces(
     output: Path | None,
     step_range: str,
     window: str | None,
-) -> int:
+) -> None:
     """Describe how the steps of traces differ; they have no rates, so most options do not go with them."""
     from gputui.cli.traces import compared_traces, write_difference
 
-    allowed = {"files", "traces_a", "traces_b", "form", "output", "step_range", "window"}
-    others = {name for name in context.params if _is_stated(context, name)} - allowed
-    if others:
-        raise GputuiError(
-            "traces: go with --a, --b, --step, --window, --format and -o", "leave the other options out"
-        )
+    _allow_only(
+        context,
+        {"files", "traces_a", "traces_b", "form", "output", "step_range", "window"},
+        "traces: go with --a, --b, --step, --window, --format and -o",
+    )
     if files and (a or b):
         raise GputuiError(f"{files[0]}: is it side a or side b?", "name all traces after --a and --b")
     if files and len(files) != 2:
@@ -257,10 +252,9 @@ def _compare_traces(
     if not files and not (a and b):
         raise GputuiError(f"--{'b' if a else 'a'}: no trace is named for this side", "--a X... --b Y...")
     write_difference(compared_traces(a or files[:1], b or files[1:], step_range, window), form, output)
-    return EXIT_DONE
 
 
-def _compare_stored_traces(files: tuple[str, ...], form: str, output: Path | None, trust: bool) -> int:
+def _compare_stored_traces(files: tuple[str, ...], form: str, output: Path | None, trust: bool) -> None:
     from gputui.cli.traces import compared_stored_traces, write_difference
 
     if len(files) != 2:
@@ -269,25 +263,29 @@ def _compare_stored_traces(files: tuple[str, ...], form: str, output: Path | Non
             "a.db@RUN b.db@RUN",
         )
     write_difference(compared_stored_traces(*files, trust), form, output)
-    return EXIT_DONE
 
 
 def _show(context: click.Context, request: ComparisonRequest) -> int:
     """The Compare screen, which knows sides but neither formats nor checks."""
-    from gputui.cli.monitor import show_app
+    from gputui.cli.screens import show_app
     from gputui.cli.surroundings import no_terminal
 
-    stated = {name for name in context.params if _is_stated(context, name)}
-    if stated - {"files", "on_screen", "by", "baseline", "columns", "pool", "trust"}:
-        raise GputuiError(
-            "--tui goes with files, --by, --baseline, --columns, --pool and --trust",
-            "leave the other options out",
-        )
+    _allow_only(
+        context,
+        {"files", "on_screen", "by", "baseline", "columns", "pool", "trust"},
+        "--tui goes with files, --by, --baseline, --columns, --pool and --trust",
+    )
     if why := no_terminal():
         raise GputuiError(f"--tui: {why}", "without --tui the comparison is printed")
     context.find_root().close()  # the screen stays, and reads as often as it is asked to
     return show_app("compare", *request.words)
 
 
+def _allow_only(context: click.Context, allowed: set[str], message: str) -> None:
+    """Raise GputuiError if another parameter is stated."""
+    if any(_is_stated(context, name) for name in context.params if name not in allowed):
+        raise GputuiError(message, "leave the other options out")
+
+
 def _is_stated(context: click.Context, name: str) -> bool:
-    return context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+    return context.get_parameter_source(name) is not ParameterSource.DEFAULT

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gputui.cli.hosts import host_options, named_hosts
-from gputui.cli.output import beneath, console
+from gputui.cli.options import db_option, host_options, json_option, named_hosts
+from gputui.cli.output import beneath, print_json, printed
 from gputui.document.page import Page
 from gputui.document.spans import Line, Span, cut, line_width
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError
+from gputui.model.absent import Missing
 from gputui.model.units import counted, format_bytes
-from gputui.services.doctor.check_lines import check_lines
 from gputui.services.doctor.checks import (
-    STYLES,
     Group,
     Terminal,
     gathered,
@@ -30,9 +28,11 @@ from gputui.services.doctor.checks import (
     judged,
     readiness,
 )
-from gputui.services.doctor.disturbances import Check
+from gputui.services.doctor.disturbances import STYLES, Check, check_lines
+from gputui.services.profiles.torch_builds import unused_gpu
 
 if TYPE_CHECKING:
+    from gputui.services.hosts.box import Box, Left
     from gputui.services.hosts.host import Host
 
 COMMON = ("--all", "--host", "--hosts", "--via", "--json")
@@ -40,15 +40,11 @@ COMMON = ("--all", "--host", "--hosts", "--via", "--json")
 
 @click.command()
 @click.option("--python", metavar="EXE", help="Interpreter to check.  [the first that has torch]")
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path),
-    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
-)
+@db_option
 @click.option(
     "--all", "shows_all", is_flag=True, help="Show all lines, even if they do not fit the terminal."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 @host_options
 def command(
     python: str | None,
@@ -74,65 +70,58 @@ def command(
     finally:
         _say("")
     checks = judged(box)
-    gpus = [gpu.index for gpu in box.machine.gpus]
+    headline = readiness(checks, [gpu.index for gpu in box.machine.gpus])
     if as_json:
-        plain = [
-            {
-                "group": group_of(c.topic),
-                "topic": c.topic,
-                "state": c.state,
-                "found": c.found,
-                "next_step": c.next_step,
-                "command": c.command,
-            }
-            for c in checks
-        ]
-        headline = readiness(checks, gpus)
-        click.echo(json.dumps({"schema": 1, "headline": headline, "checks": plain}, indent=1))
+        plain = [{"group": group_of(check.topic), **asdict(check)} for check in checks]
+        print_json({"headline": headline, "checks": plain})
     else:
-        _print(readiness(checks, gpus), checks, shows_all=shows_all)
+        _print(headline, checks, shows_all=shows_all)
     return EXIT_CASE_FAILED if any(check.state == "problem" for check in checks) else EXIT_DONE
 
 
 def _check_hosts(hosts: tuple[Host, ...], python: str | None) -> int:
     """Whether each host can be reached and can measure, and what gputui left there; exit 1 if one cannot."""
-    from gputui.model.absent import Missing
     from gputui.services.hosts.bakeoff import on_all
-    from gputui.services.hosts.box import Box, Left, checked, device_of
-    from gputui.services.profiles.torch_builds import unused_gpu
+    from gputui.services.hosts.box import checked
     from gputui.services.support.paths import hash_key
 
     key = hash_key()
     asked = [replace(host, python=python or "") for host in hosts]
-    status, page = EXIT_DONE, Page(console())
-    found: Box | GputuiError | tuple[Box, Left]
-    for host, found in zip(asked, on_all(asked, lambda host: checked(host, key)), strict=True):
-        name = Span(f"{host.name}: ", "title")
-        if isinstance(found, GputuiError):
-            page.spans((name, Span("cannot be used: ", "alarm"), Span(found.message)))
-            page.spans((Span("  -> ", "dim"), Span(found.hint)))
-            status = EXIT_CASE_FAILED
-            continue
-        box, left = found
-        page.spans((name, Span(f"{device_of(box.machine)} · {box.runtime} ({box.found_as})")))
-        unused = unused_gpu(box.interpreter, box.machine)
-        if unused is not None:
-            page.spans((Span(f"  {unused.reason}", STYLES["note" if unused.is_wanted else "problem"]),))
-            typed = unused.command or ("" if unused.step else unused.look)
-            page.spans((Span("  -> ", "dim"), Span(typed or unused.step, "accent" if typed else "")))
-            status = status if unused.is_wanted else EXIT_CASE_FAILED
-        elif isinstance(box.interpreter.runtime.torch_version, Missing):
-            page.spans((Span("  -> pip install torch there, or name a Python that has it: --python EXE"),))
-            status = EXIT_CASE_FAILED
-        for caution in box.cautions():
-            page.spans((Span(f"  {caution}", STYLES["note"]),))
-        runs = f", {counted(len(left.runs), 'run')}" if left.runs else ""
-        size = format_bytes(left.size_bytes)
-        page.hint(f"  left there: {size} in {left.path}{runs}; to remove it", "gputui bakeoff --clean")
-        for run in left.runs:
-            page.spans((Span(f"    {run}", "dim"),))
-    page.show()
-    return status
+    answers = on_all(asked, lambda host: checked(host, key))
+    with printed() as page:
+        can_measure = [_write_host(page, *answer) for answer in zip(asked, answers, strict=True)]
+    return EXIT_DONE if all(can_measure) else EXIT_CASE_FAILED
+
+
+def _write_host(page: Page, host: Host, found: tuple[Box, Left] | GputuiError) -> bool:
+    """What a host is and what lies there, or why it cannot be used; whether it can measure."""
+    from gputui.services.hosts.box import device_of
+
+    name, arrow = Span(f"{host.name}: ", "title"), Span("  -> ", "dim")
+    if isinstance(found, GputuiError):
+        page.spans((name, Span("cannot be used: ", "alarm"), Span(found.message)))
+        page.spans((arrow, Span(found.hint)))
+        return False
+    box, left = found
+    page.spans((name, Span(f"{device_of(box.machine)} · {box.runtime} ({box.chosen.found_as})")))
+    can_measure = True
+    unused = unused_gpu(box.chosen.interpreter, box.machine)
+    if unused is not None:
+        page.spans((Span(f"  {unused.reason}", STYLES["note" if unused.is_wanted else "problem"]),))
+        typed = unused.command or ("" if unused.step else unused.look)
+        page.spans((arrow, Span(typed or unused.step, "accent" if typed else "")))
+        can_measure = unused.is_wanted
+    elif isinstance(box.chosen.interpreter.runtime.torch_version, Missing):
+        page.spans((Span("  -> pip install torch there, or name a Python that has it: --python EXE"),))
+        can_measure = False
+    for caution in box.cautions():
+        page.spans((Span(f"  {caution}", STYLES["note"]),))
+    runs = f", {counted(len(left.runs), 'run')}" if left.runs else ""
+    size = format_bytes(left.size_bytes)
+    page.hint(f"  left there: {size} in {left.path}{runs}; to remove it", "gputui bakeoff --clean")
+    for run in left.runs:
+        page.spans((Span(f"    {run}", "dim"),))
+    return can_measure
 
 
 def _print(headline: str, checks: Sequence[Check], *, shows_all: bool) -> None:
@@ -140,23 +129,22 @@ def _print(headline: str, checks: Sequence[Check], *, shows_all: bool) -> None:
 
     There a group in which all is well becomes one line before anything else is left out.
     """
-
-    page, groups = Page(console()), grouped(checks)
+    groups = grouped(checks)
     is_fault = any(check.state == "problem" for check in checks)
-    page.line(headline, f"title {STYLES['problem']}" if is_fault else "title")
-    pages = [_lines_of_group(group, page.width) for group in groups]
-    room = page.out.height - 3 if page.out.is_terminal and not shows_all else None
-    if room is not None and sum(map(len, pages)) > room:
-        pages = [
-            [_in_one_line(group, page.width)] if group.verdict == "all ok" else lines
-            for group, lines in zip(groups, pages, strict=True)
-        ]
-    lines = [line for of_group in pages for line in of_group]
-    for line in lines[:room]:
-        page.spans(line)
-    if room is not None and len(lines) > room:
-        page.hint(counted(len(lines) - room, "more line"), "--all")
-    page.show()
+    with printed() as page:
+        page.line(headline, f"title {STYLES['problem']}" if is_fault else "title")
+        pages = [_lines_of_group(group, page.width) for group in groups]
+        room = page.out.height - 3 if page.out.is_terminal and not shows_all else None
+        if room is not None and sum(map(len, pages)) > room:
+            pages = [
+                [_in_one_line(group, page.width)] if group.verdict == "all ok" else lines
+                for group, lines in zip(groups, pages, strict=True)
+            ]
+        lines = [line for of_group in pages for line in of_group]
+        for line in lines[:room]:
+            page.spans(line)
+        if room is not None and len(lines) > room:
+            page.hint(counted(len(lines) - room, "more line"), "--all")
 
 
 def _lines_of_group(group: Group, width: int) -> list[Line]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Iterable
 
 import click
 
-from gputui.cli.output import console
-from gputui.document.page import Page
+from gputui.cli.options import json_option
+from gputui.cli.output import print_json, printed
 from gputui.document.spans import Span
 from gputui.document.table import table_of
-from gputui.errors import EXIT_DONE, GputuiError
+from gputui.errors import GputuiError
 from gputui.facts.gpus import closest_gpus, find_gpu, rows_named
 from gputui.facts.instances import is_on_demand, most_rented
 from gputui.facts.tables import GpuRow, PlausibleRow, plausible_rows, source_rows
+from gputui.model.absent import Missing
 from gputui.model.units import counted, format_rate, three_digits
 from gputui.services.prices.price_list import OLD_DAYS, best_offer, date_words, is_recent, per_gpu
 
@@ -38,8 +38,8 @@ _MOST_NAMED = 8
 @click.command()
 @click.argument("gpu", nargs=-1, required=True, metavar="GPU")
 @click.option("-v", "--verbose", is_flag=True, help="List the sources in full.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(gpu: tuple[str, ...], verbose: bool, as_json: bool) -> int:
+@json_option
+def command(gpu: tuple[str, ...], verbose: bool, as_json: bool) -> None:
     """Show peaks, memory, what healthy ones reach and where to rent them, each with its sources.
 
     GPU is a name as people or drivers have it: H100 SXM, "NVIDIA A100-SXM4-80GB".
@@ -48,25 +48,23 @@ def command(gpu: tuple[str, ...], verbose: bool, as_json: bool) -> int:
     rows = _named(text)
     if len(rows) > 1 and not as_json:
         _print_choice(text, rows)
-        return EXIT_DONE
+        return
     if len(rows) > 1:
         listed = ", ".join(row.name for row in rows[:_MOST_NAMED])
         raise GputuiError(f"'{text}' matches {len(rows)} GPUs", f"name one: {listed}")
     (row,) = rows
     for word in gpu if len(gpu) > 1 and not _is_of_a_driver(text) else ():
-        _check_is_of(word, row)
+        if (meant := rows_named(word)) and row not in meant:
+            raise GputuiError(f"'{word}' is not {row.name}", "name one GPU at a time")
     ranges = _ranges(row)
     if as_json:
-        click.echo(json.dumps(_plain(row, ranges), indent=1))
+        print_json(_plain(row, ranges))
     else:
         _print(row, ranges, is_verbose=verbose)
-    return EXIT_DONE
 
 
 def _named(text: str) -> list[GpuRow]:
     """The GPUs that are meant: of an RTX 4090 and an RTX 4090 D the former. Raises GputuiError if none is."""
-    from gputui.model.absent import Missing
-
     rows = list(rows_named(text))
     driven = find_gpu(text, None)
     if len(rows) > 1 and not isinstance(driven, Missing) and _is_of_a_driver(text):
@@ -85,22 +83,21 @@ def _named(text: str) -> list[GpuRow]:
 
 def _print_choice(text: str, rows: list[GpuRow]) -> None:
     """What distinguishes GPUs of one name."""
-
-    page = Page(console())
-    page.line(f"'{text}' matches {len(rows)} GPUs:", "title")
     cells = [
         (
             row.name,
-            f"{row.memory_gib:g} GiB" if row.memory_gib else "—",
-            f"{row.memory_bandwidth_gbs:g} GB/s" if row.memory_bandwidth_gbs else "—",
+            _listed((row.memory_gib, "{:g} GiB")) or "—",
+            _listed((row.memory_bandwidth_gbs, "{:g} GB/s")) or "—",
             f"{three_digits(row.bf16_tensor_tflops)} TFLOP/s" if row.bf16_tensor_tflops else "—",
-            f"{row.tdp_w:g} W" if row.tdp_w else "—",
+            _listed((row.tdp_w, "{:g} W")) or "—",
         )
         for row in rows
     ]
-    page.table(table_of(("GPU", "memory", "bandwidth", "bf16, dense", "board"), cells, right=(1, 2, 3, 4)))
-    page.hint("next", f"gputui facts '{rows[0].name}'")
-    page.show()
+    headings = ("GPU", "memory", "bandwidth", "bf16, dense", "board")
+    with printed() as page:
+        page.line(f"'{text}' matches {len(rows)} GPUs:", "title")
+        page.table(table_of(headings, cells, right=(1, 2, 3, 4)))
+        page.hint("next", f"gputui facts '{rows[0].name}'")
 
 
 def _is_of_a_driver(text: str) -> bool:
@@ -108,16 +105,7 @@ def _is_of_a_driver(text: str) -> bool:
     return text.upper().startswith(("NVIDIA ", "TESLA ", "AMD ", "QUADRO "))
 
 
-def _check_is_of(word: str, row: GpuRow) -> None:
-    """Raises GputuiError if a word is the name of another GPU: one is shown at a time."""
-
-    meant = rows_named(word)
-    if meant and row not in meant:
-        raise GputuiError(f"'{word}' is not {row.name}", "name one GPU at a time")
-
-
 def _ranges(row: GpuRow) -> list[PlausibleRow]:
-
     def place(one: PlausibleRow) -> tuple[int, int]:
         known = list(_MEASURES)
         measure = known.index(one.measure) if one.measure in known else len(known)
@@ -135,68 +123,80 @@ def _peaks(row: GpuRow) -> Iterable[tuple[str, float | None]]:
 
 
 def _print(row: GpuRow, ranges: list[PlausibleRow], *, is_verbose: bool) -> None:
+    with printed() as page:
+        page.line(f"{_about(row)}; confidence {row.confidence}", lead=f"{row.name}: ")
+        lines = [(Span(f"{label:10}", "dim"), text) for label, text in _known(row).items() if text]
+        page.table(table_of(("", ""), lines, breaks=(1,)))
+        if ranges:
+            page.line()
+            cells = [
+                (
+                    f"{_MEASURES.get(one.measure, one.measure.replace('_', ' '))} {one.dtype}".strip(),
+                    Span(_range(one), "title"),
+                    "—" if one.confidence == "low" else _rate(one.warn_below, one.unit),
+                    Span(str(len(one.source)), "dim"),
+                    Span(one.confidence, "dim"),
+                )
+                for one in ranges
+            ]
+            headings = ("healthy ones reach", "", "low if below", "reports", "confidence")
+            page.table(table_of(headings, cells, right=(1, 2, 3)))
+        else:
+            page.line("nobody published what healthy ones reach", "dim")
+        if any(one.measure == "matmul" and 0 < one.peak < (one.measured_max or 0) for one in ranges):
+            page.line("More than the peak: cards with power to spare clock higher than their data sheet.")
+        page.line()
+        keys = dict.fromkeys((*row.source, *(key for one in ranges for key in one.source)))
+        if page.out.is_terminal and not is_verbose:
+            page.hint(counted(len(keys), "source"), "--verbose")
+            keys = {}
+        for key in keys:
+            source = source_rows()[key]
+            parts = filter(None, (source.title, source.version_or_date, source.link))
+            page.line(f"[{key}] {', '.join(parts)}")
+        page.hint("next", f"gputui prices '{row.name}'")
 
-    page = Page(console())
-    about = [row.vendor, row.arch]
-    is_nvidia = row.vendor == "NVIDIA"
-    if row.compute_capability:
-        about += [f"{'compute capability ' if is_nvidia else ''}{row.compute_capability}"]
-    about += [f"{row.sm_count:g} {'SMs' if is_nvidia else 'compute units'}"] if row.sm_count else []
-    page.line(f"{', '.join(filter(None, about))}; confidence {row.confidence}", lead=f"{row.name}: ")
+
+def _about(row: GpuRow) -> str:
+    """`NVIDIA, Hopper, compute capability 9.0, 132 SMs`."""
+    capability, units = "{}", "{:g} compute units"
+    if row.vendor == "NVIDIA":
+        capability, units = "compute capability {}", "{:g} SMs"
+    numbers = _listed((row.compute_capability, capability), (row.sm_count, units))
+    return ", ".join(filter(None, (row.vendor, row.arch, numbers)))
+
+
+def _known(row: GpuRow) -> dict[str, str]:
+    """What its data sheet says, and what renting it costs; empty where that is not known."""
     peaks = [f"{name} {three_digits(value)}" for name, value in _peaks(row) if value is not None]
-    memory = [f"{row.memory_gib:g} GiB as sold"] if row.memory_gib else []
-    memory += [f"{row.nvml_memory_mib:,.0f} MiB by the driver"] if row.nvml_memory_mib else []
-    memory += [f"{row.memory_bandwidth_gbs:g} GB/s"] if row.memory_bandwidth_gbs else []
-    box = [f"{row.tdp_w:g} W"] if row.tdp_w else []
-    box += [f"PCIe {row.pcie_gen:g}.0"] if row.pcie_gen else []
-    link = "NVLink" if is_nvidia else "link between GPUs"
-    box += [f"{link} {row.nvlink_gbs:g} GB/s"] if row.nvlink_gbs else []
-    box += [f"slows down at {row.slowdown_temp_c:g} °C"] if row.slowdown_temp_c else []
-    known = {
+    link = "NVLink" if row.vendor == "NVIDIA" else "link between GPUs"
+    memory = _listed(
+        (row.memory_gib, "{:g} GiB as sold"),
+        (row.nvml_memory_mib, "{:,.0f} MiB by the driver"),
+        (row.memory_bandwidth_gbs, "{:g} GB/s"),
+    )
+    board = _listed(
+        (row.tdp_w, "{:g} W"),
+        (row.pcie_gen, "PCIe {:g}.0"),
+        (row.nvlink_gbs, f"{link} {{:g}} GB/s"),
+        (row.slowdown_temp_c, "slows down at {:g} °C"),
+    )
+    return {
         "peak": f"{', '.join(peaks)} TFLOP/s, dense" if peaks else "not known",
-        "memory": ", ".join(memory) or "not known",
-        "board": ", ".join(box),
+        "memory": memory or "not known",
+        "board": board,
         "note": row.notes,
         "to rent": _rent(row.name),
     }
-    lines = [(Span(f"{label:10}", "dim"), text) for label, text in known.items() if text]
-    page.table(table_of(("", ""), lines, breaks=(1,)))
-    if ranges:
-        page.line()
-        cells = [
-            (
-                f"{_MEASURES.get(one.measure, one.measure.replace('_', ' '))} {one.dtype}".strip(),
-                Span(_range(one), "title"),
-                "—" if one.confidence == "low" else _rate(one.warn_below, one.unit),
-                Span(str(len(one.source)), "dim"),
-                Span(one.confidence, "dim"),
-            )
-            for one in ranges
-        ]
-        headings = ("healthy ones reach", "", "low if below", "reports", "confidence")
-        page.table(table_of(headings, cells, right=(1, 2, 3)))
-        if _beats_its_peak(ranges):
-            more = "More than the peak: cards with power to spare clock higher than their data sheet."
-            page.line(more)
-    else:
-        page.line("nobody published what healthy ones reach", "dim")
-    page.line()
-    sources = source_rows()
-    keys = dict.fromkeys((*row.source, *(key for one in ranges for key in one.source)))
-    if page.out.is_terminal and not is_verbose:
-        page.hint(counted(len(keys), "source"), "--verbose")
-        keys = {}
-    for key in keys:
-        source = sources[key]
-        parts = filter(None, (source.title, source.version_or_date, source.link))
-        page.line(f"[{key}] {', '.join(parts)}")
-    page.hint("next", f"gputui prices '{row.name}'")
-    page.show()
+
+
+def _listed(*figures: tuple[float | str | None, str]) -> str:
+    """Those that are known, each in its words."""
+    return ", ".join(words.format(value) for value, words in figures if value)
 
 
 def _rent(name: str) -> str:
     """The cheapest price of the last 90 days, else the newest with its age; empty if none is known."""
-
     today = datetime.date.today()
     best = best_offer(name, today)
     if best is None:
@@ -211,7 +211,6 @@ def _rent(name: str) -> str:
 
 def _rate(per_s: float, unit: str) -> str:
     """In TFLOP/s or GB/s as the peaks are, whatever the size, so that figures compare at a glance."""
-
     scale, name = {"flop": (1e12, "TFLOP/s"), "B": (1e9, "GB/s")}.get(unit, (0.0, ""))
     return f"{three_digits(per_s / scale)} {name}" if scale else format_rate(per_s, unit)
 
@@ -225,12 +224,7 @@ def _range(one: PlausibleRow) -> str:
     return low if low == high else f"{low.split()[0]} to {high}"
 
 
-def _beats_its_peak(ranges: Iterable[PlausibleRow]) -> bool:
-    return any(one.measure == "matmul" and 0 < one.peak < (one.measured_max or 0) for one in ranges)
-
-
 def _plain_offer(name: str) -> dict[str, object] | None:
-
     today = datetime.date.today()
     best = best_offer(name, today)
     if best is None:
@@ -248,7 +242,6 @@ def _plain_offer(name: str) -> dict[str, object] | None:
 
 def _plain(row: GpuRow, ranges: list[PlausibleRow]) -> dict[str, object]:
     return {
-        "schema": 1,
         "name": row.name,
         "vendor": row.vendor,
         "arch": row.arch,

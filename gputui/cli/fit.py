@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any  # Any: what click passes on
 
 import click
 
 from gputui.analysis.fit import MOST_BATCH, PART_TITLES, Fit
 from gputui.analysis.inference_fit import INFERENCE_PART_TITLES, MOST_CONTEXT, InferenceFit
-from gputui.cli.output import console
+from gputui.cli.options import json_option
+from gputui.cli.output import print_json, printed, warn
 from gputui.document.page import Page
 from gputui.document.spans import Span
-from gputui.document.table import table_of
-from gputui.errors import EXIT_DONE, GputuiError
+from gputui.document.table import Table, table_of
+from gputui.errors import GputuiError
 from gputui.model.units import format_bytes, format_percent
 from gputui.services.advise.gpu_choice import (
     SHOWN_FIRST,
@@ -39,6 +40,8 @@ _LEAST_SHARE = 0.01
 
 _LEAST_PARAMS, _MOST_PARAMS = 1000, 10**14
 """A smaller number is one of billions without its letter."""
+_ONLY_TRAINING = ("optimizer", "activations", "file", "trust")
+_ONLY_INFERENCE = ("kv_heads", "head_dim", "kv_precision", "gpus")
 
 COMMON = (
     "--infer", "--batch", "--context", "--precision", "--gpu", "--all", "--gpus", "--kv-precision",
@@ -70,29 +73,10 @@ COMMON = (
 @click.option("--head-dim", metavar="N", help="--infer: size of a head.  [128]")
 @click.option("--kv-precision", metavar="NAME", help="--infer: fp32, fp16, bf16, fp8, int8.  [16-bit]")
 @click.option("--gpus", metavar="N", help="--infer: split over N GPUs (tensor parallelism).  [1]")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 def command(
-    size: str | None,
-    infer: bool,
-    params: str | None,
-    precision: str | None,
-    batch: str,
-    context: str | None,
-    gpu: str | None,
-    every: bool,
-    layers: str | None,
-    width: str | None,
-    vocabulary: str | None,
-    optimizer: str | None,
-    activations: str | None,
-    file: str | None,
-    trust: bool,
-    kv_heads: str | None,
-    head_dim: str | None,
-    kv_precision: str | None,
-    gpus: str | None,
-    as_json: bool,
-) -> int:
+    size: str | None, infer: bool, params: str | None, every: bool, as_json: bool, **stated: Any
+) -> None:
     """Will a model fit on a GPU, and what does the cheapest one cost?
 
     N is --params, such as 7B. Give it, or --layers and --width, or all three.
@@ -104,146 +88,94 @@ def command(
     params = params or size
     if params is not None and params.isdigit() and int(params) < _LEAST_PARAMS:
         raise GputuiError(f"{params}: a model of {params} weights is too small", f"did you mean {params}B?")
-    wish = Wish(
-        params=params,
-        precision=precision,
-        batch=batch,
-        context=context,
-        layers=layers,
-        width=width,
-        vocabulary=vocabulary,
-        gpu=gpu,
-        optimizer=optimizer,
-        activations=activations,
-        file=file,
-        trust=trust,
-        cache_precision=kv_precision,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        gpus=gpus,
-    )
     if infer:
-        _refuse(
-            {
-                "--optimizer": optimizer,
-                "--activations": activations,
-                "--file": file,
-                "--trust": trust or None,
-            },
-            "only for training",
-            "leave it out, or leave out --infer",
-        )
+        _refuse(stated, _ONLY_TRAINING, "only for training", "leave it out, or leave out --infer")
+    else:
+        _refuse(stated, _ONLY_INFERENCE, "only for inference", "add --infer, or leave it out")
+    wish = Wish(params=params, cache_precision=stated.pop("kv_precision"), **stated)
+    if infer:
         from gputui.services.advise.inference_fit import inference_report
 
         served = inference_report(wish)
         if as_json:
-            _print_json(_plain_inference(served))
+            print_json(_plain_inference(served))
         else:
             _print_inference(served, every)
-        return EXIT_DONE
-    _refuse(
-        {"--kv-heads": kv_heads, "--head-dim": head_dim, "--kv-precision": kv_precision, "--gpus": gpus},
-        "only for inference",
-        "add --infer, or leave it out",
-    )
+        return
     from gputui.services.advise.memory_fit import report
 
     found = report(wish)
-    for warning in found.warnings:
-        click.echo(warning, err=True)
+    warn(found.warnings)
     if as_json:
-        _print_json(_plain(found))
+        print_json(_plain(found))
     else:
         _print_training(found, every)
-    return EXIT_DONE
 
 
-def _refuse(options: Mapping[str, object], why: str, hint: str) -> None:
-    for option, value in options.items():
-        if value is not None:
-            raise GputuiError(f"{option}: {why}", hint)
+def _refuse(stated: Mapping[str, object], names: Iterable[str], why: str, hint: str) -> None:
+    for name in names:
+        if stated[name] not in (None, False):
+            raise GputuiError(f"--{name.replace('_', '-')}: {why}", hint)
 
 
 def _print_training(found: FitReport, every: bool) -> None:
-
-    page = Page(console())
-    page.line(found.headline.text, "title")
-    _write_gpus(
-        page,
-        _shown(found.classes, found.headline.names, every),
-        found.headline.names,
-        ("batch", "ckpt"),
-        {one.names: (_batch(one.fit.largest_batch), _checkpointed(one.fit)) for one in found.classes},
-    )
-    if every:
-        _write_parts(page, found)
-    else:
-        parts = {title: getattr(found.peak.parts, name) for name, title in PART_TITLES.items()}
-        large = {
-            title: size for title, size in parts.items() if size >= _LEAST_SHARE * found.peak.parts.total
-        }
-        in_order = sorted(large.items(), key=lambda part: -part[1])
-        page.line(f"Peak ({found.peak.moment}): {_listed(in_order)}.")
-    _write_assumed(page, found.notes)
-    page.line(f"ckpt: batch with checkpointing. {_activations_from(found)}", "dim")
-    _write_counted(page, found.classes, "1 GiB + 5 %", every)
-    page.show()
+    most = {one.names: (_batch(one.fit.largest_batch), _checkpointed(one.fit)) for one in found.classes}
+    with printed() as page:
+        page.line(found.headline.text, "title")
+        _write_gpus(page, found.classes, found.headline.names, every, ("batch", "ckpt"), most)
+        if every:
+            page.table(_part_table(found))
+        else:
+            parts = {title: getattr(found.peak.parts, name) for name, title in PART_TITLES.items()}
+            least = _LEAST_SHARE * found.peak.parts.total
+            large = sorted((p for p in parts.items() if p[1] >= least), key=lambda part: -part[1])
+            page.line(f"Peak ({found.peak.moment}): {_listed(large)}.")
+        if found.notes:
+            page.line(f"Assumed: {'; '.join(found.notes)}.", "dim")
+        page.line(f"ckpt: batch with checkpointing. {_activations_from(found)}", "dim")
+        _write_counted(page, found.classes, "1 GiB + 5 %", every)
 
 
 def _print_inference(found: InferenceReport, every: bool) -> None:
-
-    page = Page(console())
     serving, model = found.serving, found.serving.model
     longest = max(model.context, serving.context) if model.name else MOST_CONTEXT
-    page.line(found.headline.text, "title")
-    _write_gpus(
-        page,
-        _shown(found.classes, found.headline.names, every),
-        found.headline.names,
-        ("batch", "context"),
-        {
-            one.names: (
-                ("none", "none")
-                if _is_too_many(one.fit.gpus, bool(one.offers)) and one.fit.gpus > serving.gpus
-                else (_batch(one.fit.largest_batch), _tokens(min(one.fit.longest_context, longest)))
-            )
-            for one in found.classes
-        },
-    )
+    most = {
+        one.names: (
+            ("none", "none")
+            if _is_too_many(one.fit.gpus, bool(one.offers)) and one.fit.gpus > serving.gpus
+            else (_batch(one.fit.largest_batch), _tokens(min(one.fit.longest_context, longest)))
+        )
+        for one in found.classes
+    }
     each = f"On each of {serving.gpus} GPUs" if serving.gpus > 1 else "On one GPU"
     listed = _listed((title, getattr(found.parts, name)) for name, title in INFERENCE_PART_TITLES.items())
     per_token = format_bytes(found.cache_bytes_per_token)
-    page.line(f"{each}: {listed}.")
-    page.line(f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token.")
-    _write_assumed(page, found.notes)
-    page.line(
-        f"batch: the largest with {serving.context} tokens. context: the longest with batch {serving.batch}.",
-        "dim",
+    legend = (
+        f"batch: the largest with {serving.context} tokens. context: the longest with batch {serving.batch}."
     )
-    _write_counted(page, found.classes, "1 GiB", every)
-    page.show()
+    with printed() as page:
+        page.line(found.headline.text, "title")
+        _write_gpus(page, found.classes, found.headline.names, every, ("batch", "context"), most)
+        page.line(f"{each}: {listed}.")
+        page.line(f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token.")
+        if found.notes:
+            page.line(f"Assumed: {'; '.join(found.notes)}.", "dim")
+        page.line(legend, "dim")
+        _write_counted(page, found.classes, "1 GiB", every)
 
 
 def _listed(parts: Iterable[tuple[str, int]]) -> str:
-
     return ", ".join(f"{title} {format_bytes(size)}" for title, size in parts if size)
 
 
-def _write_assumed(page: Page, notes: Sequence[str]) -> None:
-    if notes:
-        page.line(f"Assumed: {'; '.join(notes)}.", "dim")
-
-
 def _write_counted(page: Page, classes: Sequence[AnyClass], overhead: str, every: bool) -> None:
-
     known = len(_names(classes))
     page.line(f"Counted for the driver and libraries: {overhead}, an estimate.", "dim")
     if known > SHOWN_FIRST and not every:
         page.hint(f"shown: the GPUs most offered for rent; all {known}", "--all")
 
 
-def _write_parts(page: Page, found: FitReport) -> None:
-
+def _part_table(found: FitReport) -> Table:
     rows = []
     total = found.peak.parts.total
     for name, title in PART_TITLES.items():
@@ -254,7 +186,7 @@ def _write_parts(page: Page, found: FitReport) -> None:
     styles = (*[""] * len(rows), "title")
     rows.append(("sum", format_bytes(found.at_once.total), format_bytes(total), "100 %"))
     headings = ("part", "all of it", "at the peak", "share")
-    page.table(table_of(headings, rows, right=(1, 2, 3), styles=styles))
+    return table_of(headings, rows, right=(1, 2, 3), styles=styles)
 
 
 def _activations_from(found: FitReport) -> str:
@@ -266,22 +198,17 @@ def _activations_from(found: FitReport) -> str:
     return "Activations by formula: within 10 % on CPUs, not checked on GPUs."
 
 
-def _shown(classes: Sequence[AnyClass], named: Collection[str], every: bool) -> list[tuple[AnyClass, str]]:
-    """Each GPU with its class: all, or those rented first and those that the headline names."""
-
-    first = shown_first(_names(classes))
-    return [(one, name) for one in classes for name in one.names if every or name in first or name in named]
-
-
 def _write_gpus(
     page: Page,
-    shown: Sequence[tuple[AnyClass, str]],
+    classes: Sequence[AnyClass],
     named: Collection[str],
+    every: bool,
     most_titles: tuple[str, str],
     most: Mapping[tuple[str, ...], tuple[str, str]],
 ) -> None:
-    """A line for each GPU; those that the headline names stand out."""
-
+    """A line for each GPU: all, or those rented first and those that the headline names, which stand out."""
+    first = {*shown_first(_names(classes)), *named}
+    shown = [(one, name) for one in classes for name in one.names if every or name in first]
     rows = [
         (
             Span(name, "title" if name in named else ""),
@@ -311,12 +238,10 @@ def _marks(offer: GpuOffer) -> str:
 
 
 def _batch(batch: int) -> str:
-
     return "none" if batch == 0 else str(batch) if batch < MOST_BATCH else "any"
 
 
 def _tokens(count: int) -> str:
-
     if count in (0, MOST_CONTEXT):
         return "none" if count == 0 else "any"
     return str(count) if count < 10_000 else f"{count // 1000}k"
@@ -332,7 +257,6 @@ def _is_too_many(gpus: int, is_offered: bool) -> bool:
 
 
 def _verdict(fit: Fit | InferenceFit, is_offered: bool) -> str:
-
     if fit.word == "several GPUs" and _is_too_many(fit.gpus, is_offered):
         return f"over {_ONE_BOX} GPUs"
     if isinstance(fit, InferenceFit):
@@ -347,26 +271,20 @@ _SHORT = {"does not fit": "no"}
 _STYLES = {"fits": "good", "tight": "warn", "with tricks": "warn", "does not fit": "dim"}
 
 
-def _print_json(values: Mapping[str, object]) -> None:
-    click.echo(json.dumps({"schema": 1, **values}, indent=1))
-
-
 def _plain(found: FitReport) -> dict[str, object]:
-    from dataclasses import asdict
-
     training = found.training
     blocks = training.blocks
-
-    def fitting(fit: Fit) -> dict[str, object]:
-        checkpoint = fit.largest_batch_checkpoint
-        return {
-            "tricks": asdict(fit.tricks),
-            "largest_batch": fit.largest_batch,
+    fits = [
+        {
+            "tricks": asdict(one.fit.tricks),
+            "largest_batch": one.fit.largest_batch,
             "largest_batch_checkpoint": (
                 checkpoint if isinstance(checkpoint, int) else {"missing": checkpoint.reason}
             ),
         }
-
+        for one in found.classes
+        for checkpoint in (one.fit.largest_batch_checkpoint,)
+    ]
     return {
         "headline": found.headline.text,
         "params": training.params,
@@ -393,22 +311,17 @@ def _plain(found: FitReport) -> dict[str, object]:
             **_bytes(found.peak.parts),
             "total_bytes": found.peak.parts.total,
         },
-        "gpus": [{**_plain_gpu(one), **fitting(one.fit)} for one in found.classes],
-        "shown_first": _shown_first(found.classes),
+        **_plain_gpus(found.classes, fits),
     }
 
 
 def _plain_inference(found: InferenceReport) -> dict[str, object]:
     serving = found.serving
     model = serving.model
-
-    def fitting(fit: InferenceFit) -> dict[str, object]:
-        return {
-            "gpus": fit.gpus,
-            "largest_batch": fit.largest_batch,
-            "longest_context": fit.longest_context,
-        }
-
+    fits = [
+        {name: getattr(one.fit, name) for name in ("gpus", "largest_batch", "longest_context")}
+        for one in found.classes
+    ]
     return {
         "headline": found.headline.text,
         "params": serving.params,
@@ -438,8 +351,17 @@ def _plain_inference(found: InferenceReport) -> dict[str, object]:
             "activations_bytes": found.parts.activations,
             "total_bytes": found.parts.total,
         },
-        "gpus": [{**_plain_gpu(one), **fitting(one.fit)} for one in found.classes],
-        "shown_first": _shown_first(found.classes),
+        **_plain_gpus(found.classes, fits),
+    }
+
+
+def _plain_gpus(classes: Sequence[AnyClass], fits: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """The GPUs, each with how the work fits there, and the names of those that are shown first."""
+    names = _names(classes)
+    first = shown_first(names)
+    return {
+        "gpus": [{**_plain_gpu(one), **fit} for one, fit in zip(classes, fits, strict=True)],
+        "shown_first": [name for name in names if name in first],
     }
 
 
@@ -470,17 +392,9 @@ def _plain_gpu(one: AnyClass) -> dict[str, object]:
     }
 
 
-def _shown_first(classes: Sequence[AnyClass]) -> list[str]:
-
-    names = _names(classes)
-    first = shown_first(names)
-    return [name for name in names if name in first]
-
-
 def _names(classes: Sequence[AnyClass]) -> list[str]:
     return [name for one in classes for name in one.names]
 
 
 def _bytes(parts: object) -> dict[str, int]:
-
     return {f"{name}_bytes": getattr(parts, name) for name in PART_TITLES}

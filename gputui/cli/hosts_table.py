@@ -5,17 +5,15 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gputui.cli.output import beneath, console, say, shown
 from gputui.document.page import Page
 from gputui.document.spans import Line, Span
 from gputui.document.spans import wrapped as lines_in
 from gputui.model.units import format_clock, format_seconds
-
-if TYPE_CHECKING:
-    from gputui.services.hosts.bakeoff import HostStatus
+from gputui.services.hosts.bakeoff import STYLES, HostStatus
 
 _DEVICE_CELLS, _STATE_CELLS, _MOST_NAME_CELLS = 20, 13, 24
 _DEVICES_FROM = 110
@@ -39,8 +37,6 @@ class HostsTable:
 
     def draw(self, statuses: Sequence[HostStatus], *, is_last: bool = False) -> None:
         """Show all hosts; the last table stays, with every line in full."""
-        from gputui.services.hosts.bakeoff import STYLES
-
         width = min(max(len(shown(status.name)) for status in statuses), _MOST_NAME_CELLS)
         if not self._is_live:
             for status in statuses:
@@ -66,7 +62,9 @@ class HostsTable:
             hidden = f"and {len(rows) - room + 1} more", ""
             rows = [*(rows[n] for n in sorted(order[: room - 1])), hidden]
         page = Page(console(sys.stderr))
-        page.line(_cut(f"{self._elapsed()} {_summary(statuses)}", size.columns - 1), "title", is_whole=True)
+        counts = Counter(status.state for status in statuses)
+        summary = " · ".join(f"{count} {state}" for state, count in counts.items())
+        page.line(_cut(f"{self._elapsed()} {summary}", size.columns - 1), "title", is_whole=True)
         state_at = width + 2 + has_devices * (_DEVICE_CELLS + 2)
         for row, style in rows:
             page.spans(_coloured(_cut(shown(row, sys.stderr), size.columns - 1), state_at, style))
@@ -81,14 +79,6 @@ class HostsTable:
 
     def _elapsed(self) -> str:
         return format_clock(time.monotonic() - self._begun_s)
-
-
-def _summary(statuses: Sequence[HostStatus]) -> str:
-    counts = {
-        state: sum(status.state == state for status in statuses)
-        for state in dict.fromkeys(s.state for s in statuses)
-    }
-    return " · ".join(f"{count} {state}" for state, count in counts.items())
 
 
 def _row(status: HostStatus, name_cells: int, *, has_devices: bool = True) -> str:

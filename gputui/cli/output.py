@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, TextIO, cast
 import click
 
 from gputui.cli.surroundings import unattended
+from gputui.document.background import settle
+from gputui.document.page import Console, Page, console_on
 from gputui.document.plain_text import command_spans, in_encoding
-from gputui.document.spans import Span
+from gputui.document.spans import Line, Span
 from gputui.document.spans import wrapped as lines_in
 from gputui.store.text import clean_lines, clean_text
 
 if TYPE_CHECKING:
-    from gputui.document.page import Console
-    from gputui.document.spans import Line
     from gputui.services.results.next_steps import NextStep
 
 
@@ -91,8 +91,6 @@ def drawn_on(stream: TextIO) -> TextIO:
 
 def confirmed(question: str) -> bool:
     """Whether the user says yes; no is the default."""
-    from gputui.document.background import settle
-
     settle()
     asked = f"{question} [y/N]"
     while (
@@ -104,18 +102,34 @@ def confirmed(question: str) -> bool:
 
 def console(stream: TextIO | None = None) -> Console:
     """On stdout, or on `stream`: as wide as the terminal, or 80 columns (or $COLUMNS) without one."""
-    from gputui.document.page import console_on  # most commands print no table
-
     return console_on(drawn_on(sys.stdout if stream is None else stream))
+
+
+@contextmanager
+def printed(stream: TextIO | None = None) -> Iterator[Page]:
+    """A page for stdout, or for `stream`, which is shown once it is written."""
+    page = Page(console(stream))
+    yield page
+    page.show()
+
+
+def print_json(values: Mapping[str, object]) -> None:
+    """An object on stdout, with the version of its schema."""
+    import json  # a millisecond that lines need not wait for
+
+    click.echo(json.dumps({"schema": 1, **values}, indent=1))
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Each in a line of stderr."""
+    for warning in warnings:
+        click.echo(warning, err=True)
 
 
 def print_hint(text: str, typed: str) -> None:
     """On stdout what there is more, and what to type for it."""
-    from gputui.document.page import Page
-
-    page = Page(console())
-    page.hint(text, typed)
-    page.show()
+    with printed() as page:
+        page.hint(text, typed)
 
 
 def step_lines(steps: Iterable[NextStep], out: Console) -> Iterator[Line]:
@@ -142,21 +156,18 @@ def say(text: str, style: str = "", lead: str = "") -> None:
 
     `lead` stands before it and stands out.
     """
-    from gputui.document.page import Page
-
-    page = Page(console(sys.stderr))
     found = _COMMAND.search(text)
     words, command = (text[: found.end()], text[found.end() :]) if found else (text, "")
-    if not page.out.is_terminal or len(lead + text) <= page.width:
-        page.spans((Span(lead, "title"), Span(words, style), Span(command, "accent")))
-    else:
+    with printed(sys.stderr) as page:
+        if not page.out.is_terminal or len(lead + text) <= page.width:
+            page.spans((Span(lead, "title"), Span(words, style), Span(command, "accent")))
+            return
         first, *rest = lines_in(lead + words, page.width, len(lead) + 2, breaks=False)
         page.spans((Span(lead, "title"), Span(first[len(lead) :], style)))
         for line in rest:
             page.spans((Span(line, style),))
         if command:
             page.spans((Span(f"  {command}", "accent"),))
-    page.show()
 
 
 def wrapped(text: str, stream: TextIO) -> str:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 
 import click
 
-from gputui.errors import EXIT_DONE
+from gputui.cli.options import json_option
+from gputui.cli.output import print_json
 from gputui.model.units import format_bytes
 from gputui.services.support.home import missing_home
 from gputui.services.support.paths import places
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(as_json: bool) -> int:
+@json_option
+def command(as_json: bool) -> None:
     """Show where result file, run directories, probes, settings and key lie, and how to remove them."""
     found = places()
     if as_json:
         plain = [
             {"what": p.what, "path": str(p.path), "exists": p.exists, "bytes": p.total_bytes} for p in found
         ]
-        click.echo(json.dumps({"schema": 1, "places": plain}, indent=1))
-        return EXIT_DONE
+        print_json({"places": plain})
+        return
     if without_home := missing_home():
         click.echo(without_home, err=True)
     for place in found:
@@ -34,4 +34,3 @@ def command(as_json: bool) -> int:
     there = [shlex.quote(str(place.path)) for place in found if place.exists]
     if there:
         click.echo(f"to remove all of it, your results too:\n  rm -r {' '.join(there)}")
-    return EXIT_DONE

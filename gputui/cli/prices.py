@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import datetime
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from gputui.cli.output import console
-from gputui.document.page import Page
+from gputui.cli.options import FILE, json_option
+from gputui.cli.output import print_json, printed
 from gputui.document.spans import Span
 from gputui.document.table import Cell, Table, table_of
-from gputui.errors import EXIT_DONE, GputuiError
+from gputui.errors import GputuiError
 from gputui.facts.gpus import closest_gpus, rows_named
 from gputui.facts.instances import closest_instances, find_instance, is_on_demand, most_rented
+from gputui.facts.tables import InstanceRow
 from gputui.model.absent import Missing, known
 from gputui.model.units import counted
 from gputui.services.prices.price_list import (
@@ -31,9 +30,6 @@ from gputui.services.prices.price_list import (
 )
 from gputui.services.support.paths import price_list_file
 
-if TYPE_CHECKING:
-    from gputui.facts.tables import InstanceRow
-
 _SHOWN = 15
 """Lines without --all, so that they fit a terminal."""
 _KIND_WIDTH = 11
@@ -45,7 +41,7 @@ _KIND_WIDTH = 11
 @click.option(
     "--import",
     "imported",
-    type=click.Path(path_type=Path, readable=False),
+    type=FILE,
     metavar="FILE",
     help="Use this price list (CSV or Parquet) before the built-in one.",
 )
@@ -56,7 +52,7 @@ _KIND_WIDTH = 11
     "--date", default="", metavar="DAY", help="With --import: the day of the prices, such as 2026-11-22."
 )
 @click.option("--forget", is_flag=True, help="Remove the imported list.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 def command(
     name: str | None,
     every: bool,
@@ -65,7 +61,7 @@ def command(
     date: str,
     forget: bool,
     as_json: bool,
-) -> int:
+) -> None:
     """Show what renting a GPU costs, the cheapest first; or take over a list of prices.
 
     Prices of the last 90 days go before older ones.
@@ -76,26 +72,21 @@ def command(
     """
     if (provider or date) and imported is None:
         raise GputuiError("--provider and --date describe a list to import", "add --import FILE")
+    today = datetime.date.today()
     if imported is not None:
-        return _import(imported, provider, date)
-
-    if forget:
+        _import(imported, provider, date)
+    elif forget:
         path = price_list_file()
         found = path.exists()
         path.unlink(missing_ok=True)
         click.echo(f"removed {path}" if found else "there is no imported list")
-        return EXIT_DONE
-    offers = _offers(name)
-    if as_json:
-        today = datetime.date.today()
-        click.echo(json.dumps({"schema": 1, "offers": [_plain(row, today) for row in offers]}, indent=1))
-        return EXIT_DONE
-    _print(offers, name, every)
-    return EXIT_DONE
+    elif as_json:
+        print_json({"offers": [_plain(row, today) for row in _offers(name, today)]})
+    else:
+        _print(_offers(name, today), name, every, today)
 
 
-def _import(path: Path, provider: str, date: str) -> int:
-
+def _import(path: Path, provider: str, date: str) -> None:
     done = import_prices(path, provider, date)
     click.echo(f"{counted(done.prices, 'price')} from a {done.layout} list, kept in {price_list_file()}")
     if done.skipped:
@@ -103,12 +94,9 @@ def _import(path: Path, provider: str, date: str) -> int:
     if done.unknown_gpus:
         names = ", ".join(done.unknown_gpus[:8]) + (" ..." if len(done.unknown_gpus) > 8 else "")
         click.echo(f"GPUs that gputui does not know, found by instance type only: {names}")
-    return EXIT_DONE
 
 
-def _offers(name: str | None) -> list[InstanceRow]:
-
-    today = datetime.date.today()
+def _offers(name: str | None, today: datetime.date) -> list[InstanceRow]:
     if name is None:
         best = (best_offer(gpu, today) for gpu in most_rented())
         return [row for row in best if row is not None]
@@ -124,35 +112,31 @@ def _offers(name: str | None) -> list[InstanceRow]:
     return found
 
 
-def _print(offers: list[InstanceRow], name: str | None, every: bool) -> None:
-
-    today = datetime.date.today()
-    page = Page(console())
+def _print(offers: list[InstanceRow], name: str | None, every: bool, today: datetime.date) -> None:
     recent = [row for row in offers if is_recent(date_of(row), today)]
     old = [row for row in offers if row not in recent]
     room = len(offers) if every else _SHOWN
     shown, older = recent[:room], old[: max(room - len(recent), 0)]
-    if shown:
+    with printed() as page:
+        if shown:
+            if name is None:
+                what = f"Cheapest on-demand prices of the last {OLD_DAYS} days, the most offered GPUs first"
+            else:
+                what = f"{counted(len(recent), 'price')} of the last {OLD_DAYS} days, the cheapest first"
+            page.line(f"{what}:", "title")
+            page.table(_table(shown, today))
+        if older:
+            newest = f"No price of the last {OLD_DAYS} days; the newest" + (" first" if name else "")
+            page.line("Older prices, the newest first:" if shown and name else f"{newest}:", "title")
+            page.table(_table(older, today))
+        hidden = {"more": len(recent) - len(shown), "older": len(old) - len(older)}
+        if any(hidden.values()):
+            page.hint(" and ".join(f"{count} {word}" for word, count in hidden.items() if count), "--all")
         if name is None:
-            what = f"Cheapest on-demand prices of the last {OLD_DAYS} days, the most offered GPUs first"
-        else:
-            what = f"{counted(len(recent), 'price')} of the last {OLD_DAYS} days, the cheapest first"
-        page.line(f"{what}:", "title")
-        page.table(_table(shown, today))
-    if older:
-        newest = f"No price of the last {OLD_DAYS} days; the newest" + (" first" if name else "")
-        page.line("Older prices, the newest first:" if shown and name else f"{newest}:", "title")
-        page.table(_table(older, today))
-    hidden = {"more": len(recent) - len(shown), "older": len(old) - len(older)}
-    if any(hidden.values()):
-        page.hint(" and ".join(f"{count} {word}" for word, count in hidden.items() if count), "--all")
-    if name is None:
-        page.hint("next", "gputui prices H100")
-    page.show()
+            page.hint("next", "gputui prices H100")
 
 
 def _table(shown: list[InstanceRow], today: datetime.date) -> Table:
-
     has_spot = any(not isinstance(row.spot_usd_per_hour, Missing) for row in shown)
     spot = ["spot"] if has_spot else []
     kinds = [_kind(row) for row in shown]
@@ -199,7 +183,6 @@ def _usd(price: float | Missing) -> str:
 
 
 def _plain(row: InstanceRow, today: datetime.date) -> dict[str, object]:
-
     return {
         "provider": row.provider,
         "instance_type": row.instance_type,

@@ -1,56 +1,57 @@
-"""`gputui profiles`: what can be measured, and what would run here."""
+"""`gputui profiles` and `new-workload`: what can be measured, what would run here, and how to add to it."""
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 from pathlib import Path
 
 import click
 
-from gputui.cli.output import console, shown
-from gputui.document.page import Page
+from gputui.cli.options import FILE, json_option
+from gputui.cli.output import print_json, printed, shown
 from gputui.document.spans import Span, wrapped
 from gputui.document.table import table_of
-from gputui.errors import EXIT_DONE
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan
 from gputui.model.units import format_seconds, format_whole_seconds
-from gputui.services.profiles.loader import Profile, find_profile, shipped_profiles
+from gputui.services.profiles.loader import find_profile, shipped_profiles
 from gputui.store.text import clean_text
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.option("--python", metavar="EXE", help="Interpreter to measure.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(name: str | None, python: str | None, as_json: bool) -> int:
+@json_option
+def command(name: str | None, python: str | None, as_json: bool) -> None:
     """List the profiles; or show NAME in full, with what would run here, what would not, and why."""
-    if name is None:
-        _list(shipped_profiles(), as_json)
-    else:
+    if name is not None:
         _show(name, python, as_json)
-    return EXIT_DONE
-
-
-def _list(profiles: tuple[Profile, ...], as_json: bool) -> None:
-    if as_json:
+    elif as_json:
         listed = [
             {"name": p.name, "question": p.question, "budget_s": p.budget_s, "launches": p.replicates}
-            for p in profiles
+            for p in shipped_profiles()
         ]
-        click.echo(json.dumps({"schema": 1, "profiles": listed}, indent=1))
-        return
+        print_json({"profiles": listed})
+    else:
+        rows = [
+            (Span(one.name, "accent"), format_whole_seconds(one.budget_s), f" {one.question}")
+            for one in shipped_profiles()
+        ]
+        with printed() as page:
+            page.table(table_of(("", "", ""), rows, right=(1,), breaks=(2,)))
+            page.line()
+            page.hint("next", "gputui profiles NAME, or gputui run NAME")
 
-    page = Page(console())
-    rows = [
-        (Span(one.name, "accent"), format_whole_seconds(one.budget_s), f" {one.question}") for one in profiles
-    ]
-    page.table(table_of(("", "", ""), rows, right=(1,), breaks=(2,)))
-    page.line()
-    page.hint("next", "gputui profiles NAME, or gputui run NAME")
-    page.show()
+
+@click.command()
+@click.argument("file", type=FILE)
+def new_workload(file: Path) -> None:
+    """Write FILE: a commented workload that runs at once, to be changed into your own."""
+    from gputui.services.profiles.user_workload import write_template
+
+    write_template(file)
+    click.echo(f"wrote {file}; run it: gputui run {shlex.quote(str(file))} --db a.db")
 
 
 def _show(name: str, python: str | None, as_json: bool) -> None:
@@ -64,7 +65,7 @@ def _show(name: str, python: str | None, as_json: bool) -> None:
     profile = shipped or profile_of_step(Path(name), chosen.interpreter.executable)
     plan = resolve_plan(profile, chosen.interpreter, describe_machine())
     if as_json:
-        click.echo(json.dumps({"schema": 1, **plan.to_plain()}, indent=1))
+        print_json(plan.to_plain())
         return
     version = chosen.interpreter.runtime.torch_version
     torch = f"torch {version.reason}" if isinstance(version, Missing) else f"torch {version}"

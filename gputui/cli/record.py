@@ -6,14 +6,13 @@ import os
 import shlex
 import shutil
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any  # click's signature
 
 import click
 
-from gputui.cli.options import MACHINE_HELP, machine_from
+from gputui.cli.options import db_option, machine_option
 from gputui.cli.recovered import report_missing_home
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
 from gputui.machine.describing import describe_machine
@@ -66,22 +65,24 @@ class ProgramCommand(click.Command):
             raise GputuiError("no command follows --", self.form, EXIT_OURS)
         return context
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except GputuiError as error:
+            if error.exit_code not in (EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND):
+                error.exit_code = EXIT_OURS
+            raise
+
 
 @click.command(cls=ProgramCommand, context_settings={"allow_interspersed_args": False})
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path),
-    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
-)
+@db_option
 @click.option(
     "--interval", type=float, default=1.0, show_default=True, metavar="S", help="Seconds between readings."
 )
 @click.option("--for", "seconds", type=float, metavar="S", help="Stop after S seconds; only without COMMAND.")
 @click.option("--label", default="", help="A label; recordings with the same label are compared.")
 @click.option("--price", type=float, metavar="USD_PER_H", help="What the whole box costs per hour.")
-@click.option(
-    "--machine", type=machine_from, metavar="NAME", default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP
-)
+@machine_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def command(
     db: Path | None,
@@ -93,36 +94,6 @@ def command(
     words: tuple[str, ...],
 ) -> int:
     """Record the box while COMMAND runs, and end with its exit code; without one, until Ctrl-C."""
-    with errors_of_ours():
-        return _record(db, interval, seconds, label, price, machine, words)
-
-
-@contextmanager
-def errors_of_ours() -> Iterator[None]:
-    """Give errors an exit code that no program has, unless they say that it could not be started."""
-    try:
-        yield
-    except GputuiError as error:
-        if error.exit_code not in (EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND):
-            error.exit_code = EXIT_OURS
-        raise
-
-
-def not_started(word: str, error: OSError, nothing: str) -> GputuiError:
-    """That a program cannot be started, with the exit code of `env`."""
-    code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
-    return GputuiError(f"{word}: cannot be started: {error.strerror}", nothing, code)
-
-
-def _record(
-    db: Path | None,
-    interval: float,
-    seconds: float | None,
-    label: str,
-    price: float | None,
-    machine_name: str,
-    words: tuple[str, ...],
-) -> int:
     _check_numbers(interval, seconds)
     if words and seconds is not None:
         raise GputuiError(
@@ -131,14 +102,14 @@ def _record(
         )
     check_label(label)
     report_missing_home()
-    machine = describe_machine(name=machine_name, hash_key=hash_key())
-    price_found = price_of(price, None, machine)
+    box = describe_machine(name=machine, hash_key=hash_key())
+    price_found = price_of(price, None, box)
     target = writable_target(db)
-    spec = spec_of(target, machine, label=label, price=price_found, has_program=bool(words), seconds=seconds)
+    spec = spec_of(target, box, label=label, price=price_found, has_program=bool(words), seconds=seconds)
     run_dir = lay_out(spec)
     foreground = Foreground()
     try:
-        recorder = Recorder(run_dir, spec, machine, interval)
+        recorder = Recorder(run_dir, spec, box, interval)
     except OSError as error:
         raise NotStored(
             f"{run_dir}: cannot be written to ({error.strerror})",
@@ -158,6 +129,12 @@ def _record(
     if foreground.hung_up:
         os._exit(EXIT_HUNG_UP)  # there is nobody to report to
     return status
+
+
+def not_started(word: str, error: OSError, nothing: str) -> GputuiError:
+    """That a program cannot be started, with the exit code of `env`."""
+    code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
+    return GputuiError(f"{word}: cannot be started: {error.strerror}", nothing, code)
 
 
 def _check_numbers(interval: float, seconds: float | None) -> None:

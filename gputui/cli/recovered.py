@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import click
-
+from gputui.cli.output import warn
 from gputui.services.runs.recovery import recover_orphans
 from gputui.services.support.home import missing_home
 
 
 def report_recovered() -> None:
     """Store runs whose supervisors died; reports each in one line on stderr."""
-    for found in recover_orphans():
-        if found.message:
-            click.echo(found.message, err=True)
+    warn(found.message for found in recover_orphans() if found.message)
 
 
 def report_missing_home() -> None:
     """Report on stderr that files go to the temporary directory, if they do."""
-    if sentence := missing_home():
-        click.echo(sentence, err=True)
+    warn(filter(None, [missing_home()]))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any  # Any: JSON
 
 import click
 
-from gputui.cli.output import console
+from gputui.cli.options import json_option, trust_option
+from gputui.cli.output import print_json, printed
 from gputui.document.page import Page
 from gputui.document.table import table_of
-from gputui.errors import EXIT_DONE, GputuiError
+from gputui.errors import GputuiError
 from gputui.model.units import counted, format_percent, format_rate
 from gputui.services.results.reference_making import (
     MOST_NOTE,
@@ -28,6 +30,7 @@ from gputui.services.results.references import (
     reference_path,
     reference_paths,
 )
+from gputui.store.reading import open_result
 
 
 @click.group(no_args_is_help=False)
@@ -39,40 +42,32 @@ def command() -> None:
 @click.argument("selectors", nargs=-1, required=True, metavar="F[@RUN]...")
 @click.option("--name", default="", help="Name of the reference.  [the model]")
 @click.option("--note", default="", help="A sentence to keep in the file, readable by anyone who gets it.")
-@click.option("--trust", is_flag=True, help="Read files with macros or triggers too.")
-def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> int:
+@trust_option
+def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> None:
     """Make a reference out of results, or extend it; of a file without @RUN, the newest run of each box.
 
     It holds aggregates only: no ids, labels, paths or prices.
     """
-
     if len(note) > MOST_NOTE:
         raise GputuiError(f"--note: {len(note)} letters", f"at most {MOST_NOTE}")
     if name and not all(letter.isalnum() or letter in "-_." for letter in name):
         raise GputuiError(f"--name {name}: not a name", "letters, digits, - and _")
     candidates = [one for text in selectors for one in _candidates(text, trust)]
     added = add_to_reference(candidates, name=name, note=note)
-    page = Page(console())
     made = added.reference
-    page.line(
-        f"{made.name}: {made.model.counted(made.boxes)}, {counted(len(made.cases), 'case')}"
-        f" of {made.profile}; {counted(added.boxes, 'box')} added"
-    )
-    for line in added.left_out:
-        page.line(f"left out: {line}")
-    page.line(f"written to {added.path}")
-    problems = problems_of_reference(made)
-    for problem in problems:
-        page.line(f"not fit to send: {problem}")
-    if not problems:
-        page.line("it may be sent as it is: gputui help references.md says how")
-    page.show()
-    return EXIT_DONE
+    cases, boxes = counted(len(made.cases), "case"), counted(added.boxes, "box")
+    lines = [
+        f"{made.name}: {made.model.counted(made.boxes)}, {cases} of {made.profile}; {boxes} added",
+        *(f"left out: {line}" for line in added.left_out),
+        f"written to {added.path}",
+    ]
+    problems = [f"not fit to send: {problem}" for problem in problems_of_reference(made)]
+    with printed() as page:
+        page.part((*lines, *(problems or ["it may be sent as it is: gputui help references.md says how"])))
 
 
 def _candidates(text: str, trust: bool) -> list[Candidate]:
     from gputui.services.results.selectors import judged_runs, split_selector
-    from gputui.store.reading import open_result
     from gputui.store.selecting import find_run
 
     path, selector = split_selector(text)
@@ -90,58 +85,55 @@ def _candidates(text: str, trust: bool) -> list[Candidate]:
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def list_all(as_json: bool) -> int:
+@json_option
+def list_all(as_json: bool) -> None:
     """List the references that are known here: those that ship, and yours."""
-
     found = known_references()
     if as_json:
-        click.echo(
-            json.dumps(
-                {"schema": 1, "references": [_plain(one, with_cases=False) for one in found]}, indent=1
-            )
+        print_json({"references": [_plain(one, with_cases=False) for one in found]})
+        return
+    headings = ("name", "boxes", "model", "profile", "measured", "torch")
+    rows = [
+        (
+            one.name,
+            str(one.boxes),
+            one.model.words,
+            one.profile,
+            one.months,
+            _range_words(one.versions.get("torch", ("", ""))),
         )
-        return EXIT_DONE
-    page = Page(console())
-    if found:
-        rows = [
-            (
-                one.name,
-                str(one.boxes),
-                one.model.words,
-                one.profile,
-                one.months,
-                _range_words(one.versions.get("torch", ("", ""))),
-            )
-            for one in found
-        ]
-        page.table(table_of(("name", "boxes", "model", "profile", "measured", "torch"), rows, right=(1,)))
-    else:
-        page.line("there is no reference yet: gputui reference add F@RUN makes one")
-    for path in reference_paths():
-        try:
-            read_reference(path)
-        except GputuiError as error:
-            page.line(error.message)
-    page.show()
-    return EXIT_DONE
+        for one in found
+    ]
+    with printed() as page:
+        if found:
+            page.table(table_of(headings, rows, right=(1,)))
+        else:
+            page.line("there is no reference yet: gputui reference add F@RUN makes one")
+        for path in reference_paths():
+            try:
+                read_reference(path)
+            except GputuiError as error:
+                page.line(error.message)
 
 
 @command.command()
 @click.argument("name", metavar="NAME|FILE")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def show(name: str, as_json: bool) -> int:
+@json_option
+def show(name: str, as_json: bool) -> None:
     """Show one reference: its boxes, what each case reaches, and whether it is fit to be sent."""
-
     is_file = name.endswith(".json")
     found = read_reference(Path(name)) if is_file else reference_named(name.removeprefix(PREFIX))
     problems = problems_of_reference(found)
     if as_json:
-        click.echo(
-            json.dumps({"schema": 1, **_plain(found, with_cases=True), "problems": problems}, indent=1)
-        )
-        return EXIT_DONE
-    page = Page(console())
+        print_json({**_plain(found, with_cases=True), "problems": problems})
+        return
+    with printed() as page:
+        _write(page, found, problems)
+        page.line(f"file {Path(name) if is_file else reference_path(found.name)}")
+
+
+def _write(page: Page, found: Reference, problems: Sequence[str]) -> None:
+    """Its boxes, the versions they had, what each case reaches, and what is wrong with it."""
     about = [
         found.model.counted(found.boxes),
         f"{found.profile}, version {found.profile_version}",
@@ -174,9 +166,6 @@ def show(name: str, as_json: bool) -> int:
         page.line("below five boxes it calls no box BELOW NORMAL")
     for problem in problems:
         page.line(f"not fit to send: {problem}")
-    page.line(f"file {Path(name) if is_file else reference_path(found.name)}")
-    page.show()
-    return EXIT_DONE
 
 
 def _range_words(ends: tuple[str, str]) -> str:
@@ -185,8 +174,6 @@ def _range_words(ends: tuple[str, str]) -> str:
 
 
 def _plain(found: Reference, *, with_cases: bool) -> dict[str, Any]:
-    from dataclasses import asdict
-
     plain: dict[str, Any] = {**asdict(found), "boxes": found.boxes}
     cases = plain.pop("cases")
     return {**plain, "cases": cases} if with_cases else {**plain, "case_count": len(cases)}

@@ -21,6 +21,8 @@ from gputui.model.units import (
     format_rate,
     format_seconds,
 )
+from gputui.services.compare.pairing import gains_of
+from gputui.services.compare.row_text import judgement_text, style_of
 from gputui.services.results.case_table import brief_table, metric_rows, metric_table
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import (
@@ -120,8 +122,7 @@ def write_answer(
     page.line(answer, "title warn" if is_bad_news(performance_checks(run)) and not headline else "title")
     if rest:
         page.line(" ".join(rest))
-    for line in heading:
-        page.line(line)
+    page.part(tuple(heading))
     page.line()
     return rest
 
@@ -169,9 +170,6 @@ def _write_cases(page: Page, run: Run, measured: Speeds, most_lines: int | None)
 
 def with_gains(table: Table, run: Run, rows: Speeds) -> Table:
     """With a column of what each precision brings beside fp32, as `compare` of this run has it."""
-    from gputui.services.compare.pairing import gains_of
-    from gputui.services.compare.row_text import judgement_text, style_of
-
     gains = {
         case_id: Span(judgement_text(gain, with_interval=False), style_of(gain))
         for case_id, gain in gains_of(run).items()
@@ -208,8 +206,7 @@ def _write_verbose(page: Page, run: Run, measured: Speeds) -> None:
         page.line()
         page.table(metric_table(metrics))
     _write_uses(page, run)
-    for line in (*not_measured_lines(run), *run_notes(run)):
-        page.line(line)
+    page.part((*not_measured_lines(run), *run_notes(run)))
     page.line()
     judged = performance_checks(run)
     if not judged and any(not case.case.is_program for case in run.cases):

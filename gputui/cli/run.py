@@ -5,36 +5,44 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any  # Any: what click passes on
 
 import click
 
-from gputui.cli.options import MACHINE_HELP, machine_from
-from gputui.cli.output import confirmed, console, say
-from gputui.cli.recovered import report_missing_home, report_recovered
-from gputui.cli.watching import (
-    ALL_HELP,
-    NOTIFY_HELP,
-    VERBOSE_HELP,
-    alerts_of,
-    detached,
-    finish,
-    hold_signals,
-    watch,
+from gputui.analysis.resolution import looks_up_to, most_launches
+from gputui.cli.options import (
+    all_cases_option,
+    db_option,
+    detach_option,
+    json_results_option,
+    machine_option,
+    notify_option,
 )
+from gputui.cli.output import confirmed, printed, say, warn
+from gputui.cli.recovered import report_missing_home, report_recovered
+from gputui.cli.watching import VERBOSE_HELP, detached, measured
 from gputui.errors import GputuiError
+from gputui.model.machine import Machine
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_whole_seconds
 from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.pacing import least_budget_s
 from gputui.recording.spec import Spec
+from gputui.services.compare.rerun import (
+    RepeatedRun,
+    differences_here,
+    launches_per_case,
+    read_model,
+    repetition_of,
+)
+from gputui.services.compare.resolve import command_of_looks, intent, percent_from
+from gputui.services.prices.pricing import STATED, price_source
 from gputui.services.profiles.loader import Profile
 from gputui.services.profiles.planner import Choices
 from gputui.services.results.labels import torch_in
-from gputui.services.runs.process import start_runs
 from gputui.services.runs.progress import expected_s
 from gputui.services.runs.start import (
     Prepared,
@@ -44,24 +52,17 @@ from gputui.services.runs.start import (
     launches_from,
     prepare,
     price_from,
+    price_stated_before,
     rendezvous_from,
 )
 from gputui.store.selecting import check_label
-
-if TYPE_CHECKING:
-    from gputui.model.machine import Machine
-    from gputui.services.compare.rerun import RepeatedRun
 
 COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "--price", "--python")
 
 
 @click.command()
 @click.argument("profile", required=False)
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path, readable=False),
-    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
-)
+@db_option
 @click.option("--python", "pythons", multiple=True, metavar="EXE", help="Interpreter to measure; repeatable.")
 @click.option(
     "--device", default="", metavar="D", help="cpu, gpu, gpu:N, the UUID of a GPU, or all: each GPU."
@@ -75,10 +76,15 @@ COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "-
 @click.option(
     "--precision", "precisions", multiple=True, metavar="P", help="Only fp32, tf32 or amp; repeatable."
 )
-@click.option("--launches", type=launches_from, metavar="N", help="Launches per case.  [the profile's]")
-@click.option("--budget", type=budget_from, metavar="S", help="Time limit in seconds.  [the profile's]")
+@click.option(
+    "--launches", "replicates", type=launches_from, metavar="N", help="Launches per case.  [the profile's]"
+)
+@click.option(
+    "--budget", "budget_s", type=budget_from, metavar="S", help="Time limit in seconds.  [the profile's]"
+)
 @click.option(
     "--blocks",
+    "most_blocks",
     type=blocks_from,
     metavar="N",
     help="End a case after N timed blocks.  [60; 5 for a quick try]",
@@ -96,16 +102,16 @@ COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "-
     metavar="TYPE",
     help="Use the list price of this instance type; TYPE:spot for its spot price.",
 )
-@click.option(
-    "--machine", type=machine_from, metavar="NAME", default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP
-)
+@machine_option
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**31 - 1),
     metavar="N",
     help="Seed of the launch order and random inputs.",
 )
-@click.option("--trace", is_flag=True, help="Also profile each case, and keep its Chrome trace.")
+@click.option(
+    "--trace", "keeps_traces", is_flag=True, help="Also profile each case, and keep its Chrome trace."
+)
 @click.option("--like", metavar="F@RUN", help="Repeat the cases of a stored run.")
 @click.option("--against", metavar="F@RUN", help="A stored run to measure against; see --resolve.")
 @click.option(
@@ -113,29 +119,14 @@ COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "-
     metavar="PCT",
     help="Repeat the cases of --against until each differs or lies within ±PCT %.",
 )
-@click.option("--detach", is_flag=True, help="Start and return at once; `gputui attach` shows the run.")
-@click.option("--notify", is_flag=True, help=NOTIFY_HELP)
+@detach_option
+@notify_option
 @click.option("--yes", is_flag=True, help="Measure even if the box is busy, without asking.")
-@click.option("--all", "shows_all", is_flag=True, help=ALL_HELP)
+@all_cases_option
 @click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP)
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+@json_results_option
 def command(
     profile: str | None,
-    db: Path | None,
-    pythons: tuple[str, ...],
-    device: str,
-    only: tuple[str, ...],
-    precisions: tuple[str, ...],
-    launches: int | None,
-    budget: float | None,
-    blocks: int | None,
-    rendezvous: str | None,
-    label: str,
-    price: float | None,
-    instance: str | None,
-    machine: str,
-    seed: int | None,
-    trace: bool,
     like: str | None,
     against: str | None,
     resolve: str | None,
@@ -145,6 +136,7 @@ def command(
     shows_all: bool,
     verbose: bool,
     as_json: bool,
+    **stated: Any,
 ) -> int:
     """Measure PROFILE and store the result.
 
@@ -152,7 +144,7 @@ def command(
     --against leave it out, or name that run's .toml or .py file. Exits with 1 if a case failed, else 6 if
     nothing was measured.
     """
-    check_label(label)
+    check_label(stated["label"])
     if notify and detach:
         raise GputuiError(
             "--notify with --detach: no viewer is left to ring",
@@ -161,40 +153,26 @@ def command(
     percent = _percent_to_resolve(like, against, resolve)
     option, named = ("--like", like) if against is None else ("--against", against)
     model = None if named is None else _model(option, named, profile)
-    looks = () if model is None or percent is None else _looks_of(model, launches)
-    if seed is None:
-        seed = secrets.randbelow(2**31) if model is None else model.run.summary.seed
+    if stated["seed"] is None:
+        stated["seed"] = secrets.randbelow(2**31) if model is None else model.run.summary.seed
+    if model is not None and percent is not None:
+        most = stated["replicates"] or most_launches(launches_per_case(model.run))
+        stated["looks"] = looks_up_to(most)
+        stated["replicates"] = stated["looks"][-1]
     report_recovered()
-    options = RunOptions(
-        profile=profile or ("" if model is not None else "quick"),
-        db=db,
-        pythons=pythons,
-        choices=Choices(
-            device=device,
-            only=only,
-            precisions=precisions,
-            replicates=looks[-1] if looks else launches,
-            budget_s=budget,
-            most_blocks=blocks,
-            rendezvous=rendezvous or "",
-            seed=seed,
-            keeps_traces=trace,
-            looks=looks,
-        ),
-        label=label,
-        price=price,
-        instance=instance,
-        machine=machine,
-    )
+    usual = "quick" if model is None else ""
+    narrowed = {one.name: stated.pop(one.name) for one in fields(Choices) if one.name in stated}
+    narrowed["rendezvous"] = narrowed["rendezvous"] or ""
+    options = RunOptions(profile=profile or usual, choices=Choices(**narrowed), **stated)
     report_missing_home()
     prepared = prepare(
         options,
         on_probe=lambda path: click.echo(f"checking {path} ...", err=True),
         on_planned=_announce,
-        profile_of=None if model is None else partial(_profile_like, model, only),
+        profile_of=None if model is None else partial(_profile_like, model, options.choices.only),
     )
     specs = prepared.specs
-    if price is None and instance is None:
+    if options.price is None and options.instance is None:
         specs = _at_known_price(prepared)
     else:
         _report_price(specs[0])
@@ -204,28 +182,23 @@ def command(
         say(warning)
     _see_disturbances(prepared, yes=yes)
 
+    like = "" if model is None else model.selector
     if detach:
-        return detached(specs, as_json=as_json, like="" if model is None else model.selector)
-    hold_signals()
-    runs = start_runs(specs)
-    plans = [spec.plan for spec in specs]
-    watched = watch(runs, plans, alerts_of(runs, plans) if notify else None)
-    return finish(
-        runs,
-        watched,
+        return detached(specs, as_json=as_json, like=like)
+    return measured(
+        specs,
         prepared.target,
+        notifies=notify,
         as_json=as_json,
         is_verbose=verbose,
         shows_all=shows_all,
-        like="" if model is None else model.selector,
+        like=like,
         profile=None if model is None else prepared.profile,
     )
 
 
 def _at_known_price(prepared: Prepared) -> tuple[Spec, ...]:
     """The runs at the price that was stated for this box before, so that repeating one keeps its cost."""
-    from gputui.services.runs.start import price_stated_before
-
     known = price_stated_before(prepared.target, prepared.machine)
     if known is None:
         _report_price(prepared.specs[0])
@@ -238,8 +211,6 @@ def _at_known_price(prepared: Prepared) -> tuple[Spec, ...]:
 
 def _report_price(spec: Spec) -> None:
     """Say which list price is stored, since it may not be what the user pays."""
-    from gputui.services.prices.pricing import STATED, price_source
-
     price = spec.price
     if price is not None and price.kind != STATED:
         usd = format_hourly(price.usd_per_hour)
@@ -248,8 +219,6 @@ def _report_price(spec: Spec) -> None:
 
 def _percent_to_resolve(like: str | None, against: str | None, resolve: str | None) -> float | None:
     """How fine, in per cent; None for a run that is not to resolve anything."""
-    from gputui.services.compare.resolve import percent_from
-
     if against is None and resolve is None:
         return None
     if against is None:
@@ -267,17 +236,8 @@ def _percent_to_resolve(like: str | None, against: str | None, resolve: str | No
     return percent_from(resolve)
 
 
-def _looks_of(model: RepeatedRun, launches: int | None) -> tuple[int, ...]:
-    from gputui.analysis.resolution import looks_up_to, most_launches
-    from gputui.services.compare.rerun import launches_per_case
-
-    return looks_up_to(launches or most_launches(launches_per_case(model.run)))
-
-
 def _with_looks(specs: Sequence[Spec], model: RepeatedRun, percent: float) -> tuple[Spec, ...]:
     """Runs that end as soon as the rows are resolved; it is said first what the base allows."""
-    from gputui.services.compare.resolve import command_of_looks, intent
-
     for spec in specs:
         for line in intent(model, spec.plan, percent):
             say(line)
@@ -287,8 +247,6 @@ def _with_looks(specs: Sequence[Spec], model: RepeatedRun, percent: float) -> tu
 
 def _model(option: str, named: str, profile: str | None) -> RepeatedRun:
     """The run to repeat, once it is clear that a profile beside it is one that it may need."""
-    from gputui.services.compare.rerun import read_model
-
     if profile is not None and not profile.endswith((".py", ".toml")):
         raise GputuiError(
             f"profile {profile} with {option} {named}: the other run decides the cases",
@@ -305,17 +263,13 @@ def _profile_like(
     chosen: ChosenInterpreter,
 ) -> Profile:
     """What a run measured, to be measured again; it is said first what differs here."""
-    from gputui.services.compare.rerun import differences_here, repetition_of
-
     repetition = repetition_of(model, given)
     summary = model.run.summary
     label = f" ({summary.label})" if summary.label else ""
     click.echo(f"{model.option.lstrip('-')} run {summary.short_id}{label} of {model.text}", err=True)
     differs = differences_here(model, machine, chosen.interpreter.runtime)
-    for what, there, here in differs:
-        click.echo(f"differs: {what}: {there} there, {here} here", err=True)
-    if not differs:
-        click.echo("no recorded differences", err=True)
+    said = [f"differs: {what}: {there} there, {here} here" for what, there, here in differs]
+    warn(said or ["no recorded differences"])
     for name, reason in repetition.refused:
         if not only or any(f"{text}:".startswith(f"{name.split()[0]}:") for text in only):
             click.echo(f"not repeated: {name}: {reason}", err=True)
@@ -326,17 +280,13 @@ def _profile_like(
 
 def _see_disturbances(prepared: Prepared, *, yes: bool) -> None:
     """Name what would disturb the measurement; on a terminal, ask. Raises GputuiError if the answer is no."""
-    from gputui.document.page import Page
-    from gputui.services.doctor.check_lines import check_lines
-    from gputui.services.doctor.disturbances import disturbances, gpus_of
+    from gputui.services.doctor.disturbances import check_lines, disturbances, gpus_of
 
     launches = [launch for spec in prepared.specs for launch in spec.plan.launches]
     found = disturbances(prepared.machine, gpus_of(launches, prepared.machine))
-    page = Page(console(sys.stderr))
-    for check in found:
-        for line in check_lines(check, page.width, breaks=False):
+    with printed(sys.stderr) as page:
+        for line in (line for check in found for line in check_lines(check, page.width, breaks=False)):
             page.spans(line)
-    page.show()
     if not found or yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     if not confirmed("Measure anyway?"):
@@ -365,7 +315,6 @@ def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
             f" {format_whole_seconds(least_s)}: the most important come first"
         )
     say(f"with Python {runtime.python_version}, {torch_in(runtime)} ({chosen.found_as}); into {target}")
-    for found in chosen.passed_over:
-        click.echo(f"passed over: {found}", err=True)
+    warn(f"passed over: {found}" for found in chosen.passed_over)
     if plan.rendezvous:
         click.echo(f"waiting for the other hosts; on each: gputui join {plan.rendezvous}", err=True)

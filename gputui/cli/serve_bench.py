@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any  # Any: what click passes on
 
 import click
 
-from gputui.cli.options import MACHINE_HELP, machine_from
+from gputui.cli.options import db_option, detach_option, json_results_option, machine_option, notify_option
 from gputui.cli.output import say
 from gputui.cli.recovered import report_missing_home, report_recovered
-from gputui.cli.watching import (
-    NOTIFY_HELP,
-    alerts_of,
-    detached,
-    finish,
-    hold_signals,
-    watch,
-)
+from gputui.cli.watching import detached, measured
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_percent, format_whole_seconds
-from gputui.services.runs.process import start_runs
 from gputui.services.runs.start import budget_from, launches_from, price_from
 from gputui.services.serving.plan import (
     DEFAULT_ATTAINED_SHARE,
@@ -32,7 +24,7 @@ from gputui.services.serving.plan import (
     rates_from,
     users_from,
 )
-from gputui.services.serving.profiles import Limits, limits_from
+from gputui.services.serving.profiles import limits_from
 from gputui.services.serving.text import API_PRICE_HELP, api_price_from
 
 DEFINITIONS = """
@@ -86,7 +78,9 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
     metavar="N,N",
     help=f"Numbers of concurrent users, or none.  [{','.join(map(str, DEFAULT_USERS))}]",
 )
-@click.option("--rate", "rates", type=rates_from, metavar="R,R", help="Also these request rates, per second.")
+@click.option(
+    "--rate", "rates_per_s", type=rates_from, metavar="R,R", help="Also these request rates, per second."
+)
 @click.option(
     "--slo",
     "limits",
@@ -96,6 +90,7 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
 )
 @click.option(
     "--attain",
+    "attained_share",
     type=float,
     default=DEFAULT_ATTAINED_SHARE,
     show_default=True,
@@ -105,13 +100,14 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
 )
 @click.option(
     "--shared-prefix",
-    "shared",
+    "shared_tokens",
     type=click.IntRange(min=0),
     metavar="TOKENS",
     help="Start all prompts with the same tokens.  [0]",
 )
 @click.option(
     "--budget",
+    "budget_s",
     type=budget_from,
     default=f"{DEFAULT_BUDGET_S:g}",
     show_default=True,
@@ -140,47 +136,23 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
     metavar="NAME",
     help="Environment variable that holds the API key.",
 )
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path, readable=False),
-    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
-)
+@db_option
 @click.option("--label", default="", help="A name for this run.")
 @click.option("--price", type=price_from, metavar="USD_PER_H", help="What the whole box costs per hour.")
 @click.option("--instance", metavar="TYPE", help="Use the list price of this instance type.")
-@click.option(
-    "--machine", type=machine_from, metavar="NAME", default="", envvar="GPUTUI_MACHINE", help=MACHINE_HELP
-)
+@machine_option
 @click.option("--api-price", type=api_price_from, metavar="IN,OUT", help=API_PRICE_HELP)
-@click.option("--detach", is_flag=True, help="Start and return at once; `gputui attach` shows the run.")
-@click.option("--notify", is_flag=True, help=NOTIFY_HELP)
+@detach_option
+@notify_option
 @click.option("-v", "--verbose", is_flag=True, help="Add notes, and why loads were not measured.")
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+@json_results_option
 def command(
-    url: str,
-    model: str,
-    name: str,
-    profile: str,
-    api: str | None,
-    users: tuple[int, ...] | None,
-    rates: tuple[float, ...] | None,
-    limits: Limits | None,
-    attain: float,
-    shared: int | None,
-    budget: float,
-    launches: int,
-    seed: int,
-    key_name: str,
-    db: Path | None,
-    label: str,
-    price: float | None,
-    instance: str | None,
-    machine: str,
     api_price: tuple[float, float] | None,
     detach: bool,
     notify: bool,
     verbose: bool,
     as_json: bool,
+    **stated: Any,
 ) -> int:
     """Measure the OpenAI-compatible server at URL: speed by number of users, and the rate within limits.
 
@@ -189,37 +161,20 @@ def command(
     """
     report_recovered()
     report_missing_home()
-    prepared = prepare_serve(
-        ServeOptions(
-            url=url,
-            profile=profile,
-            api=api or "",
-            model=model,
-            name=name,
-            users=DEFAULT_USERS if users is None else users,
-            rates_per_s=rates or (),
-            limits=limits,
-            attained_share=attain,
-            shared_tokens=shared,
-            launches=launches,
-            budget_s=budget,
-            seed=seed,
-            key_name=key_name,
-            db=db,
-            label=label,
-            machine=machine,
-            price=price,
-            instance=instance,
-        )
-    )
-    _announce(prepared, attain)
-    spec = prepared.spec
+    options = ServeOptions(**{name: value for name, value in stated.items() if value is not None})
+    prepared = prepare_serve(options)
+    _announce(prepared, options.attained_share)
+    specs = [prepared.spec]
     if detach:
-        return detached([spec], as_json=as_json)
-    hold_signals()
-    runs = start_runs([spec])
-    watched = watch(runs, [spec.plan], alerts_of(runs, [spec.plan]) if notify else None)
-    return finish(runs, watched, prepared.target, as_json=as_json, is_verbose=verbose, api_price=api_price)
+        return detached(specs, as_json=as_json)
+    return measured(
+        specs,
+        prepared.target,
+        notifies=notify,
+        as_json=as_json,
+        is_verbose=verbose,
+        api_price=api_price,
+    )
 
 
 def _announce(prepared: PreparedServe, attained_share: float) -> None:

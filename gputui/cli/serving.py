@@ -43,8 +43,7 @@ def print_serving(
     if run.summary.status != "finished" and run.summary.status_reason != NOTHING_MEASURED:
         why = f" ({run.summary.status_reason})" if run.summary.status_reason else ""
         page.line(f"The run was {run.summary.status}{why}.")
-    for line in (*heading, server_line(serving)):
-        page.line(line)
+    page.part((*heading, server_line(serving)))
     page.line()
     levels = measured_levels(serving)
     if levels:
@@ -64,8 +63,7 @@ def print_serving(
     if energy:
         page.line(energy)
     hosted = [] if api_price is None else [break_even_line(serving, price, api_price)]
-    for line in (*hosted, *unmeasured_lines(serving), *serving_notes(serving)):
-        page.line(line)
+    page.part((*hosted, *unmeasured_lines(serving), *serving_notes(serving)))
     for one in footer:
         page.spans(one)  # the terminal breaks it, so that a command can be copied whole
     page.show()

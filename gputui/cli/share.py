@@ -6,15 +6,17 @@ import re
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from gputui.errors import EXIT_DONE, GputuiError
-
-if TYPE_CHECKING:
-    from gputui.model.profiled import ProfiledPass
-    from gputui.model.result import Run
+from gputui.cli.options import trust_option
+from gputui.document.bars import stacked_bar
+from gputui.document.page import Console, Page
+from gputui.document.table import Table
+from gputui.document.theme import Depth, Palette
+from gputui.errors import GputuiError
+from gputui.model.profiled import ProfiledPass
+from gputui.model.result import Run
 
 _CARD_CELLS, _BAR, _CELL_PX = 80, 16, 8
 """The width of a card and of its bars; of a cell in PNG: whole pixels make letters alike, and few bytes."""
@@ -45,22 +47,22 @@ _SVG = (
     metavar="FILE",
     help="FILE.html, .md: a report; FILE.png, .svg, .txt: a card; FILE.json: data; FILE.db: a result file.",
 )
-@click.option("--with-label", is_flag=True, help="Keep the labels of runs.")
-@click.option("--with-price", is_flag=True, help="Keep the price of the box.")
-@click.option("--with-ids", is_flag=True, help="Keep the ids of runs, boxes and GPUs.")
-@click.option("--with-names", is_flag=True, help="Keep the names of your programs, parameters and kernels.")
-@click.option("--with-messages", is_flag=True, help="Keep events and reasons in other programs' words.")
-@click.option("--trust", is_flag=True, help="Read files with macros or triggers too.")
+@click.option("--with-label", "label", is_flag=True, help="Keep the labels of runs.")
+@click.option("--with-price", "price", is_flag=True, help="Keep the price of the box.")
+@click.option("--with-ids", "ids", is_flag=True, help="Keep the ids of runs, boxes and GPUs.")
+@click.option(
+    "--with-names", "names", is_flag=True, help="Keep the names of your programs, parameters and kernels."
+)
+@click.option(
+    "--with-messages", "messages", is_flag=True, help="Keep events and reasons in other programs' words."
+)
+@trust_option
 def command(
     files: tuple[str, ...],
     out: Path,
-    with_label: bool,
-    with_price: bool,
-    with_ids: bool,
-    with_names: bool,
-    with_messages: bool,
     trust: bool,
-) -> int:
+    **kept: bool,
+) -> None:
     """Write the runs of F, or F@RUN alone, to one file to hand on, and list what is in it.
 
     Labels, paths, ids, prices and texts that gputui does not know are left out or replaced.
@@ -68,14 +70,12 @@ def command(
     from gputui.services.share.rules import Keep
     from gputui.services.share.sharing import share
 
-    keep = Keep(price=with_price, label=with_label, ids=with_ids, names=with_names, messages=with_messages)
-    shared = share(files, out, keep, draw_card=card_of, trust=trust)
+    shared = share(files, out, Keep(**kept), draw_card=card_of, trust=trust)
     click.echo(f"wrote {out}", err=True)
     for heading, lines in (("in it:", shared.held), ("left out:", shared.left_out)):
         click.echo(heading)
         for line in lines:
             click.echo(f"  {line}")
-    return EXIT_DONE
 
 
 def card_of(run: Run, passes: Mapping[int, ProfiledPass], form: str) -> str | bytes:
@@ -84,10 +84,6 @@ def card_of(run: Run, passes: Mapping[int, ProfiledPass], form: str) -> str | by
     Raises GputuiError if a picture cannot be made here.
     """
     from gputui.cli.results import missing_lines, with_gains, write_answer
-    from gputui.document.bars import stacked_bar
-    from gputui.document.page import Console, Page
-    from gputui.document.table import Table
-    from gputui.document.theme import Depth, Palette
     from gputui.services.results.case_table import brief_table
     from gputui.services.results.labels import run_heading_in_one
     from gputui.services.share.card import key_figures, main_cases, step_of

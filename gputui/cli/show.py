@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
-from gputui.cli.output import console, step_lines
-from gputui.cli.watching import ALL_HELP
+from gputui.cli.options import all_cases_option, file_argument, json_option, trust_option
+from gputui.cli.output import console, print_json, step_lines, warn
 from gputui.document.page import Page
-from gputui.document.spans import Line, Span
-from gputui.errors import EXIT_DONE
+from gputui.document.spans import Line, Span, cut
+from gputui.document.table import Table, table_of
+from gputui.errors import GputuiError
 from gputui.metrics import with_unit
 from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
-from gputui.model.units import counted, format_percent
-from gputui.services.results.labels import run_heading, run_heading_in_one
+from gputui.model.profiled import ProfiledPass
+from gputui.model.result import CaseResult, Run
+from gputui.model.units import counted, format_percent, format_seconds
+from gputui.services.results.labels import (
+    case_name,
+    plain_case_name,
+    run_heading,
+    run_heading_in_one,
+    some_of,
+)
 from gputui.services.results.selectors import from_here, is_there, run_and_file, run_in
+from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
+from gputui.services.results.step_tables import (
+    memory_table,
+    operator_table,
+    profiled_cases,
+    step_parts,
+    step_words,
+)
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.serving.curve import serving_of
@@ -30,19 +46,21 @@ from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
 COMMON = ("--verbose", "--all", "--json")
+_LEAST_SHARE = 0.005
+_NAME = 28
 
 
 @click.command()
 @click.argument("run", metavar="[RUN|F@RUN]", default="latest")
-@click.argument("file", required=False, type=click.Path(path_type=Path, readable=False))
-@click.option("--trust", is_flag=True, help="Read a file with macros or triggers too.")
+@file_argument
+@trust_option
 @click.option(
     "--top",
     type=click.IntRange(0, 400),
     help="Print the step of the main case with this many operators.  [5 with -v]",
 )
 @click.option("--case", "words", default="", metavar="WORDS", help="Print the step of the case of this name.")
-@click.option("--all", "shows_all", is_flag=True, help=ALL_HELP)
+@all_cases_option
 @click.option(
     "-v",
     "--verbose",
@@ -50,7 +68,7 @@ COMMON = ("--verbose", "--all", "--json")
     help="Add the box, a step by operator, telemetry, efficiency, notes, and why cases were not measured.",
 )
 @click.option("--api-price", type=api_price_from, metavar="IN,OUT", help=API_PRICE_HELP)
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 def command(
     run: str,
     file: Path | None,
@@ -61,7 +79,7 @@ def command(
     verbose: bool,
     api_price: tuple[float, float] | None,
     as_json: bool,
-) -> int:
+) -> None:
     """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE; without them, the latest run."""
     path, selector = run_and_file(run, file)
     with open_result(path, trust, as_stored=as_json) as result:
@@ -73,27 +91,24 @@ def command(
         telemetry = result.telemetry_summary(found.summary.run_id)
         loads = serving_of(found, result.serving(found.summary.run_id))
         events, warnings = result.events(found.summary.run_id), result.warnings
-    for warning in warnings:
-        click.echo(warning, err=True)
+    warn(warnings)
     if as_json:
         from gputui.services.results.json import run_as_json
 
-        plain = {"schema": 1, **run_as_json(found, passes)}
+        plain = run_as_json(found, passes)
         if not isinstance(loads, Missing):
             from gputui.services.serving.json import serving_as_json
 
             plain["serving"] = serving_as_json(loads, found.summary.price)
-        click.echo(json.dumps(plain, indent=1))
-        return EXIT_DONE
-
+        print_json(plain)
+        return
     if found.summary.profile == TRACE_PROFILE:
         from gputui.cli.traces import show_trace
 
         show_trace(found, passes[0], [event.message for event in events], top, is_verbose=verbose)
-        return EXIT_DONE
+        return
     from gputui.cli.results import print_run
     from gputui.cli.serving import print_serving
-    from gputui.cli.step_breakdown import write_breakdowns
     from gputui.services.results.next_steps import next_steps
 
     out = console()
@@ -116,7 +131,7 @@ def command(
     page = Page(out)
     if verbose or words or top is not None:
         again = f"gputui show {found.summary.short_id} {shlex.quote(from_here(str(named)))}"
-        write_breakdowns(page, found, passes, 5 if top is None else top, words=words, command=again)
+        _write_breakdowns(page, found, passes, 5 if top is None else top, words=words, command=again)
     if isinstance(loads, Missing):
         print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all, passes=passes)
     else:
@@ -124,10 +139,8 @@ def command(
     if verbose:
         for trace in traces_of(found.summary.run_id, path):
             page.line(f"trace: {trace}; {HOW_TO_OPEN}")
-        for line in (*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)):
-            page.line(line)
+        page.part((*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)))
     page.show()
-    return EXIT_DONE
 
 
 def _export_named(run: str, file: Path | None) -> Path:
@@ -155,3 +168,84 @@ def _telemetry(telemetry: TelemetrySummary) -> Iterator[str]:
         steal = host.cpu_steal_mean_pct
         stolen = "" if isinstance(steal, Missing) else f", {steal:.0f} % taken by the hypervisor"
         yield (f"host: CPU {with_unit(host.cpu_busy_mean_pct, 'cores')}{stolen} ({host.samples} samples)")
+
+
+def _write_breakdowns(
+    page: Page, run: Run, passes: Mapping[int, ProfiledPass], top: int, *, words: str = "", command: str = ""
+) -> None:
+    """The step of the main case in full, of the other profiled ones a line each, and how to see those.
+
+    Nothing if none was profiled. With `words` only the steps of the cases that have them in their name, in
+    full; raises GputuiError if none has. `command` shows this run.
+    """
+    found = profiled_cases(run, passes)
+    asked = set(words.lower().replace(":", " ").split())
+    called = {
+        case.case_id: f"{plain_case_name(case.case)} {case.case.name}".lower().split() for case in found
+    }
+    chosen = [case for case in found if asked <= set(called[case.case_id])] if words else found[:1]
+    if words and not chosen:
+        raise GputuiError(
+            f"--case {words}: no profiled case of this run is called so",
+            f"these were profiled: {some_of([plain_case_name(case.case) for case in found])}"
+            if found
+            else "it profiled none: gputui run --trace profiles every case that can be",
+        )
+    for case in chosen:
+        page.line()
+        _write_step(page, case, passes[case.case_id], top)
+    others = [] if words else found[1:]
+    if others:
+        page.line()
+        page.table(_others_table(others, passes))
+        name = shlex.quote(plain_case_name(others[0].case))
+        page.spans((Span("in full: ", "dim"), Span(f"{command} --case {name}", "accent")))
+
+
+def _others_table(cases: Sequence[CaseResult], passes: Mapping[int, ProfiledPass]) -> Table:
+    """How long a step takes, how much of it is idle, and its largest part, or why that is not known."""
+    rows = []
+    for case in cases:
+        breakdown = breakdown_of(passes[case.case_id], case)
+        if isinstance(breakdown, Missing):
+            rows.append((plain_case_name(case.case), "", "", "", f"not profiled: {breakdown.reason}"))
+            continue
+        idle = sum(breakdown.idle.values())
+        part, share, _ = step_parts(breakdown)[0]
+        length = format_seconds(breakdown.step_ns * 1e-9)
+        busy = format_percent(1 - idle), format_percent(idle)
+        rough = "" if is_believed(breakdown) else " (rough)"
+        rows.append((plain_case_name(case.case), length, *busy, f"{part} {format_percent(share)}{rough}"))
+    headings = ("a step of each other profiled case", "per step", "busy", "idle", "largest part")
+    return table_of(headings, rows, (1, 2, 3), breaks=(0, 4))
+
+
+def _write_step(page: Page, case: CaseResult, found: ProfiledPass, top: int) -> None:
+    breakdown = breakdown_of(found, case)
+    if isinstance(breakdown, Missing):
+        page.line(f"{case_name(case)}: not profiled: {breakdown.reason}")
+        return
+    page.line(f"a step of {case_name(case)}: {step_words(breakdown, found)}", "title")
+    for line in _breakdown(breakdown):
+        page.line(f"  {line}")
+    if operators := breakdown.operators[:top]:
+        names = [cut(row.operator.removeprefix("aten::"), _NAME) for row in operators]
+        page.table(operator_table(found, operators, breakdown.step_ns, names), margin=2)
+    if found.memory:
+        page.table(memory_table(found), margin=2)
+    else:
+        page.line(f"  memory: not known: {found.memory_reason}")
+
+
+def _breakdown(breakdown: StepBreakdown) -> Iterator[str]:
+    """`compute 94 %: backward 66 %, forward 24 %, optimizer 4 %`."""
+    for share in breakdown.shares:
+        if share.share >= _LEAST_SHARE:
+            parts = [
+                f"{phase} {format_percent(part)}" for phase, part in share.phases if part >= _LEAST_SHARE
+            ]
+            where = f": {', '.join(parts)}" if len(share.phases) > 1 else f" ({share.phases[0][0]})"
+            yield f"{share.name} {format_percent(share.share)}{where}"
+    rest = sum(share.share for share in breakdown.shares if share.share < _LEAST_SHARE)
+    if rest > 0:
+        yield f"others {format_percent(rest)}"

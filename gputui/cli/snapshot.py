@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.analysis.health import GpuFinding, foreign_processes, health
-from gputui.cli.hosts import host_options, named_hosts
-from gputui.cli.output import wrapped
+from gputui.cli.options import host_options, named_hosts
+from gputui.cli.output import print_json, wrapped
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_MACHINE_LACKS, MachineLacks
 from gputui.metrics import ABSENT, Metric, Values, charted, metric_named, number, with_unit, word
 from gputui.model.absent import Missing
@@ -59,19 +59,22 @@ def command(
     hosts = named_hosts(addresses, files, vias, directory)
     if hosts:
         return print_snapshots(hosts, processes=processes, require_gpu=require_gpu, in_json=in_json)
+    print_snapshot(processes=processes, require_gpu=require_gpu, in_json=in_json)
+    return EXIT_DONE
+
+
+def print_snapshot(*, processes: bool, require_gpu: bool, in_json: bool) -> None:
+    """One reading of this box. Raises MachineLacks if it has no GPU and must have one."""
     sample = take_snapshot(processes=processes)
     findings = _findings(sample, current_user())
     if in_json:
-        import json  # a millisecond that lines need not wait for
-
-        click.echo(json.dumps(_plain(sample, findings), indent=1))
+        print_json(_plain(sample, findings))
     else:
         for line in map(clean_text, _lines(sample, findings, processes)):
             click.echo(wrapped(line, sys.stdout))
     if require_gpu:
         _require_gpu(sample)
     gc.freeze()  # else Python collects garbage among all its objects at exit: 15 ms
-    return EXIT_DONE
 
 
 def _findings(sample: LiveSample, user: str) -> Findings:
@@ -87,15 +90,13 @@ def print_snapshots(hosts: tuple[Host, ...], *, processes: bool, require_gpu: bo
     """One reading of each host; exit 1 if one does not answer."""
     seen = _read_twice(hosts, processes=processes)
     if in_json:
-        import json
-
         plain = {
             one.host.name: {"problem": f"{one.problem}: {one.hint}"}
             if one.sample is None
-            else _plain(one.sample, _findings(one.sample, ""))
+            else {"schema": 1, **_plain(one.sample, _findings(one.sample, ""))}
             for one in seen
         }
-        click.echo(json.dumps({"schema": 1, "hosts": plain}, indent=1))
+        print_json({"hosts": plain})
     else:
         for one in seen:
             click.echo(one.host.name)
@@ -240,7 +241,6 @@ def _rate(values: Values, what: str) -> str:
 
 def _plain(sample: LiveSample, findings: Findings) -> dict[str, object]:
     return {
-        "schema": 1,
         "host": _plain_device(sample.host, sample.t_ns),
         "gpus": [
             {
@@ -287,12 +287,10 @@ def _plain_process(process: ProcessSample) -> dict[str, object]:
             }
             for use in process.uses
         ],
-        "parent_pid": _or_missing(process.parent_pid),
-        "user": _or_missing(process.user),
-        "command": _or_missing(process.command),
-        "memory_bytes": _or_missing(process.memory_bytes),
-        "elapsed_s": _or_missing(process.elapsed_s),
-        "start_ticks": _or_missing(process.start_ticks),
+        **{
+            name: _or_missing(getattr(process, name))
+            for name in ("parent_pid", "user", "command", "memory_bytes", "elapsed_s", "start_ticks")
+        },
     }
 
 

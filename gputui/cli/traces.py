@@ -6,14 +6,15 @@ import io
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from gputui.cli.output import console, print_hint, print_or_write
+from gputui.cli.output import console, print_hint, print_or_write, printed
 from gputui.document.page import Console, Page, console_on
+from gputui.document.table import Table
 from gputui.errors import GputuiError
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run
@@ -82,9 +83,8 @@ def import_traces(
             click.echo(f"  {note}")
         runs.append(run)
     found = ranks_of(runs)
-    if isinstance(found, Ranks):
-        for line in rank_lines(found):
-            click.echo(line)
+    for line in rank_lines(found) if isinstance(found, Ranks) else ():
+        click.echo(line)
     file = shlex.quote(from_here(str(target)))
     print_hint("next", f"gputui show {latest} {file} --verbose")
 
@@ -97,32 +97,34 @@ def show_trace(
     steps = counted(found.steps, "step")
     heading = f"run {summary.short_id} ({summary.label}): trace, {device or 'CPU'}, {steps}, {day(summary)}"
     most = top if top is not None else 20 if is_verbose else 5
-    write_trace(console(), found, device, heading, said, most)
+    with printed() as page:
+        write_trace(page, found, device, heading, said, most)
 
 
 def write_trace(
-    out: Console, found: ProfiledPass, device: str, heading: str, said: Sequence[str], most: int
+    page: Page, found: ProfiledPass, device: str, heading: str, said: Sequence[str], most: int
 ) -> None:
-    """Print the answer, the parts of a step, and `most` of its operators and kernels."""
-    page = Page(out)
+    """The answer, the parts of a step, and `most` of its operators and kernels."""
     page.line(sentence(found, device))
     page.line()
     page.line(heading)
-    tables = [
-        category_table(found),
-        largest_operators(found, out.width, most),
-        kernel_overview(found, out.width, most),
-    ]
+    _write_parts(
+        page,
+        (
+            category_table(found),
+            largest_operators(found, page.width, most),
+            kernel_overview(found, page.width, most),
+        ),
+        [*finding_lines(found, device), *said],
+    )
+
+
+def _write_parts(page: Page, tables: Iterable[Table | None], lines: Sequence[str]) -> None:
+    """The tables that have rows, and a block of lines, each below a blank line."""
     for table in tables:
         if table is not None and table.rows:
-            page.line()
-            page.table(table)
-    lines = [*finding_lines(found, device), *said]
-    if lines:
-        page.line()
-    for line in lines:
-        page.line(line)
-    page.show()
+            page.part(table)
+    page.part(("", *lines) if lines else ())
 
 
 def compared_traces(
@@ -168,19 +170,9 @@ def write_difference(found: TraceDifference, form: str, output: Path | None) -> 
 
 def _draw(found: TraceDifference, out: Console) -> None:
     page = Page(out)
-    for line in sentences(found):
-        page.line(line)
-    page.line()
-    for line in side_lines(found):
-        page.line(line)
-    for table in (part_table(found.attribution), kernel_table(found, out.width)):
-        if table.rows:
-            page.line()
-            page.table(table)
-    for index, note in enumerate(notes(found)):
-        if not index:
-            page.line()
-        page.line(note)
+    page.part((*sentences(found), "", *side_lines(found)))
+    tables = (part_table(found.attribution), kernel_table(found, out.width))
+    _write_parts(page, tables, list(notes(found)))
     page.show()
 
 

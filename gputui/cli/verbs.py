@@ -10,10 +10,10 @@ from typing import NamedTuple
 class Command:
     """A command; to add one, add its file and a line in a group of GROUPS.
 
-    `module`, below `gputui.cli`, defines a click command called `command`; if not all of its options fit its
-    help, COMMON there are those that come first. `option` is what does the same, as `run --attach [RUN]`: in
-    the help of that command, and not on the first screen. `may_be_meant` says whether the command may be the
-    answer to a misspelt word: not if it ends or removes something.
+    `module`, below `gputui.cli`, defines a click command called `command`, or as what stands behind a colon;
+    if not all of its options fit its help, COMMON there are those that come first. `option` is what does the
+    same, as `run --attach [RUN]`: in the help of that command, and not on the first screen. `may_be_meant`
+    says whether the command may be the answer to a misspelt word: not if it ends or removes something.
     """
 
     name: str
@@ -38,11 +38,13 @@ GROUPS: tuple[Group, ...] = (
         "What are the GPUs doing? Is this box all right?",
         (
             Command(
-                "monitor", "monitor", "live GPUs, processes, health; --host: other boxes; --demo: made up"
+                "monitor",
+                "screens:monitor",
+                "live GPUs, processes, health; --host: other boxes; --demo: made up",
             ),
             Command("snapshot", "snapshot", "print one reading of every GPU and the host", "monitor --once"),
-            Command("demo", "demo", "show the monitor with made-up GPUs", "monitor --demo"),
-            Command("replay", "replay", "replay the telemetry of a run", "monitor --replay RUN"),
+            Command("demo", "screens:demo", "show the monitor with made-up GPUs", "monitor --demo"),
+            Command("replay", "screens:replay", "replay the telemetry of a run", "monitor --replay RUN"),
             Command("doctor", "doctor", "is this box healthy and ready to measure?"),
         ),
     ),
@@ -51,10 +53,10 @@ GROUPS: tuple[Group, ...] = (
         "How fast is it?",
         (
             Command("run", "run", "a profile: quick (2 min 20 s), cpu-vs-gpu, fp32-vs-amp, ..."),
-            Command("attach", "attach", "watch a run in progress", "run --attach [RUN]"),
+            Command("attach", "in_progress:attach", "watch a run in progress", "run --attach [RUN]"),
             Command(
                 "stop",
-                "stop",
+                "in_progress:stop",
                 "end a run in progress and keep what is finished",
                 "run --stop [RUN]",
                 may_be_meant=False,
@@ -62,7 +64,7 @@ GROUPS: tuple[Group, ...] = (
             Command("profiles", "profiles", "list the profiles, or show one in full", "run --list [NAME]"),
             Command(
                 "new-workload",
-                "new_workload",
+                "profiles:new_workload",
                 "write a template for a workload of your own",
                 "run --template FILE",
             ),
@@ -80,7 +82,7 @@ GROUPS: tuple[Group, ...] = (
         (
             Command("why", "why", "where a step's time goes, of your own program: -- python train.py"),
             Command("show", "show", "one run in full; --tui: browse files and runs"),
-            Command("results", "results_screen", "browse result files and runs on the screen", "show --tui"),
+            Command("results", "screens:results", "browse result files and runs on the screen", "show --tui"),
             Command("compare", "compare", "who is faster, by how much, at what cost: a.db b.db"),
         ),
     ),
@@ -98,12 +100,12 @@ GROUPS: tuple[Group, ...] = (
         "FILES",
         "Result files: what is in them, and what goes in and out.",
         (
-            Command("runs", "runs", "list the runs of a result file"),
-            Command("merge", "merge", "merge result files into one"),
-            Command("export", "export", "export runs to Parquet for Spark, polars, DuckDB and others"),
-            Command("import", "importing", "import torch.profiler traces, or a run directory"),
-            Command("label", "label", "rename a run"),
-            Command("rm", "rm", "remove a run from a result file", may_be_meant=False),
+            Command("runs", "files:runs", "list the runs of a result file"),
+            Command("merge", "files:merge", "merge result files into one"),
+            Command("export", "files:export", "export runs to Parquet for Spark, polars, DuckDB and others"),
+            Command("import", "files:import_", "import torch.profiler traces, or a run directory"),
+            Command("label", "files:label", "rename a run"),
+            Command("rm", "files:rm", "remove a run from a result file", may_be_meant=False),
         ),
         "db",
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -12,21 +11,26 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import Any  # Any: what is passed on
 
 import click
 
-from gputui.cli.output import beneath
+from gputui.cli.output import beneath, console, print_json, step_lines, warn
 from gputui.cli.progress import Progress
-from gputui.document.page import console_on
+from gputui.document.page import Console, console_on
+from gputui.document.plain_text import command_lines
 from gputui.document.spans import Line, Span
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, EXIT_NO_RESULT, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import NOTHING_MEASURED, STOPPED, RunEnd, Stored
 from gputui.model.plan import Plan
+from gputui.model.result import Run
+from gputui.model.serving import SERVE_PROFILE
 from gputui.recording.spec import Spec
+from gputui.services.profiles.loader import Profile
 from gputui.services.results.labels import has_failed, has_measured
-from gputui.services.results.selectors import from_here
+from gputui.services.results.next_steps import NextStep, next_steps
+from gputui.services.results.selectors import from_here, run_in
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.alerts import Alerts
@@ -42,22 +46,15 @@ from gputui.services.runs.process import (
     wait_until_begun,
 )
 from gputui.services.runs.recovery import see_stored
+from gputui.services.serving.curve import serving_of
 from gputui.store.journal_reader import TelemetryTail
-
-if TYPE_CHECKING:
-    from gputui.document.page import Console
-    from gputui.model.result import Run
-    from gputui.services.profiles.loader import Profile
-    from gputui.services.results.next_steps import NextStep
-    from gputui.services.serving.curve import ServingRun
+from gputui.store.reading import open_result
 
 _STEPS_NAMED = 2
 """At the end of a run."""
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 HOW_TO_LEAVE = "Ctrl-C ends it and keeps what is measured, Ctrl-\\ leaves it running"
-ALL_HELP = "Show all cases, even if they do not fit the terminal."
 VERBOSE_HELP = "Add efficiency, notes, and why cases were not measured."
-NOTIFY_HELP = "Ring and show a desktop notification when the run ends, a case fails or memory runs out."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +90,22 @@ def detached(specs: Sequence[Spec], *, as_json: bool, like: str = "") -> int:
     runs = start_runs(specs)
     wait_until_begun(runs)
     if as_json:
-        click.echo(json.dumps({"schema": 1, "runs": [{"run_id": run.run_id} for run in runs]}, indent=1))
+        print_json({"runs": [{"run_id": run.run_id} for run in runs]})
         return EXIT_DONE
     mine = shlex.quote(f"{runs[0].target}@{runs[0].short_id}")
     then = ("then:", f"  gputui compare {shlex.quote(like)} {mine}") if like else ()
     for line in (*continuing(runs), *then):
         click.echo(line)
     return EXIT_DONE
+
+
+def measured(specs: Sequence[Spec], target: Path, *, notifies: bool, **shown: Any) -> int:
+    """Start runs, watch them to their ends, and show their results as `finish` does with `shown`."""
+    hold_signals()
+    runs = start_runs(specs)
+    plans = [spec.plan for spec in specs]
+    watched = watch(runs, plans, alerts_of(runs, plans) if notifies else None)
+    return finish(runs, watched, target, **shown)
 
 
 def watch(
@@ -196,16 +202,14 @@ def finish(
     `like` is the run that was repeated, as `F@RUN`; empty for none; `profile` has its cases. `api_price`: of
     a hosted API, for a run of loads; USD per million tokens in and out.
     """
-    keepers = [_who_stored(index, run, watched) for index, run in enumerate(runs)]
-    from gputui.cli.output import console
+    was_killed = False
+    for index, run in enumerate(runs):
+        said = see_stored(run, watched.stored.get(index))
+        warn(said)
+        was_killed = was_killed or bool(said)
     from gputui.cli.results import print_run
-    from gputui.model.serving import SERVE_PROFILE
     from gputui.services.compare.pairing import runtime_name
     from gputui.services.compare.resolve import Looks
-    from gputui.services.results.next_steps import next_steps
-    from gputui.services.results.selectors import run_in
-    from gputui.services.serving.curve import serving_of
-    from gputui.store.reading import open_result
 
     with open_result(target) as file:
         results = [run_in(file, run.run_id) for run in runs]
@@ -229,14 +233,17 @@ def finish(
         from gputui.services.results.why import why_sentence
 
         plain = [{**run_as_json(result), "why": why_sentence(result, passes)} for result in results]
-        found: dict[str, object] = {"schema": 1, "runs": plain}
+        found: dict[str, object] = {"runs": plain}
         if loads:
+            from gputui.services.serving.json import serving_as_json
+
             found["serving"] = [
-                _serving_as_json(one, result) for one, result in zip(loads, results, strict=True)
+                None if isinstance(one, Missing) else serving_as_json(one, result.summary.price)
+                for one, result in zip(loads, results, strict=True)
             ]
         if any(looks):
             found["looks"] = [None if one is None else asdict(one) for one in looks]
-        click.echo(json.dumps(found, indent=1))
+        print_json(found)
     elif loads:
         from gputui.cli.serving import print_serving
 
@@ -265,19 +272,11 @@ def finish(
                 headline="" if one is None else one.headline,
                 passes=passes,
             )
-    failed = any(map(has_failed, results)) or "us" in keepers
+    failed = any(map(has_failed, results)) or was_killed
     is_empty = any(result.cases and not has_measured(result) for result in results)
-    for result in results:
-        for line in where_messages_are(result):
-            click.echo(line, err=True)
+    warn(line for result in results for line in where_messages_are(result))
     status = exit_status_of(watched.ended)
     return status or (EXIT_CASE_FAILED if failed else EXIT_NO_RESULT if is_empty else EXIT_DONE)
-
-
-def _serving_as_json(load: ServingRun | Missing, run: Run) -> object:
-    from gputui.services.serving.json import serving_as_json
-
-    return None if isinstance(load, Missing) else serving_as_json(load, run.summary.price)
 
 
 def exit_status_of(ended: Mapping[int, RunEnd]) -> int:
@@ -292,22 +291,10 @@ def exit_status_of(ended: Mapping[int, RunEnd]) -> int:
     return EXIT_DONE
 
 
-def _who_stored(index: int, run: LiveRun, watched: Watched) -> str:
-    """Make sure that a run is stored, by its `supervisor` or, if that was killed, by `us`. Raises
-    NotStored."""
-    sentences = see_stored(run, watched.stored.get(index))
-    for sentence in sentences:
-        click.echo(sentence, err=True)
-    return "us" if sentences else "supervisor"
-
-
 def _last_lines(
     target: Path, results: Sequence[Run], steps: Iterable[NextStep], out: Console
 ) -> Iterator[Line]:
     """Where the runs are, what to type next, and in an SSH shell how the file is fetched."""
-    from gputui.cli.output import step_lines
-    from gputui.document.plain_text import command_lines
-
     here = from_here(str(target))
     short_ids = [result.summary.short_id for result in results]
     for trace in (trace for short_id in short_ids for trace in traces_of(short_id, target)):

@@ -14,8 +14,9 @@ import click
 
 from gputui.analysis.attribution import BELIEVED_INFLATION
 from gputui.cli import show
-from gputui.cli.output import console
-from gputui.cli.record import ProgramCommand, errors_of_ours, not_started
+from gputui.cli.options import db_option
+from gputui.cli.output import printed
+from gputui.cli.record import ProgramCommand, not_started
 from gputui.cli.traces import read_runs, write_trace
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError
 from gputui.model.units import counted, format_seconds
@@ -50,11 +51,7 @@ class _WhyCommand(ProgramCommand):
 @click.option(
     "--after", type=click.IntRange(1), metavar="N", help="Begin after step N.  [when the program has settled]"
 )
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path),
-    help="Result file.  [$GPUTUI_DB, else see `gputui paths`]",
-)
+@db_option
 @click.option("--label", default="", help="Label of what is stored.  [the program's name]")
 @click.option("--top", type=click.IntRange(0, 400), default=5, metavar="N", help="Print N operators.  [5]")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="TRACE | RUN | F@RUN | -- COMMAND...")
@@ -71,19 +68,19 @@ def command(
     The program runs as it is, with its own output and exit status. A few of its steps are profiled and
     stored; what they tell goes to stderr.
     """
-    with errors_of_ours():
-        check_label(label)
-        if not words:
-            raise GputuiError("nothing to explain", _WhyCommand.form)
-        if click.get_current_context().meta[ProgramCommand.HAS_MARK]:
-            return _run(words, _environment(steps, after), db, label or _program(words), top)
-        path = _only(words)
-        if not path.name.endswith((".json", ".json.gz")):
-            click.get_current_context().invoke(show.command, run=words[0], top=top)
-            return EXIT_DONE
-        (run,) = read_runs([path], label)
-        write_trace(console(), run.found, run.device, f"{run.name}: {described(run.window)}", run.notes, top)
+    check_label(label)
+    if not words:
+        raise GputuiError("nothing to explain", _WhyCommand.form)
+    if click.get_current_context().meta[ProgramCommand.HAS_MARK]:
+        return _run(words, _environment(steps, after), db, label or _program(words), top)
+    path = _only(words)
+    if not path.name.endswith((".json", ".json.gz")):
+        click.get_current_context().invoke(show.command, run=words[0], top=top)
         return EXIT_DONE
+    (run,) = read_runs([path], label)
+    with printed() as page:
+        write_trace(page, run.found, run.device, f"{run.name}: {described(run.window)}", run.notes, top)
+    return EXIT_DONE
 
 
 def _run(words: tuple[str, ...], environ: dict[str, str], db: Path | None, label: str, top: int) -> int:
@@ -143,8 +140,8 @@ def _explain(directory: Path, words: tuple[str, ...], target: Path, label: str, 
     except GputuiError as error:
         _say(f"the steps were profiled, but {error.message}\n  {error.hint}")
         return
-    out = console(sys.stderr)
-    write_trace(out, run.found, run.device, _heading(run, one), run.notes, top)
+    with printed(sys.stderr) as page:
+        write_trace(page, run.found, run.device, _heading(run, one), run.notes, top)
     file = shlex.quote(from_here(str(target)))
     _say(f"stored as {stored.run_id[-8:]} in {file}\n  gputui show {stored.run_id[-8:]} {file} -v")
 

@@ -6,6 +6,7 @@ import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from gputui.machine import cgroup
 from gputui.machine.tree import Tree
@@ -91,13 +92,9 @@ def _hints(environ: Mapping[str, str]) -> list[tuple[str, float]]:
         names.append("SLURM_CPUS_PER_TASK" if "SLURM_CPUS_PER_TASK" in environ else "SLURM_CPUS_ON_NODE")
     hints: list[tuple[str, float]] = []
     for name in names:
-        try:
-            count = float(environ.get(name, ""))
-        except ValueError:
-            continue
-        if 0 < count < math.inf:
-            hints.append((name, count))
-    return hints
+        with suppress(ValueError):
+            hints.append((name, float(environ.get(name, ""))))
+    return [(name, count) for name, count in hints if 0 < count < math.inf]
 
 
 def _read_cpuinfo(tree: Tree) -> tuple[tuple[Processor, ...], Processor]:

@@ -11,12 +11,13 @@ import csv
 import io
 import pkgutil
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
+from typing import Any  # Any: rows of a CSV file
 
-from gputui.machine.tree import Tree
+from gputui.machine.tree import Mount, Tree
 from gputui.model.absent import Missing
 from gputui.model.machine import Layer
 
@@ -62,30 +63,22 @@ class Signal:
 def signals() -> tuple[Signal, ...]:
     """All signals, in the order of the file."""
     raw = pkgutil.get_data(__name__, "signals.csv")  # also works inside a zip
-    rows = csv.DictReader(io.StringIO((raw or b"").decode()))
-    return tuple(
-        Signal(
-            name=row["name"],
-            layer=row["layer"],
-            kind=row["kind"],
-            key=row["key"],
-            test=row["test"],
-            value=row["value"],
-            strength=row["strength"],
-            secret=row["secret"] == "yes",
-        )
-        for row in rows
-    )
+    rows: Iterable[dict[str, Any]] = csv.DictReader(io.StringIO((raw or b"").decode()))
+    return tuple(Signal(**{**row, "secret": row["secret"] == "yes"}) for row in rows)
 
 
 def find_layers(tree: Tree) -> tuple[Layer, ...]:
     """At most one name per layer, and the signals for it."""
-    evidence = _Evidence(tree)
+    mounts = tree.mounts()
+    # SSH shells of Vast and Kubernetes lack the container's environment; names suffice.
+    first_process = tree.found_text("/proc/1/environ").split("\0")
+    written = tree.found_text("/etc/environment").splitlines()
+    names = {*tree.environ, *_assigned_names(first_process), *_assigned_names(written)}
     found: dict[str, Layer] = {}
     for (name, layer), group in groupby(signals(), key=lambda signal: (signal.name, signal.layer)):
         if layer in found:
             continue
-        present = [signal for signal in group if evidence.shows(signal)]
+        present = [signal for signal in group if _shows(signal, tree, names, mounts)]
         if _decides(name, present):
             found[layer] = Layer(layer, name, tuple(signal.label for signal in present))
     product = tree.found_text("/sys/class/dmi/id/product_name")
@@ -104,53 +97,26 @@ def _decides(name: str, present: Sequence[Signal]) -> bool:
     return "certain" in open_signs or strong >= (1 if name in _ONE_STRONG_DECIDES else 2)
 
 
-class _Evidence:
-    """What the machine shows, read once for all signals."""
-
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
-        self._mounts = tree.mounts()
-        # SSH shells of Vast and Kubernetes lack the container's environment; names suffice.
-        first_process = tree.found_text("/proc/1/environ").split("\0")
-        written = tree.found_text("/etc/environment").splitlines()
-        self._names = {*tree.environ, *_assigned_names(first_process), *_assigned_names(written)}
-
-    def shows(self, signal: Signal) -> bool:
-        if signal.kind == "env":
-            return self._environment_shows(signal)
-        if signal.kind == "dir" or (signal.kind == "file" and signal.test == "exists"):
-            return self._tree.exists(signal.key)
-        if signal.kind == "mount":
-            return self._mount_shows(signal)
-        return _text_shows(signal, self._text(signal))
-
-    def _environment_shows(self, signal: Signal) -> bool:
-        if signal.test == "exists":
-            return signal.key in self._names
-        if signal.test == "exists-with":
-            others = signal.value.split()
-            return signal.key in self._names and all(
-                (name.lstrip("!") in self._names) is not name.startswith("!") for name in others
-            )
-        if signal.test == "prefix":
-            return any(name.startswith(signal.key.rstrip("*")) for name in self._names)
-        return _text_shows(signal, self._tree.environ.get(signal.key, ""))
-
-    def _mount_shows(self, signal: Signal) -> bool:
-        for mount in self._mounts:
-            if signal.test == "fstype":
-                if mount.point == signal.key and mount.kind == signal.value:
-                    return True
-            elif mount.point == signal.key or mount.point.startswith(signal.key + "/"):
-                return True
-        return False
-
-    def _text(self, signal: Signal) -> str:
-        if signal.kind == "dmi":
-            return self._tree.found_text(f"/sys/class/dmi/id/{signal.key}")
-        if signal.kind == "cgroup":
-            return self._tree.found_text("/proc/self/cgroup")
-        return self._tree.found_text(signal.key)
+def _shows(signal: Signal, tree: Tree, names: Collection[str], mounts: Iterable[Mount]) -> bool:
+    """Whether the machine shows a signal; `names` are those of variables."""
+    key = signal.key
+    if signal.test == "fstype":
+        return any(mount.point == key and mount.kind == signal.value for mount in mounts)
+    if signal.kind == "mount":
+        return any(mount.point == key or mount.point.startswith(f"{key}/") for mount in mounts)
+    if signal.kind != "env" and signal.test == "exists":
+        return tree.exists(key)
+    if signal.test in ("exists", "exists-with"):
+        others = signal.value.split() if signal.test == "exists-with" else []
+        return key in names and all(
+            (name.lstrip("!") in names) is not name.startswith("!") for name in others
+        )
+    if signal.test == "prefix":
+        return any(name.startswith(key.rstrip("*")) for name in names)
+    if signal.kind == "env":
+        return _text_shows(signal, tree.environ.get(key, ""))
+    path = {"dmi": f"/sys/class/dmi/id/{key}", "cgroup": "/proc/self/cgroup"}.get(signal.kind, key)
+    return _text_shows(signal, tree.found_text(path))
 
 
 def _text_shows(signal: Signal, text: str) -> bool:

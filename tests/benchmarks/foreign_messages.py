@@ -30,11 +30,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "services" / "hosts"))
 
 from monitor_samples import sample
 from mutations import mutated
+from probed_hosts import probed
 
 from gputui.machine.describing import describe_machine
 from gputui.model.journal import to_plain
 from gputui.recording.live_changes import Changes
-from gputui.services.hosts.bakeoff import on_all, probed
 from gputui.services.hosts.box import Box, device_of
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import HostFailed
@@ -139,7 +139,7 @@ def boxes(count: int, seed: int, place: Path, faults: Faults) -> str:
         data = mutated(described(machine=machine), chance).replace(b"\n", b" ") + b"\n"
 
         def ask(data: bytes = data) -> None:
-            (found,) = on_all([stranger(place, data)], probed(bytes(32)))
+            (found,) = probed([stranger(place, data)])
             if isinstance(found, Box):
                 "".join((*found.cautions(), device_of(found.machine), found.runtime)).encode()
             else:

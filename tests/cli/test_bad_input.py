@@ -521,7 +521,7 @@ def test_a_bug_is_reported_as_one_and_debug_shows_where(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("of an example")
 
-    monkeypatch.setattr("gputui.cli.runs.list_runs", broken)
+    monkeypatch.setattr("gputui.cli.files.list_runs", broken)
     status, out, err = printed(capsys, "runs", whole)
     assert (status, out) == (EXIT_BUG, "")
     assert_clear(err)

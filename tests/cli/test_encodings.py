@@ -129,7 +129,7 @@ NUMBER_OF_CALLS = len(calls("", ""))
 
 
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_command_ends_the_same_in_every_encoding_and_prints_nothing_that_a_terminal_obeys(
     place: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

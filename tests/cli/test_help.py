@@ -54,14 +54,18 @@ def test_the_first_screen_has_the_verbs_below_the_questions_that_they_answer() -
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_the_help_of_a_command_fits_a_terminal_and_with_all_it_has_every_option(command: Command) -> None:
-    context, module = context_of(command.name), importlib.import_module(f"gputui.cli.{command.module}")
-    common = getattr(module, "COMMON", ())
+    name, _, function = command.module.partition(":")
+    context, module = context_of(command.name), importlib.import_module(f"gputui.cli.{name}")
+    declared_as = getattr(module, function or "command")
+    declared = [one for one in declared_as.params if isinstance(one, click.Option)]
+    of_file = [one for one in vars(module).values() if isinstance(one, click.Command)]
+    stated = getattr(module, "COMMON", ())
+    assert set(stated) <= {parameter.opts[-1] for one in of_file for parameter in one.params}
+    common = tuple(option for option in stated if option in {one.opts[-1] for one in declared})
     short, full = lines_of(context, common=common), lines_of(context, shows_all=True)
     assert len(short) <= 23
     assert max(map(len, [*short, *full])) <= 80
 
-    declared = [one for one in module.command.params if isinstance(one, click.Option)]
-    assert set(common) <= {one.opts[-1] for one in declared}
     instead = [one.option.split()[1] for one in COMMANDS if one.option.startswith(f"{command.name} ")]
     every = [*(one.opts[0] for one in declared), *instead]
     assert options_in(full) == [*every, "-h"]
@@ -74,7 +78,7 @@ def test_the_help_of_a_command_fits_a_terminal_and_with_all_it_has_every_option(
     assert (short[-1].startswith(more) and short[-1].endswith(f": gputui {command.name} --help --all")) is (
         left > 0
     )
-    has_examples = module.command.epilog is not None
+    has_examples = declared_as.epilog is not None
     assert has_examples is ("and examples" in short[-1]) is ("  Examples:" in full)
 
 

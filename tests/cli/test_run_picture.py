@@ -18,7 +18,7 @@ import pytest
 from builders import H200, make_interpreter, make_machine, make_plan
 from command_line import WORDS, write_spin_profile
 from hand_made import make_case, measured
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME
 from pty_harness import Terminal
@@ -156,7 +156,10 @@ def text_of(lines: Sequence[Line]) -> str:
 
 # Rewriting in place
 
+FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
+
+@FEW
 @given(
     above=st.lists(TEXTS.filter(bool), max_size=12),
     pictures=st.lists(st.lists(TEXTS, min_size=1, max_size=9), min_size=1, max_size=6),
@@ -187,6 +190,7 @@ STYLED = st.lists(PIECES, max_size=4).map(
 )
 
 
+@FEW
 @given(pictures=st.lists(st.lists(STYLED, min_size=3, max_size=3), min_size=2, max_size=5))
 def test_what_is_kept_of_a_line_has_the_letters_and_the_colours_of_the_new_one(
     pictures: list[list[str]],
@@ -226,6 +230,7 @@ def test_what_a_key_has_done_to_the_lines_is_gone_half_a_minute_later() -> None:
     assert terminal.lines[-2:] == ["first", "now 29"]
 
 
+@FEW
 @given(
     above=st.integers(0, 6),
     sizes=st.lists(st.tuples(st.integers(8, 16), st.integers(2, 9), st.integers(0, 4)), max_size=6),

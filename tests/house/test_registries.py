@@ -47,8 +47,15 @@ def unlisted_screens(package: Path) -> Iterator[str]:
 
 
 def unlisted_commands(package: Path) -> Iterator[str]:
-    made = {path.stem for path in (package / "cli").glob("*.py") if "command" in defined_in(path)}
-    yield from made - {command.module for command in COMMANDS}
+    listed = {command.module for command in COMMANDS}
+    for path in (package / "cli").glob("[!_]*.py"):
+        for name, node in defined_in(path).items():
+            decorators = map(ast.unparse, getattr(node, "decorator_list", ()))
+            place = path.stem if name == "command" else f"{path.stem}:{name}"
+            if place not in listed and any(
+                one.startswith(("click.command", "click.group")) for one in decorators
+            ):
+                yield place
 
 
 def unlisted_checks(package: Path) -> Iterator[str]:

@@ -104,7 +104,7 @@ def test_the_compare_screen_reads_without_the_deadline_of_its_command(
         left.append(Deadline.of([tmp_path]).left_s())
         return EXIT_DONE
 
-    monkeypatch.setattr("gputui.cli.monitor.show_app", shown)
+    monkeypatch.setattr("gputui.cli.screens.show_app", shown)
     monkeypatch.setattr("gputui.cli.surroundings.no_terminal", lambda: "")
     with pytest.raises(SystemExit):
         main(["compare", "--tui", "a.db", "b.db"])

@@ -14,7 +14,7 @@ from journals import GPU_MACHINE, journal_lines, write_lines
 from stored_runs import GPT, run_id_of, store
 
 import gputui
-from gputui.cli.export import command as export_command
+from gputui.cli.files import export as export_command
 from gputui.cli.show import command as show_command
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import RunEnd, RunStart

@@ -32,12 +32,12 @@ def save_comparison(path: Path, asked: Asked, baseline: int, columns: Sequence[C
     `columns` apply to Markdown, empty for its defaults; other forms have all of them.
     Raises GputuiError for another extension, if a file can no longer be read, or this one not be written.
     """
-    from gputui.services.support.atomic_write import write, write_output  # only who saves needs it
+    from gputui.services.support.atomic_write import write_output  # only who saves needs it
 
     form = form_of(path)
     answer = asked.compared(baseline, with_energy=form in WITH_ENERGY or ENERGY in columns)
     text = comparison_text(asked, answer, form, columns)
-    write(path, lambda: write_output(path, text))
+    write_output(path, text)
     return f"saved the comparison in {path}"
 
 

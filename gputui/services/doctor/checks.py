@@ -437,11 +437,6 @@ def _folded(checks: Sequence[Check]) -> list[Check]:
     return kept
 
 
-WORDS = {"ok": "ok", "note": "caution", "problem": "FAULT", "unknown": "unknown"}
-"""What people read for the states."""
-STYLES = {"ok": "good", "note": "warn", "problem": "alarm", "unknown": "dim"}
-
-
 def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:
     """`Ready to measure on 7 of 8 GPUs. 1 fault, 2 cautions.`; `gpus` are the indexes of those seen."""
     faults = [check for check in checks if check.state == "problem"]
@@ -454,7 +449,12 @@ def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:
     if torch is not None:
         why = "torch sees no GPU" if " sees no GPU" in torch.found else "no usable torch"
         return f"Not ready to measure: {why}. {count}"
-    failed = {index for index in gpus for check in faults if _is_of_gpu(check.topic, index)}
+    failed = {
+        index
+        for index in gpus
+        for check in faults
+        if f"{check.topic} ".startswith((f"GPU {index} ", f"torch cuda:{index} "))
+    }
     ready = len(gpus) - len(failed)
     if not gpus:
         where = "the CPU; no GPU found"
@@ -474,13 +474,6 @@ def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:
 
 
 _STORING = ("result file", "run directories")
-
-
-def _is_of_gpu(topic: str, index: int) -> bool:
-    return topic.startswith((f"GPU {index} ", f"torch cuda:{index} ")) or topic in (
-        f"GPU {index}",
-        f"torch cuda:{index}",
-    )
 
 
 def _known(value: str | Missing) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from gputui.analysis.health import BUSY_PCT, GpuFinding, foreign_processes, health
+from gputui.document.spans import Line, Span, wrapped
 from gputui.machine.gpus import join_gpu, nvml_addresses
 from gputui.model.absent import Missing
 from gputui.model.journal import LOCK_NAME
@@ -16,8 +17,16 @@ from gputui.model.machine import Machine
 from gputui.model.plan import PlannedLaunch
 from gputui.services.live.snapshot import current_user, take_snapshot
 from gputui.services.runs.held_runs import held_runs
+from gputui.store.text import clean_text
 
 State = Literal["ok", "note", "problem", "unknown"]
+WORDS = {"ok": "ok", "note": "caution", "problem": "FAULT", "unknown": "unknown"}
+"""What people read for the states."""
+STYLES = {"ok": "good", "note": "warn", "problem": "alarm", "unknown": "dim"}
+
+STATE, TOPIC = 9, 16
+_NARROW = 60
+"""Below this width findings begin on a new line."""
 
 NOTED = ("POWER-CAPPED", "SHARED", "STALE")
 """Prefixes of findings that a healthy GPU may have too; any other finding is a problem, and so is any
@@ -41,6 +50,30 @@ class Check:
     """What to do about it; empty if nothing needs to be done."""
     command: str = ""
     """What to type for that, whole; empty if it is not a command."""
+
+
+def check_lines(check: Check, width: int, indent: int = 0, *, breaks: bool = True) -> list[Line]:
+    """State, topic, finding, and the next step below, in lines of at most `width` cells.
+
+    What is to be typed is never broken; neither are long words, such as paths, unless one `breaks`.
+    """
+    is_narrow = width < _NARROW
+    margin = 2 if is_narrow else indent + STATE + TOPIC
+    room = max(width - margin - 1, 12)
+    found = wrapped(clean_text(check.found), room, breaks=breaks)
+    head = (
+        Span("" if is_narrow else " " * indent),
+        Span(f"{WORDS[check.state]:{STATE}}", STYLES[check.state]),
+        Span(f"{clean_text(check.topic)[: TOPIC - 1]:{TOPIC}}", "" if check.state == "ok" else "title"),
+    )
+    lines: list[Line] = [head if is_narrow else (*head, Span(found[0]))]
+    lines += [(Span(" " * margin + line),) for line in found[not is_narrow :]]
+    steps = wrapped(clean_text(check.next_step), room - 3, breaks=breaks) if check.next_step else []
+    for number, line in enumerate(steps):
+        lines.append((Span(" " * margin + ("   " if number else "-> ") + line, "dim"),))
+    if check.command:
+        lines.append((Span(" " * margin + "$ ", "dim"), Span(clean_text(check.command), "accent")))
+    return lines
 
 
 def disturbances(

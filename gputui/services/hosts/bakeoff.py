@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar  # Any: JSON
 
+import msgspec
+
 from gputui.errors import EXIT_BUG, GputuiError, NotStored, bug_text
 from gputui.model.journal import (
     JOURNAL_NAME,
@@ -27,17 +29,15 @@ from gputui.model.journal import (
     RunStart,
 )
 from gputui.model.plan import Plan
-from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.lock import held_if_free
 from gputui.recording.spec import Spec
 from gputui.recording.supervisor import HARD_STOP
 from gputui.services.hosts.batch_job import JobRequest
-from gputui.services.hosts.box import Box, box_from, describe, device_of, step_profile
-from gputui.services.hosts.host import Host, quoted
+from gputui.services.hosts.box import Box, box_from, device_of
+from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import FilePart, HostFailed, Link, LinkLost
 from gputui.services.hosts.slurm import START_S, job_script
 from gputui.services.prices.pricing import price_of
-from gputui.services.profiles.loader import Profile
 from gputui.services.runs.process import mark_stored
 from gputui.services.runs.progress import ProgressTracker
 from gputui.services.runs.start import check_something_runs
@@ -108,6 +108,10 @@ class BatchPart:
     options: tuple[str, ...]
     """For sbatch."""
 
+    @property
+    def run_id(self) -> str:
+        return self.request.run_id
+
 
 @dataclass(frozen=True, slots=True)
 class HostStatus:
@@ -117,15 +121,15 @@ class HostStatus:
     state: str
     why: str
     """What went wrong and what to do; empty while all is well."""
-    device: str
+    device: str = ""
     """Its GPUs or processor; empty before its journal has it."""
-    case: str
+    case: str = ""
     """Or what the job waits for that would measure one."""
-    rate: str
-    share_done: float | None
-    left_s: float | None
-    health: str
-    silent_s: float
+    rate: str = ""
+    share_done: float | None = None
+    left_s: float | None = None
+    health: str = ""
+    silent_s: float = 0.0
     """Since the host was heard last."""
 
 
@@ -203,11 +207,12 @@ class HostRun:
 
     def status(self) -> HostStatus:
         """What to show of it now."""
+        silent_s = time.monotonic() - self._heard_s
         with self._lock:
-            tracker = self._tracker
-            if tracker is None:
-                return self._status_without_plan()
-            picture = tracker.picture()
+            picture = None if self._tracker is None else self._tracker.picture()
+        if picture is None:
+            waits_for = self._job_state if self.state == QUEUED else ""
+            return HostStatus(self.host.name, self.state, self.why, case=waits_for, silent_s=silent_s)
         case = next((case for case in picture.cases if case.is_now), None)
         warnings = [event.message for event in picture.events if event.level in ("warning", "error")]
         is_running = self.state == RUNNING
@@ -221,13 +226,8 @@ class HostRun:
             share_done=1.0 if self.is_whole else picture.share_done if is_running else None,
             left_s=picture.left_s if is_running else None,
             health=warnings[-1] if warnings else "",
-            silent_s=time.monotonic() - self._heard_s,
+            silent_s=silent_s,
         )
-
-    def _status_without_plan(self) -> HostStatus:
-        silent_s = time.monotonic() - self._heard_s
-        case = self._job_state if self.state == QUEUED else ""
-        return HostStatus(self.host.name, self.state, self.why, "", case, "", None, None, "", silent_s)
 
     def fail(self, error: Exception) -> None:
         """End it for an error that nobody foresaw."""
@@ -328,13 +328,12 @@ class HostRun:
         """Raises GputuiError if the node makes no sense, or nothing can run there."""
         box = box_from(self.host, described, time.time())
         try:
-            profile, plan = request.plan(box.machine, box.interpreter, described.get("step"))
+            profile, plan = request.plan(box.machine, box.chosen.interpreter, described.get("step"))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise HostFailed(
                 "its answer about the workload makes no sense", "is another gputui there?"
             ) from error
-        chosen = ChosenInterpreter(box.interpreter, box.found_as, box.passed_over)
-        check_something_runs(profile, plan, chosen, box.machine)
+        check_something_runs(profile, plan, box.chosen, box.machine)
         spec = spec_of(box, plan, self.run_id, self.target, bytes.fromhex(request.key))
         spec.write(self.run_dir)
         with self._lock:
@@ -343,9 +342,11 @@ class HostRun:
     def _bring_journal(self, link: Link) -> Sequence[str]:
         """Append what is new to the journal here until the run has ended; returns the names of its logs."""
         path = self.run_dir / JOURNAL_NAME
-        offset = self._journal_bytes()
+        offset, longest_s = self._journal_bytes(), math.inf
+        if self.spec is not None:  # after so long it has ended, or its supervisor never ends it
+            longest_s = 2 * (START_S + HARD_STOP * self.spec.plan.budget_s)
         with path.open("ab") as journal:
-            for piece in link.pieces("follow", self._longest_s(), run_id=self.run_id, offset=offset):
+            for piece in link.pieces("follow", longest_s, run_id=self.run_id, offset=offset):
                 self._heard_s = time.monotonic()
                 if isinstance(piece, FilePart):
                     if piece.data:
@@ -362,10 +363,6 @@ class HostRun:
                     self._how_it_ended = clean_text(str(piece.get("how") or ""))[:LONGEST_WHY]
                     return [name for name in logs if isinstance(name, str)] if isinstance(logs, list) else []
         raise LinkLost("the link broke", "")
-
-    def _longest_s(self) -> float:
-        """After so long a run has ended, or its supervisor never ends it."""
-        return math.inf if self.spec is None else 2 * (START_S + HARD_STOP * self.spec.plan.budget_s)
 
     def _bring_file(self, link: Link, name: str, path: Path, largest: int) -> None:
         size = 0
@@ -397,9 +394,10 @@ class HostRun:
 
     def _read_journal(self) -> None:
         with self._lock:
-            for line in () if self._tracker is None else self._tail.poll():
-                if self._tracker is not None:
-                    self._tracker.hear(0, line)
+            if self._tracker is None:
+                return
+            for line in self._tail.poll():
+                self._tracker.hear(0, line)
                 if isinstance(line, LaunchEnd | CaseEnd) and line.outcome == "failed":
                     self._has_failures = True
                 if isinstance(line, LaunchEnd) and line.outcome == "ok":
@@ -462,23 +460,12 @@ def spec_of(box: Box, plan: Plan, run_id: str, target: Path, key: bytes, label: 
     return Spec(
         run_id=run_id,
         plan=plan,
-        runtime=box.interpreter.runtime,
+        runtime=box.chosen.interpreter.runtime,
         label=label,
         price=price_of(box.host.usd_per_hour, None, box.machine),
         hash_key=key,
         target=str(target),
     )
-
-
-def _run_id_of(part: Spec | BatchPart) -> str:
-    return part.run_id if isinstance(part, Spec) else part.request.run_id
-
-
-def _plain_part(host: Host, part: Spec | BatchPart) -> dict[str, Any]:
-    batch = None
-    if isinstance(part, BatchPart):
-        batch = asdict(part)
-    return {**asdict(host), "run_id": _run_id_of(part), "batch": batch}
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,11 +485,6 @@ class Rounds:
     def label_of(self, host: str) -> str:
         """The label of a host's runs, by which they are taken together."""
         return f"{self.name}-{self.hosts.index(host) + 1}"
-
-    @staticmethod
-    def from_plain(plain: dict[str, Any]) -> Rounds:
-        """Raises TypeError, KeyError."""
-        return Rounds(**{**plain, "looks": tuple(plain["looks"]), "hosts": tuple(plain["hosts"])})
 
 
 class Bakeoff:
@@ -572,7 +554,14 @@ class Bakeoff:
         try:
             directory.mkdir(parents=True, mode=0o700)
             note = {
-                "hosts": [_plain_part(host, part) for host, part in parts],
+                "hosts": [
+                    {
+                        **asdict(host),
+                        "run_id": part.run_id,
+                        "batch": asdict(part) if isinstance(part, BatchPart) else None,
+                    }
+                    for host, part in parts
+                ],
                 "groups": [list(group) for group in groups],
                 "target": str(target),
                 "step": step,
@@ -581,7 +570,7 @@ class Bakeoff:
             }
             (directory / _NOTE).write_text(json.dumps(note, indent=1), encoding="utf-8")
             for _, part in parts:
-                run_dir = directory / _run_id_of(part)
+                run_dir = directory / part.run_id
                 run_dir.mkdir(mode=0o700)
                 if isinstance(part, Spec):
                     part.write(run_dir)
@@ -590,13 +579,7 @@ class Bakeoff:
                 f"{directory}: cannot be created ({error.strerror})",
                 "set GPUTUI_STATE to a directory you can write to",
             ) from error
-        runs = [
-            HostRun(host, part, directory / part.run_id, target, step)
-            if isinstance(part, Spec)
-            else HostRun(host, None, directory / part.request.run_id, target, step, part)
-            for host, part in parts
-        ]
-        return Bakeoff(directory, runs, groups, gives_up_after_s, words, rounds)
+        return Bakeoff.read(directory, gives_up_after_s)
 
     @staticmethod
     def read(directory: Path, gives_up_after_s: float = GIVES_UP_AFTER_S) -> Bakeoff:
@@ -606,13 +589,13 @@ class Bakeoff:
             target, runs = Path(note["target"]), []
             for plain in note["hosts"]:
                 run_dir, batch = directory / plain.pop("run_id"), plain.pop("batch")
-                host = Host(**{**plain, "prefix": tuple(plain["prefix"])})
+                host = msgspec.convert(plain, Host)
                 if batch is not None:
                     batch = BatchPart(JobRequest.read(batch["request"]), tuple(batch["options"]))
                 has_spec = batch is None or (run_dir / SPEC_NAME).exists()
                 spec = Spec.read(run_dir) if has_spec else None
                 runs.append(HostRun(host, spec, run_dir, target, note["step"], batch))
-            rounds = None if note["rounds"] is None else Rounds.from_plain(note["rounds"])
+            rounds = None if note["rounds"] is None else msgspec.convert(note["rounds"], Rounds)
             return Bakeoff(directory, runs, note["groups"], gives_up_after_s, note["words"], rounds)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GputuiError(
@@ -651,12 +634,8 @@ class Bakeoff:
 
 def find_bakeoff(name: str, gives_up_after_s: float = GIVES_UP_AFTER_S) -> Bakeoff:
     """The bakeoff of this name, or the beginning of one; with "", the newest. Raises GputuiError."""
-    try:
-        found = sorted(
-            d for d in bakeoffs_directory().iterdir() if (d / _NOTE).exists() and d.name.startswith(name)
-        )
-    except OSError:
-        found = []
+    kept = sorted(note.parent for note in bakeoffs_directory().glob(f"*/{_NOTE}"))
+    found = [directory for directory in kept if directory.name.startswith(name)]
     if not found:
         what = f"there is no bakeoff {name!r} here" if name else "there is no bakeoff to resume here"
         raise GputuiError(what, "gputui bakeoff --host A --host B starts one")
@@ -683,32 +662,3 @@ def bakeoff_in_progress(name: str) -> Bakeoff | None:
     except GputuiError:
         return None
     return found if found.name == name else None
-
-
-def probed(key: bytes) -> Callable[[Host], Box]:
-    """A function that asks a host what it is."""
-
-    def one(host: Host) -> Box:
-        with Link(host) as link:
-            return describe(link, key)
-
-    return one
-
-
-def probed_with_step(key: bytes, path: Path, step: str) -> Callable[[Host], tuple[Box, Profile]]:
-    """A function that asks a host what it is, and what a user's workload declares there."""
-
-    def one(host: Host) -> tuple[Box, Profile]:
-        with Link(host) as link:
-            box = describe(link, key)
-            return box, step_profile(link, box, path, step)
-
-    return one
-
-
-def cleaned(host: Host) -> str:
-    """Remove what gputui made on a host; returns what became of its directory. Raises HostFailed."""
-    with Link(host, makes=False) as link:
-        answer = link.ask("clean")
-    path, others = quoted(str(answer.get("path", "")), 200), answer.get("others")
-    return f"what gputui made in {path} is removed; something else stays" if others else f"{path} is removed"

@@ -14,6 +14,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.units import counted, format_bytes, format_seconds
+from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.probing import PROBE_TIMEOUT_S
 from gputui.services.hosts.host import LOCAL, Host, quoted, text_from
 from gputui.services.hosts.link import HostFailed, Link
@@ -42,9 +43,7 @@ class Box:
 
     host: Host
     machine: Machine
-    interpreter: Interpreter
-    found_as: str
-    passed_over: tuple[str, ...]
+    chosen: ChosenInterpreter
     host_id: str
     """Keyed hash of its name and machine-id."""
     boot_id: str
@@ -58,7 +57,7 @@ class Box:
 
     @property
     def runtime(self) -> str:
-        torch = self.interpreter.runtime.torch_version
+        torch = self.chosen.interpreter.runtime.torch_version
         return f"no torch ({torch.reason})" if isinstance(torch, Missing) else f"torch {torch}"
 
     @property
@@ -118,9 +117,11 @@ def box_from(host: Host, answer: Mapping[str, Any], asked_s: float) -> Box:
         return Box(
             host=host,
             machine=strict(answer["machine"], Machine),
-            interpreter=strict(answer["interpreter"], Interpreter),
-            found_as=text_from(answer["found_as"]),
-            passed_over=_texts(answer["passed_over"]),
+            chosen=ChosenInterpreter(
+                strict(answer["interpreter"], Interpreter),
+                text_from(answer["found_as"]),
+                _texts(answer["passed_over"]),
+            ),
             host_id=text_from(answer["host_id"]),
             boot_id=text_from(answer["boot_id"]),
             clock_ahead_s=ahead_s,
@@ -163,6 +164,14 @@ def left_on(host: Host) -> Left:
         return _left(link)
 
 
+def cleaned(host: Host) -> str:
+    """Remove what gputui made on a host; returns what became of its directory. Raises HostFailed."""
+    with Link(host, makes=False) as link:
+        answer = link.ask("clean")
+    path, others = quoted(str(answer.get("path", "")), 200), answer.get("others")
+    return f"what gputui made in {path} is removed; something else stays" if others else f"{path} is removed"
+
+
 def _left(link: Link) -> Left:
     answer = link.ask("left")
     try:
@@ -181,7 +190,9 @@ def _left(link: Link) -> Left:
 
 def step_profile(link: Link, box: Box, path: Path, step: str) -> Profile:
     """The profile of a user's workload, as the interpreter of that box reads it. Raises HostFailed."""
-    answer = link.ask("describe_step", 2 * PROBE_TIMEOUT_S, python=box.interpreter.executable, step=step)
+    answer = link.ask(
+        "describe_step", 2 * PROBE_TIMEOUT_S, python=box.chosen.interpreter.executable, step=step
+    )
     try:
         return profile_as_described(dict(answer["step"]), path)
     except GputuiError as error:

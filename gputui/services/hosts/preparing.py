@@ -10,7 +10,6 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_seconds
-from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.spec import Spec
 from gputui.services.hosts.bakeoff import (
     GIVES_UP_AFTER_S,
@@ -18,12 +17,11 @@ from gputui.services.hosts.bakeoff import (
     BatchPart,
     Rounds,
     on_all,
-    probed,
-    probed_with_step,
     spec_of,
 )
-from gputui.services.hosts.box import Box, device_of, key_for_hosts, same_boxes
+from gputui.services.hosts.box import Box, describe, device_of, key_for_hosts, same_boxes, step_profile
 from gputui.services.hosts.host import Host, hosts_from
+from gputui.services.hosts.link import Link
 from gputui.services.profiles.loader import Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.user_workload import is_step_file
@@ -57,22 +55,8 @@ class PlannedHost:
             *([] if price is None else [format_hourly(price)]),
         ]
         yield " · ".join(parts)
-        yield from cautions(self.plan, self.box.interpreter, self.box.machine)
+        yield from cautions(self.plan, self.box.chosen.interpreter, self.box.machine)
         yield from self.box.cautions()
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedHost:
-    """A host that cannot be measured."""
-
-    host: Host
-    error: GputuiError
-
-    @property
-    def line(self) -> str:
-        """Its name, why, and what to do."""
-        hint = f": {self.error.hint}" if self.error.hint else ""
-        return f"{self.host.name}: {self.error.message}{hint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +64,8 @@ class PreparedHosts:
     """All hosts of a bakeoff before its start."""
 
     planned: tuple[PlannedHost, ...]
-    refused: tuple[RefusedHost, ...]
+    refused: tuple[str, ...]
+    """Names of hosts that cannot be measured, each with why, and what to do."""
     groups: tuple[tuple[int, ...], ...]
     """Indices of `planned`: hosts of one group are measured one after the other."""
 
@@ -117,21 +102,20 @@ def prepare(
     `profile` is None for the workload of `step_file`, whose text is `step`. With `in_parallel` names of one
     box are not measured in turn. Never raises for a single host.
     """
+
+    def asked(host: Host) -> tuple[Box, Profile]:
+        with Link(host) as link:
+            box = describe(link, key)
+            return box, profile or step_profile(link, box, step_file or Path(), step)
+
     planned, refused = [], []
-    found: Sequence[tuple[Box, Profile] | GputuiError]
-    if profile is None and step_file is not None:
-        found = on_all(hosts, probed_with_step(key, step_file, step))
-    else:
-        assert profile is not None
-        asked = on_all(hosts, probed(key))
-        found = [one if isinstance(one, GputuiError) else (one, profile) for one in asked]
-    for host, one in zip(hosts, found, strict=True):
+    for host, found in zip(hosts, on_all(hosts, asked), strict=True):
         try:
-            if isinstance(one, GputuiError):
-                raise one
-            planned.append(_planned(*one, choices))
+            if isinstance(found, GputuiError):
+                raise found
+            planned.append(_planned(*found, choices))
         except GputuiError as error:
-            refused.append(RefusedHost(host, error))
+            refused.append(": ".join(filter(None, (host.name, error.message, error.hint))))
     alone = tuple((index,) for index in range(len(planned)))
     groups = alone if in_parallel else same_boxes([one.box for one in planned])
     return PreparedHosts(tuple(planned), tuple(refused), groups)
@@ -143,9 +127,8 @@ def _planned(box: Box, profile: Profile, choices: Choices) -> PlannedHost:
             f"run {box.in_progress[0][-8:]} of another bakeoff is in progress there",
             "gputui bakeoff --resume waits for it",
         )
-    plan = resolve_plan(profile, box.interpreter, box.machine, choices)
-    chosen = ChosenInterpreter(box.interpreter, box.found_as, box.passed_over)
-    check_something_runs(profile, plan, chosen, box.machine)
+    plan = resolve_plan(profile, box.chosen.interpreter, box.machine, choices)
+    check_something_runs(profile, plan, box.chosen, box.machine)
     return PlannedHost(box, replace(plan, step_file=Path(plan.step_file).name))  # no path of this box
 
 

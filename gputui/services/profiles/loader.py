@@ -6,9 +6,10 @@ The schema is documented in docs/profiles.md; `SCHEMA` is its version.
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib.resources
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -191,6 +192,7 @@ def find_profile(name_or_path: str) -> Profile:
     return shipped[name_or_path]
 
 
+@functools.cache
 def shipped_profiles() -> tuple[Profile, ...]:
     """The profiles that come with gputui, `quick` first."""
     profiles = [
@@ -236,29 +238,26 @@ class _ProfileReader:
 
     def profile(self, table: Mapping[str, Any], name: str) -> Profile:
         self._known(table, _PROFILE_KEYS, "")
-        schema = self._number(table, "schema", "", 1, 10**6, whole=True)
+        schema = self._whole(table, "schema", "", 1, 10**6)
         if schema != SCHEMA:
             raise self._wrong("schema", schema, f"this gputui reads {SCHEMA}")
         if "case" not in table and "command" not in table:
             raise self._wrong("case", None, "at least one [[case]] table or [[command]] table")
         cases = tuple(self._case(entry, f"case {i}: ") for i, entry in self._tables(table, "case"))
-        self._refuse_repeated(cases)
         commands = tuple(
             self._command(entry, f"command {i}: ") for i, entry in self._tables(table, "command")
         )
-        self._refuse_repeated_names(commands)
+        self._refuse_repeated(cases, commands)
         return Profile(
             name=name,
-            version=int(self._number(table, "version", "", 1, 10**6, whole=True)),
+            version=self._whole(table, "version", "", 1, 10**6),
             title=self._text(table, "title"),
             question=self._text(table, "question"),
             budget_s=self._number(table, "budget_s", "", 1, MAX_BUDGET_S),
-            replicates=int(self._number(table, "replicates", "", 1, MAX_REPLICATES, whole=True)),
+            replicates=self._whole(table, "replicates", "", 1, MAX_REPLICATES),
             cases=cases,
             commands=commands,
-            most_blocks=int(self._number(table, "blocks", "", MIN_BLOCKS, MAX_BLOCKS, whole=True))
-            if "blocks" in table
-            else MOST_BLOCKS,
+            most_blocks=self._whole(table, "blocks", "", MIN_BLOCKS, MAX_BLOCKS, MOST_BLOCKS),
         )
 
     def _tables(self, table: Mapping[str, Any], key: str) -> Iterable[tuple[int, Mapping[str, Any]]]:
@@ -279,11 +278,7 @@ class _ProfileReader:
         unit = table.get("unit", "step" if pattern else "run")
         if unit not in RATES:
             raise self._wrong(f"{place}unit", unit, RATES)
-        devices = (
-            self._choices(table, "devices", place, DEVICE_CLASSES, DEVICE_CLASSES)
-            if "devices" in table
-            else ("cpu",)
-        )
+        devices = self._choices(table, "devices", place, DEVICE_CLASSES, DEVICE_CLASSES, ("cpu",))
         if len(devices) > 1:
             raise self._wrong(f"{place}devices", table["devices"], "one device: a program runs as it is")
         workload_class = table.get("class", "host")
@@ -291,14 +286,14 @@ class _ProfileReader:
             raise self._wrong(f"{place}class", workload_class, WORKLOAD_CLASSES)
         return ProfileCommand(
             name=name,
-            version=int(self._number(table, "version", place, 1, 10**6, whole=True)),
+            version=self._whole(table, "version", place, 1, 10**6),
             argv=self._argv(table, place),
             pattern=pattern,
             unit=unit,
-            units=self._number(table, "units", place, 1e-6, 1e18) if "units" in table else 1.0,
+            units=self._number(table, "units", place, 1e-6, 1e18, 1.0),
             device=devices[0],
             workload_class=workload_class,
-            weight=self._number(table, "weight", place, 0.01, 100) if "weight" in table else 1.0,
+            weight=self._number(table, "weight", place, 0.01, 100, 1.0),
         )
 
     def _argv(self, table: Mapping[str, Any], place: str) -> tuple[str, ...]:
@@ -326,17 +321,6 @@ class _ProfileReader:
             ) from error
         return pattern
 
-    def _refuse_repeated_names(self, commands: Iterable[ProfileCommand]) -> None:
-        seen: dict[str, int] = {}
-        for number, command in enumerate(commands, 1):
-            if command.name in seen:
-                raise GputuiError(
-                    f"profile {self._source}: command {number}: name: {command.name!r} is already used by"
-                    f" command {seen[command.name]}",
-                    "commands pair by name: give each a different one",
-                )
-            seen[command.name] = number
-
     def _case(self, table: Mapping[str, Any], place: str) -> ProfileCase:
         self._known(table, _CASE_KEYS, place)
         names = [w.name for w in WORKLOADS]
@@ -353,13 +337,9 @@ class _ProfileReader:
             sizes=self._choices(table, "sizes", place, tuple(workload.sizes), tuple(workload.sizes)),
             devices=devices,
             precisions=self._choices(table, "precisions", place, PRECISIONS, workload.precisions),
-            threads=self._choices(table, "threads", place, THREAD_REQUESTS, THREAD_REQUESTS)
-            if "threads" in table
-            else ("all",),
-            weight=self._number(table, "weight", place, 0.01, 100) if "weight" in table else 1.0,
-            modes=self._choices(table, "modes", place, MODES, workload.modes)
-            if "modes" in table
-            else ("eager",),
+            threads=self._choices(table, "threads", place, THREAD_REQUESTS, THREAD_REQUESTS, ("all",)),
+            weight=self._number(table, "weight", place, 0.01, 100, 1.0),
+            modes=self._choices(table, "modes", place, MODES, workload.modes, ("eager",)),
             is_profiled=self._profiled(table, place, workload),
         )
 
@@ -371,19 +351,17 @@ class _ProfileReader:
             raise self._wrong(f"{place}profiled", wanted, "false: the profiler cannot see its steps")
         return wanted
 
-    def _refuse_repeated(self, cases: Iterable[ProfileCase]) -> None:
-        seen: dict[str, int] = {}
-        for number, case in enumerate(cases, 1):
-            variants = product(case.devices, case.sizes, case.precisions, case.modes)
-            for device, size, precision, mode in variants:
-                for threads in (f" threads {t}" for t in case.threads) if device == "cpu" else ("",):
-                    spoken = "" if mode == "eager" else f" {mode}"
-                    name = f"{case.workload} {size} {device} {precision}{spoken}{threads}"
+    def _refuse_repeated(self, cases: Iterable[ProfileCase], commands: Iterable[ProfileCommand]) -> None:
+        for what, names, hint in (
+            ("case", map(_names_of, cases), "replicates sets how often a case is measured"),
+            ("command", ([one.name] for one in commands), "commands pair by name: give each a different one"),
+        ):
+            seen: dict[str, int] = {}
+            for number, of_one in enumerate(names, 1):
+                for name in of_one:
+                    place = f"profile {self._source}: {what} {number}: {name}"
                     if name in seen:
-                        raise GputuiError(
-                            f"profile {self._source}: case {number}: {name}: is already in case {seen[name]}",
-                            "replicates sets how often a case is measured",
-                        )
+                        raise GputuiError(f"{place}: is already in {what} {seen[name]}", hint)
                     seen[name] = number
 
     def _known(self, table: Mapping[str, Any], allowed: Iterable[str], place: str) -> None:
@@ -401,8 +379,9 @@ class _ProfileReader:
         place: str,
         words: tuple[str, ...],
         possible: tuple[str, ...],
+        default: tuple[str, ...] = (),
     ) -> tuple[str, ...]:
-        values = table.get(key)
+        values = table.get(key, list(default) or None)
         if not isinstance(values, list) or not values:
             raise self._wrong(place + key, values, f"a list of {', '.join(possible)}")
         for value in values:
@@ -419,14 +398,27 @@ class _ProfileReader:
         return value
 
     def _number(
-        self, table: Mapping[str, Any], key: str, place: str, low: float, high: float, *, whole: bool = False
+        self,
+        table: Mapping[str, Any],
+        key: str,
+        place: str,
+        low: float,
+        high: float,
+        default: float | None = None,
     ) -> float:
-        value = table.get(key)
-        fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-        if not fits or not low <= (value or 0) <= high:
-            kind = "a whole number" if whole else "a number"
-            raise self._wrong(place + key, value, f"{kind} from {low:g} to {high:.15g}")
-        return float(value or 0)
+        value = table.get(key, default)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not low <= value <= high:
+            raise self._wrong(place + key, value, f"a number from {low:g} to {high:.15g}")
+        return float(value)
+
+    def _whole(
+        self, table: Mapping[str, Any], key: str, place: str, low: int, high: int, default: int | None = None
+    ) -> int:
+        value = table.get(key, default)
+        if type(value) is not int or not low <= value <= high:
+            raise self._wrong(place + key, value, f"a whole number from {low:g} to {high:.15g}")
+        return value
 
     def _wrong(self, key: str, value: object, allowed: str | Iterable[str]) -> GputuiError:
         """What is allowed is described, or is one of some words."""
@@ -437,6 +429,15 @@ class _ProfileReader:
             else f"{_meant(value, allowed)}allowed: {', '.join(allowed)}"
         )
         return GputuiError(f"profile {self._source}: {key}: {shown}", hint)
+
+
+def _names_of(case: ProfileCase) -> Iterator[str]:
+    """Of all that it measures, as results call them."""
+    variants = product(case.devices, case.sizes, case.precisions, case.modes)
+    for device, size, precision, mode in variants:
+        spoken = "" if mode == "eager" else f" {mode}"
+        for threads in (f" threads {t}" for t in case.threads) if device == "cpu" else ("",):
+            yield f"{case.workload} {size} {device} {precision}{spoken}{threads}"
 
 
 def _shortened(value: object) -> str:

@@ -40,6 +40,7 @@ SHARED_MEMORY_FRACTION = 0.5
 
 ALL = "all"
 """As the device: every GPU that torch sees, or the driver where no torch is needed."""
+_MEASURE_CPU = "--device cpu measures the CPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,9 @@ class _Target:
     """A device class of the profile on this machine: a device, or the reason there is none."""
 
     device: PlannedDevice | None
-    torch_device: TorchDevice | None
-    outcome: str
-    reason: str
+    torch_device: TorchDevice | None = None
+    outcome: str = ""
+    reason: str = ""
 
 
 def resolve_plan(
@@ -132,25 +133,26 @@ def resolve_plan(
                         here = tuple(can_run) if workload.sizes[size].gpus == 1 else ()
                     if not here:
                         continue
+                    is_wanted = entry.is_profiled or choices.keeps_traces
                     planned, launches = _group(
-                        replace(entry, precisions=here),
+                        replace(entry, precisions=here, is_profiled=is_wanted and mode == "eager"),
                         workload,
                         size,
-                        device_class,
-                        threads,
-                        mode,
+                        Variant(device_class, "", mode, threads),
                         target,
                         len(cases),
                         interpreter,
                         machine,
                         is_joined=bool(choices.rendezvous),
                     )
-                    is_wanted = entry.is_profiled or choices.keeps_traces
-                    is_profiled = is_wanted and mode == "eager" and can_be_profiled(workload)
                     cases += planned
-                    groups += _profiled(launches, planned) if is_profiled else launches
+                    groups += launches
     if not cases:
-        asked = _asked_for(choices)
+        asked = [
+            *([f"--device {choices.device}"] if choices.device else []),
+            *(f"--only {name}" for name in choices.only),
+            *(f"--precision {name}" for name in choices.precisions),
+        ]
         raise GputuiError(
             f"{profile.called}: has no case for {' '.join(asked)}",
             f"leave {' or '.join(dict.fromkeys(words.split()[0] for words in asked))} out,"
@@ -236,17 +238,15 @@ def _command_target(
         where = "is not an executable file" if "/" in command.argv[0] else "is not on the PATH"
         return _Target(None, None, "unsupported", f"{Path(command.argv[0]).name}: {where}")
     if command.device == "cpu":
-        return _target("cpu", asked, interpreter, machine)
-    found = _choose_gpu([d for d in interpreter.devices if d.torch_device != "cpu"], asked)
+        return _on_cpu(machine)
+    found = _choose_gpu(_gpus_of(interpreter), asked)
     if found is not None:  # even if this torch has no kernels for it
         return _on_gpu(found, asked)
     device = _gpu_of_the_driver(asked, machine)
     if device is not None:
-        return _Target(device, None, "", "")
+        return _Target(device)
     reason = "no such GPU in this box" if machine.gpus else f"no GPU: {machine.gpus_absent}"
-    if asked:
-        raise MachineLacks(f"--device {asked}: {reason}", "leave --device out to measure what is here")
-    return _Target(None, None, "skipped", reason)
+    return _without_gpu(asked, reason, "leave --device out to measure what is here")
 
 
 def _gpu_of_the_driver(asked: str, machine: Machine) -> PlannedDevice | None:
@@ -354,16 +354,6 @@ def _check_precisions(profile: Profile, precisions: Sequence[str]) -> None:
             raise GputuiError(f"--precision {name}: {what}", hint)
 
 
-def _asked_for(choices: Choices) -> list[str]:
-    """The options that narrow a plan."""
-    device = [f"--device {choices.device}"] if choices.device else []
-    return [
-        *device,
-        *(f"--only {name}" for name in choices.only),
-        *(f"--precision {name}" for name in choices.precisions),
-    ]
-
-
 def _device_classes(device: str) -> tuple[str, ...]:
     if not device:
         return ("cpu", "gpu")
@@ -378,32 +368,45 @@ def _each_device(asked: str, interpreter: Interpreter, machine: Machine) -> list
     """The requested device, or each GPU if all are meant; at least one."""
     if asked != ALL:
         return [asked]
-    seen = [d for d in interpreter.devices if d.torch_device != "cpu"] or machine.gpus
+    seen = _gpus_of(interpreter) or machine.gpus
     return [f"gpu:{number}" for number in range(len(seen))] or [ALL]
 
 
 def _target(device_class: str, asked: str, interpreter: Interpreter, machine: Machine) -> _Target:
     if device_class == "cpu":
-        name = machine.cpu.model if isinstance(machine.cpu.model, str) else "CPU"
-        return _Target(PlannedDevice("cpu", "cpu", name, "", ""), None, "", "")
-    gpus = [d for d in interpreter.devices if d.torch_device != "cpu"]
+        return _on_cpu(machine)
+    gpus = _gpus_of(interpreter)
     chosen = _choose_gpu(gpus, asked)
     unused = unused_gpu(interpreter, machine)
     if chosen is None:
-        hint = "--device cpu measures the CPU"
         if gpus:
-            reason = f"torch sees {counted(len(gpus), 'GPU')}, not this one"
+            reason, hint = f"torch sees {counted(len(gpus), 'GPU')}, not this one", _MEASURE_CPU
         elif unused is not None:
             reason, hint = unused.reason, unused.hint
         else:
-            reason = f"no GPU: {machine.gpus_absent}"
-        if asked:
-            raise MachineLacks(f"--device {asked}: {reason}", hint)
-        return _Target(None, None, "skipped", reason)
+            reason, hint = f"no GPU: {machine.gpus_absent}", _MEASURE_CPU
+        return _without_gpu(asked, reason, hint)
     if not chosen.runs_here:
         reason = f"{chosen.name}: {chosen.why_not}" if unused is None else unused.reason
         return _Target(None, chosen, "unsupported", reason)
     return _on_gpu(chosen, asked)
+
+
+def _gpus_of(interpreter: Interpreter) -> list[TorchDevice]:
+    """Those that torch sees."""
+    return [device for device in interpreter.devices if device.torch_device != "cpu"]
+
+
+def _on_cpu(machine: Machine) -> _Target:
+    name = machine.cpu.model if isinstance(machine.cpu.model, str) else "CPU"
+    return _Target(PlannedDevice("cpu", "cpu", name, "", ""))
+
+
+def _without_gpu(asked: str, reason: str, hint: str) -> _Target:
+    """Raises MachineLacks if a device was asked for."""
+    if asked:
+        raise MachineLacks(f"--device {asked}: {reason}", hint)
+    return _Target(None, None, "skipped", reason)
 
 
 def _choose_gpu(gpus: Sequence[TorchDevice], asked: str) -> TorchDevice | None:
@@ -430,16 +433,14 @@ def _on_gpu(chosen: TorchDevice, asked: str) -> _Target:
         )
     visible = chosen.uuid or str(chosen.index)
     planned = PlannedDevice("gpu", chosen.torch_device, chosen.name, visible, chosen.pci_address)
-    return _Target(planned, chosen, "", "")
+    return _Target(planned, chosen)
 
 
 def _group(
     entry: ProfileCase,
     workload: Workload,
     size: str,
-    device_class: str,
-    threads: str,
-    mode: str,
+    variant: Variant,
     target: _Target,
     first_id: int,
     interpreter: Interpreter,
@@ -447,34 +448,42 @@ def _group(
     *,
     is_joined: bool,
 ) -> tuple[list[PlannedCase], list[PlannedLaunch]]:
-    """The cases that differ in precision only, and the launches that measure them once."""
+    """The cases that differ from `variant` in precision only, and the launches that measure them once."""
     target = _with_more_gpus(target, workload.sizes[size].gpus, interpreter)
     if workload.sizes[size].hosts > 1 and not is_joined and target.device is not None:
         reason = f"{workload.sizes[size].hosts} hosts are needed: see --rendezvous and gputui join"
         target = _Target(None, target.torch_device, "unsupported", reason)
     cases = []
     for offset, precision in enumerate(entry.precisions):
-        variant = Variant(device_class, precision, mode, threads)
-        case = case_of(workload, size, variant)
+        case = case_of(workload, size, replace(variant, precision=precision))
         outcome, reason = _obstacle(workload, precision, target, interpreter)
         cases.append(PlannedCase(first_id + offset, case, outcome, reason))
     to_run = [c for c in cases if c.outcome is None]
     if not to_run or target.device is None:
         return cases, []
-    cores = machine.cpu.usable_cores
-    together = _fits_together(workload.sizes[size].memory_bytes * len(to_run), target.torch_device, machine)
+    device = target.torch_device
+    free_bytes = machine.memory.usable_bytes if device is None else (device.free_bytes or device.memory_bytes)
+    needed_bytes = workload.sizes[size].memory_bytes * len(to_run)
+    profiled = sorted(to_run, key=lambda one: one.case.variant.precision != "amp")
     launch = PlannedLaunch(
         launch_id=0,
         replicate=0,
         case_ids=tuple(c.case_id for c in to_run),
         device=target.device,
-        threads=1 if threads == "1" else cores,
+        threads=1 if variant.threads == "1" else machine.cpu.usable_cores,
         weight=entry.weight * len(to_run),
         needs_torch=workload.needs_torch,
+        profiled=tuple(one.case_id for one in profiled)
+        if entry.is_profiled and can_be_profiled(workload)
+        else (),
     )
-    if together and not workload.is_alone:
+    fits = free_bytes is None or needed_bytes <= SHARED_MEMORY_FRACTION * free_bytes
+    if fits and not workload.is_alone:
         return cases, [launch]
-    return cases, [replace(launch, case_ids=(case_id,), weight=entry.weight) for case_id in launch.case_ids]
+    return cases, [
+        replace(launch, case_ids=(one,), weight=entry.weight, profiled=(one,) if launch.profiled else ())
+        for one in launch.case_ids
+    ]
 
 
 def _with_more_gpus(target: _Target, needed: int, interpreter: Interpreter) -> _Target:
@@ -507,11 +516,6 @@ def _obstacle(
         if device.torch_device != "cuda" or too_old or isinstance(interpreter.runtime.torch_hip, str):
             return "unsupported", f"{device.name} has no TF32: compute capability 8.0 is needed"
     return None, ""
-
-
-def _fits_together(needed_bytes: int, device: TorchDevice | None, machine: Machine) -> bool:
-    free_bytes = machine.memory.usable_bytes if device is None else (device.free_bytes or device.memory_bytes)
-    return free_bytes is None or needed_bytes <= SHARED_MEMORY_FRACTION * free_bytes
 
 
 def _passes(
@@ -559,12 +563,3 @@ def _importance(cases: Sequence[PlannedCase], launch: PlannedLaunch) -> tuple[bo
     known = _FIRST.index(case.work.workload) if case.work.workload in _FIRST else len(_FIRST)
     is_on_gpu, is_one_thread = case.variant.device_class == "gpu", case.variant.threads == "1"
     return not is_on_gpu, known, is_one_thread
-
-
-def _profiled(launches: Sequence[PlannedLaunch], cases: Sequence[PlannedCase]) -> list[PlannedLaunch]:
-    """The launches with a profiled pass for each case, that of amp first."""
-    is_amp = {one.case_id: one.case.variant.precision == "amp" for one in cases}
-    return [
-        replace(launch, profiled=tuple(sorted(launch.case_ids, key=lambda one: not is_amp[one])))
-        for launch in launches
-    ]

@@ -233,7 +233,7 @@ def save_sheet(path: Path, sheet: Sheet) -> str:
     if form is None:
         raise GputuiError(f"{path.name}: unknown file type", "end its name in .csv or .json")
     text = form(sheet)
-    write(path, lambda: write_output(path, text))
+    write_output(path, text)
     return f"saved {len(sheet.rows)} row{'' if len(sheet.rows) == 1 else 's'} in {path}"
 
 

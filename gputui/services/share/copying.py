@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,14 +21,26 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _ID_BITS = 80
+COUNTED = {
+    "run": "runs",
+    "measured case": "cases WHERE outcome = 'ok'",
+    "timed block": "blocks",
+    "request": "requests",
+    "sample": "telemetry",
+    "row": "operators",
+    "event": "events",
+}
+"""What is counted of a copy, and the rows that are that."""
 Picked = Mapping[Path, Sequence[RunSummary]]
 """The runs to copy of each file."""
 
 
 def shared_copy(
     picked: Picked, columns: Mapping[Path, frozenset[tuple[str, str]]], out: Path, names: Names
-) -> None:
+) -> Counter[str]:
     """Copy runs into `out`, which is new; `columns` are the tables and columns that each file has.
+
+    Returns how many rows of each kind of COUNTED are in it.
 
     The caller has read these runs, so that what they hold is valid. Every text goes through its rule. Clocks
     and counters of the box begin at 0, and its time zone is UTC: they would tell its uptime and place.
@@ -44,12 +57,17 @@ def shared_copy(
             for table in RUN_TABLES:
                 if table.name in rules and (table.name, "run_id") in columns[path]:
                     if table.name == "prices" and not names.keep.price:
-                        _count_prices(connection, catalog, path, names)
+                        runs = f"SELECT run_id::VARCHAR FROM {catalog}.main.prices"
+                        sql = f"{runs} SEMI JOIN new_runs ON run_id = old_id"
+                        names.replaced["price"].update(str(run) for (run,) in rows_of(connection, path, sql))
                         continue
                     _copy(connection, catalog, path, table, columns[path], rules[table.name], names)
         rekey(connection, out)
         connection.execute(f"DELETE FROM {CATALOG}.main.events WHERE message IS NULL")
+        counts = ", ".join(f"(SELECT count(*) FROM {CATALOG}.main.{rows})" for rows in COUNTED.values())
+        (row,) = connection.execute(f"SELECT {counts}").fetchall()
         connection.execute("COMMIT")
+    return Counter(dict(zip(COUNTED, row, strict=True)))
 
 
 def _note_runs(
@@ -62,17 +80,11 @@ def _note_runs(
         new = run.run_id
         if not names.keep.ids:
             new = uuid7(run.started_utc_us // 1000, secrets.randbits(_ID_BITS))
-            names.count("id", run.run_id)
+            names.replaced["id"].add(run.run_id)
         connection.execute(
             "INSERT INTO new_runs VALUES (?::UUID, ?::UUID, ?)",
             [run.run_id, new, clocks.get(run.run_id) or 0],
         )
-
-
-def _count_prices(connection: DuckDBPyConnection, catalog: str, path: Path, names: Names) -> None:
-    sql = f"SELECT run_id::VARCHAR FROM {catalog}.main.prices SEMI JOIN new_runs ON run_id = old_id"
-    for (run_id,) in rows_of(connection, path, sql):
-        names.count("price", str(run_id))
 
 
 def _copy(

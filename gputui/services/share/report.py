@@ -84,8 +84,9 @@ def report_on(boxes: Sequence[SharedSide], answer: str, contents: Sequence[str])
     """
     first = boxes[0]
     title, _, lead = (answer or headline_of(first.run, first.serving, first.passes)).partition(". ")
+    notes = tuple(f"{_of(box)}{note}" for box in boxes for note in run_notes(box.run, is_brief=True))
     sections = (
-        Section("What was measured", (_about(boxes), *_notes_on_boxes(boxes))),
+        Section("What was measured", (_about(boxes), *([notes] if notes else []))),
         Section("What is expected", tuple(_expected(boxes))),
         Section("Evidence", tuple(_evidence(boxes))),
         Section(REPEAT, tuple(_repeat(boxes))),
@@ -120,12 +121,6 @@ def _lines_about(run: RunSummary) -> Iterator[tuple[str, str]]:
         yield "label", run.label
     if not isinstance(run.price, Missing):
         yield "price", format_hourly(run.price.usd_per_hour)
-
-
-def _notes_on_boxes(boxes: Sequence[SharedSide]) -> Iterator[Part]:
-    notes = tuple(f"{_of(box)}{note}" for box in boxes for note in run_notes(box.run, is_brief=True))
-    if notes:
-        yield notes
 
 
 def _of(box: SharedSide) -> str:
@@ -305,7 +300,7 @@ def _loads(serving: ServingRun) -> Iterator[Part]:
 
 def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     """Commands that measure the same again on the provider's own machine of this kind."""
-    box = _in_question(boxes)
+    box = next(filter(_is_low, boxes), boxes[-1])  # the one in question, if one is below normal
     run, tried = box.run.summary, [case for case in box.run.cases if case.outcome in REPEATED]
     result = f"the result of box {box.letter}" if box.letter else "the result"
     tool = f"gputui {run.gputui_version}"
@@ -344,8 +339,3 @@ def below_normal(boxes: Sequence[SharedSide]) -> tuple[str, ...]:
 
 def _is_low(box: SharedSide) -> bool:
     return any(check.word == BELOW_NORMAL for check in performance_checks(box.run))
-
-
-def _in_question(boxes: Sequence[SharedSide]) -> SharedSide:
-    """The first box that is below normal, else the last."""
-    return next(filter(_is_low, boxes), boxes[-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -44,9 +44,8 @@ class Names:
     keep: Keep
     _new: dict[tuple[str, str], str] = field(default_factory=dict)
     _numbers: Counter[str] = field(default_factory=Counter)
-    replaced: Counter[str] = field(default_factory=Counter)
-    """Different texts by what they are: `label`, `id`, `message`, ..."""
-    _seen: set[tuple[str, str]] = field(default_factory=set)
+    replaced: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Texts by what they are: `label`, `id`, `message`, ..."""
 
     def identifier(self, old: str) -> str:
         """12 random hex digits."""
@@ -59,12 +58,6 @@ class Names:
             self._numbers[kind] += 1
             self._new[key] = f"{kind}-{self._numbers[kind]}"
         return self._new[key]
-
-    def count(self, what: str, old: str) -> None:
-        """Note that a text was replaced or left out."""
-        if (what, old) not in self._seen:
-            self._seen.add((what, old))
-            self.replaced[what] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +81,7 @@ class TextRule:
         if found is None:
             found = self.otherwise(text)
         if found != text and self.what:
-            names.count(self.what, text)
+            names.replaced[self.what].add(text)
         return found
 
 
@@ -110,17 +103,17 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
     def parameters(text: str) -> str | None:
         found = _json(text)
         if not isinstance(found, list) or any(not isinstance(p, list) or len(p) != 2 for p in found):
-            names.count("name", text)
+            names.replaced["name"].add(text)
             return None
         pairs = []
         for name, value in found:
             name = str(name)
             kept = value if not isinstance(value, str) else known.parameter_text(value)
             if kept is None:
-                names.count("name", str(value))
+                names.replaced["name"].add(str(value))
                 value = names.numbered("model" if name == "model" else "value", str(value))
             if known.parameter_name(name) is None:
-                names.count("name", name)
+                names.replaced["name"].add(name)
             pairs.append((known.parameter_name(name) or names.numbered("parameter", name), value))
         return json.dumps([list(pair) for pair in sorted(pairs)])
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gputui.errors import GputuiError, NotStored
 from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, listed
+from gputui.services.compare.pairing import Side
+from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.results.selectors import judged_runs, split_selector
 from gputui.services.serving.curve import serving_of
 from gputui.services.share.copying import shared_copy
@@ -25,10 +27,6 @@ from gputui.store.locking import cleared, new_draft
 from gputui.store.opening import expanded
 from gputui.store.reading import ResultFile, check_runs, open_result
 from gputui.store.selecting import find_run
-
-if TYPE_CHECKING:
-    from gputui.services.compare.pairing import Side
-    from gputui.services.compare.session import Answer, Asked
 
 CARDS = (".png", ".svg", ".txt")
 """Endings of a card: the answer, figures, rates and a step of one run, to post."""
@@ -96,15 +94,14 @@ def share(
     with tempfile.TemporaryDirectory(prefix="gputui-share-") as place:
         if form == ".db":
             copy = Path(place) / "shared.db"
-            _copy(picked, copy, names)
-            held = _held([copy])
+            held = _held([copy], _copy(picked, copy, names))
             write(out, lambda: _move(copy, target))
         else:
-            copies = []
+            copies, rows = [], Counter[str]()
             for letter, one in zip(_letters(len(picked)), picked, strict=True):
                 copies.append(Path(place) / f"{letter or 'box'}.db")
-                _copy([one], copies[-1], names)
-            held = _held(copies)
+                rows += _copy([one], copies[-1], names)
+            held = _held(copies, rows)
             shared = Shared(held, _left_out(names))
             if draw_card is not None and form in CARDS:
                 (box,) = _boxes(copies, ())
@@ -126,7 +123,7 @@ def _picked(text: str, trust: bool) -> Picked:
         return Picked(expanded(path).resolve(), chosen, file.layout[0])
 
 
-def _copy(picked: Sequence[Picked], out: Path, names: Names) -> None:
+def _copy(picked: Sequence[Picked], out: Path, names: Names) -> Counter[str]:
     runs: dict[Path, dict[str, RunSummary]] = {}
     for one in picked:
         runs.setdefault(one.path, {}).update((run.run_id, run) for run in one.runs)
@@ -135,7 +132,7 @@ def _copy(picked: Sequence[Picked], out: Path, names: Names) -> None:
     for path, of_file in runs.items():
         once[path] = [run for run_id, run in of_file.items() if run_id not in seen]
         seen |= of_file.keys()
-    shared_copy(once, {one.path: one.columns for one in picked}, out, names)
+    return shared_copy(once, {one.path: one.columns for one in picked}, out, names)
 
 
 def _move(copy: Path, target: Path) -> None:
@@ -197,8 +194,6 @@ def _newest(file: ResultFile) -> Run:
 
 def _compared(copies: Sequence[Path]) -> tuple[Asked, Answer]:
     """The copies side by side, called by their letters, without advice that only the owner could follow."""
-    from gputui.services.compare.session import ask
-
     asked = ask([str(copy) for copy in copies])
     sides = tuple(
         replace(side, name=f"box {copy.stem}", chosen_of=1)
@@ -235,34 +230,25 @@ def _as_json(copies: Sequence[Path], compared: tuple[Asked, Answer] | None, shar
     return json.dumps(whole, indent=1) + "\n"
 
 
-def _held(copies: Sequence[Path]) -> tuple[str, ...]:
-    """What the copies consist of, in a few lines."""
-    runs = cases = samples = blocks = operators = events = requests = 0
+def _held(copies: Sequence[Path], rows: Mapping[str, int]) -> tuple[str, ...]:
+    """What the copies consist of, in a few lines; `rows` counts those of each kind."""
     devices: dict[str, None] = {}
     others: set[str] = set()
     for copy in copies:
         with open_result(copy) as file:
             for summary in file.summaries():
-                file.drop()
-                run, telemetry = file.run(summary.run_id), file.telemetry_summary(summary.run_id)
-                runs += 1
-                cases += sum(case.outcome == "ok" for case in run.cases)
-                blocks += sum(len(m.blocks) for case in run.cases for m in case.measurements)
-                samples += sum(device.samples for device in telemetry.devices)
-                operators += sum(len(one.operators) for one in file.profiled(summary.run_id).values())
-                events += len(file.events(summary.run_id))
-                requests += sum(len(one.rows) for one in file.serving(summary.run_id).requests)
                 devices.update(dict.fromkeys(_devices(summary)))
                 others |= set(_others(summary))
-    kinds = [
-        f"{counted(cases, 'measured case')} with {counted(blocks, 'timed block')}",
-        *([counted(requests, "request") + " to a server, when and how long"] if requests else []),
-        *([counted(samples, "sample") + " of the GPUs"] if samples else []),
-        *([counted(operators, "row") + " of operators"] if operators else []),
-        *([counted(events, "event")] if events else []),
-    ]
+    cases, blocks = (counted(rows[name], name) for name in ("measured case", "timed block"))
+    more = {
+        "request": " to a server, when and how long",
+        "sample": " of the GPUs",
+        "row": " of operators",
+        "event": "",
+    }
+    kinds = [f"{counted(rows[name], name)}{behind}" for name, behind in more.items() if rows[name]]
     return (
-        f"{counted(runs, 'run')}: {listed(kinds)}",
+        f"{counted(rows['run'], 'run')}: {listed([f'{cases} with {blocks}', *kinds])}",
         f"the model{'s' if len(devices) > 1 else ''} {listed(list(devices))}"
         if devices
         else "no model of a device",
@@ -308,7 +294,7 @@ def _left_out(names: Names) -> tuple[str, ...]:
     if names.replaced["id"]:
         lines.append("ids of runs, boxes and GPUs: new ones stand for them (--with-ids)")
     for what, (noun, option) in _LEFT.items():
-        if count := names.replaced[what]:
+        if count := len(names.replaced[what]):
             words = noun.split(" ", 1)
             many = " ".join([words[0] + ("" if count == 1 else "s"), *words[1:]])
             lines.append(f"{count} {many}{f' ({option})' if option else ''}")

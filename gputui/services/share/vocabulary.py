@@ -33,6 +33,11 @@ def matching(pattern: str) -> Rule:
     return lambda text: text if found.fullmatch(text) else None
 
 
+def either(*rules: Rule) -> Rule:
+    """What the first of these rules that knows the text makes of it."""
+    return lambda text: next((kept for rule in rules if (kept := rule(text)) is not None), None)
+
+
 def each(rule: Rule, separator: str) -> Rule:
     """A list of words, without those that the rule does not know."""
     return lambda text: separator.join(
@@ -110,90 +115,45 @@ _CPU_WORD = re.compile(
 )
 
 
-def _words(known: re.Pattern[str], text: str) -> str | None:
-    return " ".join(word if known.fullmatch(word) else "…" for word in text.split()) if text.strip() else None
-
-
 @functools.lru_cache(maxsize=256)
 def device_name(text: str) -> str | None:
     """The model of a GPU or CPU; a word that is part of none becomes an ellipsis, so that no table has it."""
-    best = max(
-        (kept for known in (_GPU_WORD, _CPU_WORD) if (kept := _words(known, text)) is not None),
-        key=lambda kept: -kept.count("…"),
-        default=None,
-    )
-    return None if best is None or not best.replace("…", "").strip() else best
+    words = text.split()
+    marked = [
+        " ".join(word if known.fullmatch(word) else "…" for word in words) for known in (_GPU_WORD, _CPU_WORD)
+    ]
+    best = min(marked, key=lambda kept: kept.count("…"))
+    return best if best.replace("…", "").strip() else None
 
 
-@functools.cache
-def _layers() -> frozenset[str]:
-    return frozenset(signal.name for signal in signals()) | {"bare-metal"}
-
-
-def layer_name(text: str) -> str | None:
-    """A platform, scheduler, container or hypervisor that gputui knows."""
-    return text if text in _layers() else None
-
-
-@functools.cache
-def _instances() -> tuple[frozenset[str], frozenset[str]]:
-    rows = instance_rows()
-    return frozenset(row.instance_type for row in rows), frozenset(row.region for row in rows)
-
-
-def instance_type(text: str) -> str | None:
-    """A type that the list of prices has."""
-    return text if text in _instances()[0] else None
-
-
-_REGION = re.compile(
-    r"(?:us|eu|ap|ca|sa|me|af|il|mx|cn|europe|asia|northamerica|southamerica|australia|africa)"
-    r"(?:-gov)?-(?:central|north|south|east|west|northeast|northwest|southeast"
-    r"|southwest){1,2}-?\d{0,2}(?:-?[a-f])?"
+layer_name = one_of(*(signal.name for signal in signals()), "bare-metal")
+"""Platforms, schedulers, containers and hypervisors that gputui knows."""
+instance_type = one_of(*(row.instance_type for row in instance_rows()))
+"""Types that the list of prices has."""
+region = either(
+    matching(
+        r"(?:us|eu|ap|ca|sa|me|af|il|mx|cn|europe|asia|northamerica|southamerica|australia|africa)"
+        r"(?:-gov)?-(?:central|north|south|east|west|northeast|northwest|southeast"
+        r"|southwest){1,2}-?\d{0,2}(?:-?[a-f])?"
+    ),
+    one_of(*(row.region for row in instance_rows())),
 )
+"""Regions of clouds."""
+profile = one_of(
+    *(profile.name for profile in shipped_profiles()),
+    *("record", "trace", "demo (made up)", "step", SERVE_PROFILE),
+)
+"""Profiles that come with gputui, and what stands in place of one."""
 
-
-def region(text: str) -> str | None:
-    """A region of a cloud."""
-    return text if _REGION.fullmatch(text) or text in _instances()[1] else None
-
-
-@functools.cache
-def _profiles() -> frozenset[str]:
-    return frozenset(profile.name for profile in shipped_profiles())
-
-
-def profile(text: str) -> str | None:
-    """A profile that comes with gputui, or what stands in place of one."""
-    return (
-        text
-        if text in _profiles() or text in ("record", "trace", "demo (made up)", "step", SERVE_PROFILE)
-        else None
-    )
-
-
-_WORKLOADS = {workload.name: workload for workload in WORKLOADS}
-_SIZES = {name for workload in WORKLOADS for name in workload.sizes} | {"whole", "steps"}
-_PARAMETERS = {name for w in WORKLOADS for size in w.sizes.values() for name in size.parameters}
-_VALUES = {
-    value
-    for w in WORKLOADS
-    for size in w.sizes.values()
-    for value in size.parameters.values()
-    if isinstance(value, str)
-}
-_FIGURES = {figure.key: figure for workload in WORKLOADS for figure in workload.figures}
-_TITLES = {figure.title for figure in _FIGURES.values()}
-
+_SIZES = [size for workload in WORKLOADS for size in workload.sizes.values()]
+_FIGURES = [figure for workload in WORKLOADS for figure in workload.figures]
 _LOAD_WORDS = r"(?:\d+ users?|[\d.]+(?:e[+-]?\d+)? req/s|limit)"
-_LOAD = re.compile(
-    rf"serve:(?:{'|'.join(profile.name for profile in shipped_request_profiles())}) {_LOAD_WORDS}"
+_LOAD_PROFILES = "|".join(profile.name for profile in shipped_request_profiles())
+
+workload = either(
+    one_of(*(workload.name for workload in WORKLOADS)), matching(rf"serve:(?:{_LOAD_PROFILES}) {_LOAD_WORDS}")
 )
-
-
-def workload(text: str) -> str | None:
-    """A workload that comes with gputui, or a load of one of its profiles of requests."""
-    return text if text in _WORKLOADS or _LOAD.fullmatch(text) else None
+"""Workloads that come with gputui, and loads of its profiles of requests."""
 
 
 def load_words(text: str) -> str:
@@ -202,29 +162,16 @@ def load_words(text: str) -> str:
     return found[1] if found else ""
 
 
-size = one_of(*_SIZES)
+size = one_of(*(name for workload in WORKLOADS for name in workload.sizes), "whole", "steps")
 parameter_name = one_of(
-    *_PARAMETERS,
+    *(name for size in _SIZES for name in size.parameters),
     *("unit", "units", "model", "api", "prompt_tokens", "shared_tokens", "output_tokens", "load", "users"),
     *("rate_per_s", "attained_share", "limit_ttft_s", "limit_tpot_s", "limit_e2e_s"),
 )
 parameter_text = one_of(
-    *_VALUES,
-    "closed",
-    "open",
-    "search",
-    "chat",
-    "completions",
-    "completion",
-    "run",
-    "step",
-    "img",
-    "tok",
-    "seq",
-    "frame",
-    "req",
-    "flop",
-    "B",
+    *(value for size in _SIZES for value in size.parameters.values() if isinstance(value, str)),
+    *("closed", "open", "search", "chat", "completions", "completion", "run", "step", "img", "tok", "seq"),
+    *("frame", "req", "flop", "B"),
 )
 _OF_LOADS = matching(
     r"(?:ttft|tpot|e2e)_p(?:50|95|99)_s|requests_per_s|(?:total|output)_tokens_per_s|cached_share"
@@ -237,16 +184,9 @@ _OF_LOADS = matching(
 )
 
 
-def figure_key(text: str) -> str | None:
-    """A result of a workload or a load of gputui's."""
-    return text if text in _FIGURES else _OF_LOADS(text)
-
-
-def figure_title(text: str) -> str | None:
-    """The title of one."""
-    return text if text in _TITLES else _OF_LOADS(text)
-
-
+figure_key = either(one_of(*(figure.key for figure in _FIGURES)), _OF_LOADS)
+figure_title = either(one_of(*(figure.title for figure in _FIGURES)), _OF_LOADS)
+"""Of results of workloads and loads of gputui's."""
 precision = matching(r"(?:amp-)?(?:fp|bf|tf|int)\d{1,2}(?:_e\dm\d)?|amp|own|(?:mx|nv)fp\d{1,2}")
 shapes = matching(r"[\d x,\[\]()-]*")
 dtypes = each(

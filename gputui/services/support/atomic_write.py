@@ -23,23 +23,22 @@ def write_output(path: Path, content: str | bytes) -> None:
     A device or pipe, such as /dev/stdout, is written to directly. Raises NotStored, and GputuiError for a
     database: swapped arguments must not replace measurements by a report of them.
     """
-    target = expanded(path)
     data = content if isinstance(content, bytes) else content.encode("utf-8", errors=_BYTES_OF_NAMES)
-    try:
-        if target.is_dir():
-            raise IsADirectoryError(21, "it is a directory")
-        if target.exists() and not target.is_file():
-            target.write_bytes(data)
-            return
-        if _is_database(target):
-            raise GputuiError(f"{path} is a database and will not be overwritten", "choose another file")
-        target = target.resolve()  # a symlink's target is replaced, not the link
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-        write_whole(target, data, mode)
-    except OSError as error:
-        raise NotStored(
-            f"cannot write {path} ({error.strerror})", "give another file with --output, or none"
-        ) from error
+    write(path, lambda: _write_bytes(path, data))
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    target = expanded(path)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a directory")
+    if target.exists() and not target.is_file():
+        target.write_bytes(data)
+        return
+    if _is_database(target):
+        raise GputuiError(f"{path} is a database and will not be overwritten", "choose another file")
+    target = target.resolve()  # a symlink's target is replaced, not the link
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+    write_whole(target, data, mode)
 
 
 def _is_database(path: Path) -> bool:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-from gputui.errors import GputuiError
-
 T = TypeVar("T")
 
 WRITES = "gputui-writes"
@@ -79,8 +77,6 @@ class Job(Generic[T]):
             outcome = self._work(self)
         except Cancelled:
             return
-        except GputuiError as error:
-            outcome = error
         except Exception as error:  # told where the work was asked for, as any error is
             outcome = error
         if not self.is_cancelled:

@@ -23,7 +23,6 @@ from gputui.model.live import FOREIGN, Value
 from gputui.model.machine import Identity, Layer
 from gputui.model.plan import PlannedDevice, PlannedLaunch
 from gputui.recording.lock import Holder, take_lock
-from gputui.services.doctor.check_lines import check_lines
 from gputui.services.doctor.checks import (
     SystemState,
     Terminal,
@@ -37,6 +36,7 @@ from gputui.services.doctor.disturbances import (
     Check,
     State,
     _of_finding,
+    check_lines,
     disturbances,
     gpus_of,
 )

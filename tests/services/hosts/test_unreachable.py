@@ -9,17 +9,16 @@ from pathlib import Path
 
 import pytest
 from command_line import printed
+from probed_hosts import probed
 from sshd import SYSTEM_PYTHONS, Servers, may_unshare, needs_sshd, write_script
 
 from gputui.errors import GputuiError
 from gputui.services.hosts import link
-from gputui.services.hosts.bakeoff import on_all, probed
 from gputui.services.hosts.box import Box
 from gputui.services.hosts.host import Host, hosts_from
 from gputui.services.hosts.link import Link
 
 pytestmark = [needs_sshd, pytest.mark.slow]
-KEY = bytes(32)
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers
 
 
 def asked(*names: str, directory: str = "") -> list[Box | GputuiError]:
-    return on_all(hosts_from(names, (), with_local=False, directory=directory), probed(KEY))
+    return probed(hosts_from(names, (), with_local=False, directory=directory))
 
 
 def said(found: Box | GputuiError) -> str:
@@ -125,7 +124,7 @@ def test_a_login_that_hangs_is_given_up(servers: Servers, monkeypatch: pytest.Mo
 
 
 def test_a_command_that_is_no_shell_and_one_that_is_missing_say_so() -> None:
-    found = on_all([Host("cat", ("cat", "/dev/null")), Host("none", ("no-such-engine", "exec"))], probed(KEY))
+    found = probed([Host("cat", ("cat", "/dev/null")), Host("none", ("no-such-engine", "exec"))])
     assert said(found[0]).startswith('its command ended with status 1 and said "cat: ')
     assert said(found[1]) == "no-such-engine cannot be started (No such file or directory): is it installed?"
 

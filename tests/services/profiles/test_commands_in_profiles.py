@@ -114,7 +114,7 @@ def test_an_unknown_key_is_reported_with_the_closest_one() -> None:
 
 def test_a_name_that_is_used_twice_is_refused() -> None:
     error = refused(WHOLE, WHOLE)
-    assert "command 2: name: 'sort' is already used by command 1" in error.message
+    assert "command 2: sort: is already in command 1" in error.message
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))

@@ -7,9 +7,8 @@ import re
 import pytest
 from shell_app import make_app, picture, press, settled
 
-from gputui.services.doctor.check_lines import check_lines
 from gputui.services.doctor.checks import grouped
-from gputui.services.doctor.disturbances import Check
+from gputui.services.doctor.disturbances import Check, check_lines
 from gputui.services.doctor.readings import Reading
 from gputui.tui.screens.doctor.screen import page_of
 from gputui.tui.widgets.cells import width_of

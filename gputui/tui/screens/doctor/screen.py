@@ -10,9 +10,7 @@ from dataclasses import replace
 from textual.app import ComposeResult
 
 from gputui.document.spans import wrapped as lines_in
-from gputui.services.doctor.check_lines import STATE, TOPIC, check_lines
 from gputui.services.doctor.checks import (
-    STYLES,
     Group,
     SystemState,
     Terminal,
@@ -21,7 +19,7 @@ from gputui.services.doctor.checks import (
     judged,
     readiness,
 )
-from gputui.services.doctor.disturbances import Check
+from gputui.services.doctor.disturbances import STATE, STYLES, TOPIC, Check, check_lines
 from gputui.services.doctor.readings import Reading, readings
 from gputui.services.playback.demo_box import made_up_box
 from gputui.services.support.background import Job

@@ -167,13 +167,12 @@ class BackgroundTasks:
         target, key = writable_target(options.db), hash_key()
         asked = prepare_hosts(hosts, profile, options.choices, key, step_file=step_file, step=step)
         self._probing("")
-        refused = tuple(one.line for one in asked.refused)
         if not asked.planned:
-            raise MachineLacks("no host can be measured", "; ".join(refused))
+            raise MachineLacks("no host can be measured", "; ".join(asked.refused))
         words = command_on(draft.hosts, options)[1:]
         self._prepared = lambda: new_bakeoff(asked, target, key, step=step, words=words)
         rows = tuple((one.box.host.name, tuple(one.lines())) for one in asked.planned)
-        plan = HostsPlan(asked.summary(), rows, (*asked.same(), *refused))
+        plan = HostsPlan(asked.summary(), rows, (*asked.same(), *asked.refused))
         self._say(lambda model: model.know_hosts_asked(plan))
 
     def _bring_home(self, bakeoff: Bakeoff) -> None:

@@ -1,4 +1,4 @@
-"""`gputui stop`: end a run in progress and keep what is finished."""
+"""`gputui attach` and `gputui stop`: runs in progress, watched to their end, or ended."""
 
 from __future__ import annotations
 
@@ -7,19 +7,51 @@ import signal
 import click
 
 from gputui.cli.bakeoff import see_through
+from gputui.cli.options import all_cases_option, json_results_option, notify_option
 from gputui.cli.recovered import report_recovered
-from gputui.cli.watching import finish, hold_signals, watch
+from gputui.cli.watching import VERBOSE_HELP, alerts_of, continuing, finish, hold_signals, watch
 from gputui.errors import EXIT_DONE, EXIT_TERMINATED, GputuiError
 from gputui.recording.spec import Spec
 from gputui.services.hosts.bakeoff import bakeoff_in_progress, bakeoffs_in_progress
 from gputui.services.runs.held_runs import runs_in_progress
-from gputui.services.runs.process import called, find_in_progress, stop
+from gputui.services.runs.process import called, find_in_progress
+from gputui.services.runs.process import stop as end_run
 
 
 @click.command()
 @click.argument("run", default="")
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
-def command(run: str, as_json: bool) -> int:
+@notify_option
+@all_cases_option
+@click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP)
+@json_results_option
+def attach(run: str, notify: bool, shows_all: bool, verbose: bool, as_json: bool) -> int:
+    """Watch a run until it ends, then show its results. Ctrl-C leaves; the run continues.
+
+    RUN is its short id or label, needed if several are in progress. It may be a bakeoff; without it, also the
+    last one of today that is not over.
+    """
+    report_recovered()
+    bakeoff = bakeoff_in_progress(run) if run or not runs_in_progress() else None
+    if bakeoff is not None:
+        return see_through(bakeoff, shows_all=shows_all, verbose=verbose, is_ours=False)
+    runs = find_in_progress(run)
+    plans = [Spec.read(found.run_dir).plan for found in runs]
+    hold_signals()
+    alerts = alerts_of(runs, plans, is_late=True) if notify else None
+    watched = watch(
+        runs,
+        plans,
+        alerts,
+        left=continuing(runs),
+        keys=f"Ctrl-C leaves it running; to end it: gputui stop {runs[0].short_id}",
+    )
+    return finish(runs, watched, runs[0].target, as_json=as_json, is_verbose=verbose, shows_all=shows_all)
+
+
+@click.command()
+@click.argument("run", default="")
+@json_results_option
+def stop(run: str, as_json: bool) -> int:
     """End RUN, store what is finished, and show that.
 
     RUN is its short id or label, needed if several are in progress; or the name of a bakeoff.
@@ -34,7 +66,7 @@ def command(run: str, as_json: bool) -> int:
     runs = find_in_progress(run)
     plans = [Spec.read(found.run_dir).plan for found in runs]
     hold_signals()
-    stop(runs[0], signal.SIGTERM)
+    end_run(runs[0], signal.SIGTERM)
     name = runs[0].short_id
     left = "the run is ending; to see its end:", f"  gputui attach {name}"
     watched = watch(runs, plans, left=left, keys="Ctrl-C leaves it ending")

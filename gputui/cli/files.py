@@ -1,0 +1,234 @@
+"""The commands below `gputui db`: what is in result files, and what goes in and out of them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from gputui.cli.options import FILE, db_option, file_argument, json_option, trust_option
+from gputui.cli.output import confirmed, print_hint, print_json, printed, warn
+from gputui.cli.recovered import report_recovered
+from gputui.cli.surroundings import unattended
+from gputui.document.spans import Span
+from gputui.document.table import Cell, table_of
+from gputui.errors import GputuiError
+from gputui.model.units import counted
+from gputui.services.results.exports import named_files, result_file_of
+from gputui.services.results.labels import day, device_words, torch_words
+from gputui.services.results.run_lists import list_runs
+from gputui.services.results.selectors import (
+    chosen_files,
+    from_here,
+    is_there,
+    locate_run,
+    result_files_in,
+)
+from gputui.services.runs.held_runs import runs_in_progress
+from gputui.services.runs.process import called
+from gputui.services.runs.recovery import import_journal
+from gputui.services.support.paths import default_result_file, make_directory_for, runs_of_others
+from gputui.store.merging import merge_files
+from gputui.store.opening import SUFFIXES, expanded
+from gputui.store.reading import open_result, warnings_of
+from gputui.store.selecting import check_label
+from gputui.store.writing import label_run, remove_run
+
+_MOST, _SHOWN = 20, 5
+"""Files that get a line each when they are merged, and how many do where there are more."""
+
+
+@click.command()
+@file_argument
+@trust_option
+@json_option
+def runs(file: Path | None, trust: bool, as_json: bool) -> None:
+    """List the runs of FILE, newest first, and on stderr those in progress.
+
+    FILE may be a directory: all result files in it.
+    """
+    report_recovered()
+    if left_out := runs_of_others():
+        click.echo(left_out, err=True)
+    in_progress = [run for together in runs_in_progress() for run in together]
+    for run in in_progress:
+        click.echo(f"in progress: {called(run)} into {run.target}: gputui attach {run.short_id}", err=True)
+    path = result_file_of(expanded(default_result_file() if file is None else file).absolute())
+    if any(run.target == path for run in in_progress) and not path.exists():
+        return  # the first run of a new file, which is created when it ends
+    if file is None and not path.exists():
+        if not in_progress:
+            raise GputuiError(
+                f"nothing is stored in {path} yet",
+                "measure this box: gputui run; or name a file: gputui runs a.db",
+            )
+        there = shlex.quote(str(in_progress[0].target))
+        click.echo(f"nothing is stored in {path} yet\n  name another file: gputui runs {there}", err=True)
+        if as_json:
+            print_json({"runs": [], "in_progress": [run.run_id for run in in_progress]})
+        return
+    is_directory = is_there(path) and path.is_dir()
+    paths = result_files_in(path) if is_directory else [path]
+    listed = list_runs(paths, trust, as_stored=as_json)
+    warn(warning for file_path in paths for warning in warnings_of(file_path))
+    if as_json:
+        from gputui.services.results.json import summary_as_json
+
+        plain = [
+            {**summary_as_json(one.summary), **({"file": str(one.path)} if is_directory else {})}
+            for one in listed
+        ]
+        print_json({"runs": plain, "in_progress": [run.run_id for run in in_progress]})
+        return
+    headings = ["run", "when", "profile", "status", "label", "box", "torch"]
+    rows: list[tuple[Cell, ...]] = [
+        (
+            Span(one.summary.short_id, "accent"),
+            Span(day(one.summary), "dim"),
+            one.summary.profile,
+            Span(one.summary.status, "" if one.summary.status == "finished" else "warn"),
+            one.summary.label,
+            device_words(one.summary),
+            Span(torch_words(one.summary).removeprefix("torch "), "dim"),
+            *([one.path.name] if is_directory else []),
+        )
+        for one in listed
+    ]
+    headings += ["file"] if is_directory else []
+    with printed() as page:
+        narrow = {6: 1} if page.out.is_terminal else {}  # a pipe gets everything
+        page.table(table_of(headings, rows, breaks=(2, 4, 5), priorities=narrow))
+        if listed:
+            where = shlex.quote(from_here(str(listed[0].path)))
+            page.hint("next", f"gputui show {listed[0].summary.short_id} {where}")
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="IN...")
+@click.option("-o", "--output", "out", required=True, type=FILE, metavar="OUT")
+def merge(files: tuple[Path, ...], out: Path) -> None:
+    """Copy all runs of the files IN into OUT, which may exist; merging twice adds nothing."""
+    with click.progressbar(
+        length=len(files), label="reading", file=sys.stderr, hidden=not sys.stderr.isatty()
+    ) as bar:
+        named = named_files(files)
+        results = merge_files(named, out, lambda done: bar.update(done - bar.pos))
+    typed = {path.resolve(): file for path, file in zip(named, files, strict=True)}
+    for merged in results[:_SHOWN] if len(results) > _MOST else results:
+        there = f", {merged.already_there} were there already" if merged.already_there else ""
+        click.echo(f"{typed.get(merged.source, merged.source)}: {len(merged.added)} added{there}")
+    if len(results) > _MOST:
+        added = sum(len(one.added) for one in results)
+        known = sum(one.already_there for one in results)
+        more = f"and {len(results) - _SHOWN} more files"
+        click.echo(f"{more}: {counted(added, 'run')} added in all, {known} were there")
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="F[@RUN]...")
+@click.option(
+    "--parquet",
+    "directory",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The export's directory, created if it does not exist.",
+)
+def export(files: tuple[str, ...], directory: Path) -> None:
+    """Add the runs of F, or F@RUN alone, to Parquet files in DIR; exporting twice adds nothing.
+
+    F may be a directory: all result files in it. DIR itself can be named wherever a result file can.
+    """
+    from gputui.store.parquet import export_runs
+
+    paths, only = chosen_files(files)
+    with click.progressbar(
+        length=len(paths), label="reading", file=sys.stderr, hidden=not sys.stderr.isatty()
+    ) as bar:
+        done = export_runs(paths, directory, only, lambda count: bar.update(count - bar.pos))
+    there = f", {counted(done.already_there, 'run')} already there" if done.already_there else ""
+    click.echo(
+        f"{counted(len(done.added), 'run')} of {counted(len(paths), 'file')} added to {directory}{there}"
+    )
+    if done.added:
+        place = shlex.quote(str(directory))
+        print_hint("next", f"gputui runs {place}, gputui show latest {place}, gputui help engines.md")
+
+
+@click.command()
+@click.argument("sources", nargs=-1, required=True, type=FILE, metavar="TRACE|RUNDIR...")
+@db_option
+@click.option("--label", default="", help="Label of a trace's run.  [its file name]")
+@click.option(
+    "--step",
+    "step_range",
+    default="",
+    metavar="NAME",
+    help="Ranges of this name are the steps.  [ProfilerStep]",
+)
+@click.option("--window", metavar="START:END", help="Only this part of a trace, in seconds from its start.")
+def import_(
+    sources: tuple[Path, ...], db: Path | None, label: str, step_range: str, window: str | None
+) -> None:
+    """Store traces of torch.profiler (.json, .json.gz) as runs, to show and compare.
+
+    Also stores run directories: of runs that were cut short, or copied from another box.
+    """
+    run_dirs = [source for source in sources if source.is_dir()]
+    traces = [source for source in sources if source not in run_dirs]
+    for source in traces:
+        if source.suffix in SUFFIXES:
+            with open_result(source):  # raises if it is none
+                raise GputuiError(
+                    f"{source}: a result file is not imported",
+                    f"read it as it is: gputui show {source}; or copy its runs: gputui merge {source} -o OUT",
+                )
+    if run_dirs and (label or step_range or window):
+        raise GputuiError(
+            "--label, --step and --window apply to traces only", "leave them out for run directories"
+        )
+    target = default_result_file() if db is None else db
+    if db is None:
+        make_directory_for(target)
+    if traces:
+        from gputui.cli.traces import import_traces
+
+        import_traces(traces, target, label, step_range, window)
+    for run_dir in run_dirs:
+        stored = import_journal(run_dir, target)
+        what = "already there" if stored.already_there else f"{stored.cases} cases, {stored.blocks} blocks"
+        click.echo(f"{stored.run_id[-8:]} {stored.status}: {what} ({stored.db})")
+        warn(f"  left out: {left_out}" for left_out in stored.left_out)
+
+
+@click.command()
+@click.argument("run", metavar="RUN|F@RUN")
+@click.argument("text")
+@file_argument
+def label(run: str, text: str, file: Path | None) -> None:
+    """Give RUN of FILE another label; an empty TEXT removes it."""
+    new = check_label(text)
+    path, found = locate_run(run, file)
+    label_run(path, found.run_id, new)
+    click.echo(f"{found.short_id} is now {new}" if new else f"{found.short_id} now has no label")
+
+
+@click.command()
+@click.argument("run", metavar="RUN|F@RUN")
+@file_argument
+@click.option("--yes", is_flag=True, help="Remove without asking.")
+def rm(run: str, file: Path | None, yes: bool) -> None:
+    """Remove RUN (its short id, its label, `latest` or `latest~1`) from FILE, for good."""
+    path, found = locate_run(run, file, guesses=False)
+    if not yes:
+        named = f" ({found.label})" if found.label else ""
+        what = f"run {found.short_id}{named}: {found.profile}, {found.status}, {day(found)}"
+        if unattended() or not sys.stdin.isatty():
+            raise GputuiError(f"{what} is not removed without confirmation", "add --yes")
+        if not confirmed(f"remove {what}, from {path}?"):
+            click.echo("nothing was removed", err=True)
+            return
+    remove_run(path, found.run_id)
+    click.echo(f"removed {found.short_id} from {path}")

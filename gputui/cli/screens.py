@@ -1,0 +1,245 @@
+"""Commands that open the screens: `monitor`, which `gputui` alone is too, `demo`, `replay` and `results`."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any  # Any: a feed, and what is passed on
+
+import click
+
+from gputui.cli.options import ascii_option, file_argument, host_options, named_hosts, no_mouse_option
+from gputui.cli.output import printed, wrapped
+from gputui.cli.surroundings import no_terminal
+from gputui.document.plain_text import command_spans
+from gputui.errors import EXIT_DONE, GputuiError
+from gputui.model.units import counted
+
+if TYPE_CHECKING:
+    from gputui.services.hosts.host import Host
+
+COMMON = ("--host", "--interval", "--price")
+
+_FIRST_COMMANDS = {
+    "gputui doctor": "is this box healthy and ready to measure?",
+    "gputui run quick": "how fast is it? 2 min 20 s",
+    "gputui --help": "all commands",
+}
+_REPLAY_PICTURE_EVERY_S = 1.0
+"""Replaces the monitor's interval; the speed determines how much of the recording passes."""
+
+
+@click.command()
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.2, 10.0),
+    metavar="S",
+    help="Seconds between samples, 0.2 to 10.  [1, or as last time]",
+)
+@click.option(
+    "--price",
+    type=click.FloatRange(0, 1e6, min_open=True),
+    metavar="USD_PER_H",
+    help="What the box costs per hour.",
+)
+@ascii_option
+@click.option("--notify", is_flag=True, help="Ring and show a desktop notification when a run ends or fails.")
+@no_mouse_option
+@host_options
+def monitor(
+    interval: float | None,
+    price: float | None,
+    is_ascii: bool,
+    notify: bool,
+    no_mouse: bool,
+    addresses: tuple[str, ...] = (),
+    files: tuple[Path, ...] = (),
+    vias: tuple[str, ...] = (),
+    directory: str = "",
+) -> int:
+    """Watch the GPUs, the host and the processes of this box; with --host, those of others.
+
+    ? shows the keys, q leaves. Without a terminal one reading is printed.
+    """
+    hosts = named_hosts(addresses, files, vias, directory)
+    why = no_terminal()
+    if hosts and why:
+        from gputui.cli.snapshot import print_snapshots
+
+        return print_snapshots(hosts, processes=False, require_gpu=False, in_json=False)
+    if hosts:
+        return _show_hosts(hosts, interval_s=interval, is_ascii=is_ascii, has_mouse=not no_mouse)
+    if why:
+        return _instead_of_live(why)
+    return show_app(
+        interval=interval, price=price, is_ascii=is_ascii, notifies=notify, has_mouse=not no_mouse
+    )
+
+
+def _show_hosts(hosts: tuple[Host, ...], *, interval_s: float | None, is_ascii: bool, has_mouse: bool) -> int:
+    """The live view of several hosts, until the user leaves."""
+    from gputui.services.hosts.live import watch_hosts
+    from gputui.services.live.snapshot import current_user
+    from gputui.services.support.paths import monitor_file
+    from gputui.tui.hosts_app import HostsApp
+    from gputui.tui.monitor.settings import load_settings
+    from gputui.tui.widgets.plain_ascii import wants_ascii
+
+    settings, complaint = load_settings(monitor_file())
+    if complaint:
+        click.echo(complaint, err=True)
+    feeds = watch_hosts(hosts, interval_s or settings.interval_s)
+    try:
+        return HostsApp(feeds, settings, current_user(), is_ascii or wants_ascii()).run_until_ended(
+            mouse=has_mouse
+        )
+    finally:
+        for feed in feeds:
+            feed.close()
+
+
+def _instead_of_live(why: str) -> int:
+    """Print one reading and what to type next, for pipes, notebook cells and terminals that cannot draw."""
+    from gputui.cli.snapshot import print_snapshot
+
+    text = f"gputui profiles and compares GPUs and CPUs; {why}, so this is one reading:"
+    click.echo(wrapped(text, sys.stderr), err=True)
+    print_snapshot(processes=True, require_gpu=False, in_json=False)
+    with printed() as page:
+        for number, (typed, why_typed) in enumerate(_FIRST_COMMANDS.items()):
+            for line in command_spans(typed, None, "      " if number else "next: ", why_typed):
+                page.spans(line)
+    return EXIT_DONE
+
+
+def show_app(
+    *opens: str,
+    interval: float | None = None,
+    price: float | None = None,
+    is_ascii: bool = False,
+    notifies: bool = False,
+    has_mouse: bool = True,
+) -> int:
+    """Run the app on this terminal, starting with the screen and arguments in `opens`; returns the exit
+    status."""
+    from gputui.recording.collector import live_collector
+    from gputui.services.live.snapshot import current_user
+    from gputui.tui.launch import SHOW_DEMO
+
+    def show(*opens: str) -> int:
+        return _show_live(
+            live_collector,
+            title=platform.node() or "this box",
+            interval_s=interval,
+            usd_per_hour=price,
+            is_ascii=is_ascii,
+            has_mouse=has_mouse,
+            user=current_user(),
+            has_screens=True,
+            opens=opens,
+            notifies=notifies,
+        )
+
+    status = show(*opens)
+    while status == SHOW_DEMO:
+        status = _show_demo(is_ascii=is_ascii, has_mouse=has_mouse) or show()
+    return status
+
+
+def _show_live(feed: Callable[[float, Callable[[], None]], Any], *, is_ascii: bool, **options: Any) -> int:
+    """Run the app on a feed with these LiveOptions; returns the exit status."""
+    from gputui.tui.launch import LiveOptions, show_live
+    from gputui.tui.widgets.plain_ascii import wants_ascii
+
+    return show_live(feed, LiveOptions(is_ascii=is_ascii or wants_ascii(), **options))
+
+
+@click.command()
+@click.option("--gpus", type=click.IntRange(1, 72), default=8, show_default=True, help="Number of GPUs.")
+@ascii_option
+@no_mouse_option
+def demo(gpus: int, is_ascii: bool, no_mouse: bool) -> int:
+    """Look around in every screen on made-up data: GPUs, a run, three boxes compared. All say DEMO DATA.
+
+    No GPU is needed, nothing is measured or started, and no file stays.
+    """
+    if why := no_terminal():
+        raise GputuiError(f"demo: {why}", "gputui snapshot prints one reading of this box")
+    return _show_demo(gpus, is_ascii=is_ascii, has_mouse=not no_mouse)
+
+
+def _show_demo(gpus: int = 8, *, is_ascii: bool, has_mouse: bool) -> int:
+    """Run the app on so many made-up GPUs until the user leaves; returns the exit status."""
+    from gputui.services.live.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox, DemoFeed
+    from gputui.services.playback.demo import Demo
+
+    made_up: Demo | None = None
+    try:
+        made_up = Demo(gpus)
+    except OSError as error:
+        click.echo(f"demo: only the monitor is shown, since no directory can be made: {error}", err=True)
+
+    def feed(interval_s: float, on_sample: Callable[[], None]) -> DemoFeed:
+        return DemoFeed(DemoBox(gpus), interval_s, on_sample)
+
+    return _show_live(
+        feed,
+        title=counted(gpus, "made-up GPU"),
+        caution=CAUTION,
+        usd_per_hour=gpus * USD_PER_HOUR_AND_GPU,
+        is_ascii=is_ascii,
+        has_mouse=has_mouse,
+        keeps_settings=False,
+        user=USER,
+        has_screens=made_up is not None,
+        is_demo=True,
+        demo=made_up,
+    )
+
+
+@click.command()
+@click.argument("run", metavar="RUN|F@RUN")
+@file_argument
+@click.option(
+    "--speed",
+    type=click.FloatRange(0.1, 1000.0),
+    default=1.0,
+    show_default=True,
+    help="Seconds of the run shown in each second.",
+)
+@ascii_option
+@no_mouse_option
+def replay(run: str, file: Path | None, speed: float, is_ascii: bool, no_mouse: bool) -> int:
+    """Play what was sampled during RUN of FILE in the panes of the monitor.
+
+    space pauses, left and right seek, + and - set the speed; ? shows all keys.
+    """
+    if why := no_terminal():
+        raise GputuiError(f"replay: {why}", "gputui show RUN FILE prints what was sampled")
+    from gputui.services.playback.replay import Playback, open_replay
+
+    found = open_replay(run, file)
+
+    def feed(interval_s: float, on_sample: Callable[[], None]) -> Playback:
+        return Playback(found, interval_s, speed=speed, on_sample=on_sample)
+
+    return _show_live(
+        feed,
+        title=f"replay of {found.summary.label or found.summary.short_id}",
+        interval_s=_REPLAY_PICTURE_EVERY_S,
+        is_ascii=is_ascii,
+        has_mouse=not no_mouse,
+        keeps_settings=False,
+        is_replay=True,
+    )
+
+
+@click.command()
+@click.argument("file", required=False, metavar="[F[@RUN]]")
+def results(file: str | None) -> int:
+    """Look through result files, their runs and each run in full, on the screen."""
+    if why := no_terminal():
+        raise GputuiError(f"results: {why}", "gputui runs F lists the runs of a file")
+    return show_app("results", *([file] if file else []))
