@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.analysis.fit import MOST_BATCH, PART_TITLES, Fit
-from gputui.analysis.inference_fit import INFERENCE_PART_TITLES, MOST_CONTEXT, InferenceFit
+from gputui.analysis.inference_fit import INFERENCE_PART_TITLES, MOST_CONTEXT
 from gputui.cli.output import console
 from gputui.document.page import Page
 from gputui.document.spans import Span
 from gputui.document.table import table_of
 from gputui.errors import EXIT_DONE, GputuiError
+from gputui.model.absent import Missing, known
 from gputui.model.units import format_bytes, format_percent
 from gputui.services.advise.gpu_choice import (
     SHOWN_FIRST,
@@ -29,8 +30,6 @@ from gputui.services.advise.gpu_choice import (
 if TYPE_CHECKING:
     from gputui.services.advise.inference_fit import InferenceReport
     from gputui.services.advise.memory_fit import FitReport
-
-    AnyClass = GpuClass[Fit] | GpuClass[InferenceFit]
 
 _ONE_BOX = 8
 """GPUs; the table does not spell out what needs more, unless an instance has them."""
@@ -205,7 +204,7 @@ def _print_inference(found: InferenceReport, every: bool) -> None:
             one.names: (
                 ("none", "none")
                 if _is_too_many(one.fit.gpus, bool(one.offers)) and one.fit.gpus > serving.gpus
-                else (_batch(one.fit.largest_batch), _tokens(min(one.fit.longest_context, longest)))
+                else (_batch(one.fit.largest_batch), _tokens(one.fit.longest_context, longest))
             )
             for one in found.classes
         },
@@ -234,7 +233,7 @@ def _write_assumed(page: Page, notes: Sequence[str]) -> None:
         page.line(f"Assumed: {'; '.join(notes)}.", "dim")
 
 
-def _write_counted(page: Page, classes: Sequence[AnyClass], overhead: str, every: bool) -> None:
+def _write_counted(page: Page, classes: Sequence[GpuClass], overhead: str, every: bool) -> None:
 
     known = len(_names(classes))
     page.line(f"Counted for the driver and libraries: {overhead}, an estimate.", "dim")
@@ -266,7 +265,7 @@ def _activations_from(found: FitReport) -> str:
     return "Activations by formula: within 10 % on CPUs, not checked on GPUs."
 
 
-def _shown(classes: Sequence[AnyClass], named: Collection[str], every: bool) -> list[tuple[AnyClass, str]]:
+def _shown(classes: Sequence[GpuClass], named: Collection[str], every: bool) -> list[tuple[GpuClass, str]]:
     """Each GPU with its class: all, or those rented first and those that the headline names."""
 
     first = shown_first(_names(classes))
@@ -275,7 +274,7 @@ def _shown(classes: Sequence[AnyClass], named: Collection[str], every: bool) -> 
 
 def _write_gpus(
     page: Page,
-    shown: Sequence[tuple[AnyClass, str]],
+    shown: Sequence[tuple[GpuClass, str]],
     named: Collection[str],
     most_titles: tuple[str, str],
     most: Mapping[tuple[str, ...], tuple[str, str]],
@@ -315,8 +314,9 @@ def _batch(batch: int) -> str:
     return "none" if batch == 0 else str(batch) if batch < MOST_BATCH else "any"
 
 
-def _tokens(count: int) -> str:
+def _tokens(by_memory: int | Missing, most: int) -> str:
 
+    count = most if isinstance(by_memory, Missing) else min(by_memory, most)
     if count in (0, MOST_CONTEXT):
         return "none" if count == 0 else "any"
     return str(count) if count < 10_000 else f"{count // 1000}k"
@@ -331,12 +331,10 @@ def _is_too_many(gpus: int, is_offered: bool) -> bool:
     return gpus > _ONE_BOX and not is_offered
 
 
-def _verdict(fit: Fit | InferenceFit, is_offered: bool) -> str:
+def _verdict(fit: Fit, is_offered: bool) -> str:
 
     if fit.word == "several GPUs" and _is_too_many(fit.gpus, is_offered):
         return f"over {_ONE_BOX} GPUs"
-    if isinstance(fit, InferenceFit):
-        return f"on {fit.gpus} GPUs" if fit.word == "several GPUs" else _SHORT.get(fit.word, fit.word)
     if fit.word in ("with tricks", "several GPUs"):
         words = trick_words(fit.tricks, f"on {fit.tricks.gpus} GPUs", "ckpt", "offload")
         return ", ".join(words)  # as 2 GPUs, ckpt
@@ -402,11 +400,11 @@ def _plain_inference(found: InferenceReport) -> dict[str, object]:
     serving = found.serving
     model = serving.model
 
-    def fitting(fit: InferenceFit) -> dict[str, object]:
+    def fitting(fit: Fit) -> dict[str, object]:
         return {
             "gpus": fit.gpus,
             "largest_batch": fit.largest_batch,
-            "longest_context": fit.longest_context,
+            "longest_context": known(fit.longest_context),
         }
 
     return {
@@ -443,7 +441,7 @@ def _plain_inference(found: InferenceReport) -> dict[str, object]:
     }
 
 
-def _plain_gpu(one: AnyClass) -> dict[str, object]:
+def _plain_gpu(one: GpuClass) -> dict[str, object]:
     low, high = one.fit.needed_bytes
     return {
         "names": list(one.names),
@@ -470,14 +468,14 @@ def _plain_gpu(one: AnyClass) -> dict[str, object]:
     }
 
 
-def _shown_first(classes: Sequence[AnyClass]) -> list[str]:
+def _shown_first(classes: Sequence[GpuClass]) -> list[str]:
 
     names = _names(classes)
     first = shown_first(names)
     return [name for name in names if name in first]
 
 
-def _names(classes: Sequence[AnyClass]) -> list[str]:
+def _names(classes: Sequence[GpuClass]) -> list[str]:
     return [name for one in classes for name in one.names]
 
 

@@ -7,10 +7,8 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from gputui.analysis.fit import GIB, Fit, Tricks
-from gputui.analysis.inference_fit import InferenceFit
 from gputui.analysis.job import amount_of
 from gputui.errors import GputuiError
 from gputui.facts.gpus import closest_gpus, memory_of, rows_named
@@ -23,8 +21,6 @@ from gputui.services.prices.price_list import age_words, best_offer
 SHOWN_FIRST = 10
 """GPUs that are shown without `--all`."""
 _HOLDS = ("fits", "tight", "with tricks", "several GPUs")
-
-AnyFit = TypeVar("AnyFit", Fit, InferenceFit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +72,7 @@ class GpuOffer:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuClass(Generic[AnyFit]):
+class GpuClass:
     """GPUs of one size of memory, and what fits there."""
 
     memory_gib: float
@@ -86,7 +82,7 @@ class GpuClass(Generic[AnyFit]):
     is_estimated: bool
     """True where the driver's figure is not known."""
     names: tuple[str, ...]
-    fit: AnyFit
+    fit: Fit
     offers: tuple[GpuOffer, ...]
     """For each name that can be rented in the number that the fit needs; none where it does not fit."""
 
@@ -129,7 +125,7 @@ def rows_asked(name: str | None) -> tuple[GpuRow, ...]:
     )
 
 
-def classes_of(rows: Iterable[GpuRow], fit_of: Callable[[int], AnyFit]) -> tuple[GpuClass[AnyFit], ...]:
+def classes_of(rows: Iterable[GpuRow], fit_of: Callable[[int], Fit]) -> tuple[GpuClass, ...]:
     """GPUs of the same memory together, the smallest first; `fit_of` takes bytes of one GPU."""
     by_size: dict[tuple[int, float, bool], list[str]] = {}
     for row in rows:
@@ -154,7 +150,7 @@ def _offer(name: str, gpus: int) -> GpuOffer | None:
     return GpuOffer(name, found, found.usd_per_hour, age_words(found.price_date, today))
 
 
-def only(classes: Iterable[GpuClass[AnyFit]], rows: Iterable[GpuRow]) -> tuple[GpuClass[AnyFit], ...]:
+def only(classes: Iterable[GpuClass], rows: Iterable[GpuRow]) -> tuple[GpuClass, ...]:
     """Those GPUs of the classes that `rows` has, without classes that are then empty."""
     kept = {row.name for row in rows}
     few = (
@@ -171,7 +167,7 @@ def only(classes: Iterable[GpuClass[AnyFit]], rows: Iterable[GpuRow]) -> tuple[G
     return tuple(one for one in few if one.names)
 
 
-def cheapest(classes: Iterable[GpuClass[AnyFit]], *words: str) -> tuple[GpuClass[AnyFit], GpuOffer] | None:
+def cheapest(classes: Iterable[GpuClass], *words: str) -> tuple[GpuClass, GpuOffer] | None:
     """The lowest recent price, else the lowest, at which something with one of these words can be rented.
 
     `tight` only with tricks.
@@ -181,7 +177,7 @@ def cheapest(classes: Iterable[GpuClass[AnyFit]], *words: str) -> tuple[GpuClass
     return min(offers, key=lambda pair: pair[1].order, default=None)
 
 
-def fewest_gpus(classes: Iterable[GpuClass[AnyFit]]) -> GpuClass[AnyFit] | None:
+def fewest_gpus(classes: Iterable[GpuClass]) -> GpuClass | None:
     """Of the sizes of which several are enough the one that needs the fewest, and the smallest of these."""
     several = [one for one in classes if one.fit.word == "several GPUs"]
     return min(several, key=lambda one: (one.fit.gpus, one.memory_bytes), default=None)
@@ -198,8 +194,8 @@ class FitAnswer:
 
 def headline(
     subject: str,
-    asked: Sequence[GpuClass[AnyFit]],
-    everywhere: Sequence[GpuClass[AnyFit]],
+    asked: Sequence[GpuClass],
+    everywhere: Sequence[GpuClass],
     needs_bytes: tuple[int, int],
     is_named: bool,
     stated_gpus: int = 1,
@@ -230,8 +226,8 @@ def headline(
 
 def _on_these(
     subject: str,
-    asked: Sequence[GpuClass[AnyFit]],
-    everywhere: Sequence[GpuClass[AnyFit]],
+    asked: Sequence[GpuClass],
+    everywhere: Sequence[GpuClass],
     low: str,
     high: str,
 ) -> FitAnswer:
@@ -264,7 +260,7 @@ def _on_these(
     return FitAnswer(f"{text} {holds.text}", holds.names | {name})
 
 
-def _cheapest_that_holds(everywhere: Sequence[GpuClass[AnyFit]]) -> FitAnswer:
+def _cheapest_that_holds(everywhere: Sequence[GpuClass]) -> FitAnswer:
     found = cheapest(everywhere, "fits") or cheapest(everywhere, "tight", "with tricks", "several GPUs")
     if found is not None:
         how = in_words(found[0].fit)
@@ -278,11 +274,11 @@ def _cheapest_that_holds(everywhere: Sequence[GpuClass[AnyFit]]) -> FitAnswer:
     return FitAnswer("Take a smaller model, batch or context, or fewer bits per weight.", frozenset())
 
 
-def _priced(one: GpuClass[AnyFit], offer: GpuOffer) -> str:
+def _priced(one: GpuClass, offer: GpuOffer) -> str:
     return f"{_counted(one.fit.gpus, offer.name)} at {_price(one, offer)}, {_used(one)}"
 
 
-def _price(one: GpuClass[AnyFit], offer: GpuOffer) -> str:
+def _price(one: GpuClass, offer: GpuOffer) -> str:
     instance = offer.instance
     of = f" for {instance.gpu_count:g} of them" if instance.gpu_count > one.fit.gpus else ""
     kind = "" if offer.is_on_demand else instance.price_kind
@@ -290,7 +286,7 @@ def _price(one: GpuClass[AnyFit], offer: GpuOffer) -> str:
     return f"{format_usd(offer.usd_per_hour)}/h{of} ({told})"
 
 
-def _used(one: GpuClass[AnyFit]) -> str:
+def _used(one: GpuClass) -> str:
     each = " each" if one.fit.gpus > 1 else ""
     return f"{three_digits(one.fit.needed_bytes[1] / GIB)} of {format_bytes(one.memory_bytes)}{each}"
 
@@ -303,11 +299,9 @@ def _counted(gpus: int, name: str) -> str:
     return _one(name) if gpus == 1 else f"{gpus} x {name}"
 
 
-def in_words(fit: Fit | InferenceFit) -> str:
+def in_words(fit: Fit) -> str:
     """`checkpointing and 4 micro-batches`; empty where nothing is needed."""
-    if isinstance(fit, InferenceFit):
-        return "tensor parallelism" if fit.word == "several GPUs" else ""
-    words = trick_words(fit.tricks, "FSDP", "checkpointing", "offloaded activations")
+    words = trick_words(fit.tricks, fit.split_by, "checkpointing", "offloaded activations")
     return listed(words) if words else ""
 
 

@@ -8,11 +8,10 @@ from functools import cache
 
 import pytest
 
-from gputui.analysis.fit import GIB
+from gputui.analysis.fit import GIB, Fit
 from gputui.analysis.inference_fit import (
     DECODERS,
     WEIGHT_FORMATS,
-    InferenceFit,
     ServedModel,
     fit_inference,
     needed_for_inference,
@@ -38,16 +37,16 @@ SERVING = ServedModel(EIGHT.parameters, WEIGHT_FORMATS["bf16"], "bf16", EIGHT, 1
 TRAINING = Wish(params="7e9")
 
 
-def served(memory_bytes: int) -> InferenceFit:
+def served(memory_bytes: int) -> Fit:
     return fit_inference(SERVING, memory_bytes)
 
 
 @cache
-def everywhere() -> tuple[GpuClass[InferenceFit], ...]:
+def everywhere() -> tuple[GpuClass, ...]:
     return classes_of(rows_asked(None), served)
 
 
-def sizes_of(classes: tuple[GpuClass[InferenceFit], ...]) -> dict[str, tuple[int, bool]]:
+def sizes_of(classes: tuple[GpuClass, ...]) -> dict[str, tuple[int, bool]]:
     return {name: (one.memory_bytes, one.is_estimated) for one in classes for name in one.names}
 
 
