@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from gputui.analysis.cost import share_of_price
 from gputui.analysis.job import VERBS, Batch, Job, Serving
 from gputui.analysis.judgement import COST, RATE, Judgement, judgements
-from gputui.analysis.owning import HOURS_PER_MONTH
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, Verdict
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -47,6 +46,8 @@ from gputui.worker.steps.latencies import QUEUE_GREW
 START_S = 600.0
 """Assumed: a rented machine is paid for 10 minutes besides the work, for starting, fetching data and
 ending."""
+HOURS_PER_MONTH = 730.0
+"""8760 hours a year / 12."""
 
 ANSWERS: dict[tuple[str, str], tuple[str, ...]] = {
     ("tok", "train"): ("gpt_train", "lstm_train", "bert_ft"),
