@@ -9,7 +9,7 @@ import click
 
 from gputui.errors import EXIT_DONE
 from gputui.model.units import counted
-from gputui.services.results.exports import named_files
+from gputui.services.results.selectors import named_files
 from gputui.store.merging import merge_files
 
 _MOST, _SHOWN = 20, 5

@@ -14,9 +14,8 @@ from gputui.document.page import Page
 from gputui.document.spans import Span
 from gputui.document.table import Cell, table_of
 from gputui.errors import EXIT_DONE, GputuiError
-from gputui.services.results.exports import result_file_of
 from gputui.services.results.run_lists import list_runs
-from gputui.services.results.selectors import from_here, is_there, result_files_in
+from gputui.services.results.selectors import from_here, is_there, result_file_of, result_files_in
 from gputui.services.runs.process import called, runs_in_progress
 from gputui.services.support.paths import default_result_file, runs_of_others
 from gputui.store.opening import expanded

@@ -9,7 +9,6 @@ from gputui.facts.tables import InstanceRow, instance_rows
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 
-InstancePrice = InstanceRow
 _NOT_ON_DEMAND = re.compile(
     "commit|reserv|contract|month|year|spot|interrupt|preempt|flex|communit|market|lowest|auction|bid", re.I
 )
@@ -21,7 +20,7 @@ def is_on_demand(kind: str) -> bool:
     return not _NOT_ON_DEMAND.search(kind)
 
 
-def find_instance(instance_type: str, rows: Iterable[InstanceRow] | None = None) -> tuple[InstancePrice, ...]:
+def find_instance(instance_type: str, rows: Iterable[InstanceRow] | None = None) -> tuple[InstanceRow, ...]:
     """Every row of an instance type, of all providers and regions, ignoring case.
 
     A provider may precede it, as in `aws/g5.xlarge`. Empty if there is none. `rows` None are those that ship.
@@ -66,7 +65,7 @@ def closest_instances(
     return tuple(dict.fromkeys(begun + alike))[:count]
 
 
-def list_price(row: InstancePrice, *, is_spot: bool = False) -> Price | Missing:
+def list_price(row: InstanceRow, *, is_spot: bool = False) -> Price | Missing:
     """The row as a price; Missing if the table knows the instance but not its price."""
     if is_spot:
         if isinstance(row.spot_usd_per_hour, Missing):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from gputui.facts.gpus import GpuFacts, find_gpu
+from gputui.facts.gpus import GpuFacts, PlausibleRow, expected, find_gpu
 from gputui.facts.instances import (
     closest_instances,
     find_instance,
@@ -13,7 +13,6 @@ from gputui.facts.instances import (
     list_price,
     most_rented,
 )
-from gputui.facts.plausible import PlausibleRange, expected
 from gputui.facts.tables import (
     GpuRow,
     InstanceRow,
@@ -65,9 +64,9 @@ def test_every_plausible_range_lies_between_its_limits() -> None:
         assert (row.measured_max or row.measured_min) <= row.suspicious_above, row
 
 
-def range_of(gpu: GpuFacts | str, measure: str, dtype: str) -> PlausibleRange:
+def range_of(gpu: GpuFacts | str, measure: str, dtype: str) -> PlausibleRow:
     row = expected(gpu, measure, dtype)
-    assert isinstance(row, PlausibleRange), row
+    assert isinstance(row, PlausibleRow), row
     return row
 
 

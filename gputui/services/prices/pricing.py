@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from gputui.errors import GputuiError
 from gputui.facts.gpus import find_gpu, memory_gib_of
-from gputui.facts.instances import InstancePrice, closest_instances, find_instance, is_on_demand, list_price
+from gputui.facts.instances import closest_instances, find_instance, is_on_demand, list_price
+from gputui.facts.tables import InstanceRow
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.machine import Machine
@@ -144,7 +145,7 @@ def _gpus_of(machine: Machine) -> frozenset[str]:
     return frozenset(names)
 
 
-def _prices(rows: Iterable[InstancePrice]) -> list[Price]:
+def _prices(rows: Iterable[InstanceRow]) -> list[Price]:
     return [price for price in map(list_price, rows) if isinstance(price, Price)]
 
 

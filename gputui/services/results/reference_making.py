@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gputui.analysis.box_rates import rates_of_both, rates_of_one
 from gputui.errors import GputuiError
-from gputui.facts.plausible import expected
+from gputui.facts.gpus import expected
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
 from gputui.model.machine import Gpu, Identity
@@ -21,7 +21,6 @@ from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_percent, format_rate, listed
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.profiles.planner import case_of
-from gputui.services.results.block_times import launches_of
 from gputui.services.results.expected import CAPPED_W, PEAK_TESTS, SMALL, power_cap_of
 from gputui.services.results.labels import some_of
 from gputui.services.results.references import (
@@ -38,7 +37,7 @@ from gputui.services.results.references import (
     version_order,
 )
 from gputui.services.results.throughput import speed_of
-from gputui.services.results.waiting import contention_of
+from gputui.services.results.waiting import contention_of, launches_of
 from gputui.services.support.atomic_write import write_output
 from gputui.services.support.home import make_directory
 from gputui.services.support.paths import references_directory

@@ -35,14 +35,16 @@ from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult, Run, Spread, worked_out_once
 from gputui.model.telemetry import LaunchPower
 from gputui.model.units import format_rate
-from gputui.services.results.block_times import launches_of, measured_blocks, seconds_per_unit
 from gputui.services.results.load_times import late_share
 from gputui.services.results.waiting import (
+    launches_of,
+    measured_blocks,
     own_launches_of,
     own_paired_launches,
     own_ratio_sd,
     own_sd,
     own_times,
+    seconds_per_unit,
 )
 
 PowerOf = Callable[[str, int], Sequence[LaunchPower] | Missing]
