@@ -5,14 +5,7 @@ import re
 
 import pytest
 
-from gputui.facts.gpus import GpuFacts, PlausibleRow, expected, find_gpu
-from gputui.facts.instances import (
-    closest_instances,
-    find_instance,
-    is_on_demand,
-    list_price,
-    most_rented,
-)
+from gputui.facts.gpus import GpuFacts, expected, find_gpu
 from gputui.facts.tables import (
     GpuRow,
     InstanceRow,
@@ -24,6 +17,13 @@ from gputui.facts.tables import (
 )
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
+from gputui.services.prices.price_list import (
+    closest_instances,
+    find_instance,
+    is_on_demand,
+    list_price,
+    most_rented,
+)
 
 
 def all_rows() -> tuple[GpuRow | PlausibleRow | InstanceRow, ...]:

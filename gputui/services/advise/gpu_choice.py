@@ -12,11 +12,10 @@ from gputui.analysis.fit import GIB, Fit, Tricks
 from gputui.analysis.job import amount_of
 from gputui.errors import GputuiError
 from gputui.facts.gpus import closest_gpus, memory_of, rows_named
-from gputui.facts.instances import is_on_demand, most_rented
 from gputui.facts.tables import GpuRow, InstanceRow, gpu_rows
 from gputui.model.absent import Missing
 from gputui.model.units import format_bytes, format_usd, listed, three_digits
-from gputui.services.prices.price_list import age_words, best_offer
+from gputui.services.prices.price_list import age_words, best_offer, is_on_demand, most_rented
 
 SHOWN_FIRST = 10
 """GPUs that are shown without `--all`."""
@@ -67,7 +66,7 @@ class GpuOffer:
 
     @property
     def is_on_demand(self) -> bool:
-        """As `facts.instances.is_on_demand`."""
+        """As `price_list.is_on_demand`."""
         return is_on_demand(self.instance.price_kind)
 
 
@@ -92,7 +91,7 @@ class GpuClass:
 
 
 def shown_first(names: Iterable[str]) -> frozenset[str]:
-    """Of these GPUs the ten to show first: those that people rent first (`facts.instances.most_rented`)."""
+    """Of these GPUs the ten to show first: those that people rent first (`price_list.most_rented`)."""
     return frozenset(_by_rent(names)[:SHOWN_FIRST])
 
 
