@@ -9,8 +9,9 @@ import click
 
 from gputui.errors import EXIT_DONE
 from gputui.model.units import counted
-from gputui.services.results.selectors import named_files
+from gputui.services.results.selectors import result_file_of
 from gputui.store.merging import merge_files
+from gputui.store.opening import expanded
 
 _MOST, _SHOWN = 20, 5
 """Files that get a line each, and how many do where there are more."""
@@ -28,7 +29,7 @@ def command(files: tuple[Path, ...], out: Path) -> int:
     with click.progressbar(
         length=len(files), label="reading", file=sys.stderr, hidden=not sys.stderr.isatty()
     ) as bar:
-        named = named_files(files)
+        named = [result_file_of(expanded(path)) for path in files]
         results = merge_files(named, out, lambda done: bar.update(done - bar.pos))
     typed = {path.resolve(): file for path, file in zip(named, files, strict=True)}
     for merged in results[:_SHOWN] if len(results) > _MOST else results:

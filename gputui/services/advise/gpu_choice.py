@@ -117,10 +117,10 @@ def rows_asked(name: str | None) -> tuple[GpuRow, ...]:
                 "name it with its size: gputui fit 7B --all lists every GPU",
             )
         return sized
-    listed = ", ".join(closest_gpus(name))
+    close = ", ".join(closest_gpus(name))
     raise GputuiError(
         f"--gpu: unknown GPU {name!r}",
-        f"did you mean {listed}?" if listed else "gputui fit 7B --all lists every GPU",
+        f"did you mean {close}?" if close else "gputui fit 7B --all lists every GPU",
     )
 
 

@@ -88,7 +88,12 @@ def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
         peak_test = _peak_test(case, run.summary.machine)
         if peak_test is not None:
             by_device.setdefault((device_class, index, name), []).append(peak_test)
-    beside = {device: found for device in _devices(run) if (found := _beside(run, *device)) is not None}
+    devices = dict.fromkeys(
+        (case.case.variant.device_class, case.device_index, case.device_name)
+        for case in run.cases
+        if case.outcome == "ok"
+    )
+    beside = {device: found for device in devices if (found := _beside(run, *device)) is not None}
     ordered = sorted({**by_device, **beside}, key=lambda device: (device[0] != "gpu", device[1] or 0))
     level = level_of(
         [
@@ -136,15 +141,6 @@ def _check(
         )
     left = [test for test in published if test.label in limits and not test.is_small]
     return check_performance(name, [*tests, *left], index, standing)
-
-
-def _devices(run: Run) -> Iterator[_Device]:
-    measured = (case for case in run.cases if case.outcome == "ok")
-    return iter(
-        dict.fromkeys(
-            (case.case.variant.device_class, case.device_index, case.device_name) for case in measured
-        )
-    )
 
 
 def _beside(run: Run, device_class: str, index: int | None, name: str) -> _Beside | None:

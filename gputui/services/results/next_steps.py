@@ -54,7 +54,8 @@ def next_steps(
     here = from_here(str(path))
     file, newest = shlex.quote(here), results[-1]
     measured = [run for run in results if any(case.outcome == "ok" for case in run.cases)]
-    is_busy = any(map(_was_busy, measured))
+    mains = [main for run in measured if (main := main_case(run)) is not None]
+    is_busy = any(contention_of(main) > 0 for main in mains)
     shipped = (one for one in shipped_profiles() if one.name == newest.summary.profile)
     planned = profile if like else next(shipped, None)
     yield from (
@@ -103,12 +104,6 @@ def next_steps(
         yield NextStep(f"gputui compare {side} OTHER.db", "once another box has run the same")
 
 
-def _was_busy(run: Run) -> bool:
-    """Whether other processes had the CPUs during its main case, the one that its headline is about."""
-    main = main_case(run)
-    return main is not None and contention_of(main) > 0
-
-
 def _on_an_idle_box(run: Run, path: str, like: str, profile: Profile | None) -> Iterator[NextStep]:
     """The same run again; where cases had too little time, with more."""
     why = "again, once the box is idle"
@@ -128,7 +123,7 @@ def _to_the_end(run: Run, file: str, like: str, profile: Profile | None) -> Iter
         return
     lost, measured = _lost_and_measured(run)
     if lost and lost >= measured:
-        usual = f"the usual {_usual_s(run, profile):g} s"
+        usual = f"the usual {profile.budget_of(run.summary.replicates):g} s"
         enough = f"time for all {counted(lost + measured, 'case')}"
         yield NextStep(
             command_again(run, file, profile, like), f"with {enough if _budget(run, profile) else usual}"
@@ -207,17 +202,12 @@ def _narrowed(name: str, here: set[tuple[str, str]], there: set[tuple[str, str]]
 def _budget(run: Run, profile: Profile) -> str:
     """The option, where the usual time of so many launches is not the right one."""
     lost, measured = _lost_and_measured(run)
-    had_s, usual_s = run.summary.budget_s, _usual_s(run, profile)
+    had_s, usual_s = run.summary.budget_s, profile.budget_of(run.summary.replicates)
     if not lost:
         return "" if had_s == usual_s else f" --budget {math.ceil(had_s)}"
     needed_s = had_s * (lost + measured) / max(measured, 1)
     rounded_s = math.ceil(needed_s / _ROUNDED_TO_S) * _ROUNDED_TO_S
     return f" --budget {rounded_s}" if measured and (rounded_s < usual_s or had_s >= usual_s) else ""
-
-
-def _usual_s(run: Run, profile: Profile) -> float:
-    """The budget of so many launches of the profile."""
-    return profile.budget_of(run.summary.replicates)
 
 
 def _lost_and_measured(run: Run) -> tuple[int, int]:

@@ -69,20 +69,11 @@ def result_file_of(path: Path) -> Path:
     from gputui.store.parquet import import_export  # takes 0.05 s with all that writes
 
     import_export(path, copy)
-    _forget(sorted(copy.parent.glob("*.db"), key=lambda file: file.stat().st_mtime)[:-_KEPT])
-    return copy
-
-
-def _forget(copies: Sequence[Path]) -> None:
-    for copy in copies:
-        for file in (copy, copy.with_name(f"{copy.name}.lock")):
+    for old in sorted(copy.parent.glob("*.db"), key=lambda file: file.stat().st_mtime)[:-_KEPT]:
+        for file in (old, old.with_name(f"{old.name}.lock")):
             with suppress(OSError):
                 file.unlink()
-
-
-def named_files(paths: Sequence[Path]) -> list[Path]:
-    """As `result_file_of` for each path that a user named."""
-    return [result_file_of(expanded(path)) for path in paths]
+    return copy
 
 
 _File = TypeVar("_File", str, Path)
@@ -246,7 +237,7 @@ def select_all(
     file_of: dict[object, Path] = {}
     asked: dict[Path, dict[str, tuple[Path, str]]] = {}
     for text, (path, run) in selectors.items():
-        asked.setdefault(file_of.setdefault(identity(path), _absolute(path)), {})[text] = path, run
+        asked.setdefault(file_of.setdefault(identity(path), expanded(path).absolute()), {})[text] = path, run
     missing = [str(path) for path in asked if not is_there(path)]
     if len(missing) > 1:
         raise GputuiError(f"there are no result files {listed(missing)}", "name files that are there")
@@ -263,10 +254,6 @@ def select_all(
         readers.close()
     of_text = {selection.text: selection for selection in found}
     return [_of_reference(text) if _is_reference(text) else of_text[text] for text in texts]
-
-
-def _absolute(path: Path) -> Path:
-    return expanded(path).absolute()
 
 
 def _selected(
@@ -302,7 +289,7 @@ def _selected(
             text,
             path,
             tuple(runs[place, summary.run_id] for summary in some),
-            warnings_of(_absolute(path)),
+            warnings_of(expanded(path).absolute()),
             {summary.run_id: passes[place].get(summary.run_id, {}) for summary in some if with_passes},
             tuple(runs[place, summary.run_id] for summary in more),
         )

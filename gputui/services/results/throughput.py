@@ -107,10 +107,9 @@ def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
     the typical box. Missing with the outcome's reason.
     """
     launches = own_launches_of(case)
-    if not launches and case.outcome == "ok":
-        return Missing(_CUT_SHORT)
     if not launches:
-        return Missing(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
+        ended = f"{case.outcome}: {case.reason}" if case.reason else case.outcome
+        return Missing(_CUT_SHORT if case.outcome == "ok" else ended)
     if case.between_boxes is not None:
         return estimate_speed(launches, prior_sd=prior_of(case), spread=case.launch_spread)
     beyond = together((between_runs(case), Spread(own_sd(case) ** 2, math.inf)))
