@@ -101,6 +101,12 @@ def _shared(wanted: str, name: str) -> int:
     return next((length for length in lengths if any(t.startswith(wanted[:length]) for t in tails)), 0)
 
 
+def with_article(name: str) -> str:
+    """`an H200`, `a B200`, `a GeForce`: a name of capitals is spelled."""
+    vowels = "AEFHILMNORSX8" if name[:2].upper() == name[:2] else "AEIO"
+    return f"{'an' if name[:1].upper() in vowels else 'a'} {name}"
+
+
 def memory_gib_of(machine: Machine, index: int | None) -> float | None:
     """The memory of a GPU, which tells it from others of its name; None where it is not known."""
     gpu = machine.gpu(index)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gputui.analysis.fit import GIB, Fit, Tricks
 from gputui.analysis.job import amount_of
 from gputui.errors import GputuiError
-from gputui.facts.gpus import closest_gpus, memory_of, rows_named
+from gputui.facts.gpus import closest_gpus, memory_of, rows_named, with_article
 from gputui.facts.tables import GpuRow, InstanceRow, gpu_rows
 from gputui.model.absent import Missing
 from gputui.model.units import format_bytes, format_usd, listed, three_digits
@@ -248,9 +248,9 @@ def _on_these(
         return FitAnswer(text, frozenset([name]))
     if word == "tight":
         surely = f" With {how} it fits for sure{price}." if how else ""
-        text = f"Tight: {subject} needs {low} to {high}, {_one(name)} has {memory}.{surely}"
+        text = f"Tight: {subject} needs {low} to {high}, {with_article(name)} has {memory}.{surely}"
         return FitAnswer(text, frozenset([name]))
-    text = f"Does not fit: {subject} needs {high}, {_one(name)} has {memory}."
+    text = f"Does not fit: {subject} needs {high}, {with_article(name)} has {memory}."
     if word == "several GPUs":
         text += f" It fits on {fit.gpus} with {how}{price}."
     holds = _cheapest_that_holds(everywhere)
@@ -290,12 +290,8 @@ def _used(one: GpuClass) -> str:
     return f"{three_digits(one.fit.needed_bytes[1] / GIB)} of {format_bytes(one.memory_bytes)}{each}"
 
 
-def _one(name: str) -> str:
-    return f"an {name}" if name[0] in "AHLRMI8" and not name.startswith(("Laptop", "Radeon")) else f"a {name}"
-
-
 def _counted(gpus: int, name: str) -> str:
-    return _one(name) if gpus == 1 else f"{gpus} x {name}"
+    return with_article(name) if gpus == 1 else f"{gpus} x {name}"
 
 
 def in_words(fit: Fit) -> str:

@@ -17,8 +17,14 @@ from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import RATES, counted, format_percent, format_seconds, three_digits, with_prefix
 from gputui.services.compare.pairing import Cell, Comparison, Row
-from gputui.services.results.conditions import Evidence
-from gputui.services.results.findings import SeenStep, own_peak, profiled_side, seen_step, step_findings
+from gputui.services.results.conditions import (
+    Evidence,
+    SeenStep,
+    own_peak,
+    profiled_side,
+    seen_step,
+    step_findings,
+)
 from gputui.services.results.roofline import sheet_peak
 from gputui.services.results.step_tables import CATEGORY_WORDS
 

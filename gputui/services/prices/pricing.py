@@ -99,10 +99,7 @@ def listed_here(machine: Machine) -> Price | Missing:
 def _of_platform(machine: Machine) -> Price | Missing:
     names = {layer.name for layer in machine.layers if layer.layer in ("platform", "vm")}
     kinds, count = _gpus_of(machine), len(machine.gpus)
-    if len(kinds) != 1:
-        return Missing("no price: state one")
-    (gpu,) = kinds
-    offers = [row for row in known_instances() if row.provider in names and row.gpu == gpu]
+    offers = [row for row in known_instances() if row.provider in names and {row.gpu} == kinds]
     prices = _prices(row for row in offers if row.gpu_count == count)
     if not prices:
         single = _prices(row for row in offers if row.gpu_count == 1 and row.provider in _BY_THE_GPU)

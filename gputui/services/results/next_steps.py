@@ -174,29 +174,15 @@ def _only(run: Run, profile: Profile) -> str:
         here.setdefault(case.work.workload, set()).add((case.work.size, case.variant.precision))
     if not here.keys() <= there.keys():
         return ""
-    if here == there:
-        return ""
+    names = [name for name in there if name in here]
     precisions = {precision for kinds in here.values() for _, precision in kinds}
-    exact = "".join(_narrowed(name, here[name], there[name]) for name in there if name in here)
-    if any(here[name] != {kind for kind in there[name] if kind[1] in precisions} for name in here):
-        return exact
-    names = [f" --only {name}" for name in there if name in here] if len(here) < len(there) else []
-    chosen = [f" --precision {precision}" for precision in PRECISIONS if precision in precisions]
-    return min(exact, "".join((*names, *chosen)), key=len)
-
-
-def _narrowed(name: str, here: set[tuple[str, str]], there: set[tuple[str, str]]) -> str:
-    """`--only` for these of the (size, precision) that the profile has of a workload."""
-    if here == there:
-        return f" --only {name}"
-    parts = []
-    for size in dict.fromkeys(size for size, _ in sorted(here)):
-        precisions = [precision for precision in PRECISIONS if (size, precision) in here]
-        if all((size, precision) not in there - here for precision in PRECISIONS):
-            parts.append(f" --only {name}:{size}")
-        else:
-            parts += [f" --only {name}:{size}:{precision}" for precision in precisions]
-    return "".join(parts)
+    if any(here[name] != {kind for kind in there[name] if kind[1] in precisions} for name in names):
+        exact = [f" --only {name}:{size}:{kind}" for name in names for size, kind in sorted(here[name])]
+        return "".join(exact)
+    which = [f" --only {name}" for name in names] if len(names) < len(there) else []
+    is_whole = all(here[name] == there[name] for name in names)
+    chosen = [] if is_whole else [f" --precision {kind}" for kind in PRECISIONS if kind in precisions]
+    return "".join((*which, *chosen))
 
 
 def _budget(run: Run, profile: Profile) -> str:

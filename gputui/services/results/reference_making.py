@@ -6,7 +6,7 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -135,7 +135,8 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
         raise GputuiError(f"{name}: {len(text)} bytes are too large for a reference", f"at most {MOST_BYTES}")
     make_directory(path.parent)
     write_output(path, text)
-    _write_boxes(path, [*counted_boxes, *(_box_of(one.run) for one, _ in new)])
+    boxes = [*counted_boxes, *(_box_of(one.run) for one, _ in new)]
+    write_output(_boxes_file(path), json.dumps([[asdict(known) for known in box] for box in boxes]))
     return Added(read_reference(path), path, len(new), tuple(_by_reason(left_out)))
 
 
@@ -351,10 +352,6 @@ def _read_boxes(path: Path) -> list[_Box]:
         raise GputuiError(
             f"{file}: cannot be read, so boxes might count twice", f"remove it and {path} to begin again"
         ) from error
-
-
-def _write_boxes(path: Path, boxes: Iterable[_Box]) -> None:
-    write_output(_boxes_file(path), json.dumps([[asdict(one) for one in box] for box in boxes]))
 
 
 # What a reviewer asks

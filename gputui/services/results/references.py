@@ -209,10 +209,10 @@ def shipped_directory(environ: Mapping[str, str] = os.environ) -> Path:
     return inside if inside.is_dir() else package.parent / "profiles" / "reference"
 
 
-def reference_paths(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+def reference_paths() -> tuple[Path, ...]:
     """All reference files, the user's first."""
     found: list[Path] = []
-    for directory in (references_directory(environ), shipped_directory(environ)):
+    for directory in (references_directory(os.environ), shipped_directory()):
         try:
             found += sorted(entry for entry in directory.iterdir() if entry.suffix == ".json")
         except OSError:
@@ -220,15 +220,10 @@ def reference_paths(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]
     return tuple(found)
 
 
-def reference_names(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Each name once, sorted."""
-    return tuple(sorted({path.stem for path in reference_paths(environ)}))
-
-
-def known_references(environ: Mapping[str, str] = os.environ) -> tuple[Reference, ...]:
+def known_references() -> tuple[Reference, ...]:
     """All that can be read; where two have one name, the one of more boxes, else the user's."""
     by_name: dict[str, Reference] = {}
-    for path in reference_paths(environ):
+    for path in reference_paths():
         try:
             found = read_reference(path)
         except GputuiError:
@@ -239,29 +234,32 @@ def known_references(environ: Mapping[str, str] = os.environ) -> tuple[Reference
     return tuple(by_name.values())
 
 
-def reference_named(name: str, environ: Mapping[str, str] = os.environ) -> Reference:
+def reference_named(name: str) -> Reference:
     """One of `known_references`; the beginning of a name will do if only one goes on after a `-`.
 
     Raises GputuiError, with the list, if there is none of that name.
     """
-    known = known_references(environ)
+    known = known_references()
     found = [one for one in known if one.name == name] or [
         one for one in known if name and one.name.startswith(f"{name}-")
     ]
     if len(found) == 1:
         return found[0]
-    for path in reference_paths(environ):
+    for path in reference_paths():
         if path.stem == name:
             return read_reference(path)  # which says what is wrong with it
-    names = reference_names(environ)
-    listed = f"one of {', '.join(names)}" if names else "gputui reference add makes one"
+    listed = (
+        f"one of {', '.join(sorted(one.name for one in known))}"
+        if known
+        else "gputui reference add makes one"
+    )
     raise GputuiError(f"{PREFIX}{name}: no such reference", listed)
 
 
-def reference_path(name: str, environ: Mapping[str, str] = os.environ) -> Path:
+def reference_path(name: str) -> Path:
     """The file of `reference_named`."""
-    wanted = reference_named(name, environ)
-    return next(p for p in reference_paths(environ) if p.stem == wanted.name and read_reference(p) == wanted)
+    wanted = reference_named(name)
+    return next(p for p in reference_paths() if p.stem == wanted.name and read_reference(p) == wanted)
 
 
 def read_reference(path: Path) -> Reference:

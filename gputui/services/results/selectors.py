@@ -130,9 +130,17 @@ def every_file(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def files_in(directory: Path) -> list[Path]:
+    """The files of a directory with the ending of result files, by name; none if it cannot be read."""
+    try:
+        return sorted(entry for entry in directory.iterdir() if entry.suffix in SUFFIXES)
+    except OSError:
+        return []
+
+
 def result_files_in(directory: Path) -> list[Path]:
     """Those of a directory by name. Raises GputuiError if there is none."""
-    inside = sorted(entry for entry in directory.iterdir() if entry.suffix in SUFFIXES)
+    inside = files_in(directory)
     if not inside:
         raise GputuiError(
             f"{directory}: no result file (*.db) in this directory", "name the files, or their directory"
