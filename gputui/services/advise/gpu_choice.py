@@ -317,7 +317,8 @@ def whole_number(option: str, text: str, most: int, least: int = 1) -> int:
     if not math.isfinite(value) or value != round(value):
         raise GputuiError(f"{option}: must be a whole number, got {text!r}", "such as 2048, 7e9, 124M or 7B")
     if not least <= value <= most:
-        raise GputuiError(f"{option}: {text} is out of range", f"from {least} to {_as_typed(most)}")
+        typed = f"{most}" if most < 10**9 else f"{most:.0e}".replace("+", "")  # 1e14 may be typed, too
+        raise GputuiError(f"{option}: {text} is out of range", f"from {least} to {typed}")
     return round(value)
 
 
@@ -339,8 +340,3 @@ def short_number(number: int) -> str:
         if number >= scale * 0.9995:
             return f"{number / scale:.3g}{unit}"
     return f"{number}"
-
-
-def _as_typed(number: int) -> str:
-    """Every digit of a limit; of a power of ten too long to be counted `1e14`, which may be typed, too."""
-    return f"{number}" if number < 10**9 else f"{number:.0e}".replace("+", "")

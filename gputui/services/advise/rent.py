@@ -57,7 +57,6 @@ ANSWERS: dict[tuple[str, str], tuple[str, ...]] = {
     ("req", "answer"): ("infer_rps", "infer_best"),
 }
 """Workloads whose rows answer a job of this unit and verb, likeliest first."""
-SERVES = ("infer_rps",)
 ALONE = "infer_lat"
 """One request at a time, the best case of any load."""
 
@@ -342,7 +341,7 @@ def example_job(boxes: Sequence[PricedSide]) -> str:
 
 def _chosen_work(job: Job, boxes: Sequence[PricedSide], choice: Choice) -> Work:
     """What most machines have measured; if several, the likeliest workload, then the largest model."""
-    names = SERVES if isinstance(job, Serving) else ANSWERS[job.unit, job.verb]
+    names = ("infer_rps",) if isinstance(job, Serving) else ANSWERS[job.unit, job.verb]
     if choice.workload and choice.workload not in names:
         raise GputuiError(
             f"--workload {choice.workload}: does not answer {job.text!r}", f"one of {', '.join(names)}"
@@ -767,12 +766,10 @@ def _cheaper(cpus: Sequence[_Candidate], gpus: Sequence[_Candidate]) -> str:
 
 def _stands_for(work: Work) -> str:
     """Which model was measured, and how well it represents others."""
-    described = describe_work(work)
+    how = "your time only if your model has this shape"
     if work.size.startswith("mini"):
-        return (
-            f"measured with {described}: a ranking of boxes, not your time, unless your model is this small"
-        )
-    return f"measured with {described}: your time only if your model has this shape"
+        how = "a ranking of boxes, not your time, unless your model is this small"
+    return f"measured with {describe_work(work)}: {how}"
 
 
 _KINDS = {

@@ -76,10 +76,6 @@ class Evidence:
         """Where a run was read from."""
         return self._files[run_id]
 
-    def cases(self, run_id: str) -> tuple[CaseResult, ...]:
-        """All cases of a run."""
-        return self._runs[run_id].cases
-
     def profiled(self, run_id: str, case_id: int) -> ProfiledPass | Missing:
         """The profiled pass of a case. Raises GputuiError if the file can no longer be read."""
         found = self._of_run(run_id, self._passes, ResultFile.profiled)
@@ -194,7 +190,7 @@ def profiled_side(seen: SeenStep, peak: float | Missing) -> ProfiledSide:
 
 def own_peak(seen: SeenStep, evidence: Evidence, precision_used: str = "") -> float | Missing:
     """FLOP/s of the largest matrix product measured in the same run."""
-    return measured_peak("flop", seen.result, evidence.cases(seen.run.run_id), precision_used)
+    return measured_peak("flop", seen.result, evidence.run(seen.run.run_id).cases, precision_used)
 
 
 def step_findings(seen: SeenStep, evidence: Evidence) -> tuple[Finding, ...]:
@@ -202,7 +198,7 @@ def step_findings(seen: SeenStep, evidence: Evidence) -> tuple[Finding, ...]:
     side = profiled_side(seen, own_peak(seen, evidence))
     if doubtful(side):
         return ()
-    cases = evidence.cases(seen.run.run_id)
+    cases = evidence.run(seen.run.run_id).cases
     half = [own_peak(seen, evidence, used) for used in ("amp-bf16", "amp-fp16")]
     known = [peak for peak in half if not isinstance(peak, Missing)]
     conditions = evidence.conditions(seen.run.run_id, seen.result.case_id)

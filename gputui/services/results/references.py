@@ -142,7 +142,7 @@ class Reference:
         known = self.versions.get("torch")
         if known is None or isinstance(version, Missing):
             return False
-        low, here, high = (_minor(text) for text in (known[0], version, known[1]))
+        low, here, high = (version_order(text)[:2] for text in (known[0], version, known[1]))
         return low <= here <= high
 
 
@@ -329,10 +329,6 @@ def _json(value: object) -> str:
 def _case(one: ReferenceCase, device_class: str) -> Case | None:
     case = _declared(one.workload, one.size, Variant(device_class, one.precision, one.mode, one.threads))
     return case if case and case.work.key == one.work_key and case.unit == one.unit else None
-
-
-def _minor(text: str) -> tuple[int, ...]:
-    return version_order(text)[:2]
 
 
 _UNKNOWN = Missing("a reference does not say")
