@@ -116,10 +116,8 @@ def _check(
 ) -> PerformanceCheck:
     """`level`: of each case of a reference, such that it holds for the whole run."""
     _, index, name = device
-    if beside is None:
-        return check_performance(name, published, index)
-    standing = _standing(run, beside, index, level)
-    if not beside.judges:
+    standing = None if beside is None else _standing(run, beside, index, level)
+    if beside is None or not beside.judges:
         return check_performance(name, published, index, standing)
     limits = {test.label: test.expectation for test in published}
     among = [case.case for case, _, _ in beside.cases]
