@@ -111,7 +111,7 @@ def list_all(as_json: bool) -> int:
                 one.model.words,
                 one.profile,
                 one.months,
-                _range_words(one.versions.get("torch", ("", ""))),
+                one.range_of("torch"),
             )
             for one in found
         ]
@@ -150,7 +150,7 @@ def show(name: str, as_json: bool) -> int:
     page.line(f"{found.name}: {'; '.join(about)}")
     if found.note:
         page.line(f"note: {found.note}")
-    versions = ", ".join(f"{key} {_range_words(ends)}" for key, ends in found.versions.items())
+    versions = ", ".join(f"{key} {found.range_of(key)}" for key in found.versions)
     fewest, most = found.launches
     launches = counted(most, "launch") if fewest == most else f"{fewest} to {most} launches"
     page.line(f"measured with {versions or 'unknown versions'}; {launches} of a case")
@@ -177,11 +177,6 @@ def show(name: str, as_json: bool) -> int:
     page.line(f"file {Path(name) if is_file else reference_path(found.name)}")
     page.show()
     return EXIT_DONE
-
-
-def _range_words(ends: tuple[str, str]) -> str:
-    low, high = ends
-    return low if low == high else f"{low} to {high}"
 
 
 def _plain(found: Reference, *, with_cases: bool) -> dict[str, Any]:

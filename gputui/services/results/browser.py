@@ -138,8 +138,8 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
     spans = file.measured_spans(run_id)
     series = file.telemetry_series(run_id, PIECES)
     job.say("looking for findings")
-    evidence = Evidence((Selection(str(db), db, (run,), file.warnings, {run_id: passes}),))
-    evidence.keep(run_id, passes, conditions)
+    selection = Selection(str(db), db, (run,), file.warnings, {run_id: passes})
+    evidence = Evidence((selection,), conditions={run_id: conditions})
     ordered = sorted(run.cases, key=lambda case: case_order(case.case))
     findings = [(case, findings_of_case(case, run.summary, evidence)) for case in ordered]
     return RunDetail(

@@ -39,7 +39,14 @@ NOT_PROFILED = "it has no profiled pass"
 class Evidence:
     """Profiled passes, conditions and cases of the runs of some selections, by run."""
 
-    def __init__(self, selections: Sequence[Selection], *, trust: bool = False) -> None:
+    def __init__(
+        self,
+        selections: Sequence[Selection],
+        *,
+        trust: bool = False,
+        conditions: Mapping[str, Mapping[int, CaseConditions]] | None = None,
+    ) -> None:
+        """`conditions` are those that were already read, by run and case."""
         self._passes: dict[str, Mapping[int, ProfiledPass]] = {}
         self._runs: dict[str, Run] = {}
         self._files: dict[str, Path] = {}
@@ -52,17 +59,8 @@ class Evidence:
         references = [run_id for run_id, run in self._runs.items() if run.summary.is_reference]
         self._without_telemetry = frozenset(references)
         self._conditions: dict[str, Mapping[int, CaseConditions]] = {run_id: {} for run_id in references}
+        self._conditions |= conditions or {}
         self._powers: dict[str, Mapping[int, tuple[LaunchPower, ...]]] = {run_id: {} for run_id in references}
-
-    def keep(
-        self,
-        run_id: str,
-        passes: Mapping[int, ProfiledPass],
-        conditions: Mapping[int, CaseConditions],
-    ) -> None:
-        """Keep what was already read of a run, so that its file is not opened again."""
-        self._passes[run_id] = passes
-        self._conditions[run_id] = conditions
 
     @property
     def runs(self) -> tuple[Run, ...]:

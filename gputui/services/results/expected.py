@@ -210,8 +210,7 @@ def _remarks(run: Run, beside: _Beside, index: int | None) -> Iterator[str]:
     if reference.boxes < FEWEST:
         yield "too few boxes to judge by"
     elif not reference.holds_torch(torch):
-        low, high = reference.versions.get("torch", ("unknown", "unknown"))
-        known = low if low == high else f"{low} to {high}"
+        known = reference.range_of("torch") or "unknown"
         yield f"measured with torch {version_of(str(torch)) or 'unknown'}, the reference with {known}"
 
 

@@ -149,16 +149,12 @@ def _by_reason(left_out: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 def _check_alike(known: Reference, made: Reference) -> None:
     """Raises GputuiError if the second may not be added to the first."""
-    if (known.model, known.profile) != (made.model, made.profile):
+    of_known, of_made = (
+        f"{one.model.words} ({one.profile}, version {one.profile_version})" for one in (known, made)
+    )
+    if (known.model, of_known) != (made.model, of_made):
         raise GputuiError(
-            f"{known.name} is a reference of {known.model.words} ({known.profile}), "
-            f"these runs are of {made.model.words} ({made.profile})",
-            "give another --name",
-        )
-    if known.profile_version != made.profile_version:
-        raise GputuiError(
-            f"{known.name} is of version {known.profile_version} of {known.profile}, "
-            f"these runs are of version {made.profile_version}",
+            f"{known.name} is a reference of {of_known}, these runs are of {of_made}",
             "give another --name, or remove the old file: gputui reference list",
         )
 
@@ -180,8 +176,8 @@ def problems_of_run(candidate: Candidate) -> Iterator[str]:
     if not cases:
         yield "nothing was measured"
         return
-    device_class = cases[0].case.variant.device_class
     first = cases[0]
+    device_class = first.case.variant.device_class
     if model_of(summary.machine, device_class, first.device_index, first.device_name) is None:
         yield "a slice of a GPU, or a CPU without a name"
     lost = [

@@ -134,6 +134,11 @@ class Reference:
                 found[key_of(case)] = case, one.rates
         return found
 
+    def range_of(self, key: str) -> str:
+        """The versions of one of `versions`: `2.13.0`, `2.8.0 to 2.13.0`; empty if they are not known."""
+        low, high = self.versions.get(key, ("", ""))
+        return low if low == high else f"{low} to {high}"
+
     def holds_torch(self, version: str | Missing) -> bool:
         """Whether its boxes had this minor version of torch, or older and newer ones.
 
@@ -344,7 +349,7 @@ def run_of_reference(reference: Reference) -> Run:
     if not cases:
         raise GputuiError(
             f"{PREFIX}{reference.name}: its cases are of another version of gputui",
-            f"it was measured with gputui {_range_of(reference, 'gputui') or 'of unknown version'}",
+            f"it was measured with gputui {reference.range_of('gputui') or 'of unknown version'}",
         )
     year, month = map(int, reference.last_month.split("-"))
     started_us = round(datetime(year, month, 1, tzinfo=timezone.utc).timestamp() * 1e6)
@@ -361,7 +366,7 @@ def run_of_reference(reference: Reference) -> Run:
         replicates=reference.boxes,
         budget_s=0.0,
         label="",
-        gputui_version=_range_of(reference, "gputui") or "",
+        gputui_version=reference.range_of("gputui") or "",
         machine=_machine(reference),
         runtime=_runtime(reference),
         price=_UNKNOWN,
@@ -422,18 +427,12 @@ def _machine(reference: Reference) -> Machine:
     )
     name = _UNKNOWN if gpu else model.name
     cpu = replace(machine.cpu, model=name, usable_cores=model.cores, features=model.features)
-    return replace(machine, cpu=cpu, driver_version=_range_of(reference, "driver") or _UNKNOWN)
+    return replace(machine, cpu=cpu, driver_version=reference.range_of("driver") or _UNKNOWN)
 
 
 def _runtime(reference: Reference) -> Runtime:
     return replace(
-        Runtime.without_torch(_UNKNOWN, _range_of(reference, "python") or ""),
-        torch_version=_range_of(reference, "torch") or _UNKNOWN,
-        torch_cuda=_range_of(reference, "cuda") or _UNKNOWN,
+        Runtime.without_torch(_UNKNOWN, reference.range_of("python") or ""),
+        torch_version=reference.range_of("torch") or _UNKNOWN,
+        torch_cuda=reference.range_of("cuda") or _UNKNOWN,
     )
-
-
-def _range_of(reference: Reference, key: str) -> str:
-    """`2.13.0`, `2.8.0 to 2.13.0`; empty if it is not known."""
-    low, high = reference.versions.get(key, ("", ""))
-    return low if low == high else f"{low} to {high}"
