@@ -6,6 +6,7 @@ import csv
 import datetime
 import functools
 import io
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -271,8 +272,11 @@ def _parquet(path: Path) -> list[dict[str, str]]:
 def _read_own(path: Path, changed_ns: int) -> tuple[InstanceRow, ...]:
     """The list as it was when it changed last; `changed_ns` tells one state of it from the next."""
     known = {"source": USERS_SOURCE, "spot_source": USERS_SOURCE, "confidence": "high", "notes": ""}
+    rows = _rows_of(path)
+    for row, name in itertools.product(rows, ("gpu_count", "usd_per_hour", "spot_usd_per_hour")):
+        _figure(row.get(name, ""), f"{path}: {name}")
     try:
-        return tuple(instance_row({**row, **known}) for row in _rows_of(path))
+        return tuple(instance_row({**row, **known}) for row in rows)
     except (KeyError, ValueError) as error:
         raise GputuiError(
             f"{path}: not a price list ({error})", "import it again: gputui prices --import"

@@ -124,6 +124,18 @@ def test_bytes_that_are_neither_csv_nor_parquet_and_missing_files_are_refused(tm
             import_prices(tmp_path / name, "aws", "2026-11-20")
 
 
+@pytest.mark.parametrize(("was", "damaged"), [(",0.5,", ",-3,"), ("gpu_count", "count")])
+def test_a_list_that_was_damaged_by_hand_is_refused_by_its_name(
+    tmp_path: Path, was: str, damaged: str
+) -> None:
+    import_prices(written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n"), "", "")
+    text = price_list_file().read_text()
+    price_list_file().write_text(text.replace(was, damaged))
+
+    with pytest.raises(GputuiError, match=price_list_file().name):
+        known_instances()
+
+
 @pytest.mark.parametrize(
     ("text", "memory_gb", "name"),
     [
