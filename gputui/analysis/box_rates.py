@@ -92,15 +92,6 @@ def rates_of_both(a: BoxRates, b: BoxRates) -> BoxRates:
     return BoxRates(boxes, typical, typical * math.exp(-half), typical * math.exp(half), sd, quantiles)
 
 
-def below_normal(cases: Sequence[tuple[float, float, BoxRates]]) -> list[bool]:
-    """Which cases of one run are slower than a healthy box of its model would be.
-
-    Each is a rate, the upper end of its 95 % interval, and what other boxes reach.
-    """
-    level = level_of([(rate, known) for rate, _, known in cases])
-    return [below_normal_at(level, *case) for case in cases]
-
-
 def below_normal_at(level: float, units_per_s: float, high_per_s: float, known: BoxRates) -> bool:
     """Whether one case is below `lowest_normal_rate`, with its whole 95 % interval below what is typical.
 

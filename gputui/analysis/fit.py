@@ -10,7 +10,7 @@ Korthikanti et al. 2022, arXiv 2205.05198, equation 2, counts 34 bytes per token
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -73,76 +73,100 @@ PRECISIONS: dict[str, PrecisionBytes] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class Shape:
     """A stack of transformer blocks between an embedding and a head."""
 
     name: str
-    """Of a usual shape; empty if the shape was stated."""
+    """Of a published model; empty if the shape was stated."""
     layers: int
     width: int
     heads: int
+    kv_heads: int
+    """Heads of keys and values; `heads` without grouped queries, 1 with one for all (arXiv 1911.02150)."""
+    head_dim: int
     hidden: int
     """Width of the MLP."""
     vocabulary: int
     context: int
-    """Tokens of a usual training sequence."""
-    is_gated: bool
-    """True: LLaMA's block, with a gated MLP, rotary positions, no biases and a separate head."""
+    """Tokens of a usual training sequence, or the most that it was trained for."""
+    is_gated: bool = True
+    """True: LLaMA's block, with a gated MLP, rotary positions and no biases. False: GPT-2's."""
+    is_tied: bool = False
+    """True: the head is the embedding."""
     source: str = ""
 
     @property
+    def matrices(self) -> tuple[tuple[int, int], ...]:
+        """Inputs and outputs of each product of a block: q, k, v, the projection, the MLP's, down last."""
+        attention, cached = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        into_mlp = ((self.width, self.hidden),) * (2 if self.is_gated else 1)
+        return (
+            (self.width, attention),
+            (self.width, cached),
+            (self.width, cached),
+            (attention, self.width),
+            *into_mlp,
+            (self.hidden, self.width),
+        )
+
+    @property
+    def block_weights(self) -> int:
+        """Weights of all blocks' products."""
+        return self.layers * sum(inputs * outputs for inputs, outputs in self.matrices)
+
+    @property
+    def end_weights(self) -> int:
+        """Weights of the embedding and the head."""
+        return self.vocabulary * self.width * (1 if self.is_tied else 2)
+
+    @property
+    def small_weights(self) -> int:
+        """Weights of norms, two per block and the last; GPT-2's blocks also have biases and positions."""
+        if self.is_gated:
+            return (2 * self.layers + 1) * self.width
+        return self.layers * (9 * self.width + self.hidden) + (self.context + 2) * self.width
+
+    @property
     def parameters(self) -> int:
-        """Exact number of weights."""
-        return self.layers * self.layer_parameters + self.embedding_parameters + self._ends
+        """All weights; biases and norms that few models have are left out."""
+        return self.block_weights + self.end_weights + self.small_weights
 
-    @property
-    def layer_parameters(self) -> int:
-        """Weights of one block."""
-        if self.is_gated:
-            return 4 * self.width**2 + 3 * self.width * self.hidden + 2 * self.width
-        return 4 * self.width**2 + 2 * self.width * self.hidden + 9 * self.width + self.hidden
-
-    @property
-    def embedding_parameters(self) -> int:
-        """Weights of the embedding, and of the head if it is separate."""
-        return self.vocabulary * self.width * (2 if self.is_gated else 1)
-
-    @property
-    def unmultiplied_parameters(self) -> int:
-        """Weights outside of products, which autocast does not copy: norms, biases, embeddings."""
-        if self.is_gated:
-            return self.layers * 2 * self.width + self.width + self.vocabulary * self.width
-        return self.layers * (9 * self.width + self.hidden) + self._ends
-
-    @property
-    def _ends(self) -> int:
-        return self.width if self.is_gated else (self.context + 2) * self.width
+    def scales(self, group: int | None) -> int:
+        """Groups of weights of one output that share a scale, in all blocks; of None, one each."""
+        return self.layers * sum(
+            outputs * math.ceil(inputs / (group or inputs)) for inputs, outputs in self.matrices
+        )
 
 
-def gpt_blocks(
+def gpt_shape(
     layers: int, width: int, vocabulary: int, context: int, name: str = "", source: str = ""
-) -> Blocks:
-    """Blocks as in GPT-2: an MLP four times as wide, 64 numbers per head."""
-    return Blocks(name, layers, width, max(width // 64, 1), 4 * width, vocabulary, context, False, source)
+) -> Shape:
+    """Blocks as in GPT-2: an MLP four times as wide, heads of 64 numbers where they fill the width."""
+    head_dim = 64 if width % 64 == 0 else width
+    heads = width // head_dim
+    return Shape(
+        name, layers, width, heads, heads, head_dim, 4 * width, vocabulary, context, False, True, source
+    )
 
 
 _GPT2 = "Radford et al. 2019, table 2"
 _LLAMA = "Touvron et al. 2023, arXiv 2302.13971, table 2"
-USUAL_SHAPES: tuple[Blocks, ...] = (
-    gpt_blocks(12, 768, 50257, 1024, "GPT-2 small", _GPT2),
-    gpt_blocks(24, 1024, 50257, 1024, "GPT-2 medium", _GPT2),
-    gpt_blocks(36, 1280, 50257, 1024, "GPT-2 large", _GPT2),
-    gpt_blocks(48, 1600, 50257, 1024, "GPT-2 XL", _GPT2),
-    Blocks("LLaMA 7B", 32, 4096, 32, 11008, 32000, 2048, True, _LLAMA),
-    Blocks("LLaMA 13B", 40, 5120, 40, 13824, 32000, 2048, True, _LLAMA),
-    Blocks("LLaMA 33B", 60, 6656, 52, 17920, 32000, 2048, True, _LLAMA),
-    Blocks("LLaMA 65B", 80, 8192, 64, 22016, 32000, 2048, True, _LLAMA),
+USUAL_SHAPES: tuple[Shape, ...] = (
+    gpt_shape(12, 768, 50257, 1024, "GPT-2 small", _GPT2),
+    gpt_shape(24, 1024, 50257, 1024, "GPT-2 medium", _GPT2),
+    gpt_shape(36, 1280, 50257, 1024, "GPT-2 large", _GPT2),
+    gpt_shape(48, 1600, 50257, 1024, "GPT-2 XL", _GPT2),
+    Shape("LLaMA 7B", 32, 4096, 32, 32, 128, 11008, 32000, 2048, source=_LLAMA),
+    Shape("LLaMA 13B", 40, 5120, 40, 40, 128, 13824, 32000, 2048, source=_LLAMA),
+    Shape("LLaMA 33B", 60, 6656, 52, 52, 128, 17920, 32000, 2048, source=_LLAMA),
+    Shape("LLaMA 65B", 80, 8192, 64, 64, 128, 22016, 32000, 2048, source=_LLAMA),
 )
+"""Those of which trainings are known."""
 
 
-def nearest_shape(params: int) -> Blocks:
-    """The usual shape with the nearest number of weights, by ratio."""
-    return min(USUAL_SHAPES, key=lambda s: abs(math.log(s.parameters / params)))
+def nearest_shape(params: int, shapes: Sequence[Shape] = USUAL_SHAPES) -> Shape:
+    """The published shape whose number of weights is nearest, by ratio."""
+    return min(shapes, key=lambda shape: abs(math.log(shape.parameters / params)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +177,7 @@ class Training:
     optimizer: str
     """One of STATES_PER_WEIGHT."""
     precision: PrecisionBytes
-    blocks: Blocks
+    blocks: Shape
     batch: int
     """Sequences per GPU and optimizer step."""
     context: int
@@ -230,7 +254,7 @@ def state_bytes(params: int, optimizer: str, precision: PrecisionBytes) -> Parts
     )
 
 
-def layer_bytes_per_token(blocks: Blocks, precision: PrecisionBytes) -> int:
+def layer_bytes_per_token(blocks: Shape, precision: PrecisionBytes) -> int:
     """What the forward pass of one block keeps of each token for the backward pass.
 
     GPT: both inputs of the norms (2 d in the type of the stream); both norms' outputs, q, k, v and what
@@ -249,9 +273,11 @@ def activation_parts(training: Training) -> Parts:
         return Parts(activations=training.stated_activations_bytes)
     tokens = training.batch * training.context
     kept = tokens * (blocks.layers * layer_bytes_per_token(blocks, precision) + _ends_per_token(training))
+    embedding = 0 if blocks.is_tied else blocks.vocabulary * blocks.width
+    not_copied = blocks.small_weights + embedding  # autocast copies the weights of products only
     return Parts(
         activations=round(kept * training.measured_ratio),
-        copies=max(training.params - blocks.unmultiplied_parameters, 0) * precision.copies,
+        copies=max(training.params - not_copied, 0) * precision.copies,
         loss=tokens * blocks.vocabulary * precision.scores,
     )
 
@@ -295,24 +321,24 @@ def with_batch(training: Training, batch: int) -> Training:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Whether a training fits into one size of memory."""
+    """Whether a training, or a model that is served, fits into one size of memory."""
 
-    memory_bytes: int
     word: str
     """`fits`, `tight` (only if overhead is low), `with tricks`, `several GPUs`, `does not fit`."""
+    gpus: int
+    """Over which it is spread; of a served model no fewer than stated."""
     tricks: Tricks
-    """The least of them with which it surely fits."""
+    """The least of them with which it surely fits; of a served model only more GPUs than stated."""
     needed_bytes: tuple[int, int]
-    """With those techniques, least and most."""
+    """With these, on each GPU, least and most."""
     largest_batch: int
-    """Without any technique."""
+    """Of a training without a trick, of a served model on these GPUs; 0 if not one sequence fits."""
     largest_batch_checkpoint: int | Missing
-    """With checkpointing."""
-
-    @property
-    def gpus(self) -> int:
-        """Over which it is spread."""
-        return self.tricks.gpus
+    """Of a training, with checkpointing."""
+    longest_context: int | Missing
+    """Of a served model, by memory alone; 0 where not even one token fits."""
+    split_by: str
+    """What spreading it over several GPUs is called."""
 
 
 def fit(training: Training, memory_bytes: int) -> Fit:
@@ -324,12 +350,14 @@ def fit(training: Training, memory_bytes: int) -> Fit:
 
     def found(word: str, tricks: Tricks) -> Fit:
         return Fit(
-            memory_bytes,
             word,
+            tricks.gpus,
             tricks,
             needed_bytes(training, tricks),
             largest_batch(training, memory_bytes),
             checkpoint,
+            Missing("a training has the context that it has"),
+            "FSDP",
         )
 
     if high <= memory_bytes:
@@ -414,7 +442,7 @@ def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
     whole = activation_parts(training)
     gpus = tricks.gpus
     layers = blocks.layers
-    unit = max(training.params - blocks.embedding_parameters, 0) // layers
+    unit = max(training.params - blocks.end_weights, 0) // layers
     head = blocks.vocabulary * blocks.width
     gathered = lent = 0
     if (

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from gputui.analysis.fit import FRAGMENTED, OVERHEAD_BYTES, greatest
+from gputui.analysis.fit import FRAGMENTED, NO_TRICK, OVERHEAD_BYTES, Fit, Shape, Tricks, greatest
+from gputui.model.absent import Missing
 
 PREFILL_TOKENS = 8192
 """Most tokens in one forward pass: vLLM's server cuts prompts into chunks (`max_num_batched_tokens`), by
@@ -54,68 +55,6 @@ CACHE_BYTES: dict[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8"
 """Of one number of the KV cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decoder:
-    """The shape of a language model."""
-
-    name: str
-    """Of a published model; empty where it was stated."""
-    layers: int
-    width: int
-    heads: int
-    kv_heads: int
-    """Heads of keys and values; `heads` without grouped queries, 1 with one for all (arXiv 1911.02150)."""
-    head_dim: int
-    hidden: int
-    """Width of the gated MLP."""
-    vocabulary: int
-    context: int
-    """Most tokens it was trained for."""
-    is_tied: bool = False
-    """True: the head is the embedding."""
-    source: str = ""
-
-    @property
-    def matrices(self) -> tuple[tuple[int, int], ...]:
-        """Inputs and outputs of each product of a block: q, k, v, the projection, gate, up, down."""
-        attention, cached = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        return (
-            (self.width, attention),
-            (self.width, cached),
-            (self.width, cached),
-            (attention, self.width),
-            (self.width, self.hidden),
-            (self.width, self.hidden),
-            (self.hidden, self.width),
-        )
-
-    @property
-    def block_weights(self) -> int:
-        """Weights of all blocks' products."""
-        return self.layers * sum(inputs * outputs for inputs, outputs in self.matrices)
-
-    @property
-    def end_weights(self) -> int:
-        """Weights of the embedding and the head."""
-        return self.vocabulary * self.width * (1 if self.is_tied else 2)
-
-    @property
-    def norm_weights(self) -> int:
-        """Weights of all norms: two per block and the last."""
-        return (2 * self.layers + 1) * self.width
-
-    @property
-    def parameters(self) -> int:
-        """All weights; biases and norms of single heads, which few models have, are left out."""
-        return self.block_weights + self.end_weights + self.norm_weights
-
-    def scales(self, group: int | None) -> int:
-        """Groups of weights that share a scale, in all blocks."""
-        return self.layers * sum(
-            outputs * math.ceil(inputs / (group or inputs)) for inputs, outputs in self.matrices
-        )
-
-
 def decoder(
     layers: int,
     width: int,
@@ -123,7 +62,7 @@ def decoder(
     head_dim: int | None = None,
     kv_heads: int | None = None,
     context: int = 8192,
-) -> Decoder:
+) -> Shape:
     """A shape that was stated: heads of 128 numbers where they fill the width, an MLP of 8/3 of the width.
 
     The MLP is rounded up to 256, as LLaMA's is (arXiv 2302.13971, section 2.2).
@@ -131,30 +70,25 @@ def decoder(
     head_dim = head_dim or (128 if width % 128 == 0 else width)
     heads = max(width // head_dim, 1)
     hidden = 256 * math.ceil(8 * width / 3 / 256)
-    return Decoder("", layers, width, heads, kv_heads or heads, head_dim, hidden, vocabulary, context)
+    return Shape("", layers, width, heads, kv_heads or heads, head_dim, hidden, vocabulary, context)
 
 
 _LLAMA_2 = "Touvron et al. 2023, arXiv 2307.09288"
 _LLAMA_3 = "Llama team 2024, arXiv 2407.21783, table 3"
 _LLAMA_32 = "Meta, config.json of Llama 3.2"
 _QWEN = "Qwen team 2024, arXiv 2412.15115, table 1, and config.json"
-DECODERS: tuple[Decoder, ...] = (
-    Decoder("Qwen2.5 0.5B", 24, 896, 14, 2, 64, 4864, 151936, 32768, True, _QWEN),
-    Decoder("Llama 3.2 1B", 16, 2048, 32, 8, 64, 8192, 128256, 131072, True, _LLAMA_32),
-    Decoder("Llama 3.2 3B", 28, 3072, 24, 8, 128, 8192, 128256, 131072, True, _LLAMA_32),
-    Decoder("Llama 2 7B", 32, 4096, 32, 32, 128, 11008, 32000, 4096, False, _LLAMA_2),
-    Decoder("Llama 3.1 8B", 32, 4096, 32, 8, 128, 14336, 128256, 131072, False, _LLAMA_3),
-    Decoder("Llama 2 13B", 40, 5120, 40, 40, 128, 13824, 32000, 4096, False, _LLAMA_2),
-    Decoder("Qwen2.5 14B", 48, 5120, 40, 8, 128, 13824, 152064, 131072, False, _QWEN),
-    Decoder("Qwen2.5 32B", 64, 5120, 40, 8, 128, 27648, 152064, 131072, False, _QWEN),
-    Decoder("Llama 3.1 70B", 80, 8192, 64, 8, 128, 28672, 128256, 131072, False, _LLAMA_3),
-    Decoder("Llama 3.1 405B", 126, 16384, 128, 8, 128, 53248, 128256, 131072, False, _LLAMA_3),
+DECODERS: tuple[Shape, ...] = (
+    Shape("Qwen2.5 0.5B", 24, 896, 14, 2, 64, 4864, 151936, 32768, is_tied=True, source=_QWEN),
+    Shape("Llama 3.2 1B", 16, 2048, 32, 8, 64, 8192, 128256, 131072, is_tied=True, source=_LLAMA_32),
+    Shape("Llama 3.2 3B", 28, 3072, 24, 8, 128, 8192, 128256, 131072, is_tied=True, source=_LLAMA_32),
+    Shape("Llama 2 7B", 32, 4096, 32, 32, 128, 11008, 32000, 4096, source=_LLAMA_2),
+    Shape("Llama 3.1 8B", 32, 4096, 32, 8, 128, 14336, 128256, 131072, source=_LLAMA_3),
+    Shape("Llama 2 13B", 40, 5120, 40, 40, 128, 13824, 32000, 4096, source=_LLAMA_2),
+    Shape("Qwen2.5 14B", 48, 5120, 40, 8, 128, 13824, 152064, 131072, source=_QWEN),
+    Shape("Qwen2.5 32B", 64, 5120, 40, 8, 128, 27648, 152064, 131072, source=_QWEN),
+    Shape("Llama 3.1 70B", 80, 8192, 64, 8, 128, 28672, 128256, 131072, source=_LLAMA_3),
+    Shape("Llama 3.1 405B", 126, 16384, 128, 8, 128, 53248, 128256, 131072, source=_LLAMA_3),
 )
-
-
-def nearest_decoder(params: int) -> Decoder:
-    """The published shape whose number of weights is nearest, by ratio."""
-    return min(DECODERS, key=lambda d: abs(math.log(d.parameters / params)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +99,7 @@ class ServedModel:
     weights: WeightFormat
     cache: str
     """One of CACHE_BYTES."""
-    model: Decoder
+    model: Shape
     batch: int
     """Sequences at a time."""
     context: int
@@ -203,13 +137,13 @@ def weight_bytes(serving: ServedModel) -> int:
     GPUs are on several. Scales are in proportion where `params` is not the shape's number.
     """
     model, form, gpus = serving.model, serving.weights, serving.gpus
-    blocks = max(serving.params - model.end_weights - model.norm_weights, 0)
+    blocks = max(serving.params - model.end_weights - model.small_weights, 0)
     share = blocks / model.block_weights
     scales = model.scales(form.group) * form.scale_bits if form.scale_bits else 0
     repeated = gpus * math.ceil(model.kv_heads / gpus) / model.kv_heads - 1
     keys_and_values = 2 * model.layers * model.width * model.kv_heads * model.head_dim / model.block_weights
     bits = share * (model.block_weights * form.bits + scales) * (1 + repeated * keys_and_values)
-    others = (serving.params - blocks - model.norm_weights) / gpus + model.norm_weights
+    others = (serving.params - blocks - model.small_weights) / gpus + model.small_weights
     return math.ceil(bits / 8 / gpus + max(others, 0) * form.other_bytes)
 
 
@@ -258,39 +192,24 @@ def needed_for_inference(serving: ServedModel) -> tuple[int, int]:
     return parts.total + low, parts.total + math.ceil(parts.activations * FRAGMENTED) + high
 
 
-@dataclass(frozen=True, slots=True)
-class InferenceFit:
-    """Whether a model fits into one size of memory."""
-
-    memory_bytes: int
-    word: str
-    """`fits`, `tight` (only if overhead is low), `several GPUs` (more than stated), `does not fit`."""
-    gpus: int
-    """The fewest on which it surely fits, and no fewer than stated; as stated where it does not."""
-    needed_bytes: tuple[int, int]
-    """On each of these, least and most."""
-    largest_batch: int
-    """On these GPUs with the stated context; 0 where not even one sequence fits."""
-    longest_context: int
-    """On these GPUs with the stated batch; 0 where not even one token fits. By memory alone."""
-
-
-def possible_gpus(model: Decoder) -> tuple[int, ...]:
+def possible_gpus(model: Shape) -> tuple[int, ...]:
     """Numbers of GPUs over which the heads split evenly, as tensor parallelism needs."""
     return tuple(n for n in range(1, model.heads + 1) if model.heads % n == 0)
 
 
-def fit_inference(serving: ServedModel, memory_bytes: int) -> InferenceFit:
+def fit_inference(serving: ServedModel, memory_bytes: int) -> Fit:
     """Try it on as many GPUs as stated, then on more."""
 
-    def found(word: str, on: ServedModel) -> InferenceFit:
-        return InferenceFit(
-            memory_bytes,
+    def found(word: str, on: ServedModel) -> Fit:
+        return Fit(
             word,
             on.gpus,
+            NO_TRICK if on is serving else Tricks(gpus=on.gpus),
             needed_for_inference(on),
             _most(on, "batch", memory_bytes, MOST_BATCH),
+            Missing("nothing is kept for a backward pass"),
             _most(on, "context", memory_bytes, MOST_CONTEXT),
+            "tensor parallelism",
         )
 
     low, high = needed_for_inference(serving)

@@ -147,7 +147,10 @@ def check_performance(
     known = [one for one in peak_tests if one.word != NO_REFERENCE]
     word, text = NORMAL, f"{NORMAL}: {', '.join(_phrases(known))}"
     if not known:
-        word, text = NO_REFERENCE, _text_without_reference(device_name, peak_tests)
+        figures = ", ".join(f"{one.label} {format_rate(one.units_per_s, one.unit)}" for one in peak_tests)
+        name = device_name or "a device without a name"
+        text = f"no published figures for {name}: {figures or 'no peak test was measured'}"
+        word = NO_REFERENCE
     for worse in (BELOW_NORMAL, ABOVE_LIMIT):
         hits = [one for one in known if one.word == worse]
         if hits:
@@ -210,9 +213,3 @@ def _elsewhere(expectation: Expectation, unit: str, beside: str) -> str:
 
 def _without_unit(rate: str, beside: str) -> str:
     return rate.split()[0] if rate.split()[1:] == beside.split()[1:] else rate
-
-
-def _text_without_reference(device_name: str, peak_tests: Sequence[PeakTest]) -> str:
-    name = device_name or "a device without a name"
-    figures = ", ".join(f"{c.label} {format_rate(c.units_per_s, c.unit)}" for c in peak_tests)
-    return f"no published figures for {name}: {figures or 'no peak test was measured'}"

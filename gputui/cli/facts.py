@@ -13,11 +13,18 @@ from gputui.document.spans import Span
 from gputui.document.table import table_of
 from gputui.errors import GputuiError
 from gputui.facts.gpus import closest_gpus, find_gpu, rows_named
-from gputui.facts.instances import is_on_demand, most_rented
 from gputui.facts.tables import GpuRow, PlausibleRow, plausible_rows, source_rows
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_rate, three_digits
-from gputui.services.prices.price_list import OLD_DAYS, best_offer, date_words, is_recent, per_gpu
+from gputui.services.prices.price_list import (
+    OLD_DAYS,
+    best_offer,
+    date_words,
+    is_on_demand,
+    is_recent,
+    most_rented,
+    per_gpu,
+)
 
 _MEASURES = {
     "matmul": "matmul",

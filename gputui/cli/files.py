@@ -16,7 +16,6 @@ from gputui.document.spans import Span
 from gputui.document.table import Cell, table_of
 from gputui.errors import GputuiError
 from gputui.model.units import counted
-from gputui.services.results.exports import named_files, result_file_of
 from gputui.services.results.labels import day, device_words, torch_words
 from gputui.services.results.run_lists import list_runs
 from gputui.services.results.selectors import (
@@ -24,6 +23,7 @@ from gputui.services.results.selectors import (
     from_here,
     is_there,
     locate_run,
+    result_file_of,
     result_files_in,
 )
 from gputui.services.runs.held_runs import runs_in_progress
@@ -113,7 +113,7 @@ def merge(files: tuple[Path, ...], out: Path) -> None:
     with click.progressbar(
         length=len(files), label="reading", file=sys.stderr, hidden=not sys.stderr.isatty()
     ) as bar:
-        named = named_files(files)
+        named = [result_file_of(expanded(path)) for path in files]
         results = merge_files(named, out, lambda done: bar.update(done - bar.pos))
     typed = {path.resolve(): file for path, file in zip(named, files, strict=True)}
     for merged in results[:_SHOWN] if len(results) > _MOST else results:

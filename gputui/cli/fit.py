@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any  # Any: what click passes on
 import click
 
 from gputui.analysis.fit import MOST_BATCH, PART_TITLES, Fit
-from gputui.analysis.inference_fit import INFERENCE_PART_TITLES, MOST_CONTEXT, InferenceFit
+from gputui.analysis.inference_fit import INFERENCE_PART_TITLES, MOST_CONTEXT
 from gputui.cli.options import json_option
 from gputui.cli.output import print_json, printed, warn
 from gputui.document.page import Page
 from gputui.document.spans import Span
 from gputui.document.table import Table, table_of
 from gputui.errors import GputuiError
+from gputui.model.absent import Missing, known
 from gputui.model.units import format_bytes, format_percent
 from gputui.services.advise.gpu_choice import (
     SHOWN_FIRST,
@@ -30,8 +31,6 @@ from gputui.services.advise.gpu_choice import (
 if TYPE_CHECKING:
     from gputui.services.advise.inference_fit import InferenceReport
     from gputui.services.advise.memory_fit import FitReport
-
-    AnyClass = GpuClass[Fit] | GpuClass[InferenceFit]
 
 _ONE_BOX = 8
 """GPUs; the table does not spell out what needs more, unless an instance has them."""
@@ -143,7 +142,7 @@ def _print_inference(found: InferenceReport, every: bool) -> None:
         one.names: (
             ("none", "none")
             if _is_too_many(one.fit.gpus, bool(one.offers)) and one.fit.gpus > serving.gpus
-            else (_batch(one.fit.largest_batch), _tokens(min(one.fit.longest_context, longest)))
+            else (_batch(one.fit.largest_batch), _tokens(one.fit.longest_context, longest))
         )
         for one in found.classes
     }
@@ -168,7 +167,7 @@ def _listed(parts: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{title} {format_bytes(size)}" for title, size in parts if size)
 
 
-def _write_counted(page: Page, classes: Sequence[AnyClass], overhead: str, every: bool) -> None:
+def _write_counted(page: Page, classes: Sequence[GpuClass], overhead: str, every: bool) -> None:
     known = len(_names(classes))
     page.line(f"Counted for the driver and libraries: {overhead}, an estimate.", "dim")
     if known > SHOWN_FIRST and not every:
@@ -200,7 +199,7 @@ def _activations_from(found: FitReport) -> str:
 
 def _write_gpus(
     page: Page,
-    classes: Sequence[AnyClass],
+    classes: Sequence[GpuClass],
     named: Collection[str],
     every: bool,
     most_titles: tuple[str, str],
@@ -241,7 +240,8 @@ def _batch(batch: int) -> str:
     return "none" if batch == 0 else str(batch) if batch < MOST_BATCH else "any"
 
 
-def _tokens(count: int) -> str:
+def _tokens(by_memory: int | Missing, most: int) -> str:
+    count = most if isinstance(by_memory, Missing) else min(by_memory, most)
     if count in (0, MOST_CONTEXT):
         return "none" if count == 0 else "any"
     return str(count) if count < 10_000 else f"{count // 1000}k"
@@ -256,11 +256,9 @@ def _is_too_many(gpus: int, is_offered: bool) -> bool:
     return gpus > _ONE_BOX and not is_offered
 
 
-def _verdict(fit: Fit | InferenceFit, is_offered: bool) -> str:
+def _verdict(fit: Fit, is_offered: bool) -> str:
     if fit.word == "several GPUs" and _is_too_many(fit.gpus, is_offered):
         return f"over {_ONE_BOX} GPUs"
-    if isinstance(fit, InferenceFit):
-        return f"on {fit.gpus} GPUs" if fit.word == "several GPUs" else _SHORT.get(fit.word, fit.word)
     if fit.word in ("with tricks", "several GPUs"):
         words = trick_words(fit.tricks, f"on {fit.tricks.gpus} GPUs", "ckpt", "offload")
         return ", ".join(words)  # as 2 GPUs, ckpt
@@ -319,7 +317,11 @@ def _plain_inference(found: InferenceReport) -> dict[str, object]:
     serving = found.serving
     model = serving.model
     fits = [
-        {name: getattr(one.fit, name) for name in ("gpus", "largest_batch", "longest_context")}
+        {
+            "gpus": one.fit.gpus,
+            "largest_batch": one.fit.largest_batch,
+            "longest_context": known(one.fit.longest_context),
+        }
         for one in found.classes
     ]
     return {
@@ -355,7 +357,7 @@ def _plain_inference(found: InferenceReport) -> dict[str, object]:
     }
 
 
-def _plain_gpus(classes: Sequence[AnyClass], fits: Sequence[Mapping[str, object]]) -> dict[str, object]:
+def _plain_gpus(classes: Sequence[GpuClass], fits: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """The GPUs, each with how the work fits there, and the names of those that are shown first."""
     names = _names(classes)
     first = shown_first(names)
@@ -365,7 +367,7 @@ def _plain_gpus(classes: Sequence[AnyClass], fits: Sequence[Mapping[str, object]
     }
 
 
-def _plain_gpu(one: AnyClass) -> dict[str, object]:
+def _plain_gpu(one: GpuClass) -> dict[str, object]:
     low, high = one.fit.needed_bytes
     return {
         "names": list(one.names),
@@ -392,7 +394,7 @@ def _plain_gpu(one: AnyClass) -> dict[str, object]:
     }
 
 
-def _names(classes: Sequence[AnyClass]) -> list[str]:
+def _names(classes: Sequence[GpuClass]) -> list[str]:
     return [name for one in classes for name in one.names]
 
 

@@ -13,18 +13,20 @@ from gputui.document.spans import Span
 from gputui.document.table import Cell, Table, table_of
 from gputui.errors import GputuiError
 from gputui.facts.gpus import closest_gpus, rows_named
-from gputui.facts.instances import closest_instances, find_instance, is_on_demand, most_rented
 from gputui.facts.tables import InstanceRow
 from gputui.model.absent import Missing, known
 from gputui.model.units import counted
 from gputui.services.prices.price_list import (
     OLD_DAYS,
     best_offer,
+    closest_instances,
     date_of,
     date_words,
+    find_instance,
     import_prices,
+    is_on_demand,
     is_recent,
-    known_instances,
+    most_rented,
     offers_of,
     per_gpu,
 )
@@ -101,10 +103,10 @@ def _offers(name: str | None, today: datetime.date) -> list[InstanceRow]:
         best = (best_offer(gpu, today) for gpu in most_rented())
         return [row for row in best if row is not None]
     meant = (row.name for row in rows_named(name))
-    found = offers_of(meant, today) or list(find_instance(name, known_instances()))
+    found = offers_of(meant, today) or list(find_instance(name))
     if not found:
         priced = (gpu for gpu in closest_gpus(name) if offers_of([gpu], today))
-        close = ", ".join(priced) or ", ".join(closest_instances(name, rows=known_instances()))
+        close = ", ".join(priced) or ", ".join(closest_instances(name))
         raise GputuiError(
             f"no price of '{name}' is listed",
             f"did you mean {close}?" if close else "gputui prices lists the GPUs that are",

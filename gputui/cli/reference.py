@@ -100,7 +100,7 @@ def list_all(as_json: bool) -> None:
             one.model.words,
             one.profile,
             one.months,
-            _range_words(one.versions.get("torch", ("", ""))),
+            one.range_of("torch"),
         )
         for one in found
     ]
@@ -142,7 +142,7 @@ def _write(page: Page, found: Reference, problems: Sequence[str]) -> None:
     page.line(f"{found.name}: {'; '.join(about)}")
     if found.note:
         page.line(f"note: {found.note}")
-    versions = ", ".join(f"{key} {_range_words(ends)}" for key, ends in found.versions.items())
+    versions = ", ".join(f"{key} {found.range_of(key)}" for key in found.versions)
     fewest, most = found.launches
     launches = counted(most, "launch") if fewest == most else f"{fewest} to {most} launches"
     page.line(f"measured with {versions or 'unknown versions'}; {launches} of a case")
@@ -166,11 +166,6 @@ def _write(page: Page, found: Reference, problems: Sequence[str]) -> None:
         page.line("below five boxes it calls no box BELOW NORMAL")
     for problem in problems:
         page.line(f"not fit to send: {problem}")
-
-
-def _range_words(ends: tuple[str, str]) -> str:
-    low, high = ends
-    return low if low == high else f"{low} to {high}"
 
 
 def _plain(found: Reference, *, with_cases: bool) -> dict[str, Any]:

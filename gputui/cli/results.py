@@ -44,8 +44,8 @@ from gputui.services.results.labels import (
     some_of,
 )
 from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
+from gputui.services.results.step_tables import why_sentence
 from gputui.services.results.throughput import Speeds, speed_of, speeds_of
-from gputui.services.results.why import why_sentence
 from gputui.services.share.card import step_of
 
 _LEAST_ROWS = 3

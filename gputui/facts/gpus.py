@@ -1,12 +1,12 @@
-"""What is known of a GPU by the name its driver reports."""
+"""What is known of a GPU by the name its driver reports, and what healthy ones reach elsewhere."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gputui.facts.tables import GpuRow, gpu_rows
+from gputui.facts.tables import GpuRow, PlausibleRow, gpu_rows, plausible_rows
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 
@@ -101,6 +101,12 @@ def _shared(wanted: str, name: str) -> int:
     return next((length for length in lengths if any(t.startswith(wanted[:length]) for t in tails)), 0)
 
 
+def with_article(name: str) -> str:
+    """`an H200`, `a B200`, `a GeForce`: a name of capitals is spelled."""
+    vowels = "AEFHILMNORSX8" if name[:2].upper() == name[:2] else "AEIO"
+    return f"{'an' if name[:1].upper() in vowels else 'a'} {name}"
+
+
 def memory_gib_of(machine: Machine, index: int | None) -> float | None:
     """The memory of a GPU, which tells it from others of its name; None where it is not known."""
     gpu = machine.gpu(index)
@@ -161,3 +167,26 @@ def peak_bandwidth(gpu: GpuFacts) -> float | Missing:
     if gpu.row.memory_bandwidth_gbs is None:
         return Missing(f"no memory bandwidth known for {gpu.name}")
     return gpu.row.memory_bandwidth_gbs * 1e9
+
+
+def expected(gpu: GpuFacts | str, measure: str, dtype: str) -> PlausibleRow | Missing:
+    """The range measured elsewhere for one GPU, in FLOP/s or B/s.
+
+    `gpu` is a result of `find_gpu` or its name; `measure` is `matmul`, `copy`, `h2d_pinned`, ...; `dtype` may
+    be a precision as used (`amp-bf16`), and is ignored for bandwidths. A measured range takes precedence over
+    a mere minimum. Where no copy was measured, a fluid simulation's traffic (`lbm`) serves as a minimum: a
+    plain copy is at least as fast.
+    """
+    if isinstance(gpu, GpuFacts) and gpu.mig_profile:
+        return Missing(f"no figures for the MIG slice {gpu.mig_profile} of {gpu.name}")
+    name = gpu.name if isinstance(gpu, GpuFacts) else gpu
+    wanted_dtype = dtype.removeprefix("amp-") if measure == "matmul" else ""
+    found = [r for r in plausible_rows() if (r.gpu, r.measure, r.dtype) == (name, measure, wanted_dtype)]
+    found.sort(key=lambda row: row.measured_max is None)
+    if found:
+        return found[0]
+    if measure == "copy":
+        simulated = expected(name, "lbm", "")
+        if isinstance(simulated, PlausibleRow):
+            return replace(simulated, measured_max=None)
+    return Missing(f"no {f'{wanted_dtype} ' if wanted_dtype else ''}{measure} figures known for {name}")

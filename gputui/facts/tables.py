@@ -35,7 +35,6 @@ class GpuRow:
     """With accumulation in FP32."""
     bf16_tensor_tflops: float | None
     fp8_tensor_tflops: float | None
-    int8_tensor_tops: float | None
     fp16_vector_tflops: float | None
     """The rate without tensor units, for parts that have none."""
     tdp_w: float | None
@@ -72,7 +71,6 @@ class PlausibleRow:
     peak: float
     conditions: str
     source: tuple[str, ...]
-    source_date: str
     confidence: str
     notes: str
 
@@ -87,9 +85,6 @@ class InstanceRow:
     """Name of a row of `gpus.csv`."""
     gpu_count: float
     """Below 1 for a shared or sliced GPU."""
-    gpu_memory_gb_each: float | None
-    vcpus: float | None
-    ram_gib: float | None
     usd_per_hour: float | Missing
     """For the whole instance; no tax, disk or traffic."""
     price_kind: str
@@ -134,7 +129,6 @@ def gpu_rows() -> tuple[GpuRow, ...]:
             fp16_tensor_tflops=_number(row["fp16_tensor_tflops"]),
             bf16_tensor_tflops=_number(row["bf16_tensor_tflops"]),
             fp8_tensor_tflops=_number(row["fp8_tensor_tflops"]),
-            int8_tensor_tops=_number(row["int8_tensor_tops"]),
             fp16_vector_tflops=_number(row["fp16_vector_tflops"]),
             tdp_w=_number(row["tdp_w"]),
             pcie_gen=_number(row["pcie_gen"]),
@@ -174,7 +168,6 @@ def plausible_rows() -> tuple[PlausibleRow, ...]:
                 peak=float(row["peak"]) * scale,
                 conditions=row["conditions"],
                 source=_keys(row["source"]),
-                source_date=row["source_date"],
                 confidence=row["confidence"],
                 notes=row["notes"],
             )
@@ -185,33 +178,31 @@ def plausible_rows() -> tuple[PlausibleRow, ...]:
 @functools.cache
 def instance_rows() -> tuple[InstanceRow, ...]:
     """All instance types, in the order of the file."""
-    rows = []
-    for row in _read("instances.csv"):
-        usd_per_hour, spot_usd_per_hour = _number(row["usd_per_hour"]), _number(row["spot_usd_per_hour"])
-        rows.append(
-            InstanceRow(
-                provider=row["provider"],
-                instance_type=row["instance_type"],
-                gpu=row["gpu"],
-                gpu_count=float(row["gpu_count"]),
-                gpu_memory_gb_each=_number(row["gpu_memory_gb_each"]),
-                vcpus=_number(row["vcpus"]),
-                ram_gib=_number(row["ram_gib"]),
-                usd_per_hour=Missing("no list price known") if usd_per_hour is None else usd_per_hour,
-                price_kind=row["price_kind"],
-                region=row["region"],
-                price_date=row["price_date"],
-                spot_usd_per_hour=(
-                    Missing("no spot price known") if spot_usd_per_hour is None else spot_usd_per_hour
-                ),
-                spot_date=row["spot_date"],
-                spot_source=_keys(row["spot_source"]),
-                source=_keys(row["source"]),
-                confidence=row["confidence"],
-                notes=row["notes"],
-            )
-        )
-    return tuple(rows)
+    return tuple(map(instance_row, _read("instances.csv")))
+
+
+def instance_row(row: Mapping[str, str]) -> InstanceRow:
+    """A row of `instances.csv`, or of a list with its columns.
+
+    Raises KeyError for a column that lacks, ValueError for what is no number.
+    """
+    usd_per_hour, spot_usd_per_hour = _number(row["usd_per_hour"]), _number(row["spot_usd_per_hour"])
+    return InstanceRow(
+        provider=row["provider"],
+        instance_type=row["instance_type"],
+        gpu=row["gpu"],
+        gpu_count=float(row["gpu_count"]),
+        usd_per_hour=Missing("no list price known") if usd_per_hour is None else usd_per_hour,
+        price_kind=row["price_kind"],
+        region=row["region"],
+        price_date=row["price_date"],
+        spot_usd_per_hour=Missing("no spot price known") if spot_usd_per_hour is None else spot_usd_per_hour,
+        spot_date=row["spot_date"],
+        spot_source=_keys(row["spot_source"]),
+        source=_keys(row["source"]),
+        confidence=row["confidence"],
+        notes=row["notes"],
+    )
 
 
 @functools.cache

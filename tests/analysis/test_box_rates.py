@@ -8,11 +8,17 @@ import statistics
 import pytest
 from scipy import stats
 
-from gputui.analysis.box_rates import BoxRates, below_normal, rates_of_both, rates_of_one
+from gputui.analysis.box_rates import BoxRates, below_normal_at, level_of, rates_of_both, rates_of_one
 
 
 def of_boxes(*rates: float) -> BoxRates:
     return functools.reduce(rates_of_both, (rates_of_one(rate, rate * 0.99, rate * 1.01) for rate in rates))
+
+
+def below_normal(cases: list[tuple[float, float, BoxRates]]) -> list[bool]:
+    """Which cases of one run are, each a rate, its upper end, and what other boxes reach."""
+    level = level_of([(rate, known) for rate, _, known in cases])
+    return [below_normal_at(level, *case) for case in cases]
 
 
 def spread_rates(count: int, sd: float = 0.02, seed: int = 1) -> list[float]:

@@ -14,7 +14,7 @@ import math
 import random
 import sys
 
-from gputui.analysis.box_rates import BoxRates, below_normal, rates_of_both, rates_of_one
+from gputui.analysis.box_rates import BoxRates, below_normal_at, level_of, rates_of_both, rates_of_one
 
 CASES = 12
 MEASURED = 1.01
@@ -44,9 +44,9 @@ def share_below(runs: int, boxes: int, sd: float, slow: float, cases: int, tail:
         known = reference(chance, boxes, sd, tail)
         mine = logs_of_box(chance, sd)
         rates = [math.exp(one) * (1 - slow if place < cases else 1) for place, one in enumerate(mine)]
-        hits += any(
-            below_normal([(rate, rate * MEASURED, of) for rate, of in zip(rates, known, strict=True)])
-        )
+        beside = list(zip(rates, known, strict=True))
+        level = level_of(beside)
+        hits += any(below_normal_at(level, rate, rate * MEASURED, of) for rate, of in beside)
     return hits / runs
 
 

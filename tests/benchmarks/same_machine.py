@@ -47,10 +47,9 @@ from gputui.services.compare.pairing import (
     side_of_runs,
     sides_by,
 )
-from gputui.services.results.block_times import launches_of
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import Selection, select_all
-from gputui.services.results.waiting import contention_of
+from gputui.services.results.waiting import contention_of, launches_of
 
 PLANTED = 1.5
 PROFILE = """schema = 1

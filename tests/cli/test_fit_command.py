@@ -15,10 +15,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 COMMANDS = [
     ("--params", "7e9", "--batch", "4"),
     ("--params", "7e9", "--gpu", "RTX"),
-    ("--params", "70B"),
     ("--params", "1e13", "--precision", "fp32"),
     ("--layers", "12", "--width", "768", "--batch", "1e6", "--context", "1e6"),
-    ("--infer", "--params", "8B"),
     ("--infer", "--params", "8B", "--context", "32768", "--batch", "8", "--gpu", "H100"),
     ("--infer", "--params", "405B", "--precision", "fp8", "--kv-precision", "fp8"),
     ("--infer", "--params", "70B", "--precision", "int4", "--gpus", "2", "--context", "1e6"),
@@ -26,7 +24,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("columns", ["80", "100", "120"])
+@pytest.mark.parametrize("columns", ["80", "120"])
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_it_fits_a_terminal_of_24_lines_and_no_line_is_cut_or_ends_in_spaces(
     capsys: pytest.CaptureFixture[str],
@@ -97,12 +95,9 @@ def rows_of(out: str) -> list[str]:
 @pytest.mark.parametrize(
     "words",
     [
-        ("--params", "7e9"),
         ("--params", "124M"),
-        ("--params", "3e9", "--batch", "8"),
         ("--params", "70B"),
         ("--infer", "--params", "8B"),
-        ("--infer", "--params", "70B"),
         ("--infer", "--params", "405B"),
     ],
     ids=" ".join,
@@ -186,19 +181,10 @@ def test_json_of_inference_has_the_documented_keys(capsys: pytest.CaptureFixture
     ("words", "about"),
     [
         ((), "the size of the model is missing"),
-        (("--params", "many"), "--params: must be a whole number, got 'many'"),
-        (("--params", "-1"), "--params: -1 is out of range"),
-        (("--params", "7e9", "--batch", "nan"), "--batch: must be"),
-        (("--params", "7e9", "--context", "0"), "--context: 0 is out of range"),
-        (("--params", "7e9", "--layers", "12"), "--layers and --width"),
-        (("--layers", "1e9", "--width", "768"), "--layers: 1e9 is out of range"),
-        (("--params", "7e9", "--optimizer", "magic"), "--optimizer: unknown optimizer 'magic'"),
         (("--params", "7e9", "--precision", "int4"), "with --infer also fp16, fp8, int8, int4"),
         (("--params", "7e9", "--kv-heads", "8"), "--kv-heads: only for inference"),
         (("--params", "7e9", "--gpus", "2"), "add --infer"),
         (("--infer", "--params", "8B", "--optimizer", "adam"), "--optimizer: only for training"),
-        (("--infer", "--params", "8B", "--gpus", "3"), "one of 1, 2, 4, 8, 16, 32"),
-        (("--infer", "--params", "8B", "--precision", "tf32"), "without --infer also amp"),
         (("--params", "7e9", "--gpu", "H210"), "H200 SXM"),
         (("--params", "7e9", "--gpu", "A100 (other)"), "comes with different memory sizes"),
         (("--params", "7e9", "--file", "nowhere.db"), "nowhere.db"),

@@ -23,7 +23,7 @@ import gputui
 from gputui.model.case import DEVICE_CLASSES, MODES, PRECISIONS, WORKLOAD_CLASSES
 from gputui.model.journal import FIGURE_BETTER, FIGURE_COMBINES
 from gputui.model.units import FIGURE_SUFFIXES, RATES
-from gputui.services.advise.rent import ALONE, ANSWERS, SERVES
+from gputui.services.advise.rent import ALONE, ANSWERS
 from gputui.worker import contract_check
 from gputui.worker.contract import Figure, Parameter, Precision, Request, Size, Step, Unsupported, Workload
 from gputui.worker.contract_check import mistake_in
@@ -207,7 +207,7 @@ def test_a_job_of_advise_is_answered_by_workloads_that_do_it_in_its_unit(
 
 
 def test_a_service_of_advise_is_answered_by_workloads_of_requests() -> None:
-    for name in (*SERVES, ALONE):
+    for name in ("infer_rps", ALONE):
         workload = workload_named(name)
         assert (workload.unit, workload.workload_class) == ("req", "inference"), name
 

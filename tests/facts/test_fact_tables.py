@@ -5,15 +5,7 @@ import re
 
 import pytest
 
-from gputui.facts.gpus import GpuFacts, find_gpu
-from gputui.facts.instances import (
-    closest_instances,
-    find_instance,
-    is_on_demand,
-    list_price,
-    most_rented,
-)
-from gputui.facts.plausible import PlausibleRange, expected
+from gputui.facts.gpus import GpuFacts, expected, find_gpu
 from gputui.facts.tables import (
     GpuRow,
     InstanceRow,
@@ -25,6 +17,13 @@ from gputui.facts.tables import (
 )
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
+from gputui.services.prices.price_list import (
+    closest_instances,
+    find_instance,
+    is_on_demand,
+    list_price,
+    most_rented,
+)
 
 
 def all_rows() -> tuple[GpuRow | PlausibleRow | InstanceRow, ...]:
@@ -65,9 +64,9 @@ def test_every_plausible_range_lies_between_its_limits() -> None:
         assert (row.measured_max or row.measured_min) <= row.suspicious_above, row
 
 
-def range_of(gpu: GpuFacts | str, measure: str, dtype: str) -> PlausibleRange:
+def range_of(gpu: GpuFacts | str, measure: str, dtype: str) -> PlausibleRow:
     row = expected(gpu, measure, dtype)
-    assert isinstance(row, PlausibleRange), row
+    assert isinstance(row, PlausibleRow), row
     return row
 
 

@@ -18,8 +18,7 @@ from gputui.cli.files import export as export_command
 from gputui.cli.show import command as show_command
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import RunEnd, RunStart
-from gputui.services.results.exports import result_file_of
-from gputui.services.results.selectors import chosen_files, select_all
+from gputui.services.results.selectors import chosen_files, result_file_of, select_all
 from gputui.store import parquet
 from gputui.store.journal_reader import read_journal
 from gputui.store.opening import MARKER, is_export

@@ -23,7 +23,7 @@ from gputui.services.playback.demo import BOXES, Demo, MadeUpProgress
 from gputui.services.results.browser import read_detail
 from gputui.services.results.headline import case_order
 from gputui.services.results.reference_making import Candidate, problems_of_run
-from gputui.services.results.why import why_sentence
+from gputui.services.results.step_tables import why_sentence
 from gputui.services.support.background import Job
 from gputui.store.reading import open_result
 from gputui.store.writing import label_run

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gputui.analysis.owning import HOURS_PER_MONTH, Owning, RentOrBuy, rent_or_buy
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.services.advise.rent import Advice, Offer, ServedLoad
+from gputui.services.advise.rent import HOURS_PER_MONTH, Advice, Offer, ServedLoad
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What buying and owning one machine costs."""
+    """What buying and owning one machine costs; costs that are not stated are 0 and reported as left out."""
 
     power_usd_per_kwh: float = 0.0
     cooling: float = 0.0
+    """Extra power for cooling, as a share; 0.1 to 0.3 in data centers."""
     staff_usd_per_month: float = 0.0
     """For all machines together."""
     utilisation: float = 1.0
@@ -24,6 +24,30 @@ class Terms:
     hours_per_month: float = HOURS_PER_MONTH
     power_w: float | None = None
     """Of one machine at work; None for the measured power of its GPUs."""
+
+    def owning_usd_per_month(self, power_w: float, hours: float) -> float:
+        """Power with its cooling for this many hours of work, and staff; `power_w` is of all machines."""
+        kwh = power_w / 1000 * hours * (1 + self.cooling)
+        return kwh * self.power_usd_per_kwh + self.staff_usd_per_month
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Costs of owning that were not stated."""
+        power = "power" if self.power_usd_per_kwh == 0 else "cooling" if self.cooling == 0 else ""
+        staff = "staff" if self.staff_usd_per_month == 0 else ""
+        return tuple(filter(None, (power, staff, "space, interest, repairs, resale")))
+
+
+@dataclass(frozen=True, slots=True)
+class RentOrBuy:
+    """Both ways compared."""
+
+    buy_usd: float
+    """For all machines together."""
+    rent_usd_per_month: float
+    own_usd_per_month: float
+    months: float | Missing
+    """After which buying has cost less; Missing if it never does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,41 +91,30 @@ def weigh(
 
 
 def _weighed(offer: Offer, usd: float, terms: Terms, measured_w: Callable[[str], float | Missing]) -> Buying:
+    """Break-even: the price over what each month of owning saves; no interest, no resale, constant prices."""
     boxes = int(offer.load.boxes.value) if isinstance(offer.load, ServedLoad) else 1
     hours = terms.hours_per_month * terms.utilisation
     power_w: float | Missing = Missing("power is not paid for")
-    power_from = ""
     if terms.power_usd_per_kwh > 0:
         power_w = measured_w(offer.run_id) if terms.power_w is None else terms.power_w
-        power_from = "stated" if terms.power_w is not None else "GPUs as measured"
     found: RentOrBuy | Missing
     if not isinstance(offer.price, Price):
         found = Missing("its rent is not known: state it with --price")
-    elif power_from and isinstance(power_w, Missing):
+    elif terms.power_usd_per_kwh > 0 and isinstance(power_w, Missing):
         found = Missing(f"its power is not known ({power_w.reason}): state it with --power")
     else:
-        watts = 0.0 if isinstance(power_w, Missing) else power_w * boxes
-        owning = Owning(watts, terms.power_usd_per_kwh, terms.cooling, terms.staff_usd_per_month)
+        own = terms.owning_usd_per_month(0.0 if isinstance(power_w, Missing) else power_w * boxes, hours)
         rent = offer.price.usd_per_hour * hours * boxes
-        found = rent_or_buy(usd * boxes, rent, owning.usd_per_month(hours))
+        never = Missing("owning costs no less per month than renting: buying never pays")
+        found = RentOrBuy(usd * boxes, rent, own, usd * boxes / (rent - own) if rent > own else never)
+    is_stated = terms.power_w is not None
     return Buying(
         box=offer.box,
         device_class=offer.device_class,
         boxes=boxes,
         hours=hours,
         power_w=power_w,
-        power_from="" if isinstance(power_w, Missing) else power_from,
+        power_from="" if isinstance(power_w, Missing) else "stated" if is_stated else "GPUs as measured",
         found=found,
-        left_out=tuple(_left_out(terms)),
+        left_out=terms.left_out,
     )
-
-
-def _left_out(terms: Terms) -> list[str]:
-    left_out = []
-    if terms.power_usd_per_kwh == 0:
-        left_out.append("power")
-    elif terms.cooling == 0:
-        left_out.append("cooling")
-    if terms.staff_usd_per_month == 0:
-        left_out.append("staff")
-    return [*left_out, "space, interest, repairs, resale"]

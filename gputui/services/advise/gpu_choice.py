@@ -7,24 +7,19 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from gputui.analysis.fit import GIB, Fit, Tricks
-from gputui.analysis.inference_fit import InferenceFit
 from gputui.analysis.job import amount_of
 from gputui.errors import GputuiError
-from gputui.facts.gpus import closest_gpus, memory_of, rows_named
-from gputui.facts.instances import is_on_demand, most_rented
+from gputui.facts.gpus import closest_gpus, memory_of, rows_named, with_article
 from gputui.facts.tables import GpuRow, InstanceRow, gpu_rows
 from gputui.model.absent import Missing
 from gputui.model.units import format_bytes, format_usd, listed, three_digits
-from gputui.services.prices.price_list import age_words, best_offer
+from gputui.services.prices.price_list import age_words, best_offer, is_on_demand, most_rented
 
 SHOWN_FIRST = 10
 """GPUs that are shown without `--all`."""
 _HOLDS = ("fits", "tight", "with tricks", "several GPUs")
-
-AnyFit = TypeVar("AnyFit", Fit, InferenceFit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +66,12 @@ class GpuOffer:
 
     @property
     def is_on_demand(self) -> bool:
-        """As `facts.instances.is_on_demand`."""
+        """As `price_list.is_on_demand`."""
         return is_on_demand(self.instance.price_kind)
 
 
 @dataclass(frozen=True, slots=True)
-class GpuClass(Generic[AnyFit]):
+class GpuClass:
     """GPUs of one size of memory, and what fits there."""
 
     memory_gib: float
@@ -86,7 +81,7 @@ class GpuClass(Generic[AnyFit]):
     is_estimated: bool
     """True where the driver's figure is not known."""
     names: tuple[str, ...]
-    fit: AnyFit
+    fit: Fit
     offers: tuple[GpuOffer, ...]
     """For each name that can be rented in the number that the fit needs; none where it does not fit."""
 
@@ -96,7 +91,7 @@ class GpuClass(Generic[AnyFit]):
 
 
 def shown_first(names: Iterable[str]) -> frozenset[str]:
-    """Of these GPUs the ten to show first: those that people rent first (`facts.instances.most_rented`)."""
+    """Of these GPUs the ten to show first: those that people rent first (`price_list.most_rented`)."""
     return frozenset(_by_rent(names)[:SHOWN_FIRST])
 
 
@@ -122,14 +117,14 @@ def rows_asked(name: str | None) -> tuple[GpuRow, ...]:
                 "name it with its size: gputui fit 7B --all lists every GPU",
             )
         return sized
-    listed = ", ".join(closest_gpus(name))
+    close = ", ".join(closest_gpus(name))
     raise GputuiError(
         f"--gpu: unknown GPU {name!r}",
-        f"did you mean {listed}?" if listed else "gputui fit 7B --all lists every GPU",
+        f"did you mean {close}?" if close else "gputui fit 7B --all lists every GPU",
     )
 
 
-def classes_of(rows: Iterable[GpuRow], fit_of: Callable[[int], AnyFit]) -> tuple[GpuClass[AnyFit], ...]:
+def classes_of(rows: Iterable[GpuRow], fit_of: Callable[[int], Fit]) -> tuple[GpuClass, ...]:
     """GPUs of the same memory together, the smallest first; `fit_of` takes bytes of one GPU."""
     by_size: dict[tuple[int, float, bool], list[str]] = {}
     for row in rows:
@@ -154,7 +149,7 @@ def _offer(name: str, gpus: int) -> GpuOffer | None:
     return GpuOffer(name, found, found.usd_per_hour, age_words(found.price_date, today))
 
 
-def only(classes: Iterable[GpuClass[AnyFit]], rows: Iterable[GpuRow]) -> tuple[GpuClass[AnyFit], ...]:
+def only(classes: Iterable[GpuClass], rows: Iterable[GpuRow]) -> tuple[GpuClass, ...]:
     """Those GPUs of the classes that `rows` has, without classes that are then empty."""
     kept = {row.name for row in rows}
     few = (
@@ -171,7 +166,7 @@ def only(classes: Iterable[GpuClass[AnyFit]], rows: Iterable[GpuRow]) -> tuple[G
     return tuple(one for one in few if one.names)
 
 
-def cheapest(classes: Iterable[GpuClass[AnyFit]], *words: str) -> tuple[GpuClass[AnyFit], GpuOffer] | None:
+def cheapest(classes: Iterable[GpuClass], *words: str) -> tuple[GpuClass, GpuOffer] | None:
     """The lowest recent price, else the lowest, at which something with one of these words can be rented.
 
     `tight` only with tricks.
@@ -181,7 +176,7 @@ def cheapest(classes: Iterable[GpuClass[AnyFit]], *words: str) -> tuple[GpuClass
     return min(offers, key=lambda pair: pair[1].order, default=None)
 
 
-def fewest_gpus(classes: Iterable[GpuClass[AnyFit]]) -> GpuClass[AnyFit] | None:
+def fewest_gpus(classes: Iterable[GpuClass]) -> GpuClass | None:
     """Of the sizes of which several are enough the one that needs the fewest, and the smallest of these."""
     several = [one for one in classes if one.fit.word == "several GPUs"]
     return min(several, key=lambda one: (one.fit.gpus, one.memory_bytes), default=None)
@@ -198,8 +193,8 @@ class FitAnswer:
 
 def headline(
     subject: str,
-    asked: Sequence[GpuClass[AnyFit]],
-    everywhere: Sequence[GpuClass[AnyFit]],
+    asked: Sequence[GpuClass],
+    everywhere: Sequence[GpuClass],
     needs_bytes: tuple[int, int],
     is_named: bool,
     stated_gpus: int = 1,
@@ -230,8 +225,8 @@ def headline(
 
 def _on_these(
     subject: str,
-    asked: Sequence[GpuClass[AnyFit]],
-    everywhere: Sequence[GpuClass[AnyFit]],
+    asked: Sequence[GpuClass],
+    everywhere: Sequence[GpuClass],
     low: str,
     high: str,
 ) -> FitAnswer:
@@ -253,9 +248,9 @@ def _on_these(
         return FitAnswer(text, frozenset([name]))
     if word == "tight":
         surely = f" With {how} it fits for sure{price}." if how else ""
-        text = f"Tight: {subject} needs {low} to {high}, {_one(name)} has {memory}.{surely}"
+        text = f"Tight: {subject} needs {low} to {high}, {with_article(name)} has {memory}.{surely}"
         return FitAnswer(text, frozenset([name]))
-    text = f"Does not fit: {subject} needs {high}, {_one(name)} has {memory}."
+    text = f"Does not fit: {subject} needs {high}, {with_article(name)} has {memory}."
     if word == "several GPUs":
         text += f" It fits on {fit.gpus} with {how}{price}."
     holds = _cheapest_that_holds(everywhere)
@@ -264,7 +259,7 @@ def _on_these(
     return FitAnswer(f"{text} {holds.text}", holds.names | {name})
 
 
-def _cheapest_that_holds(everywhere: Sequence[GpuClass[AnyFit]]) -> FitAnswer:
+def _cheapest_that_holds(everywhere: Sequence[GpuClass]) -> FitAnswer:
     found = cheapest(everywhere, "fits") or cheapest(everywhere, "tight", "with tricks", "several GPUs")
     if found is not None:
         how = in_words(found[0].fit)
@@ -278,11 +273,11 @@ def _cheapest_that_holds(everywhere: Sequence[GpuClass[AnyFit]]) -> FitAnswer:
     return FitAnswer("Take a smaller model, batch or context, or fewer bits per weight.", frozenset())
 
 
-def _priced(one: GpuClass[AnyFit], offer: GpuOffer) -> str:
+def _priced(one: GpuClass, offer: GpuOffer) -> str:
     return f"{_counted(one.fit.gpus, offer.name)} at {_price(one, offer)}, {_used(one)}"
 
 
-def _price(one: GpuClass[AnyFit], offer: GpuOffer) -> str:
+def _price(one: GpuClass, offer: GpuOffer) -> str:
     instance = offer.instance
     of = f" for {instance.gpu_count:g} of them" if instance.gpu_count > one.fit.gpus else ""
     kind = "" if offer.is_on_demand else instance.price_kind
@@ -290,24 +285,18 @@ def _price(one: GpuClass[AnyFit], offer: GpuOffer) -> str:
     return f"{format_usd(offer.usd_per_hour)}/h{of} ({told})"
 
 
-def _used(one: GpuClass[AnyFit]) -> str:
+def _used(one: GpuClass) -> str:
     each = " each" if one.fit.gpus > 1 else ""
     return f"{three_digits(one.fit.needed_bytes[1] / GIB)} of {format_bytes(one.memory_bytes)}{each}"
 
 
-def _one(name: str) -> str:
-    return f"an {name}" if name[0] in "AHLRMI8" and not name.startswith(("Laptop", "Radeon")) else f"a {name}"
-
-
 def _counted(gpus: int, name: str) -> str:
-    return _one(name) if gpus == 1 else f"{gpus} x {name}"
+    return with_article(name) if gpus == 1 else f"{gpus} x {name}"
 
 
-def in_words(fit: Fit | InferenceFit) -> str:
+def in_words(fit: Fit) -> str:
     """`checkpointing and 4 micro-batches`; empty where nothing is needed."""
-    if isinstance(fit, InferenceFit):
-        return "tensor parallelism" if fit.word == "several GPUs" else ""
-    words = trick_words(fit.tricks, "FSDP", "checkpointing", "offloaded activations")
+    words = trick_words(fit.tricks, fit.split_by, "checkpointing", "offloaded activations")
     return listed(words) if words else ""
 
 
@@ -328,7 +317,8 @@ def whole_number(option: str, text: str, most: int, least: int = 1) -> int:
     if not math.isfinite(value) or value != round(value):
         raise GputuiError(f"{option}: must be a whole number, got {text!r}", "such as 2048, 7e9, 124M or 7B")
     if not least <= value <= most:
-        raise GputuiError(f"{option}: {text} is out of range", f"from {least} to {_as_typed(most)}")
+        typed = f"{most}" if most < 10**9 else f"{most:.0e}".replace("+", "")  # 1e14 may be typed, too
+        raise GputuiError(f"{option}: {text} is out of range", f"from {least} to {typed}")
     return round(value)
 
 
@@ -350,8 +340,3 @@ def short_number(number: int) -> str:
         if number >= scale * 0.9995:
             return f"{number / scale:.3g}{unit}"
     return f"{number}"
-
-
-def _as_typed(number: int) -> str:
-    """Every digit of a limit; of a power of ten too long to be counted `1e14`, which may be typed, too."""
-    return f"{number}" if number < 10**9 else f"{number:.0e}".replace("+", "")

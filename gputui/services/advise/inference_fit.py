@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from gputui.analysis.fit import Shape, nearest_shape
 from gputui.analysis.inference_fit import (
     CACHE_BYTES,
+    DECODERS,
     MOST_BATCH,
     MOST_CONTEXT,
     WEIGHT_FORMATS,
-    Decoder,
-    InferenceFit,
     InferenceParts,
     ServedModel,
     cache_bytes,
     decoder,
     fit_inference,
     inference_parts,
-    nearest_decoder,
     needed_for_inference,
     possible_gpus,
 )
@@ -53,7 +52,7 @@ class InferenceReport:
     """On each of the GPUs that were stated."""
     cache_bytes_per_token: int
     """On all of them together."""
-    classes: tuple[GpuClass[InferenceFit], ...]
+    classes: tuple[GpuClass, ...]
     """Of the GPUs asked for, in the order of their memory."""
 
 
@@ -94,7 +93,7 @@ def inference_report(wish: Wish) -> InferenceReport:
     )
 
 
-def _model(wish: Wish) -> tuple[Decoder, int, list[str]]:
+def _model(wish: Wish) -> tuple[Shape, int, list[str]]:
     """Shape and number of weights; what was not stated is taken from a published model, and noted."""
     params = None if wish.params is None else whole_number("--params", wish.params, 10**14)
     if (wish.layers is None) != (wish.width is None):
@@ -107,7 +106,7 @@ def _model(wish: Wish) -> tuple[Decoder, int, list[str]]:
             raise GputuiError(
                 "the size of the model is missing", "give --params 8e9, or --layers and --width"
             )
-        near = nearest_decoder(params)
+        near = nearest_shape(params, DECODERS)
         model = replace(
             near,
             vocabulary=vocabulary or near.vocabulary,
@@ -134,5 +133,5 @@ def _model(wish: Wish) -> tuple[Decoder, int, list[str]]:
     return model, model.parameters if params is None else params, notes
 
 
-def _cached(model: Decoder) -> str:
+def _cached(model: Shape) -> str:
     return f"{model.layers} layers x {model.kv_heads} KV heads x {model.head_dim}"

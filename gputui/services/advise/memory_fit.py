@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from gputui.analysis.fit import (
     PRECISIONS,
     STATES_PER_WEIGHT,
-    Blocks,
-    Fit,
     Parts,
     Peak,
+    Shape,
     Training,
     activation_parts,
     all_at_once,
     fit,
-    gpt_blocks,
+    gpt_shape,
     nearest_shape,
     needed_bytes,
     peak_of,
@@ -78,7 +77,7 @@ class FitReport:
     measured: Measured | None
     at_once: Parts
     peak: Peak
-    classes: tuple[GpuClass[Fit], ...]
+    classes: tuple[GpuClass, ...]
     """Of the GPUs asked for, in the order of their memory."""
     warnings: tuple[str, ...] = ()
 
@@ -101,17 +100,12 @@ def report(wish: Wish) -> FitReport:
     stated = None if wish.activations is None else whole_number("--activations", wish.activations, 10**18, 0)
     if stated is not None and wish.file is not None:
         raise GputuiError("--activations and --file both set the activations", "give one of them")
-    training = Training(params, optimizer, precision, blocks, batch, context)
-    source = "formula"
+    training = Training(params, optimizer, precision, blocks, batch, context, stated_activations_bytes=stated)
     measured: Measured | None = None
     warnings: tuple[str, ...] = ()
-    if stated is not None:
-        source = "stated"
-        training = Training(params, optimizer, precision, blocks, batch, context, 1.0, stated)
-    elif wish.file is not None:
-        source = "measured"
+    if wish.file is not None:
         measured, warnings = _measured(wish.file, precision.name, wish.trust)
-        training = Training(params, optimizer, precision, blocks, batch, context, measured.ratio)
+        training = replace(training, measured_ratio=measured.ratio)
     everywhere = classes_of(rows_asked(None), lambda memory_bytes: fit(training, memory_bytes))
     classes = only(everywhere, rows)
     subject = (
@@ -122,7 +116,7 @@ def report(wish: Wish) -> FitReport:
         headline=headline(subject, classes, everywhere, needed_bytes(training), wish.gpu is not None),
         training=training,
         notes=tuple(notes),
-        activations_from=source,
+        activations_from="measured" if measured else "formula" if stated is None else "stated",
         measured=measured,
         at_once=all_at_once(training),
         peak=peak_of(training),
@@ -131,7 +125,7 @@ def report(wish: Wish) -> FitReport:
     )
 
 
-def _model(wish: Wish, context: int | None) -> tuple[Blocks, int, list[str]]:
+def _model(wish: Wish, context: int | None) -> tuple[Shape, int, list[str]]:
     """Shape and number of weights; what was not stated comes from a usual shape, with a note."""
     params = None if wish.params is None else whole_number("--params", wish.params, 10**14)
     if (wish.layers is None) != (wish.width is None):
@@ -149,7 +143,7 @@ def _model(wish: Wish, context: int | None) -> tuple[Blocks, int, list[str]]:
         if not 0.5 <= blocks.parameters / params <= 2:
             notes.append("no published shape is near, so activations are a guess: give --layers and --width")
     else:
-        blocks = gpt_blocks(
+        blocks = gpt_shape(
             whole_number("--layers", wish.layers, 10**5),
             whole_number("--width", wish.width, 10**6),
             vocabulary or DEFAULT_VOCABULARY,
@@ -211,12 +205,11 @@ def training_of(case: Case) -> Training | None:
         )
     except (KeyError, ValueError):
         return None
-    if min(layers, heads, width, context, vocabulary, batch) < 1:
-        return None
-    blocks = Blocks(case.work.size, layers, width, heads, 4 * width, vocabulary, context, False)
     precision = PRECISIONS.get(case.variant.precision)
-    if precision is None:
+    if precision is None or min(layers, heads, width, context, vocabulary, batch) < 1 or width % heads:
         return None
+    blocks = gpt_shape(layers, width, vocabulary, context)
+    blocks = replace(blocks, heads=heads, kv_heads=heads, head_dim=width // heads)
     return Training(blocks.parameters, "adamw", precision, blocks, batch, context)
 
 

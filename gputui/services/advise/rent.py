@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from gputui.analysis.cost import share_of_price
 from gputui.analysis.job import VERBS, Batch, Job, Serving
 from gputui.analysis.judgement import COST, RATE, Judgement, judgements
-from gputui.analysis.owning import HOURS_PER_MONTH
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, Verdict
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -47,6 +46,8 @@ from gputui.worker.steps.latencies import QUEUE_GREW
 START_S = 600.0
 """Assumed: a rented machine is paid for 10 minutes besides the work, for starting, fetching data and
 ending."""
+HOURS_PER_MONTH = 730.0
+"""8760 hours a year / 12."""
 
 ANSWERS: dict[tuple[str, str], tuple[str, ...]] = {
     ("tok", "train"): ("gpt_train", "lstm_train", "bert_ft"),
@@ -56,7 +57,6 @@ ANSWERS: dict[tuple[str, str], tuple[str, ...]] = {
     ("req", "answer"): ("infer_rps", "infer_best"),
 }
 """Workloads whose rows answer a job of this unit and verb, likeliest first."""
-SERVES = ("infer_rps",)
 ALONE = "infer_lat"
 """One request at a time, the best case of any load."""
 
@@ -169,9 +169,7 @@ class _Measured:
 class _Candidate:
     """An offer in the running for a pick: the least span wins."""
 
-    offer: Offer
-    case: SideCase
-    side: Side
+    of: _Measured
     respect: str
     """COST or RATE."""
     span: Estimated
@@ -179,10 +177,6 @@ class _Candidate:
     """Its value is this times the time of its work, and of its start; None if speed alone does not decide."""
     start_s: float = 0.0
     """Of its time, and paid for at the same price as the work."""
-
-    @property
-    def name(self) -> str:
-        return _named(self.offer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +341,7 @@ def example_job(boxes: Sequence[PricedSide]) -> str:
 
 def _chosen_work(job: Job, boxes: Sequence[PricedSide], choice: Choice) -> Work:
     """What most machines have measured; if several, the likeliest workload, then the largest model."""
-    names = SERVES if isinstance(job, Serving) else ANSWERS[job.unit, job.verb]
+    names = ("infer_rps",) if isinstance(job, Serving) else ANSWERS[job.unit, job.verb]
     if choice.workload and choice.workload not in names:
         raise GputuiError(
             f"--workload {choice.workload}: does not answer {job.text!r}", f"one of {', '.join(names)}"
@@ -473,7 +467,8 @@ def _offer(
 
 
 def _time(job: Batch, case: Case, speed: SpeedEstimate, start_s: float) -> Estimated:
-    units = job.amount / _units_in(job, case)
+    each = 1.0 if case.unit == job.unit else float(dict(case.work.parameters)["context"])
+    units = job.amount / each  # a text of 128 tokens is 128 tokens
     rates = speed.units_per_s, speed.high, speed.low
     return Estimated(*(start_s + units / rate for rate in rates))
 
@@ -483,18 +478,6 @@ def _is_counted_in(job: Job, unit: str) -> bool:
     if isinstance(job, Serving):
         return unit == "req"
     return unit == job.unit or (unit, job.unit) == ("seq", "tok")
-
-
-def _units_in(job: Batch, case: Case) -> float:
-    """How many of the job's units one unit of the row is: a text of 128 tokens is 128 tokens."""
-    if case.unit == job.unit:
-        return 1.0
-    if (case.unit, job.unit) == ("seq", "tok"):
-        return float(dict(case.work.parameters)["context"])
-    raise GputuiError(
-        f"{case.name} counts {case.unit}: it is unknown how many {job.unit} that is",
-        "use the version of gputui that measured it",
-    )
 
 
 def _usd(box_hours: Estimated, price: Price | Missing, share: float | Missing) -> Estimated | Missing:
@@ -590,7 +573,7 @@ def _alone_too_slow(job: Serving, found: SideCase, case: SideCase) -> Iterable[s
     if _task(alike[0].work) != _task(alike[1].work) or job.bound_s is None:
         return
     for metric in metrics_of(case.result):
-        is_asked = metric.key == f"{job.percentile}_s" and isinstance(metric.value, float)
+        is_asked = metric.key == f"{job.percentile}_s"
         if is_asked and isinstance(metric.value, float) and metric.value > job.bound_s:
             yield (
                 f"a single request already waits {format_seconds(metric.value)}"
@@ -614,17 +597,11 @@ def _by_cost(job: Job, able: Sequence[_Measured], start_s: float) -> list[_Candi
     """By the cost of the job; for serving by that of whole boxes, which speed alone does not decide."""
     is_batch = isinstance(job, Batch)
     return [
-        _Candidate(
-            one.offer,
-            one.case,
-            one.side,
-            COST,
-            one.offer.usd,
-            _usd_per_hour(one.offer) if is_batch else None,
-            start_s if is_batch else 0.0,
-        )
+        _Candidate(one, COST, one.offer.usd, usd_per_hour if is_batch else None, start_s if is_batch else 0.0)
         for one in able
         if isinstance(one.offer.usd, Estimated)
+        if isinstance(one.offer.price, Price) and isinstance(one.offer.share, float)
+        for usd_per_hour in (one.offer.price.usd_per_hour * one.offer.share,)
     ]
 
 
@@ -634,17 +611,11 @@ def _by_time(able: Sequence[_Measured]) -> list[_Candidate]:
     for one in able:
         offer, load = one.offer, one.offer.load
         if isinstance(offer.time_s, Estimated):
-            found.append(_Candidate(offer, one.case, one.side, RATE, offer.time_s, 1.0))
+            found.append(_Candidate(one, RATE, offer.time_s, 1.0))
         elif isinstance(load, ServedLoad):
             between = Estimated(1 / load.per_s.value, 1 / load.per_s.high, 1 / load.per_s.low)
-            found.append(_Candidate(offer, one.case, one.side, RATE, between, 1 / load.fraction))
+            found.append(_Candidate(one, RATE, between, 1 / load.fraction))
     return found
-
-
-def _usd_per_hour(offer: Offer) -> float | None:
-    if isinstance(offer.price, Missing) or isinstance(offer.share, Missing):
-        return None
-    return offer.price.usd_per_hour * offer.share
 
 
 def _pick(candidates: Sequence[_Candidate], absent: str, what: str) -> Pick | Missing:
@@ -654,8 +625,8 @@ def _pick(candidates: Sequence[_Candidate], absent: str, what: str) -> Pick | Mi
     best = _least(candidates)
     others = [one for one in candidates if one is not best]
     if not others:
-        return Missing(f"only {best.name} {what}")
-    return Pick(best.offer, tuple((other.name, _judged(other, best)) for other in others))
+        return Missing(f"only {_named(best.of.offer)} {what}")
+    return Pick(best.of.offer, tuple((_named(other.of.offer), _judged(other, best)) for other in others))
 
 
 def _least(candidates: Sequence[_Candidate]) -> _Candidate:
@@ -671,9 +642,9 @@ def _judged(a: _Candidate, b: _Candidate) -> Judgement:
 
     By their intervals where speed alone does not decide, or no ratio is known.
     """
-    rows, on_a, on_b = compare_sides(a.side, b.side).rows, a.case.result, b.case.result
+    rows, on_a, on_b = compare_sides(a.of.side, b.of.side).rows, a.of.case.result, b.of.case.result
     place = next((i for i, row in enumerate(rows) if row.a.result is on_a and row.b.result is on_b), None)
-    estimates = [estimate_pair(a.case, b.case)] if place is None else [row.estimate for row in rows]
+    estimates = [estimate_pair(a.of.case, b.of.case)] if place is None else [row.estimate for row in rows]
     mine = place or 0
     estimate = estimates[mine]
     if not a.weight or not b.weight or isinstance(estimate, Missing):
@@ -689,8 +660,8 @@ def _judged(a: _Candidate, b: _Candidate) -> Judgement:
         else replace(e, ratio=e.ratio * factor, low=e.low * factor, high=e.high * factor)
         for e in estimates
     ]
-    if b.start_s and isinstance(b.offer.time_s, Estimated):
-        weighed[mine] = _with_start(estimate, factor, b.offer.time_s.value - b.start_s, b.start_s)
+    if b.start_s and isinstance(b.of.offer.time_s, Estimated):
+        weighed[mine] = _with_start(estimate, factor, b.of.offer.time_s.value - b.start_s, b.start_s)
     asked = 0 if place is None else asked_place([row.case for row in rows], estimates)
     return judgements(b.respect, weighed, asked)[mine]
 
@@ -733,7 +704,7 @@ def _gpu_word(
 
 
 def _of(device_class: str, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-    return [one for one in candidates if one.offer.device_class == device_class]
+    return [one for one in candidates if one.of.offer.device_class == device_class]
 
 
 def _one_sided(cpus: Sequence[Offer], gpus: Sequence[Offer], cpu_meets: bool, gpu_meets: bool) -> str:
@@ -772,9 +743,7 @@ def _gpu_word_of_batch(
         costs = ", and costs more" if cheapest == "cpu" else ""
         return f"GPU not worth it: we can't tell it from the CPU in speed{costs}"
     priced_cpus = _of("cpu", by_cost)
-    words = [
-        (one.span, _cheaper(priced_cpus, [c for c in by_cost if c.offer is one.offer])) for one in faster
-    ]
+    words = [(one.span, _cheaper(priced_cpus, [c for c in by_cost if c.of is one.of])) for one in faster]
     gpu_s, money = next((pair for pair in words if pair[1] == "gpu"), words[0])
     saved = f"{format_seconds(gpu_s.value)} instead of {format_seconds(cpu.span.value)}"
     return {
@@ -792,17 +761,15 @@ def _cheaper(cpus: Sequence[_Candidate], gpus: Sequence[_Candidate]) -> str:
     found = _least(cpus), _least(gpus)
     best = _least(found)
     other = found[0] if best is found[1] else found[1]
-    return best.offer.device_class if _is_better(_judged(other, best)) else "tie"
+    return best.of.offer.device_class if _is_better(_judged(other, best)) else "tie"
 
 
 def _stands_for(work: Work) -> str:
     """Which model was measured, and how well it represents others."""
-    described = describe_work(work)
+    how = "your time only if your model has this shape"
     if work.size.startswith("mini"):
-        return (
-            f"measured with {described}: a ranking of boxes, not your time, unless your model is this small"
-        )
-    return f"measured with {described}: your time only if your model has this shape"
+        how = "a ranking of boxes, not your time, unless your model is this small"
+    return f"measured with {describe_work(work)}: {how}"
 
 
 _KINDS = {

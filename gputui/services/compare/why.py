@@ -27,8 +27,14 @@ from gputui.model.units import (
     with_prefix,
 )
 from gputui.services.compare.pairing import Comparison, Row
-from gputui.services.results.conditions import Evidence
-from gputui.services.results.findings import SeenStep, own_peak, profiled_side, seen_step, step_findings
+from gputui.services.results.conditions import (
+    Evidence,
+    SeenStep,
+    own_peak,
+    profiled_side,
+    seen_step,
+    step_findings,
+)
 from gputui.services.results.roofline import sheet_peak
 from gputui.services.results.step_tables import CATEGORY_WORDS
 

@@ -1,4 +1,4 @@
-"""List prices of instances: those that ship, and a dated list of the user's, which goes before them."""
+"""List prices of cloud instances: those that ship, and a dated list of the user's, which goes before them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import csv
 import datetime
 import functools
 import io
+import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.facts.gpus import find_gpu, memory_of, rows_named
-from gputui.facts.instances import is_on_demand
-from gputui.facts.tables import InstanceRow, gpu_rows, instance_rows
+from gputui.facts.tables import InstanceRow, gpu_rows, instance_row, instance_rows
 from gputui.model.absent import Missing
+from gputui.model.journal import Price
 from gputui.services.support.atomic_write import write_output
 from gputui.services.support.home import make_directory
 from gputui.services.support.paths import price_list_file
@@ -27,58 +28,36 @@ MOST_BYTES = 256 * 2**20
 MAX_USD_PER_HOUR = 100_000.0
 USERS_SOURCE = "your list"
 _FIELDS = (
-    "provider", "instance_type", "gpu", "gpu_count", "gpu_memory_gb_each", "vcpus", "ram_gib", "usd_per_hour",
-    "price_kind", "region", "price_date", "spot_usd_per_hour", "spot_date",
+    "provider", "instance_type", "gpu", "gpu_count", "usd_per_hour", "price_kind", "region", "price_date",
+    "spot_usd_per_hour", "spot_date",
 )  # fmt: skip
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _SIZE = re.compile(r"[-_ ](\d+)\s?GB\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class _ListLayout:
-    """A public layout of price lists: what its columns are called."""
-
-    name: str
-    columns: Mapping[str, str]
-    """Ours by theirs. `is_spot` is true or false, and says which kind the price is."""
-
-    def fits(self, header: Sequence[str]) -> bool:
-        required = ("instance_type", "gpu", "gpu_count", "usd_per_hour")
-        return all(theirs in header for theirs, ours in self.columns.items() if ours in required)
-
-
-_LAYOUTS = (
-    _ListLayout("gputui", {name: name for name in _FIELDS}),
-    _ListLayout(
-        "SkyPilot catalog",  # github.com/skypilot-org/skypilot-catalog, schema v5
-        {
-            "InstanceType": "instance_type",
-            "AcceleratorName": "gpu",
-            "AcceleratorCount": "gpu_count",
-            "vCPUs": "vcpus",
-            "MemoryGiB": "ram_gib",
-            "Price": "usd_per_hour",
-            "SpotPrice": "spot_usd_per_hour",
-            "Region": "region",
-        },
-    ),
-    _ListLayout(
-        "gpuhunt catalog",  # github.com/dstackai/gpuhunt
-        {
-            "provider": "provider",
-            "instance_name": "instance_type",
-            "location": "region",
-            "price": "usd_per_hour",
-            "cpu": "vcpus",
-            "memory": "ram_gib",
-            "gpu_count": "gpu_count",
-            "gpu_name": "gpu",
-            "gpu_memory": "gpu_memory_gb_each",
-            "spot": "is_spot",
-        },
-    ),
-)
-_REQUIRED = "instance_type, gpu, gpu_count, usd_per_hour"
+_LAYOUTS = {
+    "gputui": {name: name for name in (*_FIELDS, "gpu_memory_gb_each")},
+    "SkyPilot catalog": {  # github.com/skypilot-org/skypilot-catalog, schema v5
+        "InstanceType": "instance_type",
+        "AcceleratorName": "gpu",
+        "AcceleratorCount": "gpu_count",
+        "Price": "usd_per_hour",
+        "SpotPrice": "spot_usd_per_hour",
+        "Region": "region",
+    },
+    "gpuhunt catalog": {  # github.com/dstackai/gpuhunt
+        "provider": "provider",
+        "instance_name": "instance_type",
+        "location": "region",
+        "price": "usd_per_hour",
+        "gpu_count": "gpu_count",
+        "gpu_name": "gpu",
+        "gpu_memory": "gpu_memory_gb_each",
+        "spot": "is_spot",
+    },
+}
+"""Public layouts of price lists: our columns by theirs. `is_spot` says which kind the price is."""
+_REQUIRED = ("instance_type", "gpu", "gpu_count", "usd_per_hour")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +113,24 @@ def import_prices(path: Path, provider: str, date: str) -> Imported:
     """
     rows = _rows_of(path)
     header = tuple(rows[0]) if rows else ()
-    layout = next((one for one in _LAYOUTS if one.fits(header)), None)
-    if layout is None:
+    layouts = [
+        name
+        for name, columns in _LAYOUTS.items()
+        if all(theirs in header for theirs, ours in columns.items() if ours in _REQUIRED)
+    ]
+    if not layouts:
         raise GputuiError(
             f"{path}: not a price list: its columns are {', '.join(header)[:200] or 'none'}",
-            f"it needs {_REQUIRED}, or the columns of a SkyPilot or gpuhunt catalog",
+            f"it needs {', '.join(_REQUIRED)}, or the columns of a SkyPilot or gpuhunt catalog",
         )
     if date and not _is_day(date):
         raise GputuiError(f"--date {date}: must be a day", "as in 2026-11-22")
+    columns = _LAYOUTS[layouts[0]]
     found: dict[tuple[str, str, str], dict[str, str]] = {}
     unknown: set[str] = set()
     skipped = 0
     for number, theirs in enumerate(rows, 2):
-        ours = {name: clean_text(theirs.get(column, "")).strip() for column, name in layout.columns.items()}
+        ours = {name: clean_text(theirs.get(column, "")).strip() for column, name in columns.items()}
         row = _plain_row(ours, provider, date, f"{path} line {number}")
         if row is None:
             skipped += 1
@@ -170,7 +154,7 @@ def import_prices(path: Path, provider: str, date: str) -> Imported:
             "set XDG_CONFIG_HOME to a directory you can write to",
         ) from error
     write_output(target, page.getvalue())
-    return Imported(layout.name, len(found), tuple(sorted(unknown)), skipped)
+    return Imported(layouts[0], len(found), tuple(sorted(unknown)), skipped)
 
 
 def _plain_row(ours: Mapping[str, str], provider: str, date: str, where: str) -> dict[str, str] | None:
@@ -193,9 +177,6 @@ def _plain_row(ours: Mapping[str, str], provider: str, date: str, where: str) ->
         "instance_type": ours["instance_type"],
         "gpu": gpu_named(ours["gpu"], memory),
         "gpu_count": f"{count:g}",
-        "gpu_memory_gb_each": ours.get("gpu_memory_gb_each", ""),
-        "vcpus": ours.get("vcpus", ""),
-        "ram_gib": ours.get("ram_gib", ""),
         "usd_per_hour": "" if not price else f"{price:g}",
         "price_kind": (ours.get("price_kind") or "on-demand") if price else "",
         "region": ours.get("region") or "any",
@@ -290,33 +271,16 @@ def _parquet(path: Path) -> list[dict[str, str]]:
 @functools.lru_cache(maxsize=1)
 def _read_own(path: Path, changed_ns: int) -> tuple[InstanceRow, ...]:
     """The list as it was when it changed last; `changed_ns` tells one state of it from the next."""
-    return tuple(_instance(row, path) for row in _rows_of(path))
-
-
-def _instance(row: Mapping[str, str], path: Path) -> InstanceRow:
-    def figure(name: str) -> float | None:
-        return _figure(row.get(name, ""), f"{path}: {name}")
-
-    price, spot = figure("usd_per_hour"), figure("spot_usd_per_hour")
-    return InstanceRow(
-        provider=row.get("provider", ""),
-        instance_type=row.get("instance_type", ""),
-        gpu=row.get("gpu", ""),
-        gpu_count=figure("gpu_count") or 0.0,
-        gpu_memory_gb_each=figure("gpu_memory_gb_each"),
-        vcpus=figure("vcpus"),
-        ram_gib=figure("ram_gib"),
-        usd_per_hour=Missing("no list price known") if price is None else price,
-        price_kind=row.get("price_kind", ""),
-        region=row.get("region", ""),
-        price_date=row.get("price_date", ""),
-        spot_usd_per_hour=Missing("no spot price known") if spot is None else spot,
-        spot_date=row.get("spot_date", ""),
-        spot_source=(USERS_SOURCE,) if spot is not None else (),
-        source=(USERS_SOURCE,),
-        confidence="high",
-        notes="",
-    )
+    known = {"source": USERS_SOURCE, "spot_source": USERS_SOURCE, "confidence": "high", "notes": ""}
+    rows = _rows_of(path)
+    for row, name in itertools.product(rows, ("gpu_count", "usd_per_hour", "spot_usd_per_hour")):
+        _figure(row.get(name, ""), f"{path}: {name}")
+    try:
+        return tuple(instance_row({**row, **known}) for row in rows)
+    except (KeyError, ValueError) as error:
+        raise GputuiError(
+            f"{path}: not a price list ({error})", "import it again: gputui prices --import"
+        ) from error
 
 
 def offers_of(gpu_names: Iterable[str], today: datetime.date) -> list[InstanceRow]:
@@ -384,3 +348,73 @@ def _staleness(row: InstanceRow, today: datetime.date) -> tuple[int, int]:
 def per_gpu(usd_per_hour: float | Missing, row: InstanceRow) -> float:
     """USD per GPU and hour; infinite without a price."""
     return float("inf") if isinstance(usd_per_hour, Missing) else usd_per_hour / row.gpu_count
+
+
+_NOT_ON_DEMAND = re.compile(
+    "commit|reserv|contract|month|year|spot|interrupt|preempt|flex|communit|market|lowest|auction|bid", re.I
+)
+"""In the kind of a price that takes a commitment, may end at any time, or is only some host's."""
+
+
+def is_on_demand(kind: str) -> bool:
+    """Whether anybody gets a price of this kind by the hour, for as long as they like."""
+    return not _NOT_ON_DEMAND.search(kind)
+
+
+def find_instance(instance_type: str) -> tuple[InstanceRow, ...]:
+    """Every known row of an instance type, of all providers and regions, ignoring case.
+
+    A provider may precede it, as in `aws/g5.xlarge`. Empty if there is none.
+    """
+    wanted = instance_type.strip().casefold()
+    return tuple(row for row in known_instances() if wanted in _names(row))
+
+
+def most_rented() -> tuple[str, ...]:
+    """Names of the GPUs that people can rent in most places, the most common first.
+
+    The rule: the number of providers that offer it for money, then the number of their instance types.
+    Shares of a GPU, free quotas and offers without a known price are not counted.
+    """
+    offers: dict[str, list[str]] = {}
+    for row in instance_rows():
+        price = row.usd_per_hour
+        if row.gpu_count >= 1 and not isinstance(price, Missing) and price > 0:
+            offers.setdefault(row.gpu, []).append(row.provider)
+    return tuple(sorted(offers, key=lambda gpu: (-len(set(offers[gpu])), -len(offers[gpu]), gpu)))
+
+
+def closest_instances(text: str, count: int = 5) -> tuple[str, ...]:
+    """Instance types that the user may have meant, likeliest first, as `provider/type`."""
+    from difflib import get_close_matches  # only needed for a mistyped name
+
+    wanted = text.strip().casefold()
+    by_name = {name: _full_name(row) for row in known_instances() for name in _names(row)}
+    begun = [full for name, full in by_name.items() if wanted and name.startswith(wanted)]
+    alike = [by_name[name] for name in get_close_matches(wanted, by_name, n=2 * count, cutoff=0.6)]
+    return tuple(dict.fromkeys(begun + alike))[:count]
+
+
+def list_price(row: InstanceRow, *, is_spot: bool = False) -> Price | Missing:
+    """The row as a price; Missing if the table knows the instance but not its price."""
+    usd_per_hour = row.spot_usd_per_hour if is_spot else row.usd_per_hour
+    if isinstance(usd_per_hour, Missing):
+        kind = "spot" if is_spot else "list"
+        return Missing(f"no {kind} price known for {_full_name(row)}: state it with --price")
+    return Price(
+        usd_per_hour=usd_per_hour,
+        gpu_count=row.gpu_count,
+        kind="spot" if is_spot else row.price_kind,
+        provider=row.provider,
+        instance_type=row.instance_type,
+        region=row.region,
+        date=row.spot_date if is_spot else row.price_date,
+    )
+
+
+def _full_name(row: InstanceRow) -> str:
+    return f"{row.provider}/{row.instance_type}"
+
+
+def _names(row: InstanceRow) -> tuple[str, str]:
+    return row.instance_type.casefold(), _full_name(row).casefold()

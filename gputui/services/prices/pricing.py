@@ -9,13 +9,21 @@ from dataclasses import replace
 
 from gputui.errors import GputuiError
 from gputui.facts.gpus import find_gpu, memory_gib_of
-from gputui.facts.instances import InstancePrice, closest_instances, find_instance, is_on_demand, list_price
+from gputui.facts.tables import InstanceRow
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.machine import Machine
 from gputui.model.result import RunSummary
 from gputui.model.units import format_hourly
-from gputui.services.prices.price_list import MAX_USD_PER_HOUR, age_words, known_instances
+from gputui.services.prices.price_list import (
+    MAX_USD_PER_HOUR,
+    age_words,
+    closest_instances,
+    find_instance,
+    is_on_demand,
+    known_instances,
+    list_price,
+)
 
 STATED = "stated"
 """The kind of a price that the user gave."""
@@ -47,10 +55,9 @@ def price_of(usd_per_hour: float | None, instance: str | None, machine: Machine)
 
 def _listed(instance: str) -> Price:
     name, is_spot = instance.removesuffix(SPOT), instance.endswith(SPOT)
-    known = known_instances()
-    rows = find_instance(name, known)
+    rows = find_instance(name)
     if not rows:
-        close = ", ".join(closest_instances(name, rows=known))
+        close = ", ".join(closest_instances(name))
         raise GputuiError(
             f"--instance {instance}: no such instance type in the price list",
             f"did you mean {close}? or state it with --price" if close else "state it with --price USD_PER_H",
@@ -80,7 +87,7 @@ def listed_here(machine: Machine) -> Price | Missing:
     if isinstance(machine.instance_type, Missing):
         return _of_platform(machine)
     instance = machine.instance_type
-    prices = _prices(find_instance(instance, known_instances()))
+    prices = _prices(find_instance(instance))
     here = [price for price in prices if price.region == machine.region] or prices
     if not here:
         return Missing(f"no list price of {instance} is known: state one")
@@ -92,10 +99,7 @@ def listed_here(machine: Machine) -> Price | Missing:
 def _of_platform(machine: Machine) -> Price | Missing:
     names = {layer.name for layer in machine.layers if layer.layer in ("platform", "vm")}
     kinds, count = _gpus_of(machine), len(machine.gpus)
-    if len(kinds) != 1:
-        return Missing("no price: state one")
-    (gpu,) = kinds
-    offers = [row for row in known_instances() if row.provider in names and row.gpu == gpu]
+    offers = [row for row in known_instances() if row.provider in names and {row.gpu} == kinds]
     prices = _prices(row for row in offers if row.gpu_count == count)
     if not prices:
         single = _prices(row for row in offers if row.gpu_count == 1 and row.provider in _BY_THE_GPU)
@@ -122,7 +126,7 @@ def check_instance(instance: str, machine: Machine) -> None:
 
     An unknown type, and a GPU that is not known by its name, such as a virtual one, pass.
     """
-    rows = find_instance(instance.removesuffix(SPOT), known_instances())
+    rows = find_instance(instance.removesuffix(SPOT))
     sold, seen = {row.gpu for row in rows}, _gpus_of(machine)
     if not rows or sold & seen or (machine.gpus and not seen):
         return
@@ -144,7 +148,7 @@ def _gpus_of(machine: Machine) -> frozenset[str]:
     return frozenset(names)
 
 
-def _prices(rows: Iterable[InstancePrice]) -> list[Price]:
+def _prices(rows: Iterable[InstanceRow]) -> list[Price]:
     return [price for price in map(list_price, rows) if isinstance(price, Price)]
 
 

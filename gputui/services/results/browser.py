@@ -14,15 +14,13 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.serving import ServingRecords
-from gputui.services.results.conditions import Evidence
-from gputui.services.results.findings import findings_of_case
+from gputui.services.results.conditions import Evidence, findings_of_case
 from gputui.services.results.headline import case_order
-from gputui.services.results.selectors import Selection, run_in
+from gputui.services.results.selectors import Selection, files_in, run_in
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.worker_logs import end_of_log, logs_of
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file, run_directories
-from gputui.store.opening import SUFFIXES
 from gputui.store.reading import (
     CaseConditions,
     FailedLaunch,
@@ -96,7 +94,7 @@ def recent_files(
     """
     default = default_result_file(environ).expanduser().absolute()
     found: dict[Path, FileEntry] = {}
-    for path in (default, *opened, *_named(default.parent), *map(Path.absolute, _named(directory))):
+    for path in (default, *opened, *files_in(default.parent), *map(Path.absolute, files_in(directory))):
         with suppress(OSError):
             stat = path.stat()
             if path.is_file():
@@ -140,8 +138,8 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
     spans = file.measured_spans(run_id)
     series = file.telemetry_series(run_id, PIECES)
     job.say("looking for findings")
-    evidence = Evidence((Selection(str(db), db, (run,), file.warnings, {run_id: passes}),))
-    evidence.keep(run_id, passes, conditions)
+    selection = Selection(str(db), db, (run,), file.warnings, {run_id: passes})
+    evidence = Evidence((selection,), conditions={run_id: conditions})
     ordered = sorted(run.cases, key=lambda case: case_order(case.case))
     findings = [(case, findings_of_case(case, run.summary, evidence)) for case in ordered]
     return RunDetail(
@@ -159,10 +157,3 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
         findings=tuple((case, found) for case, found in findings if found),
         loads=file.serving(run_id),
     )
-
-
-def _named(directory: Path) -> list[Path]:
-    try:
-        return sorted(entry for entry in directory.iterdir() if entry.suffix in SUFFIXES)
-    except OSError:
-        return []

@@ -1,19 +1,25 @@
-"""What result files hold besides speeds; telemetry is read on demand."""
+"""What result files hold besides speeds, read on demand, and what limits a step by it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from gputui.analysis.attribution import ProfiledSide, doubtful
+from gputui.analysis.findings import Finding, StepFacts, findings_of
+from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
-from gputui.model.result import CaseResult, Run
+from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.serving import ServingRecords
 from gputui.model.telemetry import LaunchPower
+from gputui.services.results.roofline import measured_peak
 from gputui.services.results.selectors import Selection, batches
+from gputui.services.results.throughput import speed_of
 from gputui.store.locking import Locked
 from gputui.store.reading import (
     CaseConditions,
@@ -33,7 +39,14 @@ NOT_PROFILED = "it has no profiled pass"
 class Evidence:
     """Profiled passes, conditions and cases of the runs of some selections, by run."""
 
-    def __init__(self, selections: Sequence[Selection], *, trust: bool = False) -> None:
+    def __init__(
+        self,
+        selections: Sequence[Selection],
+        *,
+        trust: bool = False,
+        conditions: Mapping[str, Mapping[int, CaseConditions]] | None = None,
+    ) -> None:
+        """`conditions` are those that were already read, by run and case."""
         self._passes: dict[str, Mapping[int, ProfiledPass]] = {}
         self._runs: dict[str, Run] = {}
         self._files: dict[str, Path] = {}
@@ -46,17 +59,8 @@ class Evidence:
         references = [run_id for run_id, run in self._runs.items() if run.summary.is_reference]
         self._without_telemetry = frozenset(references)
         self._conditions: dict[str, Mapping[int, CaseConditions]] = {run_id: {} for run_id in references}
+        self._conditions |= conditions or {}
         self._powers: dict[str, Mapping[int, tuple[LaunchPower, ...]]] = {run_id: {} for run_id in references}
-
-    def keep(
-        self,
-        run_id: str,
-        passes: Mapping[int, ProfiledPass],
-        conditions: Mapping[int, CaseConditions],
-    ) -> None:
-        """Keep what was already read of a run, so that its file is not opened again."""
-        self._passes[run_id] = passes
-        self._conditions[run_id] = conditions
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -69,10 +73,6 @@ class Evidence:
     def file(self, run_id: str) -> Path:
         """Where a run was read from."""
         return self._files[run_id]
-
-    def cases(self, run_id: str) -> tuple[CaseResult, ...]:
-        """All cases of a run."""
-        return self._runs[run_id].cases
 
     def profiled(self, run_id: str, case_id: int) -> ProfiledPass | Missing:
         """The profiled pass of a case. Raises GputuiError if the file can no longer be read."""
@@ -148,3 +148,68 @@ class Evidence:
     def _read(self, run_id: str, read: Callable[[ResultFile], _Found]) -> _Found:
         with open_result(self._files[run_id], self._trust) as file:
             return read(file)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenStep:
+    """A side of a row whose step was timed and profiled."""
+
+    result: CaseResult
+    run: RunSummary
+    found: ProfiledPass
+    step_ns: int
+
+
+def findings_of_case(case: CaseResult, run: RunSummary, evidence: Evidence) -> tuple[Finding, ...]:
+    """What limits the step of one case; nothing if its profiled pass is absent or unreliable.
+
+    Raises GputuiError if the file can no longer be read.
+    """
+    seen = seen_step(case, run, evidence)
+    return () if isinstance(seen, Missing) else step_findings(seen, evidence)
+
+
+def seen_step(case: CaseResult, run: RunSummary, evidence: Evidence) -> SeenStep | Missing:
+    """The timed step and profiled pass of a case; Missing with the reason if either is absent."""
+    speed = speed_of(case)
+    if not isinstance(speed, SpeedEstimate):
+        return Missing("not measured")
+    found = evidence.profiled(run.run_id, case.case_id)
+    if isinstance(found, Missing):
+        return found
+    step_ns = round(case.case.units_per_step / speed.units_per_s * 1e9)
+    return SeenStep(case, run, found, step_ns)
+
+
+def profiled_side(seen: SeenStep, peak: float | Missing) -> ProfiledSide:
+    """The side as `attribution` expects it."""
+    return ProfiledSide(seen.found, seen.step_ns, seen.result.case.variant.device_class == "gpu", peak)
+
+
+def own_peak(seen: SeenStep, evidence: Evidence, precision_used: str = "") -> float | Missing:
+    """FLOP/s of the largest matrix product measured in the same run."""
+    return measured_peak("flop", seen.result, evidence.run(seen.run.run_id).cases, precision_used)
+
+
+def step_findings(seen: SeenStep, evidence: Evidence) -> tuple[Finding, ...]:
+    """What limits the step; nothing if its pass is unreliable."""
+    side = profiled_side(seen, own_peak(seen, evidence))
+    if doubtful(side):
+        return ()
+    cases = evidence.run(seen.run.run_id).cases
+    half = [own_peak(seen, evidence, used) for used in ("amp-bf16", "amp-fp16")]
+    known = [peak for peak in half if not isinstance(peak, Missing)]
+    conditions = evidence.conditions(seen.run.run_id, seen.result.case_id)
+    facts = StepFacts(
+        side=side,
+        precision_used=seen.result.precision_used,
+        flops_per_step=seen.result.case.flops_per_step,
+        bytes_per_step=seen.result.case.bytes_per_step,
+        single_peak=own_peak(seen, evidence, "fp32"),
+        half_peak=max(known) if known else half[0],
+        copy_bytes_per_s=measured_peak("B", seen.result, cases),
+        capped_share=conditions if isinstance(conditions, Missing) else conditions.power_capped_share,
+        clock_mhz=conditions if isinstance(conditions, Missing) else conditions.clock_median_mhz,
+        clock_most_mhz=conditions if isinstance(conditions, Missing) else conditions.clock_most_mhz,
+    )
+    return findings_of(facts)

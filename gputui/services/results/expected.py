@@ -20,7 +20,7 @@ from gputui.analysis.peak_tests import (
 )
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.spans import Span
-from gputui.facts.plausible import expected
+from gputui.facts.gpus import expected
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu, Machine
 from gputui.model.result import CaseResult, Run, worked_out_once
@@ -88,7 +88,12 @@ def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
         peak_test = _peak_test(case, run.summary.machine)
         if peak_test is not None:
             by_device.setdefault((device_class, index, name), []).append(peak_test)
-    beside = {device: found for device in _devices(run) if (found := _beside(run, *device)) is not None}
+    devices = dict.fromkeys(
+        (case.case.variant.device_class, case.device_index, case.device_name)
+        for case in run.cases
+        if case.outcome == "ok"
+    )
+    beside = {device: found for device in devices if (found := _beside(run, *device)) is not None}
     ordered = sorted({**by_device, **beside}, key=lambda device: (device[0] != "gpu", device[1] or 0))
     level = level_of(
         [
@@ -111,10 +116,8 @@ def _check(
 ) -> PerformanceCheck:
     """`level`: of each case of a reference, such that it holds for the whole run."""
     _, index, name = device
-    if beside is None:
-        return check_performance(name, published, index)
-    standing = _standing(run, beside, index, level)
-    if not beside.judges:
+    standing = None if beside is None else _standing(run, beside, index, level)
+    if beside is None or not beside.judges:
         return check_performance(name, published, index, standing)
     limits = {test.label: test.expectation for test in published}
     among = [case.case for case, _, _ in beside.cases]
@@ -136,15 +139,6 @@ def _check(
         )
     left = [test for test in published if test.label in limits and not test.is_small]
     return check_performance(name, [*tests, *left], index, standing)
-
-
-def _devices(run: Run) -> Iterator[_Device]:
-    measured = (case for case in run.cases if case.outcome == "ok")
-    return iter(
-        dict.fromkeys(
-            (case.case.variant.device_class, case.device_index, case.device_name) for case in measured
-        )
-    )
 
 
 def _beside(run: Run, device_class: str, index: int | None, name: str) -> _Beside | None:
@@ -216,8 +210,7 @@ def _remarks(run: Run, beside: _Beside, index: int | None) -> Iterator[str]:
     if reference.boxes < FEWEST:
         yield "too few boxes to judge by"
     elif not reference.holds_torch(torch):
-        low, high = reference.versions.get("torch", ("unknown", "unknown"))
-        known = low if low == high else f"{low} to {high}"
+        known = reference.range_of("torch") or "unknown"
         yield f"measured with torch {version_of(str(torch)) or 'unknown'}, the reference with {known}"
 
 

@@ -37,9 +37,6 @@ from gputui.store.text import clean_text
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-FILE_PATTERN = "*.db"
-"""What `load` reads of a directory."""
-_WILD = frozenset("*?[")
 _MOST_ROWS = 20_000_000
 """Of a table: telemetry of two days, ten times a second, with 8 GPUs."""
 _AT_ONCE = 25
@@ -134,8 +131,8 @@ def _named(files: Iterable[str | Path]) -> Iterator[tuple[Path, str, bool]]:
     for file in files:
         path, selector = split_selector(str(file))  # of an export it is a file
         if is_there(path) and path.is_dir():
-            found = sorted(path.glob(FILE_PATTERN))
-        elif not is_there(path) and not _WILD.isdisjoint(str(file)):
+            found = sorted(path.glob("*.db"))
+        elif not is_there(path) and not set("*?[").isdisjoint(str(file)):
             pattern = expanded(Path(file))
             root = Path(pattern.anchor)
             found = sorted(root.glob(str(pattern.relative_to(root))))

@@ -13,6 +13,7 @@ from gputui.analysis.peak_tests import (
     PerformanceCheck,
 )
 from gputui.analysis.verdict import SpeedEstimate, judge
+from gputui.facts.gpus import with_article
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import NOTHING_MEASURED
@@ -52,7 +53,6 @@ _MEASURED = {
     "h2d_pinned": "copies to the GPU",
     "d2h_pinned": "copies from the GPU",
 }
-_SPELLED_WITH_A_VOWEL = "AEFHILMNORSX"
 
 
 def case_order(case: Case) -> tuple[int, ...]:
@@ -235,13 +235,16 @@ def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
     where = f"on GPU {check.device_index} " if many else ""
     if check.word == ABOVE_LIMIT:
         tests = listed([f"{one.label} {format_rate(one.units_per_s, one.unit)}" for one in hits])
-        return [f"{ABOVE_LIMIT}: {where}{tests}, more than {_one(name)} can do: a measurement error."]
+        return [f"{ABOVE_LIMIT}: {where}{tests}, more than {with_article(name)} can do: a measurement error."]
     if check.word == BELOW_NORMAL:
         shares = [format_percent(one.share or 0.0) for one in hits]
         parts = [f"{_named(one)} at {share}" for one, share in zip(hits, shares, strict=True)]
         run = "runs" if hits[0].measure in ("copy", "matmul") else "run"
         parts[0] = f"{_named(hits[0])} {run} at {shares[0]}"
-        return [f"{BELOW_NORMAL}: {where}{listed(parts)} of what {_one(name)} does elsewhere.", *others]
+        return [
+            f"{BELOW_NORMAL}: {where}{listed(parts)} of what {with_article(name)} does elsewhere.",
+            *others,
+        ]
     noun = "case" if any(one.is_of_boxes for one in judged) else "peak test"
     tests = f"all {len(judged)} {noun}s" if len(judged) > 1 else f"its one {noun}"
     return [as_sentence(f"{which} is normal in {tests}.")]
@@ -253,14 +256,6 @@ def _named(test: PeakTest) -> str:
     return _MEASURED.get(test.measure, test.label) + (
         f" with {precision}" if test.measure == "matmul" else ""
     )
-
-
-def _one(name: str) -> str:
-    """`an H200`, `a B200`, `a GeForce`: a name of capitals is spelled."""
-    first = name.split(" ")[0]
-    is_spelled = first.upper() == first
-    vowels = _SPELLED_WITH_A_VOWEL if is_spelled else "AEIO"
-    return f"{'an' if name[:1].upper() in vowels else 'a'} {name}"
 
 
 def _main(main: CaseResult, speed: SpeedEstimate, speeds: Speeds) -> str:

@@ -20,9 +20,9 @@ from gputui.services.results.labels import run_notes
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.step_breakdown import timed_step_ns
+from gputui.services.results.step_tables import why_sentence
 from gputui.services.results.throughput import cost_of, rate_of, speed_of
 from gputui.services.results.waiting import waited_share
-from gputui.services.results.why import why_sentence
 
 
 def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> dict[str, Any]:
@@ -68,8 +68,7 @@ def performance_as_json(check: PerformanceCheck) -> dict[str, Any]:
 
 def summary_as_json(run: RunSummary) -> dict[str, Any]:
     """One run without its cases."""
-    plain: dict[str, Any] = to_plain(run)
-    return {"short_id": run.short_id, **plain}
+    return {"short_id": run.short_id, **to_plain(run)}
 
 
 def case_identity(case: Case) -> dict[str, Any]:
@@ -87,11 +86,7 @@ def metrics_as_json(case: CaseResult) -> list[dict[str, Any]]:
 
 def _profiled(case: CaseResult, passes: Mapping[int, ProfiledPass]) -> dict[str, Any] | None:
     found = passes.get(case.case_id)
-    if found is None:
-        return None
-    plain: dict[str, Any] = to_plain(found)
-    timed_ns = timed_step_ns(case)
-    return {**plain, "timed_step_ns": known(timed_ns)}
+    return None if found is None else {**to_plain(found), "timed_step_ns": known(timed_step_ns(case))}
 
 
 def estimate_as_json(found: SpeedEstimate | Cost | Energy | Missing, name: str) -> dict[str, Any]:

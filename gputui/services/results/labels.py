@@ -312,21 +312,17 @@ def some_of(names: Sequence[str]) -> str:
 
 def mostly_assumed(run: Run) -> str:
     """That few launches do not tell how much launches vary, and what would; empty where enough of them do."""
-    if not 0 < _launches_assumed(run) < LAUNCHES_MEASURED:
+    few = [(case, n) for case, n in _with_assumed_spread(run) if n < LAUNCHES_MEASURED]
+    if not few:
         return ""
     how = "three recordings measure it" if is_recording(run) else "--launches 3 measures it"
     if any(had_no_time(case) for case in run.cases):
         how = "there was no time for more: raise --budget"
-    elif _would_be_measured(run):
+    elif all(launches + len(lost_launches(case)) >= LAUNCHES_MEASURED for case, launches in few):
         how = "a launch failed: run again"
     elif run.summary.status == "finished" and run.summary.replicates >= LAUNCHES_MEASURED:
         how = "more need a longer --budget"
     return f"± is an estimate; {how}"
-
-
-def _launches_assumed(run: Run) -> int:
-    """The fewest launches of a case whose spread is assumed; 0 without such a case."""
-    return min((launches for _, launches in _with_assumed_spread(run)), default=0)
 
 
 def _with_assumed_spread(run: Run) -> list[tuple[CaseResult, int]]:
@@ -336,12 +332,6 @@ def _with_assumed_spread(run: Run) -> list[tuple[CaseResult, int]]:
     assumed = [c for c in own if c.launch_spread is None or c.launch_spread.df < enough]
     speeds = [(case, speed_of(case)) for case in assumed]
     return [(case, speed.launches) for case, speed in speeds if isinstance(speed, SpeedEstimate)]
-
-
-def _would_be_measured(run: Run) -> bool:
-    """Whether every case with too few launches would have had enough if none of its launches had failed."""
-    few = [(case, launches) for case, launches in _with_assumed_spread(run) if launches < LAUNCHES_MEASURED]
-    return all(launches + len(lost_launches(case)) >= LAUNCHES_MEASURED for case, launches in few)
 
 
 def launch_number(case: CaseResult, launch_id: int) -> int:
@@ -404,9 +394,10 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
 
     notes = lost_words((case_name(case), case) for case in run.cases)
     if assumed := mostly_assumed(run):
-        few = _launches_assumed(run)
+        few = min(launches for _, launches in _with_assumed_spread(run))
         notes.append(f"measured {'once' if few == 1 else f'in {few} launches'}: {assumed}")
-    starved = [c for c in run.cases if run.summary.status != "interrupted" and _never_had_time(c)]
+    skipped = [c for c in run.cases if {m.outcome for m in c.measurements} == {"skipped"}]
+    starved = [c for c in skipped if run.summary.status != "interrupted" and not c.case.is_program]
     if starved and not is_brief:  # they are among those that were not measured
         notes.append(f"too little time for {which(starved)}: raise --budget, or choose fewer with --only")
     unsettled = [c for c in run.cases if any(m.outcome == "ok" and m.stable is False for m in c.measurements)]
@@ -417,12 +408,6 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
         by_clock = f"; {BY_CLOCK}" if is_brief and any(map(is_undecidable, crowded)) else ""
         notes.append(f"{OTHERS_HAD} {which(crowded, _waited)}{by_clock}")
     return notes
-
-
-def _never_had_time(case: CaseResult) -> bool:
-    """Whether all launches of a case ended before they had enough blocks."""
-    outcomes = {measurement.outcome for measurement in case.measurements}
-    return outcomes == {"skipped"} and not case.case.is_program
 
 
 def needs_budget(case: CaseResult) -> bool:

@@ -54,7 +54,8 @@ def next_steps(
     here = from_here(str(path))
     file, newest = shlex.quote(here), results[-1]
     measured = [run for run in results if any(case.outcome == "ok" for case in run.cases)]
-    is_busy = any(map(_was_busy, measured))
+    mains = [main for run in measured if (main := main_case(run)) is not None]
+    is_busy = any(contention_of(main) > 0 for main in mains)
     shipped = (one for one in shipped_profiles() if one.name == newest.summary.profile)
     planned = profile if like else next(shipped, None)
     yield from (
@@ -103,12 +104,6 @@ def next_steps(
         yield NextStep(f"gputui compare {side} OTHER.db", "once another box has run the same")
 
 
-def _was_busy(run: Run) -> bool:
-    """Whether other processes had the CPUs during its main case, the one that its headline is about."""
-    main = main_case(run)
-    return main is not None and contention_of(main) > 0
-
-
 def _on_an_idle_box(run: Run, path: str, like: str, profile: Profile | None) -> Iterator[NextStep]:
     """The same run again; where cases had too little time, with more."""
     why = "again, once the box is idle"
@@ -128,7 +123,7 @@ def _to_the_end(run: Run, file: str, like: str, profile: Profile | None) -> Iter
         return
     lost, measured = _lost_and_measured(run)
     if lost and lost >= measured:
-        usual = f"the usual {_usual_s(run, profile):g} s"
+        usual = f"the usual {profile.budget_of(run.summary.replicates):g} s"
         enough = f"time for all {counted(lost + measured, 'case')}"
         yield NextStep(
             command_again(run, file, profile, like), f"with {enough if _budget(run, profile) else usual}"
@@ -179,45 +174,26 @@ def _only(run: Run, profile: Profile) -> str:
         here.setdefault(case.work.workload, set()).add((case.work.size, case.variant.precision))
     if not here.keys() <= there.keys():
         return ""
-    if here == there:
-        return ""
+    names = [name for name in there if name in here]
     precisions = {precision for kinds in here.values() for _, precision in kinds}
-    exact = "".join(_narrowed(name, here[name], there[name]) for name in there if name in here)
-    if any(here[name] != {kind for kind in there[name] if kind[1] in precisions} for name in here):
-        return exact
-    names = [f" --only {name}" for name in there if name in here] if len(here) < len(there) else []
-    chosen = [f" --precision {precision}" for precision in PRECISIONS if precision in precisions]
-    return min(exact, "".join((*names, *chosen)), key=len)
-
-
-def _narrowed(name: str, here: set[tuple[str, str]], there: set[tuple[str, str]]) -> str:
-    """`--only` for these of the (size, precision) that the profile has of a workload."""
-    if here == there:
-        return f" --only {name}"
-    parts = []
-    for size in dict.fromkeys(size for size, _ in sorted(here)):
-        precisions = [precision for precision in PRECISIONS if (size, precision) in here]
-        if all((size, precision) not in there - here for precision in PRECISIONS):
-            parts.append(f" --only {name}:{size}")
-        else:
-            parts += [f" --only {name}:{size}:{precision}" for precision in precisions]
-    return "".join(parts)
+    if any(here[name] != {kind for kind in there[name] if kind[1] in precisions} for name in names):
+        exact = [f" --only {name}:{size}:{kind}" for name in names for size, kind in sorted(here[name])]
+        return "".join(exact)
+    which = [f" --only {name}" for name in names] if len(names) < len(there) else []
+    is_whole = all(here[name] == there[name] for name in names)
+    chosen = [] if is_whole else [f" --precision {kind}" for kind in PRECISIONS if kind in precisions]
+    return "".join((*which, *chosen))
 
 
 def _budget(run: Run, profile: Profile) -> str:
     """The option, where the usual time of so many launches is not the right one."""
     lost, measured = _lost_and_measured(run)
-    had_s, usual_s = run.summary.budget_s, _usual_s(run, profile)
+    had_s, usual_s = run.summary.budget_s, profile.budget_of(run.summary.replicates)
     if not lost:
         return "" if had_s == usual_s else f" --budget {math.ceil(had_s)}"
     needed_s = had_s * (lost + measured) / max(measured, 1)
     rounded_s = math.ceil(needed_s / _ROUNDED_TO_S) * _ROUNDED_TO_S
     return f" --budget {rounded_s}" if measured and (rounded_s < usual_s or had_s >= usual_s) else ""
-
-
-def _usual_s(run: Run, profile: Profile) -> float:
-    """The budget of so many launches of the profile."""
-    return profile.budget_of(run.summary.replicates)
 
 
 def _lost_and_measured(run: Run) -> tuple[int, int]:

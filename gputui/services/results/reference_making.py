@@ -6,14 +6,14 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from gputui.analysis.box_rates import rates_of_both, rates_of_one
 from gputui.errors import GputuiError
-from gputui.facts.plausible import expected
+from gputui.facts.gpus import expected
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant
 from gputui.model.machine import Gpu, Identity
@@ -21,7 +21,6 @@ from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_percent, format_rate, listed
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.profiles.planner import case_of
-from gputui.services.results.block_times import launches_of
 from gputui.services.results.expected import CAPPED_W, PEAK_TESTS, SMALL, power_cap_of
 from gputui.services.results.labels import some_of
 from gputui.services.results.references import (
@@ -38,7 +37,7 @@ from gputui.services.results.references import (
     version_order,
 )
 from gputui.services.results.throughput import speed_of
-from gputui.services.results.waiting import contention_of
+from gputui.services.results.waiting import contention_of, launches_of
 from gputui.services.support.atomic_write import write_output
 from gputui.services.support.home import make_directory
 from gputui.services.support.paths import references_directory
@@ -136,7 +135,8 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
         raise GputuiError(f"{name}: {len(text)} bytes are too large for a reference", f"at most {MOST_BYTES}")
     make_directory(path.parent)
     write_output(path, text)
-    _write_boxes(path, [*counted_boxes, *(_box_of(one.run) for one, _ in new)])
+    boxes = [*counted_boxes, *(_box_of(one.run) for one, _ in new)]
+    write_output(_boxes_file(path), json.dumps([[asdict(known) for known in box] for box in boxes]))
     return Added(read_reference(path), path, len(new), tuple(_by_reason(left_out)))
 
 
@@ -149,16 +149,12 @@ def _by_reason(left_out: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 def _check_alike(known: Reference, made: Reference) -> None:
     """Raises GputuiError if the second may not be added to the first."""
-    if (known.model, known.profile) != (made.model, made.profile):
+    of_known, of_made = (
+        f"{one.model.words} ({one.profile}, version {one.profile_version})" for one in (known, made)
+    )
+    if (known.model, of_known) != (made.model, of_made):
         raise GputuiError(
-            f"{known.name} is a reference of {known.model.words} ({known.profile}), "
-            f"these runs are of {made.model.words} ({made.profile})",
-            "give another --name",
-        )
-    if known.profile_version != made.profile_version:
-        raise GputuiError(
-            f"{known.name} is of version {known.profile_version} of {known.profile}, "
-            f"these runs are of version {made.profile_version}",
+            f"{known.name} is a reference of {of_known}, these runs are of {of_made}",
             "give another --name, or remove the old file: gputui reference list",
         )
 
@@ -180,8 +176,8 @@ def problems_of_run(candidate: Candidate) -> Iterator[str]:
     if not cases:
         yield "nothing was measured"
         return
-    device_class = cases[0].case.variant.device_class
     first = cases[0]
+    device_class = first.case.variant.device_class
     if model_of(summary.machine, device_class, first.device_index, first.device_name) is None:
         yield "a slice of a GPU, or a CPU without a name"
     lost = [
@@ -352,10 +348,6 @@ def _read_boxes(path: Path) -> list[_Box]:
         raise GputuiError(
             f"{file}: cannot be read, so boxes might count twice", f"remove it and {path} to begin again"
         ) from error
-
-
-def _write_boxes(path: Path, boxes: Iterable[_Box]) -> None:
-    write_output(_boxes_file(path), json.dumps([[asdict(one) for one in box] for box in boxes]))
 
 
 # What a reviewer asks

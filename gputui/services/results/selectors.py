@@ -1,29 +1,30 @@
-"""Resolves what a user types to runs: `F`, `F@RUN`, or a run and a file."""
+"""Resolves what a user types to runs: `F`, `F@RUN`, an exported directory, or a run and a file."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, NotStored
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import listed
-from gputui.services.results.exports import result_file_of
-from gputui.services.results.reference_runs import run_of_reference
-from gputui.services.results.references import PREFIX, reference_named, reference_path
+from gputui.services.results.references import PREFIX, reference_named, reference_path, run_of_reference
 from gputui.services.results.variation import (
     RUNS_TAKEN,
     BoxVariation,
     variation_by_machine,
     with_spreads,
 )
-from gputui.services.support.paths import default_result_file
+from gputui.services.support.home import make_directory
+from gputui.services.support.paths import default_result_file, exports_cache
 from gputui.store.machines import runs_with_common_ids, with_common_ids
 from gputui.store.opening import SUFFIXES, check_place, expanded, is_export
 from gputui.store.reading import (
@@ -37,6 +38,43 @@ from gputui.store.reading import (
     warnings_of,
 )
 from gputui.store.selecting import find_run, find_runs
+
+_KEPT = 4
+"""Copies of exports that are kept, the last used."""
+
+
+def result_file_of(path: Path) -> Path:
+    """The result file with what an exported directory holds; any other path as it is.
+
+    It is named after the names, sizes and times of the directory's files. Raises GputuiError if they cannot
+    be read, NotStored if there is no place for the copy.
+    """
+    if not is_export(path):
+        return path
+    path = path.resolve()
+    text = "\n".join(
+        f"{file.relative_to(path)} {file.stat().st_size} {file.stat().st_mtime_ns}"
+        for file in sorted(path.glob("**/*.parquet"))
+    )
+    name = hashlib.sha256(f"{path}\n{text}".encode(errors="surrogateescape")).hexdigest()[:24]
+    copy = exports_cache() / f"{name}.db"
+    if copy.exists():
+        with suppress(OSError):
+            copy.touch()
+        return copy
+    try:
+        make_directory(copy.parent)
+    except OSError as error:
+        raise NotStored(f"{copy.parent} cannot be made: {error.strerror}", "set XDG_CACHE_HOME") from error
+    from gputui.store.parquet import import_export  # takes 0.05 s with all that writes
+
+    import_export(path, copy)
+    for old in sorted(copy.parent.glob("*.db"), key=lambda file: file.stat().st_mtime)[:-_KEPT]:
+        for file in (old, old.with_name(f"{old.name}.lock")):
+            with suppress(OSError):
+                file.unlink()
+    return copy
+
 
 _File = TypeVar("_File", str, Path)
 _TOGETHER = 12
@@ -92,9 +130,17 @@ def every_file(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def files_in(directory: Path) -> list[Path]:
+    """The files of a directory with the ending of result files, by name; none if it cannot be read."""
+    try:
+        return sorted(entry for entry in directory.iterdir() if entry.suffix in SUFFIXES)
+    except OSError:
+        return []
+
+
 def result_files_in(directory: Path) -> list[Path]:
     """Those of a directory by name. Raises GputuiError if there is none."""
-    inside = sorted(entry for entry in directory.iterdir() if entry.suffix in SUFFIXES)
+    inside = files_in(directory)
     if not inside:
         raise GputuiError(
             f"{directory}: no result file (*.db) in this directory", "name the files, or their directory"
@@ -199,7 +245,7 @@ def select_all(
     file_of: dict[object, Path] = {}
     asked: dict[Path, dict[str, tuple[Path, str]]] = {}
     for text, (path, run) in selectors.items():
-        asked.setdefault(file_of.setdefault(identity(path), _absolute(path)), {})[text] = path, run
+        asked.setdefault(file_of.setdefault(identity(path), expanded(path).absolute()), {})[text] = path, run
     missing = [str(path) for path in asked if not is_there(path)]
     if len(missing) > 1:
         raise GputuiError(f"there are no result files {listed(missing)}", "name files that are there")
@@ -216,10 +262,6 @@ def select_all(
         readers.close()
     of_text = {selection.text: selection for selection in found}
     return [_of_reference(text) if _is_reference(text) else of_text[text] for text in texts]
-
-
-def _absolute(path: Path) -> Path:
-    return expanded(path).absolute()
 
 
 def _selected(
@@ -255,7 +297,7 @@ def _selected(
             text,
             path,
             tuple(runs[place, summary.run_id] for summary in some),
-            warnings_of(_absolute(path)),
+            warnings_of(expanded(path).absolute()),
             {summary.run_id: passes[place].get(summary.run_id, {}) for summary in some if with_passes},
             tuple(runs[place, summary.run_id] for summary in more),
         )

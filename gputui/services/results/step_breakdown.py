@@ -77,12 +77,15 @@ def breakdown_of(found: ProfiledPass, case: CaseResult | None = None) -> StepBre
         )
         for name, by_phase in phases.items()
     ]
+    over_types: dict[tuple[str, str, str, str], list[Operator]] = {}
+    for row in found.operators:
+        over_types.setdefault((row.phase, row.category, row.operator, row.shapes), []).append(row)
     return StepBreakdown(
         step_ns=whole_ns / found.steps,
         inflation=timed_ns if isinstance(timed_ns, Missing) else found.window_ns / found.steps / timed_ns,
         is_timed=is_timed,
         shares=tuple(sorted(shares, key=lambda s: -s.share)),
-        operators=_over_types(found.operators),
+        operators=tuple(sorted(map(added_up, over_types.values()), key=lambda row: -row.time_ns)),
     )
 
 
@@ -97,13 +100,6 @@ def is_believed(breakdown: StepBreakdown) -> bool:
     low, high = BELIEVED_INFLATION
     inflation = breakdown.inflation
     return breakdown.is_timed or (not isinstance(inflation, Missing) and low <= inflation <= high)
-
-
-def _over_types(rows: Sequence[Operator]) -> tuple[Operator, ...]:
-    found: dict[tuple[str, str, str, str], list[Operator]] = {}
-    for row in rows:
-        found.setdefault((row.phase, row.category, row.operator, row.shapes), []).append(row)
-    return tuple(sorted(map(added_up, found.values()), key=lambda row: -row.time_ns))
 
 
 def added_up(rows: Sequence[Operator]) -> Operator:

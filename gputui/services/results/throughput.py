@@ -35,14 +35,16 @@ from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult, Run, Spread, worked_out_once
 from gputui.model.telemetry import LaunchPower
 from gputui.model.units import format_rate
-from gputui.services.results.block_times import launches_of, measured_blocks, seconds_per_unit
 from gputui.services.results.load_times import late_share
 from gputui.services.results.waiting import (
+    launches_of,
+    measured_blocks,
     own_launches_of,
     own_paired_launches,
     own_ratio_sd,
     own_sd,
     own_times,
+    seconds_per_unit,
 )
 
 PowerOf = Callable[[str, int], Sequence[LaunchPower] | Missing]
@@ -105,10 +107,9 @@ def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
     the typical box. Missing with the outcome's reason.
     """
     launches = own_launches_of(case)
-    if not launches and case.outcome == "ok":
-        return Missing(_CUT_SHORT)
     if not launches:
-        return Missing(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
+        ended = f"{case.outcome}: {case.reason}" if case.reason else case.outcome
+        return Missing(_CUT_SHORT if case.outcome == "ok" else ended)
     if case.between_boxes is not None:
         return estimate_speed(launches, prior_sd=prior_of(case), spread=case.launch_spread)
     beyond = together((between_runs(case), Spread(own_sd(case) ** 2, math.inf)))

@@ -28,7 +28,7 @@ from gputui.model.units import (
 )
 from gputui.services.results.headline import as_sentence, run_headline
 from gputui.services.results.load_times import LATE_S
-from gputui.services.results.why import why_sentence
+from gputui.services.results.step_tables import why_sentence
 from gputui.services.serving.curve import CLOSED, SEARCH, Level, ServingRun, Times
 from gputui.services.serving.profiles import limits_of, parameter_of, shipped_request_profiles
 

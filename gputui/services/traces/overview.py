@@ -18,8 +18,7 @@ from gputui.model.profiled import IDLE, ProfiledPass
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.compare.why import time_text
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
-from gputui.services.results.step_tables import CATEGORY_WORDS, operator_table
-from gputui.services.results.why import step_sentence
+from gputui.services.results.step_tables import CATEGORY_WORDS, operator_table, step_sentence
 from gputui.services.traces.difference import short_kernel
 from gputui.services.traces.imported import TraceRun
 

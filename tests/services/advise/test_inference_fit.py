@@ -14,21 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.analysis.fit import GIB
+from gputui.analysis.fit import GIB, Shape, nearest_shape
 from gputui.analysis.inference_fit import (
     CACHE_BYTES,
     DECODERS,
     MOST_BATCH,
     MOST_CONTEXT,
     WEIGHT_FORMATS,
-    Decoder,
     ServedModel,
     activation_bytes,
     cache_bytes,
     decoder,
     fit_inference,
     inference_parts,
-    nearest_decoder,
     needed_for_inference,
     possible_gpus,
     weight_bytes,
@@ -79,7 +77,7 @@ def measured() -> tuple[list[dict[str, int]], list[dict[str, int]]]:
 
 def serving_of(p: dict[str, Any], dtype: str) -> ServedModel:
     heads = p["heads"]
-    model = Decoder(
+    model = Shape(
         "",
         p["layers"],
         p["width"],
@@ -135,8 +133,8 @@ def test_published_shapes_have_the_weights_and_the_cache_that_are_published(
 ) -> None:
     model = next(m for m in DECODERS if m.name == name)
     assert model.parameters / 1e9 == pytest.approx(billions, rel=1e-4)
-    assert nearest_decoder(model.parameters) is model
-    assert model.norm_weights == (2 * model.layers + 1) * model.width
+    assert nearest_shape(model.parameters, DECODERS) is model
+    assert model.small_weights == (2 * model.layers + 1) * model.width
     one = ServedModel(model.parameters, WEIGHT_FORMATS["bf16"], "bf16", model, 1, 1)
     assert cache_bytes(one) == cache_kib_per_token * 1024
 
@@ -183,7 +181,7 @@ def test_grouped_queries_and_bytes_of_the_cache_scale_it() -> None:
 
 def test_tensor_parallel_gpus_share_weights_and_cache_but_not_norms_and_single_heads() -> None:
     whole = serving()
-    norms = 2 * whole.model.norm_weights
+    norms = 2 * whole.model.small_weights
     for gpus in (2, 4, 8):
         part = replace(whole, gpus=gpus)
         assert weight_bytes(part) - norms == pytest.approx((weight_bytes(whole) - norms) / gpus, abs=1)
@@ -214,6 +212,7 @@ def test_what_fits_does_and_one_more_sequence_or_token_does_not(wanted: ServedMo
     low, high = found.needed_bytes
     assert (low, high) == needed_for_inference(on)
     assert inference_parts(on).total < low < high
+    assert isinstance(found.longest_context, int)
     assert found.gpus in possible_gpus(wanted.model)
     if found.word in ("fits", "several GPUs"):
         assert high <= memory
@@ -278,9 +277,9 @@ def test_a_stated_shape_has_the_mlp_of_llama_s_sizes(width: int, hidden: int) ->
 
 def test_heads_of_keys_and_values_that_are_fewer_than_the_gpus_are_on_several() -> None:
     shape = decoder(2, 1024, 1000, head_dim=128, kv_heads=2)
-    params = shape.block_weights + shape.end_weights + shape.norm_weights
+    params = shape.block_weights + shape.end_weights + shape.small_weights
     served = ServedModel(params, WEIGHT_FORMATS["bf16"], "bf16", shape, 1, 128)
     keys_and_values = 2 * 2 * 1024 * 2 * 128
 
-    evenly = (shape.block_weights + shape.end_weights) / 4 + shape.norm_weights
+    evenly = (shape.block_weights + shape.end_weights) / 4 + shape.small_weights
     assert weight_bytes(replace(served, gpus=4)) == pytest.approx(2 * (evenly + keys_and_values / 4), abs=1)

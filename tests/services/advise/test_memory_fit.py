@@ -21,14 +21,14 @@ from gputui.analysis.fit import (
     PRECISIONS,
     STATES_PER_WEIGHT,
     USUAL_SHAPES,
-    Blocks,
+    Shape,
     Training,
     Tricks,
     _moments,
     activation_parts,
     all_at_once,
     fit,
-    gpt_blocks,
+    gpt_shape,
     largest_batch,
     layer_bytes_per_token,
     nearest_shape,
@@ -110,8 +110,19 @@ def measured(of_workloads: bool) -> tuple[dict[str, Any], ...]:
 def training_of(request: dict[str, Any]) -> tuple[Training, Tricks]:
     p = request["parameters"]
     hidden = p.get("hidden", 4 * p["width"])
-    blocks = Blocks(
-        "", p["layers"], p["width"], p["heads"], hidden, p["vocabulary"], p["context"], "hidden" in p
+    is_gated = "hidden" in p
+    blocks = Shape(
+        "",
+        p["layers"],
+        p["width"],
+        p["heads"],
+        p["heads"],
+        p["width"] // p["heads"],
+        hidden,
+        p["vocabulary"],
+        p["context"],
+        is_gated,
+        not is_gated,
     )
     training = Training(
         blocks.parameters,
@@ -196,7 +207,7 @@ def test_mixed_precision_with_a_master_copy_takes_the_16_bytes_per_weight_of_zer
 
 
 def test_a_16_bit_block_keeps_what_korthikanti_counts_but_for_dropout_masks_and_the_square() -> None:
-    blocks = gpt_blocks(1, 12288, 50257, 2048)
+    blocks = gpt_shape(1, 12288, 50257, 2048)
     statistics = 16 + 4 * blocks.heads
     kept = layer_bytes_per_token(blocks, PRECISIONS["bf16"]) - statistics
     masks = 2 * blocks.width
@@ -215,7 +226,7 @@ def test_usual_shapes_have_the_weights_that_are_published(name: str, billions: f
 
 @pytest.mark.parametrize("shape", [BASE, MEDIUM])
 def test_a_stated_shape_has_the_weights_of_the_model_of_gpt_train(shape: Any) -> None:
-    blocks = gpt_blocks(shape.layers, shape.width, shape.vocabulary, shape.context)
+    blocks = gpt_shape(shape.layers, shape.width, shape.vocabulary, shape.context)
     assert blocks.heads == shape.heads
     layer = 12 * shape.width**2 + 13 * shape.width
     ends = (shape.vocabulary + shape.context + 2) * shape.width
@@ -268,7 +279,7 @@ def test_more_of_a_trick_never_needs_more(training: Training) -> None:
 
 @pytest.mark.parametrize("is_gated", [False, True])
 def test_the_backward_pass_of_a_block_holds_its_gradients_and_its_mlp(is_gated: bool) -> None:
-    blocks = Blocks("", 3, 64, 1, 172, 1000, 128, is_gated)
+    blocks = Shape("", 3, 64, 1, 1, 64, 172, 1000, 128, is_gated, not is_gated)
     training = Training(blocks.parameters, "adamw", PRECISIONS["fp32"], blocks, 2, 128)
     found = {peak.moment: peak.parts for peak in _moments(training, NO_TRICK)}
     first, last = found["the first block, backward"], found["the last block, backward"]

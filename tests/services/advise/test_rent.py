@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from journals import CPU_MACHINE, GPU_MACHINE
 
 from gputui.analysis.job import parse_job
-from gputui.analysis.owning import RentOrBuy
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case, Variant, Work
 from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
-from gputui.services.advise.buy import Terms, weigh
+from gputui.services.advise.buy import RentOrBuy, Terms, weigh
 from gputui.services.advise.rent import (
     Advice,
     Choice,

@@ -20,7 +20,7 @@ from gputui.services.compare.session import ask
 from gputui.services.compare.spread_text import spread_lines
 from gputui.services.compare.suggestions import next_steps, settling_steps
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.reference_runs import run_of_reference
+from gputui.services.results.references import run_of_reference
 from gputui.services.results.selectors import split_selector
 
 

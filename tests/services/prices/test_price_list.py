@@ -10,7 +10,6 @@ import pytest
 from journals import GPU_MACHINE
 
 from gputui.errors import GputuiError
-from gputui.facts.instances import find_instance, is_on_demand, list_price
 from gputui.facts.tables import InstanceRow, instance_rows
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
@@ -18,10 +17,13 @@ from gputui.services.prices.price_list import (
     age_words,
     best_offer,
     date_of,
+    find_instance,
     gpu_named,
     import_prices,
+    is_on_demand,
     is_recent,
     known_instances,
+    list_price,
     offers_of,
     per_gpu,
 )
@@ -46,7 +48,7 @@ def test_a_price_list_goes_before_the_shipped_one_and_leaves_other_types_alone(t
     (shipped,) = find_instance("aws/g5.xlarge")
     import_prices(written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n"), "", "")
 
-    (mine,) = find_instance("aws/g5.xlarge", known_instances())
+    (mine,) = find_instance("aws/g5.xlarge")
     assert (mine.usd_per_hour, mine.price_date) == (0.5, "2026-11-20")
     assert shipped not in known_instances()
     assert len(known_instances()) == len(instance_rows())
@@ -69,7 +71,7 @@ def test_a_skypilot_catalog_names_its_provider_and_day_by_options_and_keeps_the_
 
     assert (done.layout, done.prices, done.skipped) == ("SkyPilot catalog", 2, 1)
     assert done.unknown_gpus == ("tpu-v5",)
-    (row,) = find_instance("aws/p5.48xlarge", known_instances())
+    (row,) = find_instance("aws/p5.48xlarge")
     assert (row.gpu, row.usd_per_hour, row.spot_usd_per_hour) == ("H100 SXM 80GB", 58.0, 25.0)
 
 
@@ -86,7 +88,7 @@ def test_a_gpuhunt_catalog_as_parquet_gives_on_demand_and_spot_of_one_type(tmp_p
     done = import_prices(path, "", "2026-11-21")
 
     assert (done.layout, done.prices) == ("gpuhunt catalog", 1)
-    (row,) = find_instance("runpod/A100 80", known_instances())
+    (row,) = find_instance("runpod/A100 80")
     assert (row.usd_per_hour, row.spot_usd_per_hour, row.gpu) == (1.64, 0.82, "A100-SXM4-80GB")
 
 
@@ -120,6 +122,18 @@ def test_bytes_that_are_neither_csv_nor_parquet_and_missing_files_are_refused(tm
     for name in ("x.csv", "x.parquet", "absent.csv"):
         with pytest.raises(GputuiError):
             import_prices(tmp_path / name, "aws", "2026-11-20")
+
+
+@pytest.mark.parametrize(("was", "damaged"), [(",0.5,", ",-3,"), ("gpu_count", "count")])
+def test_a_list_that_was_damaged_by_hand_is_refused_by_its_name(
+    tmp_path: Path, was: str, damaged: str
+) -> None:
+    import_prices(written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n"), "", "")
+    text = price_list_file().read_text()
+    price_list_file().write_text(text.replace(was, damaged))
+
+    with pytest.raises(GputuiError, match=price_list_file().name):
+        known_instances()
 
 
 @pytest.mark.parametrize(

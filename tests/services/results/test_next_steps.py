@@ -121,8 +121,9 @@ def test_a_stopped_run_is_done_again_to_the_end_on_the_device_it_was_limited_to(
         reason = replace(run.summary, status_reason="stopped by SIGTERM")
         return next(next_steps([replace(run, summary=reason)], FILE))
 
+    on_cpu = "gputui run quick --device cpu --only gemm --precision fp32 --db a.db"
+    assert again(stop) == NextStep(on_cpu, "again, to the end")
     only = "--only gemm:mini:fp32 --db a.db"
-    assert again(stop) == NextStep(f"gputui run quick --device cpu {only}", "again, to the end")
     assert again(stop, on_gpu).command == f"gputui run quick {only}"
     for indexes, option in (((0,), "gpu"), ((3,), "gpu:3"), ((0, 1), "all")):
         gpus = [
@@ -177,7 +178,7 @@ def test_a_repeated_run_to_be_done_again_is_limited_as_it_was() -> None:
 
     busy = [measured(case, steady(0.1), waited_share=0.4) for case in cases]
     assert again(make_run(*busy)) == "gputui run --like b.db@12345678 --db a.db"
-    limited = "gputui run --like b.db@12345678 --only gemm:mini:amp"
+    limited = "gputui run --like b.db@12345678 --only gemm --precision amp"
     one = make_run(busy[1])
     assert again(one) == f"{limited} --db a.db"
     assert again(with_budget(one, 15)) == f"{limited} --launches 8 --db a.db --budget 15"

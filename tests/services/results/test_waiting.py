@@ -11,7 +11,6 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.units import format_rate
-from gputui.services.results.block_times import launches_of
 from gputui.services.results.labels import interval_words
 from gputui.services.results.throughput import (
     gave_of_launch,
@@ -24,6 +23,7 @@ from gputui.services.results.waiting import (
     contention_of,
     is_crowded,
     is_undecidable,
+    launches_of,
     own_launches_of,
     own_ratio_sd,
     own_sd,

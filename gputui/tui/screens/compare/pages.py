@@ -21,7 +21,7 @@ from gputui.services.compare.row_text import (
     unmeasured_words,
 )
 from gputui.services.results.labels import day, device_words, torch_words
-from gputui.services.results.references import PREFIX, reference_names
+from gputui.services.results.references import PREFIX, known_references
 from gputui.services.results.run_lists import ListedRun
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.loaded import Loaded
@@ -123,7 +123,7 @@ def _sides(
 
 def teaching(width: int, found: Sequence[Candidate] = ()) -> tuple[Line, ...]:
     """How to begin, and which stored runs would make a pair."""
-    references = [f"{PREFIX}{name}" for name in reference_names()]
+    references = sorted(f"{PREFIX}{one.name}" for one in known_references())
     return (
         *paragraph("Nothing is compared yet.", width, "title"),
         (),

@@ -15,10 +15,16 @@ from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import is_bad_news
 from gputui.services.results.labels import case_name, launch_number, run_heading, run_notes
-from gputui.services.results.step_tables import POINTS, main_step, memory_table, parts_of, step_words
+from gputui.services.results.step_tables import (
+    POINTS,
+    main_step,
+    memory_table,
+    parts_of,
+    step_words,
+    why_sentence,
+)
 from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
-from gputui.services.results.why import why_sentence
 from gputui.tui.screens.results.largest_operators import largest_operators
 from gputui.tui.screens.results.overview import share_lines, step_lines
 from gputui.tui.screens.results.rests_on import launch_lines, rests_on_lines

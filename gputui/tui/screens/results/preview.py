@@ -13,13 +13,13 @@ from gputui.model.units import (
     format_rate,
     format_usd,
 )
-from gputui.services.results.boxes import on_boxes
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.headline import case_subject, main_case
 from gputui.services.results.labels import (
     NOT_RUN,
     device_words,
 )
+from gputui.services.results.run_lists import on_boxes
 from gputui.store.machines import runs_with_common_ids
 from gputui.store.text import clean_text
 from gputui.tui.screens.results.tables import CASE_HEADINGS, case_rows

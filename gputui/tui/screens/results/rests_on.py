@@ -13,11 +13,10 @@ from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult
 from gputui.model.units import format_change, format_percent, format_rate, three_digits
-from gputui.services.results.block_times import measured_blocks
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.labels import case_name, interval_words, shared_case_words, short_result_name
 from gputui.services.results.throughput import speeds_of
-from gputui.services.results.waiting import own_launches_of, waited_of, waited_share
+from gputui.services.results.waiting import measured_blocks, own_launches_of, waited_of, waited_share
 from gputui.store.reading import CaseConditions
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean

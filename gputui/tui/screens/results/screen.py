@@ -12,7 +12,6 @@ from textual.widgets import ContentSwitcher, DataTable, Input
 
 from gputui.errors import GputuiError
 from gputui.model.result import Run, RunSummary
-from gputui.services.results.boxes import read_boxes
 from gputui.services.results.browser import (
     FileEntry,
     FileRuns,
@@ -23,6 +22,7 @@ from gputui.services.results.browser import (
     recent_files,
 )
 from gputui.services.results.labels import day
+from gputui.services.results.run_lists import read_boxes
 from gputui.services.results.selectors import split_selector
 from gputui.services.results.table_export import files_sheet
 from gputui.services.support.background import Job
