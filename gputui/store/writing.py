@@ -23,7 +23,7 @@ from gputui.store.opening import (
     CATALOG,
     TEXT_MOST_BYTES,
     attach,
-    check_is_ours,
+    check_are_ours,
     check_place,
     close_the_doors,
     connect,
@@ -198,7 +198,7 @@ def opened_for_writing(
             if db.exists():
                 check_place(db)
                 with _attached(db, "", db, beside, reads) as connection:
-                    checked = check_is_ours(connection, db)
+                    (checked,) = check_are_ours(connection, {CATALOG: db})
                     _migrate(connection, db, checked.schema_version)
                     _add_what_came_late(connection, db, checked.columns)
                     with explaining(db):
