@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from io import BufferedReader
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar  # Any: lines of one kind
@@ -67,16 +69,6 @@ class JournalContents:
 
     def of(self, kind: type[L]) -> tuple[L, ...]:
         return tuple(line for line in self.lines if isinstance(line, kind))
-
-    @property
-    def machine(self) -> MachineFound | None:
-        """The machine, or None if the run ended before it was described."""
-        return next(iter(self.of(MachineFound)), None)
-
-    @property
-    def runtime(self) -> RuntimeFound | None:
-        """The measured interpreter, or None if the run ended before it was described."""
-        return next(iter(self.of(RuntimeFound)), None)
 
     @property
     def end(self) -> RunEnd | None:
@@ -255,20 +247,15 @@ class JournalTail:
 def _intact(raw: bytes, damage: list[str]) -> list[_Numbered]:
     """Lines of known kind and correct types; reports the others in `damage`."""
     found: list[_Numbered] = []
-    pieces = raw.split(b"\n")
-    torn = pieces.pop()
-    for number, piece in enumerate(pieces, 1):
+    *whole, torn = raw.split(b"\n")
+    for number, piece in enumerate([*whole, torn] if torn else whole, 1):
         parsed = _parsed(piece)
-        if isinstance(parsed, str):
-            damage.append(f"line {number}: {parsed}")
-        else:
+        if not isinstance(parsed, str):
             found.append(parsed)
-    if torn:
-        last = _parsed(torn)
-        if isinstance(last, str):
-            damage.append(f"line {len(pieces) + 1}: cut off while it was written")
         else:
-            found.append(last)
+            damage.append(
+                f"line {number}: {parsed if number <= len(whole) else 'cut off while it was written'}"
+            )
     return found
 
 
@@ -297,22 +284,17 @@ def _parsed(piece: bytes) -> _Numbered | str:
 def _in_order(found: list[_Numbered], damage: list[str]) -> list[Line]:
     by_sequence: dict[int, Line] = {}
     for sequence, line in found:
-        if sequence not in by_sequence:
-            by_sequence[sequence] = line
-        elif by_sequence[sequence] == line:
-            damage.append(f"sequence number {sequence}: repeated, taken once")
-        else:
-            damage.append(f"sequence number {sequence}: used twice, the first is taken")
+        first = by_sequence.setdefault(sequence, line)
+        if first is not line:
+            what = "repeated, taken once" if first == line else "used twice, the first is taken"
+            damage.append(f"sequence number {sequence}: {what}")
     ordered = sorted(by_sequence)
     if list(by_sequence) != ordered:
         damage.append("lines out of order, put in order of their sequence numbers")
-    expected = 0
-    for sequence in ordered:
-        if sequence != expected:
-            last = sequence - 1
-            span = f"{expected}" if last == expected else f"{expected} to {last}"
+    for before, after in pairwise([-1, *ordered]):
+        if after > before + 1:
+            span = f"{before + 1}" if after == before + 2 else f"{before + 1} to {after - 1}"
             damage.append(f"sequence numbers {span} are missing")
-        expected = sequence + 1
     return [by_sequence[sequence] for sequence in ordered]
 
 
@@ -386,14 +368,8 @@ _SAID_ONCE: dict[type[Line], Callable[[Any], object]] = {
 
 
 def _count_blocks(lines: list[Line], damage: list[str]) -> None:
-    counts: dict[tuple[int, int], int] = {}
+    counts = Counter((line.launch_id, line.case_id) for line in lines if isinstance(line, Block))
     for line in lines:
-        if isinstance(line, Block):
-            pair = (line.launch_id, line.case_id)
-            counts[pair] = counts.get(pair, 0) + 1
-    for line in lines:
-        if isinstance(line, CaseEnd):
-            found = counts.get((line.launch_id, line.case_id), 0)
-            if found != line.blocks:
-                where = f"case {line.case_id} in launch {line.launch_id}"
-                damage.append(f"{where}: {found} of {line.blocks} blocks are there")
+        if isinstance(line, CaseEnd) and (found := counts[line.launch_id, line.case_id]) != line.blocks:
+            where = f"case {line.case_id} in launch {line.launch_id}"
+            damage.append(f"{where}: {found} of {line.blocks} blocks are there")

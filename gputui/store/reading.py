@@ -280,8 +280,8 @@ class ResultFile:
     def serving(self, run_id: str) -> ServingRecords:
         """The loads that a run offered to a server, and every request; empty for other runs."""
         with self._valid(f"loads of run {run_id}"):
-            servers = [self._plain(row, ServerFound) for row in self._fetch("servers", run_id, "launch_id")]
-            steps = [self._plain(row, LoadStep) for row in self._fetch("load_steps", run_id, "launch_id")]
+            servers = [strict(row, ServerFound) for row in self._fetch("servers", run_id, "launch_id")]
+            steps = [strict(row, LoadStep) for row in self._fetch("load_steps", run_id, "launch_id")]
             found: dict[tuple[Any, ...], list[RequestRow]] = {}
             every = _each_row([self], "requests", [(run_id,)])
             while some := [row for _, row in islice(every, _ROWS_CONVERTED)]:
@@ -303,39 +303,25 @@ class ResultFile:
             powers = self._box_powers(run_id) if steps else ()
         return ServingRecords(tuple(servers), tuple(steps), tuple(requests), powers)
 
-    def _plain(self, row: Row, kind: type[_Kind]) -> _Kind:
-        return strict({name: cell for name, cell in row.items() if name != "run_id"}, kind)
-
     def events(self, run_id: str) -> tuple[StoredEvent, ...]:
         """What the user should know about a run, oldest first."""
-        found: list[StoredEvent] = []
-        for row in self._fetch("events", run_id, "t_us"):
-            with self._valid(f"events of run {run_id}"):
-                found.append(strict(row, StoredEvent))
-        return tuple(found)
+        with self._valid(f"events of run {run_id}"):
+            return tuple(strict(row, StoredEvent) for row in self._fetch("events", run_id, "t_us"))
 
     def failed_launches(self, run_id: str) -> tuple[FailedLaunch, ...]:
         """Those whose worker's log may say more, in order."""
-        cases: dict[Cell, list[Cell]] = {}
-        why_failed: dict[Cell, Cell] = {}
-        for row in self._fetch("measurements", run_id, "case_id"):
-            cases.setdefault(row["launch_id"], []).append(row["case_id"])
-            if row["outcome"] == "failed":
-                why_failed.setdefault(row["launch_id"], row["reason"])
+        measured = _grouped(self._fetch("measurements", run_id, "case_id"), "launch_id")
         found: list[FailedLaunch] = []
         for row in self._fetch("launches", run_id, "launch_id"):
-            launch_id, outcome, reason = row["launch_id"], row["outcome"], row["reason"]
-            if outcome == "ok" and launch_id in why_failed:
-                outcome, reason = "failed", why_failed[launch_id]
-            if outcome == "failed" or row["exit_status"]:
-                said = {
-                    "launch_id": launch_id,
-                    "outcome": outcome,
-                    "reason": reason,
-                    "case_ids": cases.get(launch_id, []),
-                }
+            cases = measured.get(row["launch_id"], [])
+            failed = [case for case in cases if case["outcome"] == "failed"]
+            if failed and row["outcome"] == "ok":
+                row |= {"outcome": "failed", "reason": failed[0]["reason"]}
+            if row["outcome"] == "failed" or row["exit_status"]:
                 with self._valid(f"launches of run {run_id}"):
-                    found.append(strict(said, FailedLaunch))
+                    found.append(
+                        strict({**row, "case_ids": [case["case_id"] for case in cases]}, FailedLaunch)
+                    )
         return tuple(found)
 
     def telemetry_summary(self, run_id: str) -> TelemetrySummary:
@@ -377,7 +363,7 @@ class ResultFile:
         )
 
     def _series_between(self, run_id: str, span: tuple[int, int], pieces: int) -> tuple[TelemetrySeries, ...]:
-        found: list[tuple[int, list[tuple[object, ...]], tuple[Metric, ...]]] = []
+        found: list[TelemetrySeries] = []
         first_us, last_us = span
         piece_us = max(_SHORTEST_PIECE_US, -(-(last_us - first_us + 1) // pieces))
         for scope, table, device in (
@@ -398,10 +384,10 @@ class ResultFile:
                 GROUP BY device, (t_us - ?) // ? ORDER BY device, 3"""
             parameters = (run_id, first_us, last_us, first_us, piece_us)
             rows = self._rows(sql, parameters, most=pieces * _MOST_DEVICES)
-            for number, of_device in groupby(rows, key=lambda row: row[0]):
-                if isinstance(number, int):
-                    found.append((number, list(of_device), metrics))
-        return tuple(_series(*part) for part in found)
+            for number, of_device in groupby(rows, key=itemgetter(0)):
+                if number is not None:
+                    found.append(_series(number, list(of_device), metrics))
+        return tuple(found)
 
     def _telemetry_span(self, run_id: str) -> tuple[int, int] | None:
         """First and last instant with a reading, in microseconds; impossible ones are left out."""
@@ -529,26 +515,19 @@ def open_results(files: Sequence[Path], trust: bool = False) -> Iterator[tuple[R
 
 def summaries_of(files: Sequence[ResultFile]) -> list[tuple[RunSummary, ...]]:
     """As `ResultFile.summaries` for files that were opened together."""
-    chosen = [None] * len(files)
-    parts = {name: _fetch(files, name, chosen) for name in ("machines", "prices")}
-    gpus = _fetch(files, "devices", chosen, order="device_index")
-    identities = _fetch(files, "identities", chosen)
-    runs = _fetch(files, "runs", chosen, columns=RUN_COLUMNS)
-    for of_file in runs:
-        of_file.sort(key=_key_of("started_us", "run_id"), reverse=True)
+    every = [None] * len(files)
+    parts = {
+        name: [_grouped(rows, "run_id") for rows in _fetch(files, name, every, order=order)]
+        for name, order in (("machines", ""), ("devices", "device_index"), ("identities", ""), ("prices", ""))
+    }
+    runs = _fetch(files, "runs", every, columns=RUN_COLUMNS)
     found: list[tuple[RunSummary, ...]] = []
     for place, file in enumerate(files):
-        machines, prices = ({row["run_id"]: row for row in parts[name][place]} for name in parts)
-        gpus_of, known_by = _grouped(gpus[place], "run_id"), _grouped(identities[place], "run_id")
         summaries = []
-        for row in runs[place]:
-            key = row["run_id"]
-            with file._valid(f"run {key}"):
-                summaries.append(
-                    summary_from(
-                        row, machines.get(key), gpus_of.get(key, []), known_by.get(key, []), prices.get(key)
-                    )
-                )
+        for row in sorted(runs[place], key=_key_of("started_us", "run_id"), reverse=True):
+            mine = {name: of_file[place].get(row["run_id"], []) for name, of_file in parts.items()}
+            with file._valid(f"run {row['run_id']}"):
+                summaries.append(summary_from(row, mine))
         found.append(tuple(summaries))
     return with_common_ids(found)
 
@@ -750,7 +729,6 @@ def _union(
     columns: Sequence[str],
 ) -> _Union:
     """Index of the file, run and these columns, NULL where a file lacks one; of these runs, or of all."""
-    types = {c.name: c.sql_type for c in TABLE_BY_NAME[name].columns}
     alike: dict[str, list[int]] = {}
     for place, (file, ids) in enumerate(zip(files, run_ids, strict=True)):
         is_there = (name, "run_id") in file._opened.columns and name not in file._opened.empty
@@ -758,8 +736,7 @@ def _union(
             alike.setdefault(file._opened.statements[name], []).append(place)
     each, parameters = [], list[object]()
     for statement, places in alike.items():
-        has = files[places[0]]._opened.columns
-        cells = ", ".join(c if (name, c) in has else f"NULL::{types[c]} AS {c}" for c in columns)
+        cells = TABLE_BY_NAME[name].cells_sql(files[places[0]]._opened.columns, columns)
         # DuckDB takes as long to parse the columns of many files as to read them; generated ones may fail
         own = f"run_id, {cells}" if is_generated(statement) else "*"
         parts = []

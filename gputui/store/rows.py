@@ -23,7 +23,9 @@ from gputui.model.journal import (
     LaunchEnd,
     LaunchesLeftOut,
     LaunchStart,
+    MachineFound,
     Price,
+    RuntimeFound,
     WorkerReady,
 )
 from gputui.model.machine import Cpu, Gpu, Identity, Layer, Machine, Memory, Runtime
@@ -66,7 +68,7 @@ def run_rows(contents: JournalContents, imported_from: str, stored_us: int) -> d
     out. Raises nothing for a result of `read_journal`.
     """
     measurements, blocks = _measurement_rows(contents)
-    machine = contents.machine.machine if contents.machine else None
+    machine = next((line.machine for line in contents.of(MachineFound)), None)
     price = contents.start.price
     return {
         "runs": [_run_row(contents, machine, imported_from, stored_us)],
@@ -145,7 +147,7 @@ def _with_absent(values: Mapping[str, Any]) -> Row:  # Any: fields of several da
 def _run_row(contents: JournalContents, machine: Machine | None, imported_from: str, stored_us: int) -> Row:
     start, end = contents.start, contents.end
     layers = machine.layers if machine else ()
-    runtime = contents.runtime.runtime if contents.runtime else None
+    runtime = next((line.runtime for line in contents.of(RuntimeFound)), None)
     return _with_absent(
         {
             "started_us": start.started_utc_us,
@@ -363,20 +365,18 @@ RUN_COLUMNS = (
 BLOCK_COLUMNS = tuple(_columns_of(Block).values())
 
 
-def summary_from(
-    run: Row, machine: Row | None, gpus: Sequence[Row], identities: Sequence[Row], price_row: Row | None
-) -> RunSummary:
-    """One run without its measurements. There is no machine if it ended before the box was known.
+def summary_from(run: Row, parts: Mapping[str, Sequence[Row]]) -> RunSummary:
+    """One run without its measurements; `parts` are its rows by table.
 
-    Raises NotValid if a value cannot be.
+    There is no machine if it ended before the box was known. Raises NotValid if a value cannot be.
     """
     facts = strict(_plain(run, RunFacts), RunFacts)
     price: Price | Missing = Missing("no price was stated or known")
-    if price_row is not None:
-        price = strict(_plain(price_row, Price), Price)
+    for row in parts["prices"]:
+        price = strict(_plain(row, Price), Price)
     return RunSummary(
         **{field: getattr(facts, field) for field in _columns_of(RunFacts)},
-        machine=_machine(run, machine, gpus, identities),
+        machine=_machine(run, parts),
         runtime=_runtime(run),
         price=price,
     )
@@ -459,17 +459,18 @@ def _runtime(run: Row) -> Runtime:
     return strict({**_restored(run, Runtime), "arch_list": str(run["arch_list"] or "").split()}, Runtime)
 
 
-def _machine(run: Row, machine: Row | None, gpus: Sequence[Row], identities: Sequence[Row]) -> Machine:
-    if machine is None:
+def _machine(run: Row, parts: Mapping[str, Sequence[Row]]) -> Machine:
+    if not parts["machines"]:
         return Machine.unknown(Missing(_NEVER_KNOWN), no_gpus=_NEVER_KNOWN)  # it has no measurements either
+    machine = parts["machines"][-1]
     layers = converted(_decoded(run["layers_json"]), tuple[tuple[str, str, tuple[str, ...]], ...])
     plain = {
         **_restored(machine, Machine, *_MACHINE_PARTS),
         "cpu": {**_restored(machine, Cpu), "features": str(machine["cpu_features"] or "").split()},
         "memory": _restored(machine, Memory),
-        "gpus": [_restored(gpu, Gpu) for gpu in gpus],
+        "gpus": [_restored(gpu, Gpu) for gpu in parts["devices"]],
         "layers": [{"layer": layer, "name": name, "signals": signals} for layer, name, signals in layers],
-        "identities": [_plain(one, Identity) for one in identities],
+        "identities": [_plain(one, Identity) for one in parts["identities"]],
     }
     return strict(plain, Machine)
 

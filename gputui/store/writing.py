@@ -193,7 +193,7 @@ def opened_for_writing(
     try:
         if db.exists():  # verify a foreign file before writing to it, or next to it
             open_read_only(db).connection.close()
-        with _locked(db):
+        with write_lock(db):
             sweep(db.parent)
             if db.exists():
                 check_place(db)
@@ -207,10 +207,13 @@ def opened_for_writing(
                     _name_boxes(connection, db)
             else:
                 options = f", STORAGE_VERSION '{schema.STORAGE_VERSION}', BLOCK_SIZE {schema.BLOCK_BYTES}"
-                with _draft(db) as draft, _attached(draft, options, db, beside, reads) as connection:
-                    _create(connection)
-                    yield connection
-                    _name_boxes(connection, db)
+                draft = new_draft(db)
+                with cleared(draft, log_of(draft)):
+                    with _attached(draft, options, db, beside, reads) as connection:
+                        _create(connection)
+                        yield connection
+                        _name_boxes(connection, db)
+                    draft.rename(db)
     except NotStored:
         raise
     except GputuiError as error:
@@ -219,25 +222,6 @@ def opened_for_writing(
         raise NotStored(
             f"{db} is held by {error.holder} since more than {WAIT_S:.0f} s", "store again when it has ended"
         ) from error
-
-
-@contextmanager
-def _locked(db: Path) -> Iterator[None]:
-    try:
-        with write_lock(db):
-            yield
-    except OSError as error:
-        raise _not_stored(db, str(error.strerror or error)) from error
-
-
-@contextmanager
-def _draft(db: Path) -> Iterator[Path]:
-    """A temporary name next to the file; renamed to the file on success, else removed."""
-    draft = new_draft(db)
-    try:
-        with cleared(draft, log_of(draft)):
-            yield draft
-            draft.rename(db)
     except OSError as error:
         raise _not_stored(db, str(error.strerror or error)) from error
 
@@ -348,7 +332,7 @@ def _migrate(
 ) -> None:
     """Migrate an older file to this schema, one transaction per step."""
     with explaining(db):
-        for migration in schema.migrations_from(version, migrations):
+        for migration in (one for one in migrations if one.version > version):
             connection.execute("BEGIN")
             for statement in migration.statements:
                 connection.execute(statement.format(catalog=CATALOG))
