@@ -14,7 +14,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any  # Any: JSON that is not yet checked
+from typing import Any, get_args  # Any: JSON that is not yet checked
 
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine, Runtime
@@ -297,28 +297,7 @@ Line = (
     | Stored
 )
 
-LINE_KINDS: tuple[type[Line], ...] = (
-    RunStart,
-    MachineFound,
-    RuntimeFound,
-    CasePlanned,
-    LaunchStart,
-    WorkerReady,
-    CaseWarm,
-    Block,
-    Figure,
-    ProfiledPass,
-    ServerFound,
-    LoadNow,
-    LoadStep,
-    Requests,
-    CaseEnd,
-    LaunchEnd,
-    Event,
-    LaunchesLeftOut,
-    RunEnd,
-    Stored,
-)
+LINE_KINDS: tuple[type[Line], ...] = get_args(Line)
 
 
 def encode_line(sequence: int, line: Line) -> bytes:

@@ -7,11 +7,11 @@ an interpreter that has neither gputui nor its dependencies.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any  # Any: JSON that is not yet checked
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints  # Any: JSON that is not yet checked
 
 from gputui.errors import GputuiError
-from gputui.model.case import Case, Variant, Work
+from gputui.model.case import Case
 
 PLAN_SCHEMA = 1
 TIMED = "timed"
@@ -181,34 +181,21 @@ class Plan:
                     f"plan has schema {schema}, this gputui reads {PLAN_SCHEMA}",
                     "use the same version of gputui on both sides",
                 )
-            plain["cases"] = tuple(planned_case_from_plain(c) for c in plain["cases"])
-            plain["launches"] = tuple(_launch(launch) for launch in plain["launches"])
-            plain["interpreter"] = tuple(plain["interpreter"])
-            plain["looks"] = tuple(plain.get("looks", ()))
-            plain["commands"] = tuple(
-                PlannedCommand(**{**command, "argv": tuple(command["argv"])})
-                for command in plain.get("commands", ())
-            )
-            plain["loads"] = tuple(PlannedLoad(**load) for load in plain.get("loads", ()))
-            return Plan(**plain)
+            plan: Plan = from_plain(Plan, plain)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise GputuiError(f"plan cannot be read: {error!r}", "start the run again") from error
+        return plan
 
 
-def case_from_plain(plain: Mapping[str, Any]) -> Case:
-    """Rebuild a case from its JSON form. Raises KeyError or TypeError if it is malformed."""
-    work = dict(plain["work"])
-    work["parameters"] = tuple((name, value) for name, value in work["parameters"])
-    rest = {k: v for k, v in plain.items() if k not in ("work", "variant")}
-    return Case(work=Work(**work), variant=Variant(**plain["variant"]), **rest)
-
-
-def planned_case_from_plain(plain: Mapping[str, Any]) -> PlannedCase:
-    """Rebuild a planned case from its JSON form. Raises KeyError or TypeError if it is malformed."""
-    rest = {k: v for k, v in plain.items() if k != "case"}
-    return PlannedCase(case=case_from_plain(plain["case"]), **rest)
-
-
-def _launch(plain: Mapping[str, Any]) -> PlannedLaunch:
-    tuples = {name: tuple(plain[name]) for name in ("case_ids", "profiled")}
-    return PlannedLaunch(**{**plain, **tuples, "device": PlannedDevice(**plain["device"])})
+def from_plain(kind: Any, plain: Any) -> Any:  # Any: a type of a field, and JSON that is not yet checked
+    """Rebuild dataclasses, and tuples of them, from JSON. Raises KeyError, TypeError, ValueError."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        kinds = get_type_hints(kind)
+        values = {name: from_plain(kinds[name], value) for name, value in plain.items()}
+        return kind(**values)
+    if get_origin(kind) is not tuple:
+        return plain
+    parts = get_args(kind)
+    if parts[-1] is Ellipsis:
+        parts = parts[:1] * len(plain)
+    return tuple(from_plain(part, value) for part, value in zip(parts, plain, strict=True))

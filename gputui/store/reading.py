@@ -89,8 +89,6 @@ _MOST_HELD_BYTES = 3 * MOST_BYTES
 _RUNS_AT_A_TIME = 100
 """Whose rows are held before they are made into values, which are a fifth as large."""
 _BLOCKS_AT_A_TIME = 50_000
-_ROWS_MEASURED = 8192
-"""Of a table, before all of them are."""
 _ROWS_CONVERTED = 2000
 """At a time, where there are many: as values they take a third of the memory."""
 _MOST_DEVICES = 256
@@ -469,23 +467,17 @@ def text_size(
 ) -> int:
     """Bytes of these columns of a table, of these runs or of all; 0 for tables that are small anyway.
 
-    Of one with long texts, only those of its first rows. One column is measured after the other: DuckDB holds
-    2048 values of each that a query reads.
+    One column is measured after the other: DuckDB holds 2048 values of each that a query reads.
     """
-    if opened.sizes.get(name, 0) * len(columns) * TEXT_MOST_BYTES <= MOST_BYTES:
-        return 0
-    where = "" if run_ids is None else f" WHERE {_of_runs(run_ids)}"
     size = 0
-    for most in (f" LIMIT {_ROWS_MEASURED}", ""):
-        size = 0
+    if opened.sizes.get(name, 0) * len(columns) * TEXT_MOST_BYTES > MOST_BYTES:
+        where = "" if run_ids is None else f" WHERE {_of_runs(run_ids)}"
         for column in columns:
             if (name, column) in opened.columns:
-                texts = f"""SELECT "{column}" AS text FROM {opened.catalog}.main.{name}{where}{most}"""
-                sql = f"SELECT coalesce(sum(strlen(text)), 0)::BIGINT FROM ({texts})"
+                sum_sql = f'SELECT coalesce(sum(strlen("{column}")), 0)::BIGINT'
+                sql = f"{sum_sql} FROM {opened.catalog}.main.{name}{where}"
                 ((of_column,),) = rows_of(opened.connection, opened.deadline, sql, tuple(run_ids or ()))
                 size += of_column
-        if size > MOST_BYTES:
-            break
     return size
 
 
