@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gputui.model.absent import Missing
+from gputui.model.case import OfCase
 
 TIME_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset", "idle")
 """What the device did. If several apply at an instant, the first of them counts."""
@@ -125,11 +126,9 @@ class MemoryPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class ProfiledPass:
+class ProfiledPass(OfCase):
     """The profiled pass of one case, in a separate worker after all timing."""
 
-    launch_id: int
-    case_id: int
     is_valid: bool
     """Whether the trace can be trusted; if not, `reason` says why, and there are no operators."""
     reason: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from io import BufferedReader
 from itertools import pairwise
@@ -16,6 +16,7 @@ from typing import Any, TypeVar  # Any: lines of one kind
 from gputui.errors import GputuiError
 from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
+from gputui.model.case import OfCase
 from gputui.model.journal import (
     JOURNAL_NAME,
     JOURNAL_SCHEMA,
@@ -37,15 +38,13 @@ from gputui.model.journal import (
     check_line,
 )
 from gputui.model.profiled import ProfiledPass
-from gputui.model.serving import LoadNow, LoadStep, Requests, ServerFound
+from gputui.model.serving import LoadStep, Requests, ServerFound
 from gputui.model.telemetry import Reading, TelemetryFormat, UnreadableHeader
 from gputui.model.units import counted
 from gputui.store.strict import NotValid, decoded, strict
 from gputui.store.text import clean_text
 from gputui.worker.foreign_json import read_json
 
-_OF_LAUNCHES = (CaseWarm, Block, Figure, ProfiledPass, ServerFound, LoadNow, LoadStep, Requests)
-_OF_CASES = (*_OF_LAUNCHES, CaseEnd)
 _KINDS: dict[str, type[Line]] = {kind.__name__: kind for kind in LINE_KINDS}
 _ROWS_AT_A_TIME = 4096
 _MOST_ROWS_AT_FIRST = 65_536
@@ -330,12 +329,8 @@ def _consistent(start: RunStart, lines: list[Line], damage: list[str]) -> list[L
         why = ""
         if key is not None and key in said:
             why = "said a second time"
-        elif isinstance(line, _OF_CASES) and line.case_id not in cases:
-            why = f"case {line.case_id} was never planned"
-        elif isinstance(line, ProfiledPass) and not line.is_valid and line.launch_id not in launches:
-            pass  # it explains why its launch never started
-        elif isinstance(line, _OF_LAUNCHES) and line.case_id not in launches.get(line.launch_id, ()):
-            why = f"case {line.case_id} does not belong to launch {line.launch_id}"
+        elif isinstance(line, OfCase):
+            why = _stray(line, cases, launches)
         if why:
             damage.append(f"{type(line).__name__} left out: {why}")
             continue
@@ -343,6 +338,17 @@ def _consistent(start: RunStart, lines: list[Line], damage: list[str]) -> list[L
         kept.append(start if isinstance(line, RunStart) else line)
     _count_blocks(kept, damage)
     return kept
+
+
+def _stray(line: OfCase, cases: Collection[int], launches: Mapping[int, Collection[int]]) -> str:
+    """Why a line does not belong to the run; empty if it does."""
+    if line.case_id not in cases:
+        return f"case {line.case_id} was never planned"
+    if isinstance(line, ProfiledPass) and not line.is_valid and line.launch_id not in launches:
+        return ""  # it explains why its launch never started
+    if isinstance(line, CaseEnd) or line.case_id in launches.get(line.launch_id, ()):
+        return ""
+    return f"case {line.case_id} does not belong to launch {line.launch_id}"
 
 
 def _said_once(line: Line) -> object:

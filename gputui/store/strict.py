@@ -81,11 +81,7 @@ _preparing = Lock()
 
 def strict(plain: object, wanted: type[T]) -> T:
     """Rebuild a model value from JSON types, including `{"missing": reason}`. Raises NotValid."""
-    try:
-        restored = _missing_restored(plain, 0)
-    except RecursionError as error:
-        raise NotValid(str(error)) from error
-    value = converted(restored, wanted)
+    value = converted(_missing_restored(plain, 0), wanted)
     _check(value)
     return value
 

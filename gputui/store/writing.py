@@ -90,7 +90,8 @@ def store_run(
         if there and (there[0][0] is not None or contents.end is None):
             connection.execute("ROLLBACK")
             return StoredRun(db, run_id, status, True, 0, 0, contents.damage)
-        delete_runs(connection, [run_id])
+        if there:
+            delete_runs(connection, [run_id])
         for name, table_rows in rows.items():
             _insert(connection, name, _tuples(name, run_id, table_rows))
         _insert_telemetry(connection, run_id, telemetry_tuples(contents, telemetry))
