@@ -204,27 +204,23 @@ def one_deadline() -> Iterator[None]:
         _of_command = None
 
 
-@dataclass(slots=True)
 class Deadline:
-    """How long some files that were opened together, and others of the same command, may be read."""
+    """How long some files that were opened together, and others of the same command, may be read.
 
-    files: tuple[Path, ...]
-    counted_at: float
-    """Until when reading was counted, by the monotonic clock."""
-    reading: _Reading
+    READ_LIMIT_S, and a second for each file after the first.
+    """
 
-    @classmethod
-    def of(cls, files: Iterable[Path]) -> Deadline:
-        """READ_LIMIT_S, and a second for each file after the first."""
-        deadline = cls(tuple(files), time.monotonic(), _of_command or _Reading())
-        deadline.reading.files.update(dict.fromkeys(deadline.files))
-        return deadline
+    def __init__(self, files: Iterable[Path]) -> None:
+        self.files = tuple(files)
+        self.reading = _of_command or _Reading()
+        self.reading.files.update(dict.fromkeys(self.files))
+        self._counted_at = time.monotonic()
 
     def left_s(self) -> float:
         """How long they may still be read. Raises TooLarge if that is over."""
         now = time.monotonic()
-        self.reading.spent_s += now - self.counted_at
-        self.counted_at = now
+        self.reading.spent_s += now - self._counted_at
+        self._counted_at = now
         first, *others = self.reading.files
         limit_s = READ_LIMIT_S + len(others)
         if self.reading.spent_s < limit_s:
@@ -330,7 +326,7 @@ def rows_of(
 
     `what` is what errors name; by default the tables that it reads.
     """
-    deadline = db if isinstance(db, Deadline) else Deadline.of([db])
+    deadline = db if isinstance(db, Deadline) else Deadline([db])
     what = what or " and ".join(dict.fromkeys(re.findall(r"\.main\.(\w+)", sql)))
     rows: list[tuple[Any, ...]] = []
     left = MOST_BYTES * len(deadline.files)
@@ -452,7 +448,7 @@ def check_are_ours(
     Raises GputuiError. Views are ignored. `trust` accepts macros, triggers and generated columns, which are
     not used.
     """
-    deadline = Deadline.of(attached.values())
+    deadline = Deadline(attached.values())
     statements: dict[str, dict[str, str]] = {catalog: {} for catalog in attached}
     sizes: dict[str, dict[str, int]] = {catalog: {} for catalog in attached}
     listed = "SELECT database_name, left(table_name, 200), sql, estimated_size FROM duckdb_tables()"
