@@ -71,18 +71,58 @@ SLOWED_BITS = 0x8 | 0x20 | 0x40 | 0x80
 POWER_CAP_BIT = 0x4
 """NVML clocks-event reason: software power cap."""
 
+COLD_C = 5.0
+"""A cold GPU clocks higher for a while; sensors report whole degrees, and steady work moves them by 1 or
+2."""
+
 _COMBINED_SQL = {
     "mean": "avg(CASE WHEN isfinite({0}) THEN {0} END)",
     "last": "arg_max({0}, t_us)",
     "any": "bit_or({0})",
 }
 """A piece of time, by how its metric combines."""
-_OF_CONDITIONS = ("sm_clock_mhz", "temperature_c", "throttle_bits", "compute_process_count")
-_TIMED_SQL = """
-    SELECT b.place, b.run_id, {}, b.t_us AS from_us, b.t_us + b.wall_ns // 1000 AS to_us, c.device_index
-    FROM b JOIN c USING (place, run_id, case_id)"""
-"""Blocks with the device that ran them. On a device they follow one another, so a sample belongs to the
-last that had begun, which is found in one pass; comparing all pairs takes seconds for ten thousand blocks."""
+_SEEN_SQL = f"""
+    WITH g AS ({{samples}}), b AS ({{blocks}}), c AS ({{cases}}),
+        timed AS (
+            SELECT b.place, b.run_id, b.case_id, b.launch_id, coalesce(c.device_index, {HOST}) AS device,
+                b.t_us AS from_us, b.t_us + b.wall_ns // 1000 AS to_us
+            FROM b JOIN c USING (place, run_id, case_id)),
+        t AS (SELECT * FROM g SEMI JOIN timed USING (place, run_id, device)),
+        seen AS (
+            SELECT t.*, timed.case_id, timed.launch_id
+            FROM t ASOF JOIN timed ON t.place = timed.place AND t.run_id = timed.run_id
+                AND t.device = timed.device AND t.t_us >= timed.from_us
+            WHERE t.t_us <= timed.to_us)"""
+"""Samples of the devices of some cases, and those `seen` while the case was timed. On a device blocks follow
+one another, so a sample belongs to the last that had begun, which is found in one pass; comparing all pairs
+takes seconds for ten thousand blocks."""
+_Sampled = tuple[tuple[str, tuple[str, ...], str], ...]
+"""Tables of samples, their columns, and what is selected of these."""
+_CLOCKS: _Sampled = (
+    (
+        "telemetry",
+        ("device_index", "t_us", "sm_clock_mhz", "temperature_c", "throttle_bits", "compute_process_count"),
+        """device_index AS device, t_us, sm_clock_mhz AS clock_mhz, temperature_c, throttle_bits,
+        compute_process_count""",
+    ),
+    ("host_telemetry", ("t_us", "cpu_clock_mhz"), f"{HOST}, t_us, cpu_clock_mhz, NULL, NULL, NULL"),
+)
+_CONDITIONS_SQL = f""",
+        most AS (SELECT place, run_id, device, max(clock_mhz) AS mhz FROM t GROUP BY ALL),
+        warm AS (
+            SELECT *, max(temperature_c) OVER (PARTITION BY place, run_id, case_id) AS warmest_c FROM seen)
+    SELECT place, run_id::VARCHAR, case_id, count(*), median(clock_mhz), any_value(most.mhz),
+        avg((throttle_bits & {SLOWED_BITS} <> 0)::INT), avg((throttle_bits & {POWER_CAP_BIT} <> 0)::INT),
+        avg((temperature_c < warmest_c - {COLD_C})::INT), avg((compute_process_count > 1)::INT)
+    FROM warm JOIN most USING (place, run_id, device)
+    GROUP BY place, run_id, case_id ORDER BY case_id"""
+_WATTS: _Sampled = (
+    ("telemetry", ("device_index", "t_us", "power_w"), "device_index AS device, t_us, power_w"),
+)
+_POWERS_SQL = """
+    SELECT place, run_id::VARCHAR, case_id, launch_id, count(*), avg(power_w)
+    FROM seen WHERE isfinite(power_w) AND power_w >= 0
+    GROUP BY place, run_id, case_id, launch_id ORDER BY case_id, launch_id"""
 _SHORTEST_PIECE_US = 100_000
 _MOST_HELD_BYTES = 3 * MOST_BYTES
 """Of what is read of one file and not dropped."""
@@ -188,11 +228,6 @@ class LaunchSeries:
     span: MeasuredSpan
     series: tuple[TelemetrySeries, ...]
     """Of each device that was sampled in that time."""
-
-
-COLD_C = 5.0
-"""A cold GPU clocks higher for a while; sensors report whole degrees, and steady work moves them by 1 or
-2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -619,49 +654,9 @@ def conditions_of(
     files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
 ) -> dict[str, dict[int, CaseConditions]]:
     """As `ResultFile.conditions` for runs of each file, by run; runs without any are left out."""
-    gpu, host, blocks, cases = (
-        _union(files, name, run_ids, columns)
-        for name, columns in (
-            ("telemetry", ("device_index", "t_us", *_OF_CONDITIONS)),
-            ("host_telemetry", ("t_us", "cpu_clock_mhz")),
-            ("blocks", ("case_id", "t_us", "wall_ns")),
-            ("cases", ("case_id", "device_index")),
-        )
-    )
-    if not blocks[0] or not cases[0]:
-        return {}
-    gpu_sql = f"""
-        WITH g AS ({gpu[0]}), b AS ({blocks[0]}), c AS ({cases[0]}),
-            timed AS ({_TIMED_SQL.format("b.case_id")}),
-            t AS (SELECT * FROM g SEMI JOIN timed USING (place, run_id, device_index)),
-            most AS (SELECT place, run_id, device_index, max(sm_clock_mhz) AS mhz FROM t GROUP BY ALL),
-            seen AS (
-                SELECT t.*, timed.case_id,
-                    max(temperature_c) OVER (PARTITION BY t.place, t.run_id, timed.case_id) AS warmest_c
-                FROM t ASOF JOIN timed ON t.place = timed.place AND t.run_id = timed.run_id
-                    AND t.device_index = timed.device_index AND t.t_us >= timed.from_us
-                WHERE t.t_us <= timed.to_us)
-        SELECT place, run_id::VARCHAR, case_id, count(*), median(sm_clock_mhz), any_value(most.mhz),
-            avg((throttle_bits & {SLOWED_BITS} <> 0)::INT), avg((throttle_bits & {POWER_CAP_BIT} <> 0)::INT),
-            avg((temperature_c < warmest_c - {COLD_C})::INT), avg((compute_process_count > 1)::INT)
-        FROM seen JOIN most USING (place, run_id, device_index)
-        GROUP BY place, run_id, case_id ORDER BY case_id"""
-    host_sql = f"""
-        WITH t AS ({host[0]}), b AS ({blocks[0]}), c AS ({cases[0]}),
-            timed AS ({_TIMED_SQL.format("b.case_id")} WHERE c.device_index IS NULL),
-            most AS (SELECT place, run_id, max(cpu_clock_mhz) AS mhz FROM t GROUP BY ALL)
-        SELECT t.place, t.run_id::VARCHAR, case_id, count(*), median(cpu_clock_mhz), any_value(most.mhz),
-            NULL, NULL, NULL, NULL
-        FROM t ASOF JOIN timed
-            ON t.place = timed.place AND t.run_id = timed.run_id AND t.t_us >= timed.from_us
-        JOIN most ON most.place = t.place AND most.run_id = t.run_id
-        WHERE t.t_us <= timed.to_us
-        GROUP BY t.place, t.run_id, case_id ORDER BY case_id"""
     found: dict[str, dict[int, CaseConditions]] = {}
-    for asked, sql in ((gpu, gpu_sql), (host, host_sql)):
-        if asked[0]:
-            for run_id, one in _answers(files, sql, (asked, blocks, cases), CaseConditions):
-                found.setdefault(run_id, {})[one.case_id] = one
+    for run_id, one in _sampled(files, run_ids, _CLOCKS, _CONDITIONS_SQL, CaseConditions):
+        found.setdefault(run_id, {})[one.case_id] = one
     return found
 
 
@@ -669,45 +664,35 @@ def powers_of(
     files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
 ) -> dict[str, dict[int, tuple[LaunchPower, ...]]]:
     """As `ResultFile.powers` for runs of each file, by run; runs without any are left out."""
-    asked = [
-        _union(files, name, run_ids, columns)
-        for name, columns in (
-            ("blocks", ("case_id", "launch_id", "t_us", "wall_ns")),
-            ("cases", ("case_id", "device_index")),
-            ("telemetry", ("device_index", "t_us", "power_w")),
-        )
-    ]
-    blocks, cases, gpu = (one for one, _ in asked)
-    if not (blocks and cases and gpu):
-        return {}
-    sql = f"""
-        WITH b AS ({blocks}), c AS ({cases}), g AS ({gpu}),
-            timed AS ({_TIMED_SQL.format("b.case_id, b.launch_id")}),
-            t AS (
-                SELECT * FROM g SEMI JOIN timed USING (place, run_id, device_index)
-                WHERE isfinite(power_w) AND power_w >= 0)
-        SELECT t.place, t.run_id::VARCHAR, case_id, launch_id, count(*), avg(power_w)
-        FROM t ASOF JOIN timed ON t.place = timed.place AND t.run_id = timed.run_id
-            AND t.device_index = timed.device_index AND t.t_us >= timed.from_us
-        WHERE t.t_us <= timed.to_us
-        GROUP BY t.place, t.run_id, case_id, launch_id ORDER BY case_id, launch_id"""
-    found: dict[str, dict[int, list[LaunchPower]]] = {}
-    for run_id, one in _answers(files, sql, asked, LaunchPower):
-        found.setdefault(run_id, {}).setdefault(one.case_id, []).append(one)
-    return {
-        run_id: {case_id: tuple(powers) for case_id, powers in of_run.items()}
-        for run_id, of_run in found.items()
-    }
+    found: dict[str, dict[int, tuple[LaunchPower, ...]]] = {}
+    for run_id, one in _sampled(files, run_ids, _WATTS, _POWERS_SQL, LaunchPower):
+        of_run = found.setdefault(run_id, {})
+        of_run[one.case_id] = (*of_run.get(one.case_id, ()), one)
+    return found
 
 
-def _answers(
-    files: Sequence[ResultFile], sql: str, unions: Iterable[_Union], kind: type[_Kind]
+def _sampled(
+    files: Sequence[ResultFile],
+    run_ids: Sequence[Sequence[str]],
+    sampled: _Sampled,
+    sql: str,
+    kind: type[_Kind],
 ) -> Iterator[tuple[str, _Kind]]:
-    """Rows of a query of these unions as values, each with its run. They begin with file and run."""
+    """Values from the samples of these tables, each with its run; `sql` goes on after _SEEN_SQL.
+
+    Its columns are the index of the file, the run, and the fields of the value.
+    """
+    blocks = _union(files, "blocks", run_ids, ("case_id", "launch_id", "t_us", "wall_ns"))
+    cases = _union(files, "cases", run_ids, ("case_id", "device_index"))
+    unions = [(cells, _union(files, table, run_ids, columns)) for table, columns, cells in sampled]
+    samples = [f"SELECT place, run_id, {cells} FROM ({union})" for cells, (union, _) in unions if union]
+    if not (samples and blocks[0] and cases[0]):
+        return
+    seen = _SEEN_SQL.format(samples=" UNION ALL ".join(samples), blocks=blocks[0], cases=cases[0])
+    parameters = (*(one for _, union in unions for one in union[1]), *blocks[1], *cases[1])
     first = files[0]._opened
-    parameters = tuple(parameter for _, of_union in unions for parameter in of_union)
     for place, run_id, *cells in rows_of(
-        first.connection, first.deadline, sql, parameters, at_a_time=NUMBERS_AT_A_TIME
+        first.connection, first.deadline, seen + sql, parameters, at_a_time=NUMBERS_AT_A_TIME
     ):
         with files[place]._valid(f"telemetry of run {run_id}"):
             one = _made(kind, cells)
