@@ -307,7 +307,7 @@ def test_a_run_id_that_is_no_uuid_is_refused(tmp_path: Path) -> None:
         read_journal(journal_of(tmp_path, WHOLE.replace(ENCODED[0], other)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cut=st.integers(0, len(WHOLE)))
 def test_any_cut_leaves_a_beginning_of_the_run(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     run_dir = tmp_path_factory.mktemp("cut")
@@ -319,7 +319,7 @@ def test_any_cut_leaves_a_beginning_of_the_run(tmp_path_factory: pytest.TempPath
     assert list(contents.lines) == LINES[: len(contents.lines)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     flips=st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(1, 255)), min_size=1, max_size=12),
     order=st.randoms(use_true_random=False),
@@ -355,7 +355,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(number=st.integers(1, len(LINES) - 1), data=st.data())
 def test_any_value_in_the_place_of_another_is_either_possible_or_left_out(
     tmp_path_factory: pytest.TempPathFactory, number: int, data: st.DataObject
