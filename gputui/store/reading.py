@@ -105,7 +105,12 @@ _CLOCKS: _Sampled = (
         """device_index AS device, t_us, sm_clock_mhz AS clock_mhz, temperature_c, throttle_bits,
         compute_process_count""",
     ),
-    ("host_telemetry", ("t_us", "cpu_clock_mhz"), f"{HOST}, t_us, cpu_clock_mhz, NULL, NULL, NULL"),
+    (
+        "host_telemetry",
+        ("t_us", "cpu_clock_mhz"),
+        f"""{HOST} AS device, t_us, cpu_clock_mhz AS clock_mhz, NULL AS temperature_c, NULL AS throttle_bits,
+        NULL AS compute_process_count""",
+    ),
 )
 _CONDITIONS_SQL = f""",
         most AS (SELECT place, run_id, device, max(clock_mhz) AS mhz FROM t GROUP BY ALL),
