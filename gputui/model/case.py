@@ -143,6 +143,14 @@ class Case:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class OfCase:
+    """What belongs to one case in one launch."""
+
+    launch_id: int
+    case_id: int
+
+
 def program_case(
     workload: str,
     version: int,

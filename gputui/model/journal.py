@@ -14,9 +14,10 @@ import time
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any  # Any: JSON that is not yet checked
+from typing import Any, get_args  # Any: JSON that is not yet checked
 
 from gputui.model.absent import Missing
+from gputui.model.case import OfCase
 from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import TIMED, PlannedCase
 from gputui.model.profiled import ProfiledPass
@@ -122,11 +123,9 @@ class WorkerReady:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseWarm:
+class CaseWarm(OfCase):
     """A case is built and warm; blocks follow."""
 
-    launch_id: int
-    case_id: int
     precision_used: str
     """What the request became: `fp32`, `tf32`, `amp-bf16` or `amp-fp16`; `own` for a program."""
     build_ns: int
@@ -140,11 +139,9 @@ class CaseWarm:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Block(OfCase):
     """A timed group of steps: the unit of statistics."""
 
-    launch_id: int
-    case_id: int
     index: int
     steps: int
     start_ns: int
@@ -172,12 +169,10 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(OfCase):
     """A result of a case in one launch other than its speed. Self-describing; `worker.contract.Figure`
     declares it."""
 
-    launch_id: int
-    case_id: int
     key: str
     """Ends in its unit: `p99_latency_s`."""
     title: str
@@ -197,11 +192,9 @@ FIGURE_COMBINES = ("median", "sum", "max", "min")
 
 
 @dataclass(frozen=True, slots=True)
-class CaseEnd:
+class CaseEnd(OfCase):
     """One case ended in one launch."""
 
-    launch_id: int
-    case_id: int
     outcome: str
     reason: str
     blocks: int
@@ -297,28 +290,7 @@ Line = (
     | Stored
 )
 
-LINE_KINDS: tuple[type[Line], ...] = (
-    RunStart,
-    MachineFound,
-    RuntimeFound,
-    CasePlanned,
-    LaunchStart,
-    WorkerReady,
-    CaseWarm,
-    Block,
-    Figure,
-    ProfiledPass,
-    ServerFound,
-    LoadNow,
-    LoadStep,
-    Requests,
-    CaseEnd,
-    LaunchEnd,
-    Event,
-    LaunchesLeftOut,
-    RunEnd,
-    Stored,
-)
+LINE_KINDS: tuple[type[Line], ...] = get_args(Line)
 
 
 def encode_line(sequence: int, line: Line) -> bytes:

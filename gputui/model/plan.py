@@ -7,11 +7,12 @@ an interpreter that has neither gputui nor its dependencies.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any  # Any: JSON that is not yet checked
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints  # Any: JSON that is not yet checked
 
 from gputui.errors import GputuiError
-from gputui.model.case import Case, Variant, Work
+from gputui.model.case import Case
+from gputui.worker.serving.planned_load import PlannedLoad as PlannedLoad
 
 PLAN_SCHEMA = 1
 TIMED = "timed"
@@ -55,41 +56,6 @@ class PlannedCommand:
     """Regular expression that matches a line of output at the end of each step; empty for none."""
     directory: str
     """Its working directory."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedLoad:
-    """The load of one case on an LLM server. It stays in the plan: no result file has the URL."""
-
-    case_id: int
-    url: str
-    api: str
-    """`chat` or `completions`."""
-    model: str
-    """As requests name it."""
-    key_name: str
-    """Environment variable with the API key; empty for none. The key itself is never written."""
-    kind: str
-    """`closed`: so many users, each with one request at a time; `open`: Poisson arrivals at a rate; `search`:
-    the highest rate that meets the limits."""
-    users: int
-    """Of `closed`; else 0."""
-    rate_per_s: float
-    """Of `open`; else 0."""
-    prompt_tokens: int
-    shared_tokens: int
-    """At the start of all prompts; 0 if no two begin alike."""
-    output_tokens: int
-    limit_name: str
-    """`max_tokens`, or `max_completion_tokens`."""
-    ignores_eos: bool
-    asks_usage: bool
-    ttft_s: float | None
-    """Limit of a good request; None for none, as the next two."""
-    tpot_s: float | None
-    e2e_s: float | None
-    attained_share: float
-    """Of the requests that must be good for a rate to hold; 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,34 +147,21 @@ class Plan:
                     f"plan has schema {schema}, this gputui reads {PLAN_SCHEMA}",
                     "use the same version of gputui on both sides",
                 )
-            plain["cases"] = tuple(planned_case_from_plain(c) for c in plain["cases"])
-            plain["launches"] = tuple(_launch(launch) for launch in plain["launches"])
-            plain["interpreter"] = tuple(plain["interpreter"])
-            plain["looks"] = tuple(plain.get("looks", ()))
-            plain["commands"] = tuple(
-                PlannedCommand(**{**command, "argv": tuple(command["argv"])})
-                for command in plain.get("commands", ())
-            )
-            plain["loads"] = tuple(PlannedLoad(**load) for load in plain.get("loads", ()))
-            return Plan(**plain)
+            plan: Plan = from_plain(Plan, plain)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise GputuiError(f"plan cannot be read: {error!r}", "start the run again") from error
+        return plan
 
 
-def case_from_plain(plain: Mapping[str, Any]) -> Case:
-    """Rebuild a case from its JSON form. Raises KeyError or TypeError if it is malformed."""
-    work = dict(plain["work"])
-    work["parameters"] = tuple((name, value) for name, value in work["parameters"])
-    rest = {k: v for k, v in plain.items() if k not in ("work", "variant")}
-    return Case(work=Work(**work), variant=Variant(**plain["variant"]), **rest)
-
-
-def planned_case_from_plain(plain: Mapping[str, Any]) -> PlannedCase:
-    """Rebuild a planned case from its JSON form. Raises KeyError or TypeError if it is malformed."""
-    rest = {k: v for k, v in plain.items() if k != "case"}
-    return PlannedCase(case=case_from_plain(plain["case"]), **rest)
-
-
-def _launch(plain: Mapping[str, Any]) -> PlannedLaunch:
-    tuples = {name: tuple(plain[name]) for name in ("case_ids", "profiled")}
-    return PlannedLaunch(**{**plain, **tuples, "device": PlannedDevice(**plain["device"])})
+def from_plain(kind: Any, plain: Any) -> Any:  # Any: a type of a field, and JSON that is not yet checked
+    """Rebuild dataclasses, and tuples of them, from JSON. Raises KeyError, TypeError, ValueError."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        kinds = get_type_hints(kind)
+        values = {name: from_plain(kinds[name], value) for name, value in plain.items()}
+        return kind(**values)
+    if get_origin(kind) is not tuple:
+        return plain
+    parts = get_args(kind)
+    if parts[-1] is Ellipsis:
+        parts = parts[:1] * len(plain)
+    return tuple(from_plain(part, value) for part, value in zip(parts, plain, strict=True))

@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gputui.model.absent import Missing
+from gputui.model.case import OfCase
+from gputui.worker.profiling.rows import Kernel as Kernel
+from gputui.worker.profiling.rows import Operator as Operator
+from gputui.worker.profiling.rows import TimeSlice as TimeSlice
 
 TIME_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset", "idle")
 """What the device did. If several apply at an instant, the first of them counts."""
@@ -48,56 +52,6 @@ MEMORY_POINTS = ("start", "after_forward", "after_backward", "after_optimizer", 
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
-    """The calls of one operator on inputs of one shape, in one phase of the steps."""
-
-    phase: str
-    category: str
-    operator: str
-    """The outermost operator, such as `aten::linear`; a cast inside another one is a separate row.
-    `others` in a category stands for all that were too short for a row."""
-    shapes: str
-    """Of its inputs, `8x64,64x64`; empty if not recorded."""
-    dtypes: str
-    """Of the same inputs."""
-    calls: int
-    events: int
-    """Trace events below it: the profiler's overhead on its time is proportional to these."""
-    time_ns: int
-    """Time of the window attributed to this row: exclusive time on a CPU, else its share of the device's
-    time."""
-    cpu_ns: int
-    """Host time in it and in what it calls, except calls that are rows themselves."""
-    kernels: int
-    """Kernels and copies it launched."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimeSlice:
-    """A part of the window."""
-
-    phase: str
-    time_class: str
-    cause: str
-    """Of idle time, one of IDLE_CAUSES; empty otherwise."""
-    time_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """All runs of one kernel of the device, or of one kind of copy."""
-
-    name: str
-    time_class: str
-    operator: str
-    """The operator that launched most of them; empty if unknown."""
-    calls: int
-    time_ns: int
-    """Sum of their durations; concurrent ones count in full."""
-    longest_ns: int
-
-
-@dataclass(frozen=True, slots=True)
 class MemoryPoint:
     """Who held the device's memory at one point of a step, as far as torch allocated it."""
 
@@ -125,11 +79,9 @@ class MemoryPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class ProfiledPass:
+class ProfiledPass(OfCase):
     """The profiled pass of one case, in a separate worker after all timing."""
 
-    launch_id: int
-    case_id: int
     is_valid: bool
     """Whether the trace can be trusted; if not, `reason` says why, and there are no operators."""
     reason: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gputui.model.case import OfCase
 from gputui.model.telemetry import LaunchPower
 
 SERVE_PROFILE = "serve-bench"
@@ -31,11 +32,9 @@ when the load was; no connection."""
 
 
 @dataclass(frozen=True, slots=True)
-class ServerFound:
+class ServerFound(OfCase):
     """What a server told one launch of itself."""
 
-    launch_id: int
-    case_id: int
     engine: str
     """`vLLM`, `SGLang`, `llama.cpp`, `Ollama`, `TGI`; empty if none was recognized."""
     version: str
@@ -49,11 +48,9 @@ class ServerFound:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadStep:
+class LoadStep(OfCase):
     """One load that was offered: a number of users, or a rate."""
 
-    launch_id: int
-    case_id: int
     step_index: int
     load: str
     """One of LOADS."""
@@ -97,11 +94,9 @@ class LoadStep:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadNow:
+class LoadNow(OfCase):
     """A load while it is offered, about once a second: for who watches, and not stored."""
 
-    launch_id: int
-    case_id: int
     step_index: int
     users: int | None
     rate_per_s: float | None
@@ -186,11 +181,9 @@ class RequestRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(OfCase):
     """Some requests of a step, in the order in which they were sent."""
 
-    launch_id: int
-    case_id: int
     step_index: int
     rows: tuple[RequestRow, ...]
 

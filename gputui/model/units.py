@@ -60,10 +60,11 @@ FIGURE_SUFFIXES: dict[str, str] = {
 
 _FACTOR_FROM = 1.5
 """From here on a change is said as a factor, below it in percent."""
-UNKNOWN = "unknown"
 _MOST_PRINTED = 10
 """Upper ends of intervals beyond so many times are not printed."""
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
 _ROUNDS_UP = 0.9994999
 """From this part of a unit on, three digits round up to a whole one; a hair below the true 0.9995, which
 binary fractions cannot represent."""
@@ -157,10 +158,13 @@ def format_seconds(seconds: float) -> str:
     if seconds >= 99.95:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= scale * _ROUNDS_UP:
-            return f"{three_digits(seconds / scale)} {unit}"
-    return f"{three_digits(seconds / 1e-9)} ns"
+    return _in_largest(seconds, _SECONDS, _ROUNDS_UP)
+
+
+def _in_largest(value: float, scales: Sequence[tuple[float, str]], rounds_up: float) -> str:
+    """In the largest of these units of which there is one, or else in the smallest."""
+    scale, unit = next((one for one in scales if value >= one[0] * rounds_up), scales[-1])
+    return f"{three_digits(value / scale)} {unit}"
 
 
 def format_clock(seconds: float, of_s: float = 0.0) -> str:
@@ -194,19 +198,16 @@ def axis_of_seconds(low: float, high: float) -> tuple[float, float, str, str]:
     step = next(factor * decade for factor in (1.0, 2.0, 5.0, 10.0) if factor * decade >= rough)
     step = max(step, 10.0 ** (math.floor(math.log10(high)) - 3))
     first, last = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
-        if last >= scale or unit == "ns":
-            break
+    scale, unit = next((one for one in _SECONDS if last >= one[0]), _SECONDS[-1])
     decimals = max(0, -math.floor(math.log10(step / scale) + 1e-9))
     return first, last, f"{first / scale:.{decimals}f} {unit}", f"{last / scale:.{decimals}f} {unit}"
 
 
 def format_bytes(count: float) -> str:
     """Memory in binary units: `141 GiB`."""
-    for scale, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if count >= scale * _BINARY_ROUNDS_UP:
-            return f"{three_digits(count / scale)} {unit}"
-    return f"{count:.0f} B"
+    if count < _BYTES[-1][0] * _BINARY_ROUNDS_UP:
+        return f"{count:.0f} B"
+    return _in_largest(count, _BYTES, _BINARY_ROUNDS_UP)
 
 
 def format_percent(fraction: float) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from io import BufferedReader
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar  # Any: lines of one kind
@@ -14,6 +16,7 @@ from typing import Any, TypeVar  # Any: lines of one kind
 from gputui.errors import GputuiError
 from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
+from gputui.model.case import OfCase
 from gputui.model.journal import (
     JOURNAL_NAME,
     JOURNAL_SCHEMA,
@@ -35,15 +38,13 @@ from gputui.model.journal import (
     check_line,
 )
 from gputui.model.profiled import ProfiledPass
-from gputui.model.serving import LoadNow, LoadStep, Requests, ServerFound
+from gputui.model.serving import LoadStep, Requests, ServerFound
 from gputui.model.telemetry import Reading, TelemetryFormat, UnreadableHeader
 from gputui.model.units import counted
 from gputui.store.strict import NotValid, decoded, strict
 from gputui.store.text import clean_text
 from gputui.worker.foreign_json import read_json
 
-_OF_LAUNCHES = (CaseWarm, Block, Figure, ProfiledPass, ServerFound, LoadNow, LoadStep, Requests)
-_OF_CASES = (*_OF_LAUNCHES, CaseEnd)
 _KINDS: dict[str, type[Line]] = {kind.__name__: kind for kind in LINE_KINDS}
 _ROWS_AT_A_TIME = 4096
 _MOST_ROWS_AT_FIRST = 65_536
@@ -67,16 +68,6 @@ class JournalContents:
 
     def of(self, kind: type[L]) -> tuple[L, ...]:
         return tuple(line for line in self.lines if isinstance(line, kind))
-
-    @property
-    def machine(self) -> MachineFound | None:
-        """The machine, or None if the run ended before it was described."""
-        return next(iter(self.of(MachineFound)), None)
-
-    @property
-    def runtime(self) -> RuntimeFound | None:
-        """The measured interpreter, or None if the run ended before it was described."""
-        return next(iter(self.of(RuntimeFound)), None)
 
     @property
     def end(self) -> RunEnd | None:
@@ -255,20 +246,15 @@ class JournalTail:
 def _intact(raw: bytes, damage: list[str]) -> list[_Numbered]:
     """Lines of known kind and correct types; reports the others in `damage`."""
     found: list[_Numbered] = []
-    pieces = raw.split(b"\n")
-    torn = pieces.pop()
-    for number, piece in enumerate(pieces, 1):
+    *whole, torn = raw.split(b"\n")
+    for number, piece in enumerate([*whole, torn] if torn else whole, 1):
         parsed = _parsed(piece)
-        if isinstance(parsed, str):
-            damage.append(f"line {number}: {parsed}")
-        else:
+        if not isinstance(parsed, str):
             found.append(parsed)
-    if torn:
-        last = _parsed(torn)
-        if isinstance(last, str):
-            damage.append(f"line {len(pieces) + 1}: cut off while it was written")
         else:
-            found.append(last)
+            damage.append(
+                f"line {number}: {parsed if number <= len(whole) else 'cut off while it was written'}"
+            )
     return found
 
 
@@ -297,22 +283,17 @@ def _parsed(piece: bytes) -> _Numbered | str:
 def _in_order(found: list[_Numbered], damage: list[str]) -> list[Line]:
     by_sequence: dict[int, Line] = {}
     for sequence, line in found:
-        if sequence not in by_sequence:
-            by_sequence[sequence] = line
-        elif by_sequence[sequence] == line:
-            damage.append(f"sequence number {sequence}: repeated, taken once")
-        else:
-            damage.append(f"sequence number {sequence}: used twice, the first is taken")
+        first = by_sequence.setdefault(sequence, line)
+        if first is not line:
+            what = "repeated, taken once" if first == line else "used twice, the first is taken"
+            damage.append(f"sequence number {sequence}: {what}")
     ordered = sorted(by_sequence)
     if list(by_sequence) != ordered:
         damage.append("lines out of order, put in order of their sequence numbers")
-    expected = 0
-    for sequence in ordered:
-        if sequence != expected:
-            last = sequence - 1
-            span = f"{expected}" if last == expected else f"{expected} to {last}"
+    for before, after in pairwise([-1, *ordered]):
+        if after > before + 1:
+            span = f"{before + 1}" if after == before + 2 else f"{before + 1} to {after - 1}"
             damage.append(f"sequence numbers {span} are missing")
-        expected = sequence + 1
     return [by_sequence[sequence] for sequence in ordered]
 
 
@@ -348,12 +329,8 @@ def _consistent(start: RunStart, lines: list[Line], damage: list[str]) -> list[L
         why = ""
         if key is not None and key in said:
             why = "said a second time"
-        elif isinstance(line, _OF_CASES) and line.case_id not in cases:
-            why = f"case {line.case_id} was never planned"
-        elif isinstance(line, ProfiledPass) and not line.is_valid and line.launch_id not in launches:
-            pass  # it explains why its launch never started
-        elif isinstance(line, _OF_LAUNCHES) and line.case_id not in launches.get(line.launch_id, ()):
-            why = f"case {line.case_id} does not belong to launch {line.launch_id}"
+        elif isinstance(line, OfCase):
+            why = _stray(line, cases, launches)
         if why:
             damage.append(f"{type(line).__name__} left out: {why}")
             continue
@@ -361,6 +338,17 @@ def _consistent(start: RunStart, lines: list[Line], damage: list[str]) -> list[L
         kept.append(start if isinstance(line, RunStart) else line)
     _count_blocks(kept, damage)
     return kept
+
+
+def _stray(line: OfCase, cases: Collection[int], launches: Mapping[int, Collection[int]]) -> str:
+    """Why a line does not belong to the run; empty if it does."""
+    if line.case_id not in cases:
+        return f"case {line.case_id} was never planned"
+    if isinstance(line, ProfiledPass) and not line.is_valid and line.launch_id not in launches:
+        return ""  # it explains why its launch never started
+    if isinstance(line, CaseEnd) or line.case_id in launches.get(line.launch_id, ()):
+        return ""
+    return f"case {line.case_id} does not belong to launch {line.launch_id}"
 
 
 def _said_once(line: Line) -> object:
@@ -386,14 +374,8 @@ _SAID_ONCE: dict[type[Line], Callable[[Any], object]] = {
 
 
 def _count_blocks(lines: list[Line], damage: list[str]) -> None:
-    counts: dict[tuple[int, int], int] = {}
+    counts = Counter((line.launch_id, line.case_id) for line in lines if isinstance(line, Block))
     for line in lines:
-        if isinstance(line, Block):
-            pair = (line.launch_id, line.case_id)
-            counts[pair] = counts.get(pair, 0) + 1
-    for line in lines:
-        if isinstance(line, CaseEnd):
-            found = counts.get((line.launch_id, line.case_id), 0)
-            if found != line.blocks:
-                where = f"case {line.case_id} in launch {line.launch_id}"
-                damage.append(f"{where}: {found} of {line.blocks} blocks are there")
+        if isinstance(line, CaseEnd) and (found := counts[line.launch_id, line.case_id]) != line.blocks:
+            where = f"case {line.case_id} in launch {line.launch_id}"
+            damage.append(f"{where}: {found} of {line.blocks} blocks are there")

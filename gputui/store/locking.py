@@ -56,36 +56,33 @@ def let_writers_pass(db: Path) -> None:
 
 
 @contextmanager
-def free_lock(lock: Path) -> Iterator[int]:
-    """Hold a lock file that exists, if nobody does; its descriptor.
+def _left_lock(lock: Path) -> Iterator[None]:
+    """Hold a lock file that exists and whose last holder has ended.
 
-    Raises OSError if it is held, or if that cannot be found out.
+    Raises OSError if somebody holds it, or if that cannot be found out.
     """
     import fcntl
 
     descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        written = os.pread(descriptor, _MOST_LOCK_BYTES, 0).decode(errors="replace").splitlines()
-        where = _where()
-        if not where or written[1:] != [where]:
+        pid, *where = os.pread(descriptor, _MOST_LOCK_BYTES, 0).decode(errors="replace").splitlines()
+        if where != [_where()] or not where[0]:
             raise OSError(errno.ENOLCK, "its last holder may be on another host")
         if not os.path.samestat(os.fstat(descriptor), lock.lstat()):
             raise OSError(errno.ENOLCK, "it was replaced")
-        yield descriptor
+        if not _has_ended(int(pid)):  # between the batches of a merge it does not hold its lock
+            raise OSError(errno.ENOLCK, "its last holder may go on")
+        yield
     finally:
         os.close(descriptor)
 
 
-def is_gone(descriptor: int) -> bool:
-    """Whether the process that held a lock last has ended; the lock is that of `free_lock`."""
-    pid = os.pread(descriptor, _MOST_LOCK_BYTES, 0).decode(errors="replace").split("\n")[0]
+def _has_ended(pid: int) -> bool:
     try:
-        os.kill(int(pid), 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    except (OSError, ValueError, OverflowError):
-        return False
     return False
 
 
@@ -203,9 +200,7 @@ def _sweep(draft: Path, db: Path, kind: str) -> None:
     lock = lock_of(draft if kind == "merge" else db)
     if not _is_own_file(lock):
         return
-    with suppress(OSError), free_lock(lock) as descriptor:
-        if kind == "merge" and not is_gone(descriptor):  # between two batches it does not hold its lock
-            return
+    with suppress(OSError, ValueError, OverflowError), _left_lock(lock):
         if os.path.lexists(draft):
             if not _is_own_file(draft) or not _is_database(draft):
                 return

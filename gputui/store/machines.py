@@ -24,7 +24,9 @@ def with_common_ids(
     Boxes are one if they share an id, or a GPU, unless their firmware or their user says that they are two.
     With `pool`, so are those that look the same if nothing sure is known of them.
     """
-    ids = common_ids({_known_by(s.machine, pool): s.machine.machine_id for group in groups for s in group})
+    ids = common_ids(
+        {known_by(s.machine, pool=pool): s.machine.machine_id for group in groups for s in group}
+    )
     return [tuple(_renamed(summary, ids, pool) for summary in group) for group in groups]
 
 
@@ -37,9 +39,11 @@ def runs_with_common_ids(runs: Sequence[Run], *, pool: bool = False) -> tuple[Ru
     )
 
 
-def known_by(machine: Machine) -> Known:
-    """What the box is known by, its GPUs included."""
-    return _known_by(machine, pool=False)
+def known_by(machine: Machine, *, pool: bool = False) -> Known:
+    """What the box is known by, its GPUs included; with `pool` as in `with_common_ids`."""
+    found = known_by_ids(machine.machine_id, machine.identities, (gpu.gpu_id for gpu in machine.gpus))
+    is_open = pool and not machine.is_sure and machine.identities and found[0].kind != "stated"
+    return (*found, _looks(machine)) if is_open else found
 
 
 def known_by_ids(machine_id: str, identities: Known, gpu_ids: Iterable[str]) -> Known:
@@ -87,17 +91,11 @@ def common_ids(names: Mapping[Known, str]) -> dict[Known, Identity]:
 
 def _renamed(summary: RunSummary, ids: Mapping[Known, Identity], pool: bool) -> RunSummary:
     machine = summary.machine
-    common = ids[_known_by(machine, pool)]
+    common = ids[known_by(machine, pool=pool)]
     if machine.machine_id in ("", common.id):
         return summary
     identities = machine.identities or (common, *known_by(machine))  # its own id is not lost
     return replace(summary, machine=replace(machine, machine_id=common.id, identities=identities))
-
-
-def _known_by(machine: Machine, pool: bool) -> Known:
-    found = known_by_ids(machine.machine_id, machine.identities, (gpu.gpu_id for gpu in machine.gpus))
-    is_open = pool and not machine.is_sure and machine.identities and found[0].kind != "stated"
-    return (*found, _looks(machine)) if is_open else found
 
 
 def _looks(machine: Machine) -> Identity:

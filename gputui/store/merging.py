@@ -171,11 +171,7 @@ def _insert(
     for name, (columns, runs) in sources.items():
         if (table.name, "run_id") not in columns:
             continue
-        cells = (
-            c.name if (table.name, c.name) in columns else f"NULL::{c.sql_type} AS {c.name}"
-            for c in table.columns
-        )
-        sql = f"SELECT {', '.join(cells)} FROM {name}.main.{table.name}"
+        sql = f"SELECT {table.cells_sql(columns)} FROM {name}.main.{table.name}"
         if runs:
             sql += " WHERE run_id IN (SELECT unnest(?::UUID[]))"
             parameters.append(list(runs))

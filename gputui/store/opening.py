@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from sys import getsizeof
@@ -64,6 +64,8 @@ _ENDINGS = ("", ".wal", ".wal.recovery", ".wal.checkpoint")
 """Of files that DuckDB looks for when it opens one."""
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 T = TypeVar("T")
+Columns = Mapping[tuple[str, str], str]
+"""Type of each table and column of a file."""
 
 
 def expanded(path: Path) -> Path:
@@ -202,27 +204,23 @@ def one_deadline() -> Iterator[None]:
         _of_command = None
 
 
-@dataclass(slots=True)
 class Deadline:
-    """How long some files that were opened together, and others of the same command, may be read."""
+    """How long some files that were opened together, and others of the same command, may be read.
 
-    files: tuple[Path, ...]
-    counted_at: float
-    """Until when reading was counted, by the monotonic clock."""
-    reading: _Reading
+    READ_LIMIT_S, and a second for each file after the first.
+    """
 
-    @classmethod
-    def of(cls, files: Iterable[Path]) -> Deadline:
-        """READ_LIMIT_S, and a second for each file after the first."""
-        deadline = cls(tuple(files), time.monotonic(), _of_command or _Reading())
-        deadline.reading.files.update(dict.fromkeys(deadline.files))
-        return deadline
+    def __init__(self, files: Iterable[Path]) -> None:
+        self.files = tuple(files)
+        self.reading = _of_command or _Reading()
+        self.reading.files.update(dict.fromkeys(self.files))
+        self._counted_at = time.monotonic()
 
     def left_s(self) -> float:
         """How long they may still be read. Raises TooLarge if that is over."""
         now = time.monotonic()
-        self.reading.spent_s += now - self.counted_at
-        self.counted_at = now
+        self.reading.spent_s += now - self._counted_at
+        self._counted_at = now
         first, *others = self.reading.files
         limit_s = READ_LIMIT_S + len(others)
         if self.reading.spent_s < limit_s:
@@ -249,33 +247,21 @@ _TOO_LONG = "too long: "
 
 
 @contextmanager
-def interrupted_after(connection: DuckDBPyConnection, limit_s: float = READ_LIMIT_S) -> Iterator[None]:
-    """Interrupt the connection after that time; DuckDB has no query timeout.
+def limited(connection: DuckDBPyConnection, deadline: Deadline, what: str) -> Iterator[None]:
+    """Errors of DuckDB about the files in the user's words, of which `what` was read in the time left.
 
-    The thread that waits holds the connection, so it ends here: while it lives at exit, DuckDB's bindings
-    report the connection as leaked, and a late interrupt would hit the next query.
+    DuckDB has no query timeout: a thread interrupts the connection. It holds the connection, so it ends here:
+    while it lives at exit, DuckDB's bindings report the connection as leaked, and a late interrupt would hit
+    the next query. Raises TooLarge if it takes too much time, GputuiError for damage or too much memory.
     """
-    timer = threading.Timer(limit_s, connection.interrupt)
+    import duckdb
+
+    timer = threading.Timer(deadline.left_s(), connection.interrupt)
     timer.daemon = True
     timer.start()
     try:
         yield
-    finally:
-        timer.cancel()
-        timer.join()
-
-
-@contextmanager
-def limited(connection: DuckDBPyConnection, deadline: Deadline, what: str) -> Iterator[None]:
-    """Errors of DuckDB about the files in the user's words, of which `what` was read in the time left.
-
-    Raises TooLarge if it takes too much time, GputuiError for damage or too much memory.
-    """
-    import duckdb
-
-    try:
-        with interrupted_after(connection, deadline.left_s()):
-            yield
+        deadline.left_s()
     except duckdb.InterruptException:
         deadline.left_s()
         raise  # by somebody else
@@ -289,8 +275,9 @@ def limited(connection: DuckDBPyConnection, deadline: Deadline, what: str) -> It
             where, most = f"{table}.{column}", f"{TEXT_MOST_BYTES:,}"
             raise too_large(deadline.files[int(place)], where, f"a text of {size:,} bytes", most) from None
         raise explained(deadline.files[0], text, what) from error
-    else:
-        deadline.left_s()
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def chunks_of(
@@ -339,7 +326,7 @@ def rows_of(
 
     `what` is what errors name; by default the tables that it reads.
     """
-    deadline = db if isinstance(db, Deadline) else Deadline.of([db])
+    deadline = db if isinstance(db, Deadline) else Deadline([db])
     what = what or " and ".join(dict.fromkeys(re.findall(r"\.main\.(\w+)", sql)))
     rows: list[tuple[Any, ...]] = []
     left = MOST_BYTES * len(deadline.files)
@@ -364,16 +351,16 @@ class Checked:
     """An attached file that was verified to be a gputui result file."""
 
     connection: DuckDBPyConnection
-    schema_version: int
-    columns: frozenset[tuple[str, str]]
-    """Table and column names."""
-    catalog: str = CATALOG
+    db: Path
+    catalog: str
     """Its name inside the connection."""
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    """Rows by table, deleted ones that were not yet removed included."""
-    statements: Mapping[str, str] = field(default_factory=dict)
+    schema_version: int
+    columns: Columns
+    statements: Mapping[str, str]
     """By table, the statement that creates it, which defines all of its columns and their order."""
-    deadline: Deadline = field(default_factory=lambda: Deadline.of(()))
+    sizes: Mapping[str, int]
+    """Rows by table, deleted ones that were not yet removed included."""
+    deadline: Deadline
     """Of it and of the files that were opened together with it."""
 
     @property
@@ -383,85 +370,47 @@ class Checked:
 
 
 def open_read_only(db: Path, trust: bool = False) -> Checked:
-    """A locked-down connection with the file attached read-only, and its tables verified.
-
-    Waits up to WAIT_S for writers. Raises GputuiError if it is not a readable result file.
-    """
-    check_place(db)
-    connection = connect(memory=_MEMORY_TO_READ)
-    try:
-        with explaining_lock(db):
-            let_writers_pass(db)
-            retrying(lambda: attach(connection, db, ", READ_ONLY"))
-        close_the_doors(connection)
-        return check_is_ours(connection, db, trust)
-    except BaseException:
-        connection.close()
-        raise
+    """As `open_together` for one file; waits up to WAIT_S for writers."""
+    with explaining_lock(db):
+        return retrying(lambda: open_together([db], trust))[0]
 
 
 def open_together(files: Sequence[Path], trust: bool = False) -> list[Checked]:
-    """Open several different files like `open_read_only`, on one connection that all share.
+    """Several different files on one locked-down connection, attached read-only, with their tables verified.
 
     No file can refer to another: nothing in them is executed. Does not wait for a writer while it holds other
     files: raises Locked if one of them is held, GputuiError if one is not a readable result file.
     """
-    for db in files:
-        check_place(db)
-        let_writers_pass(db)
     connection = connect(memory=_MEMORY_TO_READ)
     try:
-        attached = {f"d{number}": db for number, db in enumerate(files)}
-        for name, db in attached.items():
-            attach(connection, db, ", READ_ONLY", name)
+        attached = attach_to_read(connection, files)
         close_the_doors(connection)
-        return _check_are_ours(connection, attached, trust)
+        return check_are_ours(connection, attached, trust)
     except BaseException:
         connection.close()
         raise
 
 
-class FilesInTurn:
-    """Opens some files after others on one connection, which takes as long to make as to open ten files.
+def connect_for(files: Sequence[Path]) -> DuckDBPyConnection:
+    """A connection on which these files can be opened, some after others, and nothing else.
 
-    It can open nothing but these files, and only simple queries are fast: it does not optimize. For one
-    thread.
+    It takes as long to make as to open ten files. Only simple queries are fast: it does not optimize.
     """
+    connection = connect(threads=1, memory=_MEMORY_TO_READ)
+    connection.execute("PRAGMA disable_optimizer")
+    close_the_doors(connection, files=files)
+    return connection
 
-    def __init__(self, files: Sequence[Path], trust: bool = False) -> None:
-        self._files = files
-        self._trust = trust
-        self._connection: DuckDBPyConnection | None = None
 
-    @contextmanager
-    def open(self, files: Sequence[Path]) -> Iterator[list[Checked]]:
-        """Some of the files, as in `open_together`; the next ones can be opened when these are closed."""
-        for db in files:
-            check_place(db)
-            let_writers_pass(db)
-        connection = self._connection = self._connection or self._connected()
-        attached = {f"d{number}": db for number, db in enumerate(files)}
-        try:
-            for name, db in attached.items():
-                attach(connection, db, ", READ_ONLY", name)
-            yield _check_are_ours(connection, attached, self._trust)
-            for name in attached:
-                connection.execute(f"DETACH {name}")
-        except BaseException:  # after some errors a connection is of no use
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Close the connection, if there is one."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    def _connected(self) -> DuckDBPyConnection:
-        connection = connect(threads=1, memory=_MEMORY_TO_READ)
-        connection.execute("PRAGMA disable_optimizer")
-        close_the_doors(connection, files=self._files)
-        return connection
+def attach_to_read(connection: DuckDBPyConnection, files: Sequence[Path]) -> dict[str, Path]:
+    """Attach these files read-only; returns them by catalog. Raises Locked, GputuiError."""
+    for db in files:
+        check_place(db)
+        let_writers_pass(db)
+    attached = {f"d{number}": db for number, db in enumerate(files)}
+    for name, db in attached.items():
+        attach(connection, db, ", READ_ONLY", name)
+    return attached
 
 
 @contextmanager
@@ -491,21 +440,16 @@ def close_the_doors(
     connection.execute("SET lock_configuration=true")
 
 
-def check_is_ours(connection: DuckDBPyConnection, db: Path, trust: bool = False) -> Checked:
-    """Verify that the file attached as CATALOG is a gputui result file whose tables hold no code.
+def check_are_ours(
+    connection: DuckDBPyConnection, attached: Mapping[str, Path], trust: bool = False
+) -> list[Checked]:
+    """Verify that the files attached under these names are gputui result files whose tables hold no code.
 
     Raises GputuiError. Views are ignored. `trust` accepts macros, triggers and generated columns, which are
     not used.
     """
-    return _check_are_ours(connection, {CATALOG: db}, trust)[0]
-
-
-def _check_are_ours(
-    connection: DuckDBPyConnection, attached: Mapping[str, Path], trust: bool
-) -> list[Checked]:
-    """As `check_is_ours` for several files by catalog, in a single query if possible."""
-    deadline = Deadline.of(attached.values())
-    sql_of: dict[str, dict[str, str]] = {catalog: {} for catalog in attached}
+    deadline = Deadline(attached.values())
+    statements: dict[str, dict[str, str]] = {catalog: {} for catalog in attached}
     sizes: dict[str, dict[str, int]] = {catalog: {} for catalog in attached}
     listed = "SELECT database_name, left(table_name, 200), sql, estimated_size FROM duckdb_tables()"
     for catalog, table, sql, rows in rows_of(
@@ -515,61 +459,51 @@ def _check_are_ours(
         what="its list of tables",
         most=_MOST_TABLES * len(attached),
     ):
-        sql_of[str(catalog)][str(table)] = str(sql)
-        sizes[str(catalog)][str(table)] = rows
-    layouts = _layouts(connection, deadline, sql_of)
+        statements[catalog][table] = sql
+        sizes[catalog][table] = rows
+    columns = _columns_of(connection, deadline, statements)
     for catalog, db in attached.items():
-        types = layouts[catalog].types
-        if "meta" not in sql_of[catalog] or any(
-            types.get(("meta", c.name)) != c.sql_type for c in META.columns
-        ):
+        if any(columns[catalog].get(("meta", c.name)) != c.sql_type for c in META.columns):
             raise _not_ours(db)
     if not trust:
-        _refuse_code(connection, attached, layouts, deadline)
+        _refuse_code(connection, attached, statements, deadline)
     metas = _metas(connection, attached, deadline)
-    return [
-        replace(
-            _check_format(connection, catalog, db, metas[catalog], layouts[catalog]),
-            sizes=sizes[catalog],
-            statements=sql_of[catalog],
-            deadline=deadline,
-        )
-        for catalog, db in attached.items()
-    ]
+    found = []
+    for catalog, db in attached.items():
+        version = _checked_version(db, metas[catalog])
+        _check_tables(db, statements[catalog], columns[catalog])
+        of_file = columns[catalog], statements[catalog], sizes[catalog]
+        found.append(Checked(connection, db, catalog, version, *of_file, deadline))
+    return found
 
 
-def _check_format(
-    connection: DuckDBPyConnection,
-    catalog: str,
-    db: Path,
-    meta: dict[str, str],
-    layout: _Layout,
-) -> Checked:
+def _checked_version(db: Path, meta: Mapping[str, str]) -> int:
+    """The schema version of a file. Raises GputuiError if this gputui cannot read it."""
     if meta.get("format") != FORMAT_NAME:
         raise _not_ours(db)
-    version = _number(db, meta, "schema_version")
-    needed = _number(db, meta, "min_reader_schema")
+    version, needed = (_number(db, meta, key) for key in ("schema_version", "min_reader_schema"))
     if needed > SCHEMA_VERSION:
         made_by = clean_text(meta.get("created_by", ""))[:40]
         raise GputuiError(
             f"{db} was written by a newer gputui: it needs schema {needed}, this one reads up to"
             f" {SCHEMA_VERSION}",
-            f"upgrade gputui here, where the file was made by {made_by}"
-            if made_by
-            else "upgrade gputui here",
+            f"upgrade gputui here{made_by and f', where the file was made by {made_by}'}",
         )
+    return version
+
+
+def _check_tables(db: Path, there: Collection[str], columns: Columns) -> None:
     for table in TABLES:
-        if not table.is_late and table.name not in layout.tables:
+        if not table.is_late and table.name not in there:
             raise GputuiError(f"{db} has no table {table.name}: it is damaged", "use a copy made before")
         for column in table.columns:
-            found = layout.types.get((table.name, column.name))
-            if found is not None and found != column.sql_type:
+            found = columns.get((table.name, column.name), column.sql_type)
+            if found != column.sql_type:
                 raise GputuiError(
                     f"{db} has {table.name}.{column.name} as {clean_text(found)[:40]} where"
                     f" {column.sql_type} belongs",
                     "it was not written by gputui; do not trust it",
                 )
-    return Checked(connection, version, layout.columns, catalog)
 
 
 def _metas(
@@ -580,23 +514,11 @@ def _metas(
     each = (f"SELECT '{catalog}' AS file, key, value FROM {catalog}.main.meta" for catalog in attached)
     sql = whole_texts(" UNION ALL ".join(each), "meta", ["key", "value"])
     for catalog, key, value in rows_of(connection, deadline, sql, most=1000 * len(attached)):
-        found[str(catalog)][str(key)] = str(value)
+        found[catalog][str(key)] = str(value)
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """What the statements that create a file's tables define."""
-
-    tables: frozenset[str]
-    types: Mapping[tuple[str, str], str]
-    """Type of each table and column."""
-    columns: frozenset[tuple[str, str]]
-    generated: tuple[str, ...]
-    """Tables with generated columns."""
-
-
-_known_layouts: dict[frozenset[tuple[str, str]], _Layout] = {}
+_known_columns: dict[frozenset[tuple[str, str]], Columns] = {}
 """By table and its CREATE statement, which names each column with its type: if these are equal, so are the
 columns. Querying the columns of fifty files takes DuckDB as long as opening ten."""
 _MOST_LAYOUTS = 64
@@ -604,46 +526,30 @@ _MOST_TABLES, _MOST_COLUMNS = 1000, 20_000
 """Of a file: ours, and those of its owner."""
 
 
-def _layouts(
-    connection: DuckDBPyConnection, deadline: Deadline, sql_of: Mapping[str, Mapping[str, str]]
-) -> dict[str, _Layout]:
-    keys = {catalog: frozenset(tables.items()) for catalog, tables in sql_of.items()}
-    found = {key: _known_layouts[key] for key in set(keys.values()) if key in _known_layouts}
+def _columns_of(
+    connection: DuckDBPyConnection, deadline: Deadline, statements: Mapping[str, Mapping[str, str]]
+) -> dict[str, Columns]:
+    """The columns of each catalog's tables; a view may have the name of a late one."""
+    keys = {catalog: frozenset(tables.items()) for catalog, tables in statements.items()}
+    found = {key: _known_columns[key] for key in set(keys.values()) if key in _known_columns}
     unknown = {key: catalog for catalog, key in keys.items() if key not in found}
     if unknown:
-        types = _column_types(
-            connection, deadline, {catalog: sql_of[catalog] for catalog in unknown.values()}
+        sql = (
+            "SELECT database_name, left(table_name, 200), left(column_name, 200), left(data_type, 200)"
+            f" FROM duckdb_columns() WHERE {_among(unknown.values())} AND schema_name = 'main'"
         )
+        most = _MOST_COLUMNS * len(unknown)
+        rows = rows_of(connection, deadline, sql, what="its list of columns", most=most)
         for key, catalog in unknown.items():
-            found[key] = _Layout(
-                frozenset(sql_of[catalog]),
-                types[catalog],
-                frozenset(types[catalog]),
-                tuple(name for name, sql in sql_of[catalog].items() if "GENERATED" in sql.upper()),
-            )
-    if len(_known_layouts) > _MOST_LAYOUTS:
-        _known_layouts.clear()
-    _known_layouts.update(found)
+            found[key] = {
+                (table, column): kind
+                for place, table, column, kind in rows
+                if place == catalog and table in statements[catalog]
+            }
+    if len(_known_columns) > _MOST_LAYOUTS:
+        _known_columns.clear()
+    _known_columns.update(found)
     return {catalog: found[key] for catalog, key in keys.items()}
-
-
-def _column_types(
-    connection: DuckDBPyConnection, deadline: Deadline, tables: Mapping[str, Collection[str]]
-) -> dict[str, dict[tuple[str, str], str]]:
-    """By catalog, the type of each (table, column) of its tables; a view may have the name of a late one."""
-    sql = (
-        "SELECT database_name, left(table_name, 200), left(column_name, 200), left(data_type, 200)"
-        " FROM duckdb_columns()"
-        f" WHERE {_among(tables)} AND schema_name = 'main'"
-    )
-    found: dict[str, dict[tuple[str, str], str]] = {catalog: {} for catalog in tables}
-    most = _MOST_COLUMNS * len(tables)
-    for catalog, table, column, kind in rows_of(
-        connection, deadline, sql, what="its list of columns", most=most
-    ):
-        if str(table) in tables[str(catalog)]:
-            found[str(catalog)][str(table), str(column)] = str(kind)
-    return found
 
 
 def _among(catalogs: Iterable[str]) -> str:
@@ -701,7 +607,7 @@ def _not_ours(db: Path) -> GputuiError:
     )
 
 
-def _number(db: Path, meta: dict[str, str], key: str) -> int:
+def _number(db: Path, meta: Mapping[str, str], key: str) -> int:
     text = meta.get(key, "")
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise GputuiError(f"{db} has no readable {key}: it is damaged", "use a copy made before")
@@ -711,27 +617,27 @@ def _number(db: Path, meta: dict[str, str], key: str) -> int:
 def _refuse_code(
     connection: DuckDBPyConnection,
     attached: Mapping[str, Path],
-    layouts: Mapping[str, _Layout],
+    statements: Mapping[str, Mapping[str, str]],
     deadline: Deadline,
 ) -> None:
     import duckdb
 
     here = f"WHERE {_among(attached)}"
-    # views are not among them: what is read by name is a table, see `_column_types`
+    # views are not among them: what is read by name is a table, see `_columns_of`
     macros = "SELECT database_name, 'macro', left(function_name, 200) FROM duckdb_functions()"
     asked = [f"{macros} {here} AND NOT internal"]
     if not duckdb.__version__.startswith("1."):  # which has neither triggers nor a function that lists them
         triggers = "SELECT database_name, 'trigger', left(trigger_name, 200) FROM duckdb_triggers()"
         asked.append(f"{triggers} {here}")
-    found: dict[str, list[str]] = {
-        catalog: [f"generated column in {name}" for name in layouts[catalog].generated]
-        for catalog in attached
+    found = {
+        catalog: [f"generated column in {name}" for name, sql in tables.items() if is_generated(sql)]
+        for catalog, tables in statements.items()
     }
     for sql in asked:
         for catalog, kind, name in rows_of(
             connection, deadline, sql, what="its list of functions", most=1000
         ):
-            found[str(catalog)].append(f"{kind} {name}")
+            found[catalog].append(f"{kind} {name}")
     for catalog, db in attached.items():
         if found[catalog]:
             names = clean_text(", ".join(sorted(found[catalog])))[:200]
@@ -739,6 +645,11 @@ def _refuse_code(
                 f"{db} holds more than tables and views ({names}): gputui writes none of these",
                 "do not trust this file; --trust reads its tables all the same",
             )
+
+
+def is_generated(statement: str) -> bool:
+    """Whether the table that this statement creates has columns that are computed."""
+    return "GENERATED" in statement.upper()
 
 
 def _nearest(db: Path) -> str:

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,7 +80,6 @@ def export_runs(
     """
     paths = tuple(dict.fromkeys(expanded(source).resolve() for source in sources))
     directory = expanded(directory).absolute()
-    _prepare(directory)
     with _locked(directory), tempfile.TemporaryDirectory(prefix="gputui-export-") as place:
         for draft in directory.glob(f"{_DRAFT}*"):
             shutil.rmtree(draft, ignore_errors=True)
@@ -151,22 +150,17 @@ def _files_of(directory: Path, table: str) -> list[Path]:
 
 
 def _prepare(directory: Path) -> None:
-    """Make the directory and its marker, or check that it is one of ours."""
-    try:
-        if not directory.exists():
-            directory.mkdir()
-        if is_export(directory):
-            _check_marker(directory)
-        elif any(directory.iterdir()):
-            raise GputuiError(
-                f"{directory} holds other files, and no export of gputui", "name a new or an empty directory"
-            )
-        else:
-            _write_marker(directory)
-    except OSError as error:
-        raise NotStored(
-            f"{directory} cannot be written: {error.strerror}", "check the path and its rights"
-        ) from error
+    """Make the directory and its marker, or check that it is one of ours. Raises OSError."""
+    if not directory.exists():
+        directory.mkdir()
+    if is_export(directory):
+        _check_marker(directory)
+    elif any(directory.iterdir()):
+        raise GputuiError(
+            f"{directory} holds other files, and no export of gputui", "name a new or an empty directory"
+        )
+    else:
+        _write_marker(directory)
 
 
 def _check_marker(directory: Path) -> None:
@@ -202,7 +196,9 @@ def _write_marker(directory: Path) -> None:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
+    """The directory, made if there is none, for one export at a time; errors in the user's words."""
     try:
+        _prepare(directory)
         with write_lock(directory / MARKER):
             yield
     except Locked as error:
@@ -211,33 +207,30 @@ def _locked(directory: Path) -> Iterator[None]:
             "export again later",
         ) from error
     except OSError as error:
-        raise NotStored(f"{directory} cannot be written: {error.strerror}", "check its rights") from error
+        raise NotStored(
+            f"{directory} cannot be written: {error.strerror}",
+            "check its rights and its disk, and export again",
+        ) from error
 
 
 @contextmanager
 def _writing(collection: Path, directory: Path) -> Iterator[DuckDBPyConnection]:
     """The collected runs, on a connection that can reach nothing else but the directory."""
-    connection = connect()
-    try:
+    with closing(connect()) as connection:
         attach(connection, collection, ", READ_ONLY")
         close_the_doors(connection, [directory])
         with explaining(directory):
             yield connection
-    finally:
-        connection.close()
 
 
 def _ends_in(directory: Path) -> dict[str, bool]:
     """Whether each run of an export has its end."""
     if not _files_of(directory, "runs"):
         return {}
-    connection = connect()
-    try:
+    with closing(connect()) as connection:
         close_the_doors(connection, [directory])
         sql = f"SELECT run_id, ended_us IS NOT NULL FROM ({_read(directory, 'runs', ['run_id', 'ended_us'])})"
         return {str(run_id): bool(has_end) for run_id, has_end in rows_of(connection, directory, sql)}
-    finally:
-        connection.close()
 
 
 def _export(connection: DuckDBPyConnection, runs: Sequence[str], directory: Path) -> None:
@@ -262,8 +255,6 @@ def _export(connection: DuckDBPyConnection, runs: Sequence[str], directory: Path
                 written.append(name)
         for name in (*(name for name in written if name != "runs"), "runs"):
             _move(draft / name, directory / name)
-    except OSError as error:
-        raise NotStored(f"{directory} cannot be written: {error.strerror}", "export again") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -382,10 +373,9 @@ def _purge(connection: DuckDBPyConnection, directory: Path, name: str, draft: Pa
     for (text,) in found:
         path, left = Path(text), draft / "left.parquet"
         one = f"FROM read_parquet({quoted(text)}, hive_partitioning = false)"
-        connection.execute(
+        ((rows,),) = connection.execute(
             f"COPY ({one} WHERE NOT {wanted}) TO {quoted(str(left))} (FORMAT parquet, COMPRESSION zstd)"
-        )
-        ((rows,),) = connection.execute(f"SELECT count(*) {one} WHERE NOT {wanted}").fetchall()
+        ).fetchall()
         if rows:
             left.replace(path)
         else:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from sys import getsizeof
 from threading import get_ident
-from typing import Any, TypeVar  # Any: cells whose types were checked with the file, and keys of rows
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    TypeVar,
+)  # Any: cells whose types were checked with the file, and keys of rows
 
 from gputui.errors import GputuiError
 from gputui.metrics import STORED, Metric
@@ -32,10 +36,13 @@ from gputui.store.opening import (
     NUMBERS_AT_A_TIME,
     TEXT_MOST_BYTES,
     Checked,
-    FilesInTurn,
     TooLarge,
+    attach_to_read,
+    check_are_ours,
     chunks_of,
+    connect_for,
     expanded,
+    is_generated,
     open_read_only,
     open_together,
     rows_of,
@@ -56,10 +63,17 @@ from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.strict import LATEST_US, NotValid, converted, strict
 from gputui.store.text import clean_text
 
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
 SLOWED_BITS = 0x8 | 0x20 | 0x40 | 0x80
 """NVML clocks-event reasons: hardware slowdown, thermal (software, hardware), power brake."""
 POWER_CAP_BIT = 0x4
 """NVML clocks-event reason: software power cap."""
+
+COLD_C = 5.0
+"""A cold GPU clocks higher for a while; sensors report whole degrees, and steady work moves them by 1 or
+2."""
 
 _COMBINED_SQL = {
     "mean": "avg(CASE WHEN isfinite({0}) THEN {0} END)",
@@ -67,20 +81,59 @@ _COMBINED_SQL = {
     "any": "bit_or({0})",
 }
 """A piece of time, by how its metric combines."""
-_OF_CONDITIONS = ("sm_clock_mhz", "temperature_c", "throttle_bits", "compute_process_count")
-_TIMED_SQL = """
-    SELECT b.place, b.run_id, {}, b.t_us AS from_us, b.t_us + b.wall_ns // 1000 AS to_us, c.device_index
-    FROM b JOIN c USING (place, run_id, case_id)"""
-"""Blocks with the device that ran them. On a device they follow one another, so a sample belongs to the
-last that had begun, which is found in one pass; comparing all pairs takes seconds for ten thousand blocks."""
+_SEEN_SQL = f"""
+    WITH g AS ({{samples}}), b AS ({{blocks}}), c AS ({{cases}}),
+        timed AS (
+            SELECT b.place, b.run_id, b.case_id, b.launch_id, coalesce(c.device_index, {HOST}) AS device,
+                b.t_us AS from_us, b.t_us + b.wall_ns // 1000 AS to_us
+            FROM b JOIN c USING (place, run_id, case_id)),
+        t AS (SELECT * FROM g SEMI JOIN timed USING (place, run_id, device)),
+        seen AS (
+            SELECT t.*, timed.case_id, timed.launch_id
+            FROM t ASOF JOIN timed ON t.place = timed.place AND t.run_id = timed.run_id
+                AND t.device = timed.device AND t.t_us >= timed.from_us
+            WHERE t.t_us <= timed.to_us)"""
+"""Samples of the devices of some cases, and those `seen` while the case was timed. On a device blocks follow
+one another, so a sample belongs to the last that had begun, which is found in one pass; comparing all pairs
+takes seconds for ten thousand blocks."""
+_Sampled = tuple[tuple[str, tuple[str, ...], str], ...]
+"""Tables of samples, their columns, and what is selected of these."""
+_CLOCKS: _Sampled = (
+    (
+        "telemetry",
+        ("device_index", "t_us", "sm_clock_mhz", "temperature_c", "throttle_bits", "compute_process_count"),
+        """device_index AS device, t_us, sm_clock_mhz AS clock_mhz, temperature_c, throttle_bits,
+        compute_process_count""",
+    ),
+    (
+        "host_telemetry",
+        ("t_us", "cpu_clock_mhz"),
+        f"""{HOST} AS device, t_us, cpu_clock_mhz AS clock_mhz, NULL AS temperature_c, NULL AS throttle_bits,
+        NULL AS compute_process_count""",
+    ),
+)
+_CONDITIONS_SQL = f""",
+        most AS (SELECT place, run_id, device, max(clock_mhz) AS mhz FROM t GROUP BY ALL),
+        warm AS (
+            SELECT *, max(temperature_c) OVER (PARTITION BY place, run_id, case_id) AS warmest_c FROM seen)
+    SELECT place, run_id::VARCHAR, case_id, count(*), median(clock_mhz), any_value(most.mhz),
+        avg((throttle_bits & {SLOWED_BITS} <> 0)::INT), avg((throttle_bits & {POWER_CAP_BIT} <> 0)::INT),
+        avg((temperature_c < warmest_c - {COLD_C})::INT), avg((compute_process_count > 1)::INT)
+    FROM warm JOIN most USING (place, run_id, device)
+    GROUP BY place, run_id, case_id ORDER BY case_id"""
+_WATTS: _Sampled = (
+    ("telemetry", ("device_index", "t_us", "power_w"), "device_index AS device, t_us, power_w"),
+)
+_POWERS_SQL = """
+    SELECT place, run_id::VARCHAR, case_id, launch_id, count(*), avg(power_w)
+    FROM seen WHERE isfinite(power_w) AND power_w >= 0
+    GROUP BY place, run_id, case_id, launch_id ORDER BY case_id, launch_id"""
 _SHORTEST_PIECE_US = 100_000
 _MOST_HELD_BYTES = 3 * MOST_BYTES
 """Of what is read of one file and not dropped."""
 _RUNS_AT_A_TIME = 100
 """Whose rows are held before they are made into values, which are a fifth as large."""
 _BLOCKS_AT_A_TIME = 50_000
-_ROWS_MEASURED = 8192
-"""Of a table, before all of them are."""
 _ROWS_CONVERTED = 2000
 """At a time, where there are many: as values they take a third of the memory."""
 _MOST_DEVICES = 256
@@ -182,11 +235,6 @@ class LaunchSeries:
     """Of each device that was sampled in that time."""
 
 
-COLD_C = 5.0
-"""A cold GPU clocks higher for a while; sensors report whole degrees, and steady work moves them by 1 or
-2."""
-
-
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
     """Something the user should know about a run."""
@@ -208,19 +256,18 @@ class FailedLaunch:
 
 
 _Kind = TypeVar("_Kind")
+_Union = tuple[str, tuple[object, ...]]
+"""SQL for the rows of a table of several files, empty if there are none, and its parameters."""
 
 
 class ResultFile:
     """An open result file. For one thread; its results outlive it."""
 
-    def __init__(self, opened: Checked, db: Path, warnings: tuple[str, ...], as_stored: bool = False) -> None:
+    def __init__(self, opened: Checked, as_stored: bool = False) -> None:
         self._opened = opened
-        self._connection = opened.connection
-        self._columns = opened.columns
-        self._catalog = opened.catalog
         self._clean = str if as_stored else clean_text
-        self.db = db
-        self.warnings = warnings
+        self.db = opened.db
+        self.warnings = warnings_of(opened.db)
         """What the user should know about this file, one sentence each."""
         self._summaries: tuple[RunSummary, ...] | None = None
         self._held_bytes = 0
@@ -231,7 +278,7 @@ class ResultFile:
     @property
     def layout(self) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
         """Its tables and columns, and the tables without rows."""
-        return self._columns, self._opened.empty
+        return frozenset(self._opened.columns), self._opened.empty
 
     def drop(self) -> None:
         """Forget how much was read: the caller keeps nothing of it."""
@@ -239,7 +286,7 @@ class ResultFile:
 
     def interrupt(self) -> None:
         """Interrupt the query that another thread waits for, if any; it raises there."""
-        self._connection.interrupt()
+        self._opened.connection.interrupt()
 
     def summaries(self) -> tuple[RunSummary, ...]:
         """All runs, newest first; `machine_id` is equal for those of one box.
@@ -252,7 +299,7 @@ class ResultFile:
 
     def measured_summaries(self) -> tuple[RunSummary, ...]:
         """As `summaries`, but only runs that measured a case."""
-        sql = f"SELECT DISTINCT run_id::VARCHAR FROM {self._catalog}.main.cases WHERE outcome = 'ok'"
+        sql = f"SELECT DISTINCT run_id::VARCHAR FROM {self._opened.catalog}.main.cases WHERE outcome = 'ok'"
         measured = {run_id for (run_id,) in self._rows(sql)}
         return tuple(summary for summary in self.summaries() if summary.run_id in measured)
 
@@ -271,8 +318,8 @@ class ResultFile:
     def serving(self, run_id: str) -> ServingRecords:
         """The loads that a run offered to a server, and every request; empty for other runs."""
         with self._valid(f"loads of run {run_id}"):
-            servers = [self._plain(row, ServerFound) for row in self._fetch("servers", run_id, "launch_id")]
-            steps = [self._plain(row, LoadStep) for row in self._fetch("load_steps", run_id, "launch_id")]
+            servers = [strict(row, ServerFound) for row in self._fetch("servers", run_id, "launch_id")]
+            steps = [strict(row, LoadStep) for row in self._fetch("load_steps", run_id, "launch_id")]
             found: dict[tuple[Any, ...], list[RequestRow]] = {}
             every = _each_row([self], "requests", [(run_id,)])
             while some := [row for _, row in islice(every, _ROWS_CONVERTED)]:
@@ -294,39 +341,25 @@ class ResultFile:
             powers = self._box_powers(run_id) if steps else ()
         return ServingRecords(tuple(servers), tuple(steps), tuple(requests), powers)
 
-    def _plain(self, row: Row, kind: type[_Kind]) -> _Kind:
-        return strict({name: cell for name, cell in row.items() if name != "run_id"}, kind)
-
     def events(self, run_id: str) -> tuple[StoredEvent, ...]:
         """What the user should know about a run, oldest first."""
-        found: list[StoredEvent] = []
-        for row in self._fetch("events", run_id, "t_us"):
-            with self._valid(f"events of run {run_id}"):
-                found.append(strict(row, StoredEvent))
-        return tuple(found)
+        with self._valid(f"events of run {run_id}"):
+            return tuple(strict(row, StoredEvent) for row in self._fetch("events", run_id, "t_us"))
 
     def failed_launches(self, run_id: str) -> tuple[FailedLaunch, ...]:
         """Those whose worker's log may say more, in order."""
-        cases: dict[Cell, list[Cell]] = {}
-        why_failed: dict[Cell, Cell] = {}
-        for row in self._fetch("measurements", run_id, "case_id"):
-            cases.setdefault(row["launch_id"], []).append(row["case_id"])
-            if row["outcome"] == "failed":
-                why_failed.setdefault(row["launch_id"], row["reason"])
+        measured = _grouped(self._fetch("measurements", run_id, "case_id"), "launch_id")
         found: list[FailedLaunch] = []
         for row in self._fetch("launches", run_id, "launch_id"):
-            launch_id, outcome, reason = row["launch_id"], row["outcome"], row["reason"]
-            if outcome == "ok" and launch_id in why_failed:
-                outcome, reason = "failed", why_failed[launch_id]
-            if outcome == "failed" or row["exit_status"]:
-                said = {
-                    "launch_id": launch_id,
-                    "outcome": outcome,
-                    "reason": reason,
-                    "case_ids": cases.get(launch_id, []),
-                }
+            cases = measured.get(row["launch_id"], [])
+            failed = [case for case in cases if case["outcome"] == "failed"]
+            if failed and row["outcome"] == "ok":
+                row |= {"outcome": "failed", "reason": failed[0]["reason"]}
+            if row["outcome"] == "failed" or row["exit_status"]:
                 with self._valid(f"launches of run {run_id}"):
-                    found.append(strict(said, FailedLaunch))
+                    found.append(
+                        strict({**row, "case_ids": [case["case_id"] for case in cases]}, FailedLaunch)
+                    )
         return tuple(found)
 
     def telemetry_summary(self, run_id: str) -> TelemetrySummary:
@@ -336,11 +369,11 @@ class ResultFile:
                 median(temperature_c), max(temperature_c), min(sm_clock_mhz), median(sm_clock_mhz),
                 avg((throttle_bits & {SLOWED_BITS} <> 0)::INT),
                 avg((throttle_bits & {POWER_CAP_BIT} <> 0)::INT)
-            FROM {self._catalog}.main.telemetry WHERE run_id = TRY_CAST(? AS UUID)
+            FROM {self._opened.catalog}.main.telemetry WHERE run_id = TRY_CAST(? AS UUID)
             GROUP BY device_index ORDER BY device_index"""
         host_sql = f"""
             SELECT count(*), avg(cpu_steal_pct), avg(cpu_busy_pct)
-            FROM {self._catalog}.main.host_telemetry WHERE run_id = TRY_CAST(? AS UUID)"""
+            FROM {self._opened.catalog}.main.host_telemetry WHERE run_id = TRY_CAST(? AS UUID)"""
         with self._valid(f"telemetry of run {run_id}"):
             devices = tuple(_made(DeviceTelemetry, row) for row in self._rows(gpu_sql, (run_id,)))
             host = _made(HostTelemetry, self._rows(host_sql, (run_id,))[0])
@@ -368,7 +401,7 @@ class ResultFile:
         )
 
     def _series_between(self, run_id: str, span: tuple[int, int], pieces: int) -> tuple[TelemetrySeries, ...]:
-        found: list[tuple[int, list[tuple[object, ...]], tuple[Metric, ...]]] = []
+        found: list[TelemetrySeries] = []
         first_us, last_us = span
         piece_us = max(_SHORTEST_PIECE_US, -(-(last_us - first_us + 1) // pieces))
         for scope, table, device in (
@@ -378,28 +411,28 @@ class ResultFile:
             metrics = tuple(m for m in STORED if m.scope == scope)
             chosen = ", ".join(
                 _COMBINED_SQL[m.combine].format(m.stored.key)
-                if (table, m.stored.key) in self._columns
+                if (table, m.stored.key) in self._opened.columns
                 else "NULL"
                 for m in metrics
             )
             sql = f"""
                 SELECT {device} AS device, min(t_us), max(t_us), {chosen}
-                FROM {self._catalog}.main.{table}
+                FROM {self._opened.catalog}.main.{table}
                 WHERE run_id = TRY_CAST(? AS UUID) AND t_us BETWEEN ? AND ?
                 GROUP BY device, (t_us - ?) // ? ORDER BY device, 3"""
             parameters = (run_id, first_us, last_us, first_us, piece_us)
             rows = self._rows(sql, parameters, most=pieces * _MOST_DEVICES)
-            for number, of_device in groupby(rows, key=lambda row: row[0]):
-                if isinstance(number, int):
-                    found.append((number, list(of_device), metrics))
-        return tuple(_series(*part) for part in found)
+            for number, of_device in groupby(rows, key=itemgetter(0)):
+                if number is not None:
+                    found.append(_series(number, list(of_device), metrics))
+        return tuple(found)
 
     def _telemetry_span(self, run_id: str) -> tuple[int, int] | None:
         """First and last instant with a reading, in microseconds; impossible ones are left out."""
         sql = f"""
             SELECT min(t_us), max(t_us) FROM (
-                SELECT run_id, t_us FROM {self._catalog}.main.telemetry
-                UNION ALL SELECT run_id, t_us FROM {self._catalog}.main.host_telemetry)
+                SELECT run_id, t_us FROM {self._opened.catalog}.main.telemetry
+                UNION ALL SELECT run_id, t_us FROM {self._opened.catalog}.main.host_telemetry)
             WHERE run_id = TRY_CAST(? AS UUID) AND t_us BETWEEN 0 AND {LATEST_US}"""
         ((first, last),) = self._rows(sql, (run_id,))
         return (first, last) if isinstance(first, int) and isinstance(last, int) else None
@@ -413,12 +446,12 @@ class ResultFile:
         return next(iter(powers_of([self], [(run_id,)]).values()), {})
 
     def _box_powers(self, run_id: str) -> tuple[LaunchPower, ...]:
-        if not self._columns >= {("blocks", "t_us"), ("telemetry", "power_w")}:
+        if not self._opened.columns.keys() >= {("blocks", "t_us"), ("telemetry", "power_w")}:
             return ()
         sql = f"""
             SELECT case_id, launch_id, min(samples), sum(mean_w) FROM (
                 SELECT b.case_id, b.launch_id, t.device_index, count(*) AS samples, avg(t.power_w) AS mean_w
-                FROM {self._catalog}.main.blocks b JOIN {self._catalog}.main.telemetry t
+                FROM {self._opened.catalog}.main.blocks b JOIN {self._opened.catalog}.main.telemetry t
                     ON t.run_id = b.run_id AND t.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000
                 WHERE b.run_id = TRY_CAST(? AS UUID) AND isfinite(t.power_w) AND t.power_w >= 0
                 GROUP BY b.case_id, b.launch_id, t.device_index)
@@ -427,11 +460,11 @@ class ResultFile:
 
     def measured_spans(self, run_id: str) -> tuple[MeasuredSpan, ...]:
         """When each launch timed each case, ordered by time."""
-        if ("blocks", "t_us") not in self._columns:
+        if ("blocks", "t_us") not in self._opened.columns:
             return ()
         sql = f"""
             SELECT case_id, launch_id, min(t_us) AS first_us, max(t_us + wall_ns // 1000)
-            FROM {self._catalog}.main.blocks WHERE run_id = TRY_CAST(? AS UUID)
+            FROM {self._opened.catalog}.main.blocks WHERE run_id = TRY_CAST(? AS UUID)
             GROUP BY case_id, launch_id ORDER BY first_us, case_id, launch_id"""
         with self._valid(f"blocks of run {run_id}"):
             return tuple(_made(MeasuredSpan, row) for row in self._rows(sql, (run_id,)))
@@ -442,7 +475,7 @@ class ResultFile:
     def _rows(
         self, sql: str, parameters: tuple[object, ...] = (), most: int = 5_000_000
     ) -> list[tuple[Any, ...]]:
-        return rows_of(self._connection, self._opened.deadline, sql, parameters, most=most)
+        return rows_of(self._opened.connection, self._opened.deadline, sql, parameters, most=most)
 
     def _check_texts(self, name: str, columns: Sequence[str], run_ids: Sequence[str] | None) -> None:
         """Raise TooLarge if these columns of a table hold more than MOST_BYTES."""
@@ -474,25 +507,17 @@ def text_size(
 ) -> int:
     """Bytes of these columns of a table, of these runs or of all; 0 for tables that are small anyway.
 
-    Of one with long texts, only those of its first rows. One column is measured after the other: DuckDB holds
-    2048 values of each that a query reads.
+    One column is measured after the other: DuckDB holds 2048 values of each that a query reads.
     """
-    if opened.sizes.get(name, 0) * len(columns) * TEXT_MOST_BYTES <= MOST_BYTES:
-        return 0
-    where = (
-        "" if run_ids is None else f" WHERE run_id IN ({', '.join(['TRY_CAST(? AS UUID)'] * len(run_ids))})"
-    )
     size = 0
-    for most in (f" LIMIT {_ROWS_MEASURED}", ""):
-        size = 0
+    if opened.sizes.get(name, 0) * len(columns) * TEXT_MOST_BYTES > MOST_BYTES:
+        where = "" if run_ids is None else f" WHERE {_of_runs(run_ids)}"
         for column in columns:
             if (name, column) in opened.columns:
-                texts = f"""SELECT "{column}" AS text FROM {opened.catalog}.main.{name}{where}{most}"""
-                sql = f"SELECT coalesce(sum(strlen(text)), 0)::BIGINT FROM ({texts})"
+                sum_sql = f'SELECT coalesce(sum(strlen("{column}")), 0)::BIGINT'
+                sql = f"{sum_sql} FROM {opened.catalog}.main.{name}{where}"
                 ((of_column,),) = rows_of(opened.connection, opened.deadline, sql, tuple(run_ids or ()))
                 size += of_column
-        if size > MOST_BYTES:
-            break
     return size
 
 
@@ -504,36 +529,37 @@ def open_result(db: Path, trust: bool = False, as_stored: bool = False) -> Itera
     without using them. `as_stored` leaves texts as they are in the file, for JSON, which escapes them itself;
     otherwise they are safe to show. Raises GputuiError if it is not a readable result file, with the reason.
     """
-    db = expanded(db).absolute()
-    opened = open_read_only(db, trust)
-    try:
-        yield ResultFile(opened, db, warnings_of(db), as_stored)
-    finally:
-        opened.connection.close()
+    opened = open_read_only(expanded(db).absolute(), trust)
+    with closing(opened.connection):
+        yield ResultFile(opened, as_stored)
+
+
+@contextmanager
+def open_results(files: Sequence[Path], trust: bool = False) -> Iterator[tuple[ResultFile, ...]]:
+    """Open several different result files on one connection, which takes a tenth of the time per file.
+
+    Raises Locked without waiting if one of them is being written, GputuiError as `open_result`.
+    """
+    opened = open_together([expanded(db).absolute() for db in files], trust)
+    with closing(opened[0].connection):
+        yield tuple(map(ResultFile, opened))
 
 
 def summaries_of(files: Sequence[ResultFile]) -> list[tuple[RunSummary, ...]]:
     """As `ResultFile.summaries` for files that were opened together."""
-    chosen = [None] * len(files)
-    parts = {name: _fetch(files, name, chosen) for name in ("machines", "prices")}
-    gpus = _fetch(files, "devices", chosen, order="device_index")
-    identities = _fetch(files, "identities", chosen)
-    runs = _fetch(files, "runs", chosen, columns=RUN_COLUMNS)
-    for of_file in runs:
-        of_file.sort(key=_key_of("started_us", "run_id"), reverse=True)
+    every = [None] * len(files)
+    parts = {
+        name: [_grouped(rows, "run_id") for rows in _fetch(files, name, every, order=order)]
+        for name, order in (("machines", ""), ("devices", "device_index"), ("identities", ""), ("prices", ""))
+    }
+    runs = _fetch(files, "runs", every, columns=RUN_COLUMNS)
     found: list[tuple[RunSummary, ...]] = []
     for place, file in enumerate(files):
-        machines, prices = ({row["run_id"]: row for row in parts[name][place]} for name in parts)
-        gpus_of, known_by = _grouped(gpus[place], "run_id"), _grouped(identities[place], "run_id")
         summaries = []
-        for row in runs[place]:
-            key = row["run_id"]
-            with file._valid(f"run {key}"):
-                summaries.append(
-                    summary_from(
-                        row, machines.get(key), gpus_of.get(key, []), known_by.get(key, []), prices.get(key)
-                    )
-                )
+        for row in sorted(runs[place], key=_key_of("started_us", "run_id"), reverse=True):
+            mine = {name: of_file[place].get(row["run_id"], []) for name, of_file in parts.items()}
+            with file._valid(f"run {row['run_id']}"):
+                summaries.append(summary_from(row, mine))
         found.append(tuple(summaries))
     return with_common_ids(found)
 
@@ -551,7 +577,12 @@ def runs_of(
     where = "outcome = 'ok'" if only_rates else ""
     launches = _fetch(files, "launches", of_more, columns=("run_id", "launch_id", "is_fork"))
     measurements = _fetch(files, "measurements", ids, order="launch_id", where=where)
-    blocks = _blocks_of(files, ids)
+    blocks: list[dict[tuple[Cell, Cell], dict[Cell, list[Block]]]] = [{} for _ in files]
+    """By file, by run and case, by launch: as they are stored, not yet checked."""
+    names = _names_of("blocks", BLOCK_COLUMNS)
+    for place, (run_id, case_id, launch_id, *cells) in _each_cells(files, "blocks", ids, names):
+        of_case = blocks[place].setdefault((run_id, case_id), {})
+        of_case.setdefault(launch_id, []).append(Block(launch_id, case_id, *cells))
     figures = _fetch(files, "figures", of_more, order="figure_index")
     cases = _fetch(files, "cases", ids, order="case_id", where=where)
     found: list[tuple[Run, ...]] = []
@@ -564,9 +595,9 @@ def runs_of(
         for row in cases[place]:
             run_id, case_id = row["run_id"], row["case_id"]
             with file._valid(f"case {case_id} of run {run_id}"):
-                launched, of_case = (part.get((run_id, case_id), []) for part in parts)
+                launched, of_launches = (part.get((run_id, case_id), []) for part in parts)
                 timed = blocks[place].pop((run_id, case_id), {})
-                results.setdefault(run_id, []).append(case_from(row, launched, timed, of_case))
+                results.setdefault(run_id, []).append(case_from(row, launched, timed, of_launches))
         found.append(tuple(Run(s, tuple(results.get(s.run_id, ()))) for s in chosen[place]))
     return found
 
@@ -598,16 +629,7 @@ def runs_at_a_time(files: Sequence[ResultFile]) -> int:
     return max(1, min(_RUNS_AT_A_TIME // len(files), int(_BLOCKS_AT_A_TIME / max(1, most))))
 
 
-def _blocks_of(
-    files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
-) -> list[dict[tuple[Cell, Cell], dict[Cell, list[Block]]]]:
-    """By file, by run and case, by launch: blocks as they are stored, not yet checked."""
-    found: list[dict[tuple[Cell, Cell], dict[Cell, list[Block]]]] = [{} for _ in files]
-    names = _names_of("blocks", BLOCK_COLUMNS)
-    for place, (run_id, case_id, launch_id, *cells) in _each_cells(files, "blocks", run_ids, names):
-        launches = found[place].setdefault((run_id, case_id), {})
-        launches.setdefault(launch_id, []).append(Block(launch_id, case_id, *cells))
-    return found
+_PASS = ("run_id", "case_id", "launch_id")
 
 
 def passes_of(
@@ -615,29 +637,21 @@ def passes_of(
 ) -> list[dict[str, dict[int, ProfiledPass]]]:
     """The profiled passes of runs of each file, by run and case, including those without a result."""
     listed = _fetch(files, "profiled_passes", run_ids, order="launch_id")
-    holders = [place for place, rows in enumerate(listed) if rows]
+    with_any = [ids if rows else () for ids, rows in zip(run_ids, listed, strict=True)]
     parts = {
-        table: dict(
-            zip(
-                holders,
-                _fetch([files[p] for p in holders], table, [run_ids[p] for p in holders]),
-                strict=True,
-            )
-        )
-        for table in PROFILED_PARTS
-        if holders
+        table: [_grouped(rows, *_PASS) for rows in _fetch(files, table, with_any)] for table in PROFILED_PARTS
     }
     found: list[dict[str, dict[int, ProfiledPass]]] = [{} for _ in files]
-    for place in holders:
-        mine = {
-            table: _grouped(rows[place], "run_id", "case_id", "launch_id") for table, rows in parts.items()
-        }
+    for place, file in enumerate(files):
         for row in listed[place]:
-            run_id = str(row["run_id"])
-            with files[place]._valid(f"the profiled pass of case {row['case_id']} of run {run_id}"):
-                key = row["run_id"], row["case_id"], row["launch_id"]
-                one = profiled_from(row, {name: rows.get(key, []) for name, rows in mine.items()})
-                found[place].setdefault(run_id, {})[one.case_id] = one
+            run_id, case_id, launch_id = (row[name] for name in _PASS)
+            with file._valid(f"the profiled pass of case {case_id} of run {run_id}"):
+                mine = {
+                    table: of_file[place].get((run_id, case_id, launch_id), [])
+                    for table, of_file in parts.items()
+                }
+                one = profiled_from(row, mine)
+                found[place].setdefault(str(run_id), {})[one.case_id] = one
     return found
 
 
@@ -645,51 +659,9 @@ def conditions_of(
     files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
 ) -> dict[str, dict[int, CaseConditions]]:
     """As `ResultFile.conditions` for runs of each file, by run; runs without any are left out."""
-    gpu, host, blocks, cases = (
-        _union(files, name, run_ids, columns)
-        for name, columns in (
-            ("telemetry", ("device_index", "t_us", *_OF_CONDITIONS)),
-            ("host_telemetry", ("t_us", "cpu_clock_mhz")),
-            ("blocks", ("case_id", "t_us", "wall_ns")),
-            ("cases", ("case_id", "device_index")),
-        )
-    )
-    if not blocks.sql or not cases.sql:
-        return {}
-    gpu_sql = f"""
-        WITH g AS ({gpu.sql}), b AS ({blocks.sql}), c AS ({cases.sql}),
-            timed AS ({_TIMED_SQL.format("b.case_id")}),
-            t AS (SELECT * FROM g SEMI JOIN timed USING (place, run_id, device_index)),
-            most AS (SELECT place, run_id, device_index, max(sm_clock_mhz) AS mhz FROM t GROUP BY ALL),
-            seen AS (
-                SELECT t.*, timed.case_id,
-                    max(temperature_c) OVER (PARTITION BY t.place, t.run_id, timed.case_id) AS warmest_c
-                FROM t ASOF JOIN timed ON t.place = timed.place AND t.run_id = timed.run_id
-                    AND t.device_index = timed.device_index AND t.t_us >= timed.from_us
-                WHERE t.t_us <= timed.to_us)
-        SELECT place, run_id::VARCHAR, case_id, count(*), median(sm_clock_mhz), any_value(most.mhz),
-            avg((throttle_bits & {SLOWED_BITS} <> 0)::INT), avg((throttle_bits & {POWER_CAP_BIT} <> 0)::INT),
-            avg((temperature_c < warmest_c - {COLD_C})::INT), avg((compute_process_count > 1)::INT)
-        FROM seen JOIN most USING (place, run_id, device_index)
-        GROUP BY place, run_id, case_id ORDER BY case_id"""
-    host_sql = f"""
-        WITH t AS ({host.sql}), b AS ({blocks.sql}), c AS ({cases.sql}),
-            timed AS ({_TIMED_SQL.format("b.case_id")} WHERE c.device_index IS NULL),
-            most AS (SELECT place, run_id, max(cpu_clock_mhz) AS mhz FROM t GROUP BY ALL)
-        SELECT t.place, t.run_id::VARCHAR, case_id, count(*), median(cpu_clock_mhz), any_value(most.mhz),
-            NULL, NULL, NULL, NULL
-        FROM t ASOF JOIN timed
-            ON t.place = timed.place AND t.run_id = timed.run_id AND t.t_us >= timed.from_us
-        JOIN most ON most.place = t.place AND most.run_id = t.run_id
-        WHERE t.t_us <= timed.to_us
-        GROUP BY t.place, t.run_id, case_id ORDER BY case_id"""
     found: dict[str, dict[int, CaseConditions]] = {}
-    for asked, sql in ((gpu, gpu_sql), (host, host_sql)):
-        parameters = (*asked.parameters, *blocks.parameters, *cases.parameters)
-        for place, run_id, *values in _answers(files, sql if asked.sql else "", parameters):
-            with files[place]._valid(f"telemetry of run {run_id}"):
-                one = _made(CaseConditions, values)
-                found.setdefault(run_id, {})[one.case_id] = one
+    for run_id, one in _sampled(files, run_ids, _CLOCKS, _CONDITIONS_SQL, CaseConditions):
+        found.setdefault(run_id, {})[one.case_id] = one
     return found
 
 
@@ -697,54 +669,39 @@ def powers_of(
     files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
 ) -> dict[str, dict[int, tuple[LaunchPower, ...]]]:
     """As `ResultFile.powers` for runs of each file, by run; runs without any are left out."""
-    asked = [
-        _union(files, name, run_ids, columns)
-        for name, columns in (
-            ("blocks", ("case_id", "launch_id", "t_us", "wall_ns")),
-            ("cases", ("case_id", "device_index")),
-            ("telemetry", ("device_index", "t_us", "power_w")),
-        )
-    ]
-    if not all(one.sql for one in asked):
-        return {}
-    blocks, cases, gpu = (one.sql for one in asked)
-    sql = f"""
-        WITH b AS ({blocks}), c AS ({cases}), g AS ({gpu}),
-            timed AS ({_TIMED_SQL.format("b.case_id, b.launch_id")}),
-            t AS (
-                SELECT * FROM g SEMI JOIN timed USING (place, run_id, device_index)
-                WHERE isfinite(power_w) AND power_w >= 0)
-        SELECT t.place, t.run_id::VARCHAR, case_id, launch_id, count(*), avg(power_w)
-        FROM t ASOF JOIN timed ON t.place = timed.place AND t.run_id = timed.run_id
-            AND t.device_index = timed.device_index AND t.t_us >= timed.from_us
-        WHERE t.t_us <= timed.to_us
-        GROUP BY t.place, t.run_id, case_id, launch_id ORDER BY case_id, launch_id"""
-    found: dict[str, dict[int, list[LaunchPower]]] = {}
-    for place, run_id, *values in _answers(files, sql, tuple(p for one in asked for p in one.parameters)):
-        with files[place]._valid(f"telemetry of run {run_id}"):
-            one = _made(LaunchPower, values)
-            found.setdefault(run_id, {}).setdefault(one.case_id, []).append(one)
-    return {
-        run_id: {case_id: tuple(powers) for case_id, powers in of_run.items()}
-        for run_id, of_run in found.items()
-    }
+    found: dict[str, dict[int, tuple[LaunchPower, ...]]] = {}
+    for run_id, one in _sampled(files, run_ids, _WATTS, _POWERS_SQL, LaunchPower):
+        of_run = found.setdefault(run_id, {})
+        of_run[one.case_id] = (*of_run.get(one.case_id, ()), one)
+    return found
 
 
-def _answers(files: Sequence[ResultFile], sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
-    """Rows whose first columns identify a file and a run; empty if nothing is requested."""
+def _sampled(
+    files: Sequence[ResultFile],
+    run_ids: Sequence[Sequence[str]],
+    sampled: _Sampled,
+    sql: str,
+    kind: type[_Kind],
+) -> Iterator[tuple[str, _Kind]]:
+    """Values from the samples of these tables, each with its run; `sql` goes on after _SEEN_SQL.
+
+    Its columns are the index of the file, the run, and the fields of the value.
+    """
+    blocks = _union(files, "blocks", run_ids, ("case_id", "launch_id", "t_us", "wall_ns"))
+    cases = _union(files, "cases", run_ids, ("case_id", "device_index"))
+    unions = [(cells, _union(files, table, run_ids, columns)) for table, columns, cells in sampled]
+    samples = [f"SELECT place, run_id, {cells} FROM ({union})" for cells, (union, _) in unions if union]
+    if not (samples and blocks[0] and cases[0]):
+        return
+    seen = _SEEN_SQL.format(samples=" UNION ALL ".join(samples), blocks=blocks[0], cases=cases[0])
+    parameters = (*(one for _, union in unions for one in union[1]), *blocks[1], *cases[1])
     first = files[0]._opened
-    if not sql:
-        return []
-    return rows_of(first.connection, first.deadline, sql, parameters, at_a_time=NUMBERS_AT_A_TIME)
-
-
-@dataclass(frozen=True, slots=True)
-class _Union:
-    """The union of one table over several files."""
-
-    sql: str
-    """Empty if it has no rows in any of the files."""
-    parameters: tuple[object, ...]
+    for place, run_id, *cells in rows_of(
+        first.connection, first.deadline, seen + sql, parameters, at_a_time=NUMBERS_AT_A_TIME
+    ):
+        with files[place]._valid(f"telemetry of run {run_id}"):
+            one = _made(kind, cells)
+        yield run_id, one
 
 
 def _union(
@@ -754,31 +711,31 @@ def _union(
     columns: Sequence[str],
 ) -> _Union:
     """Index of the file, run and these columns, NULL where a file lacks one; of these runs, or of all."""
-    types = {c.name: c.sql_type for c in TABLE_BY_NAME[name].columns}
     alike: dict[str, list[int]] = {}
     for place, (file, ids) in enumerate(zip(files, run_ids, strict=True)):
-        is_there = (name, "run_id") in file._columns and name not in file._opened.empty
+        is_there = (name, "run_id") in file._opened.columns and name not in file._opened.empty
         if is_there and (ids is None or ids):
             alike.setdefault(file._opened.statements[name], []).append(place)
     each, parameters = [], list[object]()
     for statement, places in alike.items():
-        has = files[places[0]]._columns
-        cells = ", ".join(c if (name, c) in has else f"NULL::{types[c]} AS {c}" for c in columns)
+        cells = TABLE_BY_NAME[name].cells_sql(files[places[0]]._opened.columns, columns)
         # DuckDB takes as long to parse the columns of many files as to read them; generated ones may fail
-        own = "*" if "GENERATED" not in statement.upper() else f"run_id, {cells}"
+        own = f"run_id, {cells}" if is_generated(statement) else "*"
         parts = []
         for place in places:
-            part, ids = (
-                f"SELECT {place} AS place, {own} FROM {files[place]._catalog}.main.{name}",
-                run_ids[place],
-            )
-            if ids is not None:
-                part += f" WHERE run_id IN ({', '.join(['TRY_CAST(? AS UUID)'] * len(ids))})"
+            part = f"SELECT {place} AS place, {own} FROM {files[place]._opened.catalog}.main.{name}"
+            if (ids := run_ids[place]) is not None:
+                part += f" WHERE {_of_runs(ids)}"
                 parameters += ids
             parts.append(part)
         together = " UNION ALL ".join(parts)
         each.append(f"SELECT place, run_id, {cells} FROM ({together})" if own == "*" else together)
-    return _Union(" UNION ALL ".join(each), tuple(parameters))
+    return " UNION ALL ".join(each), tuple(parameters)
+
+
+def _of_runs(run_ids: Sequence[str]) -> str:
+    """The condition in SQL, whose parameters are the runs."""
+    return f"run_id IN ({', '.join(['TRY_CAST(? AS UUID)'] * len(run_ids))})"
 
 
 def _grouped(rows: Iterable[Row], *names: str) -> dict[Any, list[Row]]:
@@ -850,19 +807,20 @@ def _each_cells(
     """
     types = {column.name: column.sql_type for column in TABLE_BY_NAME[name].columns}
     texts = [place for place, column in enumerate(names) if place and types[column] == "VARCHAR"]
-    asked = _union(files, name, run_ids, names[1:])
-    if not asked.sql:
+    union, parameters = _union(files, name, run_ids, names[1:])
+    if not union:
         return
     of_text = [names[place] for place in texts]
     for file, ids in zip(files, run_ids, strict=True):
-        file._check_texts(name, of_text, ids)
-    whole = whole_texts(asked.sql, name, of_text, "place")
+        if ids is None or ids:
+            file._check_texts(name, of_text, ids)
+    whole = whole_texts(union, name, of_text, "place")
     sql = f"SELECT * REPLACE (run_id::VARCHAR AS run_id) FROM ({whole})"
     sql += f" WHERE {where}" if where else ""
     row_bytes = CELL_BYTES * len(names)
     left = [min(MOST_BYTES, _MOST_HELD_BYTES - file._held_bytes) for file in files]
     first = files[0]._opened
-    for some in chunks_of(first.connection, first.deadline, sql, asked.parameters, what=name):
+    for some in chunks_of(first.connection, first.deadline, sql, parameters, what=name):
         for place, *cells in some:
             size = row_bytes
             for column in texts:
@@ -882,40 +840,16 @@ def _key_of(*names: str) -> Callable[[Row], Any]:
     return lambda row: [(row[name] is None, row[name]) for name in names]
 
 
-@contextmanager
-def open_results(files: Sequence[Path], trust: bool = False) -> Iterator[tuple[ResultFile, ...]]:
-    """Open several different result files on one connection, which takes a tenth of the time per file.
-
-    Raises Locked without waiting if one of them is being written, GputuiError as `open_result`.
-    """
-    paths = [expanded(db).absolute() for db in files]
-    opened = open_together(paths, trust)
-    try:
-        yield tuple(ResultFile(one, db, warnings_of(db)) for one, db in zip(opened, paths, strict=True))
-    finally:
-        opened[0].connection.close()
-
-
-@contextmanager
-def open_results_in_turn(
-    turns: FilesInTurn, files: Sequence[Path], as_stored: bool = False
-) -> Iterator[tuple[ResultFile, ...]]:
-    """Some of the files of `turns`, by absolute paths; as `open_results`, faster for many files."""
-    with turns.open(files) as opened:
-        yield tuple(
-            ResultFile(one, db, warnings_of(db), as_stored) for one, db in zip(opened, files, strict=True)
-        )
-
-
 class Readers:
-    """Reads many result files some at a time, for several threads: one of FilesInTurn for each."""
+    """Reads many result files some at a time, for several threads, with one connection for each."""
 
     def __init__(self, files: Sequence[Path], trust: bool = False, as_stored: bool = False) -> None:
         """`files` by absolute paths."""
         self._files = files
         self._trust = trust
         self._as_stored = as_stored
-        self._turns: dict[int, FilesInTurn] = {}
+        self._connections: dict[int, DuckDBPyConnection] = {}
+        """By thread."""
 
     def read(self, files: Sequence[Path], read: Callable[[Sequence[ResultFile]], list[_Kind]]) -> list[_Kind]:
         """What `read` makes of some of the files, open together.
@@ -926,18 +860,33 @@ class Readers:
         if len(files) == 1:
             with open_result(files[0], self._trust, self._as_stored) as file:
                 return read((file,))
-        turns = self._turns.setdefault(get_ident(), FilesInTurn(self._files, self._trust))
         try:
-            with open_results_in_turn(turns, files, self._as_stored) as opened:
+            with self._opened(files) as opened:
                 return read(opened)
         except TooLarge:
             raise
         except (GputuiError, Locked):
             return [one for file in files for one in self.read([file], read)]
 
+    @contextmanager
+    def _opened(self, files: Sequence[Path]) -> Iterator[list[ResultFile]]:
+        thread = get_ident()
+        if thread not in self._connections:
+            self._connections[thread] = connect_for(self._files)
+        connection = self._connections[thread]
+        try:
+            attached = attach_to_read(connection, files)
+            checked = check_are_ours(connection, attached, self._trust)
+            yield [ResultFile(one, self._as_stored) for one in checked]
+            for name in attached:
+                connection.execute(f"DETACH {name}")
+        except BaseException:  # after some errors a connection is of no use
+            self._connections.pop(thread).close()
+            raise
+
     def close(self) -> None:
-        for turns in self._turns.values():
-            turns.close()
+        for connection in self._connections.values():
+            connection.close()
 
 
 def warnings_of(db: Path) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import Any
 
 from gputui.errors import beginning
-from gputui.model.absent import Missing
-from gputui.model.case import Case
+from gputui.model.absent import Missing, known
+from gputui.model.case import Case, Variant, Work
 from gputui.model.journal import (
     Block,
     CaseEnd,
@@ -23,10 +23,12 @@ from gputui.model.journal import (
     LaunchEnd,
     LaunchesLeftOut,
     LaunchStart,
+    MachineFound,
     Price,
+    RuntimeFound,
     WorkerReady,
 )
-from gputui.model.machine import Cpu, Gpu, Layer, Machine, Memory, Runtime
+from gputui.model.machine import Cpu, Gpu, Identity, Layer, Machine, Memory, Runtime
 from gputui.model.plan import PROFILED
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Measurement, RunFacts, RunSummary
@@ -42,9 +44,17 @@ Row = dict[str, Cell]
 """By column name, which is checked against the table when it is written."""
 
 LAYERS = ("platform", "scheduler", "container", "vm", "os")
-RENAMED = {"torch_cuda": "cuda_version", "torch_hip": "hip_version"}
-"""Fields of a runtime whose column has a different name."""
-GPU_RENAMED = {"index": "device_index", "name": "device_name"}
+_COLUMN_OF: Mapping[type, Mapping[str, str]] = {
+    RunFacts: {"started_utc_us": "started_us", "ended_utc_us": "ended_us"},
+    Runtime: {"torch_cuda": "cuda_version", "torch_hip": "hip_version"},
+    Cpu: {field.name: f"cpu_{field.name}" for field in fields(Cpu)},
+    Memory: {field.name: f"memory_{field.name}" for field in fields(Memory)},
+    Gpu: {"index": "device_index", "name": "device_name"},
+    Price: {"date": "list_date"},
+    Work: {"version": "workload_version", "parameters": "parameters_json"},
+    Block: {"index": "block_index"},
+}
+"""Fields whose column has another name."""
 _REASON_MOST = 500
 """Letters of why a value is absent: the reasons of a row are stored as one text."""
 End = tuple[str, str]
@@ -58,22 +68,46 @@ def run_rows(contents: JournalContents, imported_from: str, stored_us: int) -> d
     out. Raises nothing for a result of `read_journal`.
     """
     measurements, blocks = _measurement_rows(contents)
-    machine = contents.machine.machine if contents.machine else None
+    machine = next((line.machine for line in contents.of(MachineFound)), None)
+    price = contents.start.price
     return {
         "runs": [_run_row(contents, machine, imported_from, stored_us)],
         "machines": [_machine_row(machine)] if machine else [],
-        "identities": [_fields(one, {}) for one in machine.identities] if machine else [],
-        "devices": [_with_absent(_fields(gpu, GPU_RENAMED)) for gpu in machine.gpus] if machine else [],
-        "prices": _price_rows(contents),
+        "identities": [_cells(one) for one in machine.identities] if machine else [],
+        "devices": [_with_absent(_cells(gpu)) for gpu in machine.gpus] if machine else [],
+        "prices": [_cells(price)] if price else [],
         "cases": [_case_row(contents, planned, measurements) for planned in contents.of(CasePlanned)],
         "launches": _launch_rows(contents),
         "measurements": measurements,
         "blocks": blocks,
         "figures": _figure_rows(contents),
         **_profiled_rows(contents),
-        **_serving_rows(contents),
+        "servers": [_cells(server) for server in contents.of(ServerFound)],
+        "load_steps": [_cells(step) for step in contents.of(LoadStep)],
+        "requests": [
+            {**_cells(some, "rows"), **_cells(one)} for some in contents.of(Requests) for one in some.rows
+        ],
         "events": _event_rows(contents),
     }
+
+
+@functools.cache
+def _columns_of(kind: type, *but_for: str) -> dict[str, str]:
+    """The column of each field of a dataclass."""
+    other = _COLUMN_OF.get(kind, {})
+    return {
+        field.name: other.get(field.name, field.name) for field in fields(kind) if field.name not in but_for
+    }
+
+
+def _cells(value: Any, *but_for: str) -> dict[str, Any]:  # Any: any dataclass, and its fields
+    """The fields of a value by their columns."""
+    return {column: getattr(value, field) for field, column in _columns_of(value.__class__, *but_for).items()}
+
+
+def _plain(row: Row, kind: type, *but_for: str) -> dict[str, Cell]:
+    """The fields of a value from their columns."""
+    return {field: row[column] for field, column in _columns_of(kind, *but_for).items()}
 
 
 def telemetry_tuples(
@@ -110,13 +144,10 @@ def _with_absent(values: Mapping[str, Any]) -> Row:  # Any: fields of several da
     return row
 
 
-def _fields(value: Any, renamed: Mapping[str, str]) -> dict[str, Any]:  # Any: any flat dataclass
-    return {renamed.get(f.name, f.name): getattr(value, f.name) for f in fields(value)}
-
-
 def _run_row(contents: JournalContents, machine: Machine | None, imported_from: str, stored_us: int) -> Row:
     start, end = contents.start, contents.end
     layers = machine.layers if machine else ()
+    runtime = next((line.runtime for line in contents.of(RuntimeFound)), None)
     return _with_absent(
         {
             "started_us": start.started_utc_us,
@@ -134,18 +165,15 @@ def _run_row(contents: JournalContents, machine: Machine | None, imported_from: 
             "gputui_version": start.gputui_version,
             "imported_from": imported_from,
             "stored_us": stored_us,
-            **_runtime_cells(contents.runtime.runtime if contents.runtime else None),
+            **(
+                {**_cells(runtime), "arch_list": " ".join(runtime.arch_list)}
+                if runtime
+                else dict.fromkeys(_columns_of(Runtime).values())
+            ),
             **{f"{kind}_layer": _layer_names(layers, kind) for kind in LAYERS},
             "layers_json": json.dumps([[x.layer, x.name, list(x.signals)] for x in layers]),
         }
     )
-
-
-def _runtime_cells(runtime: Runtime | None) -> dict[str, Any]:
-    names = {f.name: RENAMED.get(f.name, f.name) for f in fields(Runtime)}
-    if runtime is None:
-        return dict.fromkeys(names.values())
-    return {**_fields(runtime, RENAMED), "arch_list": " ".join(runtime.arch_list)}
 
 
 def _layer_names(layers: Iterable[Layer], kind: str) -> str | None:
@@ -153,44 +181,23 @@ def _layer_names(layers: Iterable[Layer], kind: str) -> str | None:
 
 
 def _machine_row(machine: Machine) -> Row:
-    flat = {
-        name: value
-        for name, value in _fields(machine, {}).items()
-        if name not in ("cpu", "memory", "gpus", "layers", "identities")
-    }
-    flat.update({f"cpu_{name}": value for name, value in _fields(machine.cpu, {}).items()})
-    flat.update({f"memory_{name}": value for name, value in _fields(machine.memory, {}).items()})
+    flat = {**_cells(machine, *_MACHINE_PARTS), **_cells(machine.cpu), **_cells(machine.memory)}
     flat["cpu_features"] = " ".join(machine.cpu.features)
     return {**_with_absent(flat), "box_id": None}  # depends on the other runs of the file
-
-
-def _price_rows(contents: JournalContents) -> list[Row]:
-    price = contents.start.price
-    return [] if price is None else [_fields(price, {"date": "list_date"})]
 
 
 def _case_row(contents: JournalContents, line: CasePlanned, measurements: list[Row]) -> Row:
     case, planned = line.planned.case, line.planned
     outcome, reason = _case_ended(contents, line, measurements)
     return {
+        **_cells(case, *_CASE_PARTS),
+        **_cells(case.work),
+        **_cells(case.variant),
         "case_id": planned.case_id,
         "work_key": case.work.key,
-        "workload": case.work.workload,
-        "workload_version": case.work.version,
-        "size": case.work.size,
-        "form": case.work.form,
         "parameters_json": json.dumps([list(parameter) for parameter in case.work.parameters]),
-        "device_class": case.variant.device_class,
         "device_index": line.device_index,
         "device_name": line.device_name,
-        "precision": case.variant.precision,
-        "mode": case.variant.mode,
-        "threads": case.variant.threads,
-        "workload_class": case.workload_class,
-        "unit": case.unit,
-        "units_per_step": case.units_per_step,
-        "flops_per_step": case.flops_per_step,
-        "bytes_per_step": case.bytes_per_step,
         "outcome": outcome,
         "reason": reason,
     }
@@ -253,9 +260,18 @@ def _measurement_rows(contents: JournalContents) -> tuple[list[Row], list[Row]]:
             pair = (launch.launch_id, case_id)
             end = ends.get(pair)
             mine = blocks.get(pair, []) if end else []
-            ended = _measurement_ended(end, bool(mine))
-            measurement_rows.append(_measurement_row(launch, case_id, ended, warm.get(pair)))
-            block_rows.extend(_block_row(contents, block) for block in mine)
+            outcome, reason = _measurement_ended(end, bool(mine))
+            measurement_rows.append(
+                {
+                    "case_id": case_id,
+                    "launch_id": launch.launch_id,
+                    "replicate": launch.replicate,
+                    "outcome": outcome,
+                    "reason": reason,
+                    **{name: getattr(warm.get(pair), name, None) for name in _OF_WARM},
+                }
+            )
+            block_rows += [{**_cells(block), "t_us": contents.utc_us(block.start_ns)} for block in mine]
     return measurement_rows, block_rows
 
 
@@ -267,52 +283,23 @@ def _measurement_ended(end: CaseEnd | None, has_blocks: bool) -> End:
     return end.outcome, end.reason
 
 
-def _measurement_row(launch: LaunchStart, case_id: int, end: End, warm: CaseWarm | None) -> Row:
-    outcome, reason = end
-    return {
-        "case_id": case_id,
-        "launch_id": launch.launch_id,
-        "replicate": launch.replicate,
-        "outcome": outcome,
-        "reason": reason,
-        "precision_used": warm.precision_used if warm else None,
-        "build_ns": warm.build_ns if warm else None,
-        "first_step_ns": warm.first_step_ns if warm else None,
-        "warmup_ns": warm.warmup_ns if warm else None,
-        "warmup_blocks": warm.warmup_blocks if warm else None,
-        "stable": warm.stable if warm else None,
-        "steps_per_block": warm.steps_per_block if warm else None,
-    }
-
-
-def _block_row(contents: JournalContents, block: Block) -> Row:
-    return {
-        "case_id": block.case_id,
-        "launch_id": block.launch_id,
-        "block_index": block.index,
-        "steps": block.steps,
-        "t_us": contents.utc_us(block.start_ns),
-        "start_ns": block.start_ns,
-        "wall_ns": block.wall_ns,
-        "device_ns": block.device_ns,
-        "cpu_ns": block.cpu_ns,
-        "waited_ns": block.waited_ns,
-    }
+_OF_WARM = tuple(_columns_of(CaseWarm, "launch_id", "case_id", "t_ns"))
+"""Columns of `measurements` that are empty if it never became warm."""
 
 
 def _figure_rows(contents: JournalContents) -> list[Row]:
     """The figures of cases that ended, like their blocks."""
     ended = {(line.launch_id, line.case_id) for line in contents.of(CaseEnd)}
-    rows: list[Row] = []
-    for index, figure in enumerate(contents.of(Figure)):
-        if (figure.launch_id, figure.case_id) in ended:
-            absent = figure.value if isinstance(figure.value, Missing) else None
-            row: Row = {f.name: getattr(figure, f.name) for f in fields(Figure) if f.name != "value"}
-            row["figure_index"] = index
-            row["value"] = None if isinstance(figure.value, Missing) else figure.value
-            row["reason"] = absent.reason if absent else None
-            rows.append(row)
-    return rows
+    return [
+        {
+            **_cells(figure),
+            "figure_index": index,
+            "value": known(figure.value),
+            "reason": figure.value.reason if isinstance(figure.value, Missing) else None,
+        }
+        for index, figure in enumerate(contents.of(Figure))
+        if (figure.launch_id, figure.case_id) in ended
+    ]
 
 
 PROFILED_PARTS = {
@@ -325,29 +312,21 @@ PROFILED_PARTS = {
 
 
 def _profiled_rows(contents: JournalContents) -> dict[str, list[Row]]:
-    rows: dict[str, list[Row]] = {name: [] for name in ("profiled_passes", *PROFILED_PARTS)}
-    for line in contents.of(ProfiledPass):
-        key: Row = {"case_id": line.case_id, "launch_id": line.launch_id}
-        rows["profiled_passes"].append(
-            {f.name: getattr(line, f.name) for f in fields(line) if f.name not in PROFILED_PARTS.values()}
-        )
-        for table, field in PROFILED_PARTS.items():
-            for part in getattr(line, field):
-                cells = {f.name: getattr(part, f.name) for f in fields(part)}
-                rows[table].append(
-                    {**key, **{n: None if isinstance(v, Missing) else v for n, v in cells.items()}}
-                )
+    passes = contents.of(ProfiledPass)
+    rows: dict[str, list[Row]] = {
+        "profiled_passes": [_cells(one, *PROFILED_PARTS.values()) for one in passes]
+    }
+    for table, field in PROFILED_PARTS.items():
+        rows[table] = [
+            {
+                "case_id": one.case_id,
+                "launch_id": one.launch_id,
+                **{column: known(cell) for column, cell in _cells(part).items()},
+            }
+            for one in passes
+            for part in getattr(one, field)
+        ]
     return rows
-
-
-def _serving_rows(contents: JournalContents) -> dict[str, list[Row]]:
-    servers: list[Row] = [_fields(server, {}) for server in contents.of(ServerFound)]
-    steps: list[Row] = [_fields(step, {}) for step in contents.of(LoadStep)]
-    requests: list[Row] = []
-    for some in contents.of(Requests):
-        key: Row = {"case_id": some.case_id, "launch_id": some.launch_id, "step_index": some.step_index}
-        requests += [{**key, **_fields(one, {})} for one in some.rows]
-    return {"servers": servers, "load_steps": steps, "requests": requests}
 
 
 def _event_rows(contents: JournalContents) -> list[Row]:
@@ -374,36 +353,30 @@ _NO_REASON = "not stored"
 _NEVER_KNOWN = "the run ended before it was known"
 
 
-_FACTS_RENAMED = {"started_utc_us": "started_us", "ended_utc_us": "ended_us"}
+_MACHINE_PARTS = ("cpu", "memory", "gpus", "layers", "identities")
+_CASE_PARTS = ("work", "variant")
 RUN_COLUMNS = (
-    *(_FACTS_RENAMED.get(f.name, f.name) for f in fields(RunFacts)),
-    *(RENAMED.get(f.name, f.name) for f in fields(Runtime)),
+    *_columns_of(RunFacts).values(),
+    *_columns_of(Runtime).values(),
     "layers_json",
     "absent_json",
 )
 """Columns of `runs` that a summary needs."""
-_BLOCK_FIELDS = tuple(f.name for f in fields(Block))
-BLOCK_COLUMNS = tuple("block_index" if name == "index" else name for name in _BLOCK_FIELDS)
+BLOCK_COLUMNS = tuple(_columns_of(Block).values())
 
 
-def summary_from(
-    run: Row, machine: Row | None, gpus: Sequence[Row], identities: Sequence[Row], price_row: Row | None
-) -> RunSummary:
-    """One run without its measurements. There is no machine if it ended before the box was known.
+def summary_from(run: Row, parts: Mapping[str, Sequence[Row]]) -> RunSummary:
+    """One run without its measurements; `parts` are its rows by table.
 
-    Raises NotValid if a value cannot be.
+    There is no machine if it ended before the box was known. Raises NotValid if a value cannot be.
     """
-    facts = strict(
-        {f.name: run[_FACTS_RENAMED.get(f.name, f.name)] for f in fields(RunFacts)},
-        RunFacts,
-    )
+    facts = strict(_plain(run, RunFacts), RunFacts)
     price: Price | Missing = Missing("no price was stated or known")
-    if price_row is not None:
-        columns = {f.name: "list_date" if f.name == "date" else f.name for f in fields(Price)}
-        price = strict({field: price_row[column] for field, column in columns.items()}, Price)
+    for row in parts["prices"]:
+        price = strict(_plain(row, Price), Price)
     return RunSummary(
-        **{f.name: getattr(facts, f.name) for f in fields(RunFacts)},
-        machine=_machine(run, machine, gpus, identities),
+        **{field: getattr(facts, field) for field in _columns_of(RunFacts)},
+        machine=_machine(run, parts),
         runtime=_runtime(run),
         price=price,
     )
@@ -419,31 +392,29 @@ def case_from(
 
     Raises NotValid for an impossible value.
     """
-    figures_by_launch: dict[Cell, list[dict[str, object]]] = {}
+    of_launch: dict[Cell, list[dict[str, object]]] = {}
     for figure in figures:
         absent = {"missing": figure["reason"] or _NO_REASON}
         value = absent if figure["value"] is None else figure["value"]
-        figures_by_launch.setdefault(figure["launch_id"], []).append({**figure, "value": value})
+        of_launch.setdefault(figure["launch_id"], []).append({**figure, "value": value})
     launches = []
-    for measurement in measurements:
-        launch_id = measurement["launch_id"]
+    for row in measurements:
+        launch_id = row["launch_id"]
         plain = {
-            **measurement,
-            "precision_used": measurement["precision_used"] or "",
+            **row,
+            "precision_used": row["precision_used"] or "",
             "blocks": (),
-            "figures": figures_by_launch.get(launch_id, []),
+            "figures": of_launch.get(launch_id, []),
         }
         launches.append(replace(strict(plain, Measurement), blocks=_checked(blocks.get(launch_id, ()))))
-    names = ("case_id", "device_index", "device_name", "outcome", "reason")
-    plain_case = {name: case[name] for name in names}
     work = _case(*(case[name] for name in _CASE_COLUMNS))
-    found = strict({**plain_case, "case": work, "measurements": ()}, CaseResult)
+    found = strict({**case, "case": work, "measurements": ()}, CaseResult)
     return replace(found, measurements=tuple(launches))
 
 
 def _checked(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """In the order of time. There may be a million: all values of a field are checked together."""
-    for name in _BLOCK_FIELDS:
+    for name in _columns_of(Block):
         column = list(map(attrgetter(name), blocks))
         known = [cell for cell in column if cell is not None]
         least = 1 if name in ("steps", "wall_ns", "device_ns") else 0
@@ -466,68 +437,53 @@ def profiled_from(row: Row, parts: Mapping[str, Sequence[Row]]) -> ProfiledPass:
     return strict({**row, **fields_of, "memory": memory}, ProfiledPass)
 
 
-_CASE_COLUMNS = (
-    *("workload_class", "unit", "units_per_step", "flops_per_step", "bytes_per_step"),
-    *("workload", "workload_version", "size", "form", "parameters_json"),
-    *("device_class", "precision", "mode", "threads"),
+_CASE_COLUMNS = tuple(
+    column
+    for columns in (_columns_of(Case, *_CASE_PARTS), _columns_of(Work), _columns_of(Variant))
+    for column in columns.values()
 )
 """Columns of `cases` that tell what was measured."""
 
 
 @functools.lru_cache(maxsize=256)  # most files, and all runs of a file, contain the same work
 def _case(*values: Cell) -> Case:
-    case = dict(zip(_CASE_COLUMNS, values, strict=True))
-    plain = {
-        **{name: case[name] for name in ("workload_class", "unit", "units_per_step")},
-        "flops_per_step": case["flops_per_step"],
-        "bytes_per_step": case["bytes_per_step"],
-        "work": {
-            "workload": case["workload"],
-            "version": case["workload_version"],
-            "size": case["size"],
-            "form": case["form"],
-            "parameters": _decoded(case["parameters_json"]),
-        },
-        "variant": {name: case[name] for name in ("device_class", "precision", "mode", "threads")},
-    }
-    return strict(plain, Case)
+    row = dict(zip(_CASE_COLUMNS, values, strict=True))
+    work = {**_plain(row, Work), "parameters": _decoded(row["parameters_json"])}
+    plain = _plain(row, Case, *_CASE_PARTS)
+    return strict({**plain, "work": work, "variant": _plain(row, Variant)}, Case)
 
 
 def _runtime(run: Row) -> Runtime:
     if run["python_version"] is None:
         return Runtime.without_torch(Missing(_NEVER_KNOWN))
-    plain = _restored(run, {f.name: RENAMED.get(f.name, f.name) for f in fields(Runtime)})
-    plain["arch_list"] = str(run["arch_list"] or "").split()
-    return strict(plain, Runtime)
+    return strict({**_restored(run, Runtime), "arch_list": str(run["arch_list"] or "").split()}, Runtime)
 
 
-def _machine(run: Row, machine: Row | None, gpus: Sequence[Row], identities: Sequence[Row]) -> Machine:
-    if machine is None:
+def _machine(run: Row, parts: Mapping[str, Sequence[Row]]) -> Machine:
+    if not parts["machines"]:
         return Machine.unknown(Missing(_NEVER_KNOWN), no_gpus=_NEVER_KNOWN)  # it has no measurements either
-    plain = _restored(
-        machine, {f.name: f.name for f in fields(Machine) if f.name in machine and f.name != "memory"}
-    )
-    cpu = _restored(machine, {f.name: f"cpu_{f.name}" for f in fields(Cpu)})
-    cpu["features"] = str(machine["cpu_features"] or "").split()
+    machine = parts["machines"][-1]
     layers = converted(_decoded(run["layers_json"]), tuple[tuple[str, str, tuple[str, ...]], ...])
-    plain["cpu"] = cpu
-    plain["memory"] = _restored(machine, {f.name: f"memory_{f.name}" for f in fields(Memory)})
-    plain["layers"] = [{"layer": a, "name": b, "signals": list(c)} for a, b, c in layers]
-    plain["identities"] = [{"kind": one["kind"], "id": one["id"]} for one in identities]
-    gpu_columns = {f.name: GPU_RENAMED.get(f.name, f.name) for f in fields(Gpu)}
-    plain["gpus"] = [_restored(gpu, gpu_columns) for gpu in gpus]
+    plain = {
+        **_restored(machine, Machine, *_MACHINE_PARTS),
+        "cpu": {**_restored(machine, Cpu), "features": str(machine["cpu_features"] or "").split()},
+        "memory": _restored(machine, Memory),
+        "gpus": [_restored(gpu, Gpu) for gpu in parts["devices"]],
+        "layers": [{"layer": layer, "name": name, "signals": signals} for layer, name, signals in layers],
+        "identities": [_plain(one, Identity) for one in parts["identities"]],
+    }
     return strict(plain, Machine)
 
 
-def _restored(row: Row, columns: Mapping[str, str]) -> dict[str, object]:
-    """Plain fields from columns, each NULL as a Missing with the row's reason for it."""
+def _restored(row: Row, kind: type, *but_for: str) -> dict[str, object]:
+    """As `_plain`, with each NULL as a Missing with the row's reason for it."""
     absent = row.get("absent_json")
     reasons = converted(_decoded(absent), dict[str, str]) if absent is not None else {}
     return {
         field: {"missing": clean_text(reasons.get(column, _NO_REASON))}
         if row[column] is None
         else row[column]
-        for field, column in columns.items()
+        for field, column in _columns_of(kind, *but_for).items()
     }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Container
 from dataclasses import dataclass
 
 from gputui.metrics import STORED
@@ -51,6 +51,17 @@ class Table:
     def column_names(self) -> tuple[str, ...]:
         """In order."""
         return tuple(column.name for column in self.columns)
+
+    def cells_sql(self, there: Container[tuple[str, str]], names: Collection[str] | None = None) -> str:
+        """Its columns, or these of them, for a SELECT from a file that has only those that are `there`.
+
+        NULL stands for those that it lacks.
+        """
+        return ", ".join(
+            column.name if (self.name, column.name) in there else f"NULL::{column.sql_type} AS {column.name}"
+            for column in self.columns
+            if names is None or column.name in names
+        )
 
     def create_sql(self, catalog: str) -> str:
         """The statement that creates this table in an attached database."""
@@ -531,11 +542,6 @@ TABLE_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
 
 MIGRATIONS: tuple[Migration, ...] = (Migration(1, "frozen", ()),)
 """Ordered by version; the last one leads to SCHEMA_VERSION."""
-
-
-def migrations_from(version: int, migrations: Iterable[Migration] = MIGRATIONS) -> tuple[Migration, ...]:
-    """The migrations that a file of this schema version still needs."""
-    return tuple(m for m in migrations if m.version > version)
 
 
 def as_markdown() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from operator import attrgetter
 from threading import Lock
 from typing import Any, TypeVar  # Any: JSON that is not yet checked
@@ -42,8 +43,10 @@ T = TypeVar("T")
 _SIGNED = frozenset({"exit_status", "utc_offset_min"})
 _UNSIGNED_64 = frozenset({"seed"})
 _AT_LEAST_ONE = {
-    Block: ("steps", "wall_ns", "device_ns"),
-    LaunchStart: ("threads",),
+    (Block, "steps"),
+    (Block, "wall_ns"),
+    (Block, "device_ns"),
+    (LaunchStart, "threads"),
 }
 _WORDS: dict[type, tuple[tuple[str, tuple[str, ...]], ...]] = {
     CaseEnd: (("outcome", OUTCOMES),),
@@ -78,11 +81,7 @@ _preparing = Lock()
 
 def strict(plain: object, wanted: type[T]) -> T:
     """Rebuild a model value from JSON types, including `{"missing": reason}`. Raises NotValid."""
-    try:
-        restored = _missing_restored(plain, 0)
-    except RecursionError as error:
-        raise NotValid(str(error)) from error
-    value = converted(restored, wanted)
+    value = converted(_missing_restored(plain, 0), wanted)
     _check(value)
     return value
 
@@ -139,7 +138,6 @@ _NESTED = (dict, list, tuple)
 class _Rule:
     """The constraints on the values of one class."""
 
-    at_least_one: tuple[str, ...]
     words: tuple[tuple[str, tuple[str, ...]], ...]
     values: Callable[[Any], tuple[object, ...]]
     """Returns the values of all fields."""
@@ -147,30 +145,23 @@ class _Rule:
     """Per field the least and the largest integer, and whether a float may be negative."""
 
 
-_rules: dict[type, _Rule] = {}
-
-
+@cache
 def _rule_of(kind: type) -> _Rule:
     limits = []
     for field in fields(kind):
         is_signed = kind is Work and field.name == "parameters"
+        least = -LARGEST if is_signed or field.name in _SIGNED else int((kind, field.name) in _AT_LEAST_ONE)
         most = 2**64 - 1 if field.name in _UNSIGNED_64 else LARGEST
         if field.name.endswith("_utc_us"):
             most = LATEST_US
-        limits.append((field.name, -LARGEST if field.name in _SIGNED or is_signed else 0, most, is_signed))
+        limits.append((field.name, least, most, is_signed))
     names = [field.name for field in fields(kind)]
     values = attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)
-    rule = _Rule(_AT_LEAST_ONE.get(kind, ()), _WORDS.get(kind, ()), values, tuple(limits))
-    _rules[kind] = rule
-    return rule
+    return _Rule(_WORDS.get(kind, ()), values, tuple(limits))
 
 
 def _check(value: Any) -> None:
-    rule = _rules.get(type(value)) or _rule_of(type(value))
-    for name in rule.at_least_one:
-        number = getattr(value, name)
-        if number is not None and number < 1:
-            raise NotValid(f"{name} is {number}")
+    rule = _rule_of(value.__class__)
     for name, words in rule.words:
         if getattr(value, name) not in words:
             raise NotValid(f"{name} is {getattr(value, name)!r}")

@@ -23,7 +23,7 @@ from gputui.store.opening import (
     CATALOG,
     TEXT_MOST_BYTES,
     attach,
-    check_is_ours,
+    check_are_ours,
     check_place,
     close_the_doors,
     connect,
@@ -90,7 +90,8 @@ def store_run(
         if there and (there[0][0] is not None or contents.end is None):
             connection.execute("ROLLBACK")
             return StoredRun(db, run_id, status, True, 0, 0, contents.damage)
-        delete_runs(connection, [run_id])
+        if there:
+            delete_runs(connection, [run_id])
         for name, table_rows in rows.items():
             _insert(connection, name, _tuples(name, run_id, table_rows))
         _insert_telemetry(connection, run_id, telemetry_tuples(contents, telemetry))
@@ -193,12 +194,12 @@ def opened_for_writing(
     try:
         if db.exists():  # verify a foreign file before writing to it, or next to it
             open_read_only(db).connection.close()
-        with _locked(db):
+        with write_lock(db):
             sweep(db.parent)
             if db.exists():
                 check_place(db)
                 with _attached(db, "", db, beside, reads) as connection:
-                    checked = check_is_ours(connection, db)
+                    (checked,) = check_are_ours(connection, {CATALOG: db})
                     _migrate(connection, db, checked.schema_version)
                     _add_what_came_late(connection, db, checked.columns)
                     with explaining(db):
@@ -207,10 +208,13 @@ def opened_for_writing(
                     _name_boxes(connection, db)
             else:
                 options = f", STORAGE_VERSION '{schema.STORAGE_VERSION}', BLOCK_SIZE {schema.BLOCK_BYTES}"
-                with _draft(db) as draft, _attached(draft, options, db, beside, reads) as connection:
-                    _create(connection)
-                    yield connection
-                    _name_boxes(connection, db)
+                draft = new_draft(db)
+                with cleared(draft, log_of(draft)):
+                    with _attached(draft, options, db, beside, reads) as connection:
+                        _create(connection)
+                        yield connection
+                        _name_boxes(connection, db)
+                    draft.rename(db)
     except NotStored:
         raise
     except GputuiError as error:
@@ -219,25 +223,6 @@ def opened_for_writing(
         raise NotStored(
             f"{db} is held by {error.holder} since more than {WAIT_S:.0f} s", "store again when it has ended"
         ) from error
-
-
-@contextmanager
-def _locked(db: Path) -> Iterator[None]:
-    try:
-        with write_lock(db):
-            yield
-    except OSError as error:
-        raise _not_stored(db, str(error.strerror or error)) from error
-
-
-@contextmanager
-def _draft(db: Path) -> Iterator[Path]:
-    """A temporary name next to the file; renamed to the file on success, else removed."""
-    draft = new_draft(db)
-    try:
-        with cleared(draft, log_of(draft)):
-            yield draft
-            draft.rename(db)
     except OSError as error:
         raise _not_stored(db, str(error.strerror or error)) from error
 
@@ -348,7 +333,7 @@ def _migrate(
 ) -> None:
     """Migrate an older file to this schema, one transaction per step."""
     with explaining(db):
-        for migration in schema.migrations_from(version, migrations):
+        for migration in (one for one in migrations if one.version > version):
             connection.execute("BEGIN")
             for statement in migration.statements:
                 connection.execute(statement.format(catalog=CATALOG))

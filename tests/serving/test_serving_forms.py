@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from stored_loads import Server, load_cases, load_lines, store_loads
 
 from gputui.cli.run_picture import picture_lines
 from gputui.model.journal import Figure, LaunchStart, RunStart
-from gputui.model.plan import PlannedCase, PlannedLoad
+from gputui.model.plan import PlannedCase
 from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST
 from gputui.services.runs.device_history import DeviceHistory
@@ -27,7 +27,6 @@ from gputui.tui.screens.run.load_pane import load_lines as pane_lines
 from gputui.tui.screens.run.model import InProgress, WatchedRuns
 from gputui.tui.screens.run.watching import watching
 from gputui.tui.terminal.lines import Line
-from gputui.worker.serving.load import Load
 
 _SECOND = 1_000_000_000
 
@@ -89,12 +88,6 @@ def test_the_page_of_a_comparison_has_both_curves_and_no_blocks(tmp_path: Path) 
     assert page.count("by number of users") == 3
     assert page.count("vLLM 0.11.0, made-up-1b") == 2
     assert "Time per step" not in page
-
-
-def test_a_worker_reads_every_field_of_a_planned_load() -> None:
-    """The worker is deployed alone, so it has a definition of its own, with the same fields."""
-    planned, loads = ([(field.name, field.type) for field in fields(kind)] for kind in (PlannedLoad, Load))
-    assert loads == planned
 
 
 def _tracker() -> ProgressTracker:

@@ -57,19 +57,19 @@ def test_a_command_that_opens_files_again_has_one_deadline_for_all_of_it(
     monkeypatch.setattr(opening, "time", SimpleNamespace(monotonic=lambda: now))
     a, b = tmp_path / "a.db", tmp_path / "b.db"
     with one_deadline():
-        first = Deadline.of([a])
+        first = Deadline([a])
         now += 20
         assert first.left_s() == 10
         now += 3600  # the command does something else
-        second = Deadline.of([a, b])
+        second = Deadline([a, b])
         now += 10
         assert second.left_s() == 1
         now += 1
         with pytest.raises(TooLarge, match=r"a\.db and 1 other file read with it took longer than 31 s"):
             second.left_s()
         with pytest.raises(TooLarge):
-            Deadline.of([b]).left_s()
-    assert Deadline.of([b]).left_s() == 30
+            Deadline([b]).left_s()
+    assert Deadline([b]).left_s() == 30
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_what_a_command_opens_is_read_by_its_deadline(
 ) -> None:
     files = {name: sound_file(tmp_path / name) for name in "ab"}
     made: list[Deadline] = []
-    of = Deadline.of
+    made_by = Deadline.__init__
 
-    def kept(files: Iterable[Path]) -> Deadline:
-        made.append(of(files))
-        return made[-1]
+    def kept(self: Deadline, files: Iterable[Path]) -> None:
+        made_by(self, files)
+        made.append(self)
 
-    monkeypatch.setattr(Deadline, "of", kept)
+    monkeypatch.setattr(Deadline, "__init__", kept)
     with pytest.raises(SystemExit):
         main([word.format(**files) for word in words])
     assert {id(one.reading) for one in made} == {id(made[0].reading)}
@@ -100,8 +100,8 @@ def test_the_compare_screen_reads_without_the_deadline_of_its_command(
     left: list[float] = []
 
     def shown(*words: str) -> int:
-        Deadline.of([tmp_path]).reading.spent_s = 29
-        left.append(Deadline.of([tmp_path]).left_s())
+        Deadline([tmp_path]).reading.spent_s = 29
+        left.append(Deadline([tmp_path]).left_s())
         return EXIT_DONE
 
     monkeypatch.setattr("gputui.cli.screens.show_app", shown)

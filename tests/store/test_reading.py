@@ -285,7 +285,7 @@ def test_a_value_that_cannot_be_is_an_error_and_never_a_number(db: Path, stateme
 
 def test_the_connection_reaches_no_other_file_and_no_setting(db: Path) -> None:
     with secret_file() as secret, open_result(db) as result:
-        connection = result._connection
+        connection = result._opened.connection
         for statement in (
             f"SELECT * FROM read_text('{secret}')",
             f"SELECT * FROM '{secret}'",

@@ -29,7 +29,7 @@ from gputui.store.opening import (
     too_large,
     whole_texts,
 )
-from gputui.store.reading import ResultFile, text_size, warnings_of
+from gputui.store.reading import ResultFile, text_size
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.selecting import find_runs
 from gputui.store.text import clean_text
@@ -157,7 +157,7 @@ def _loaded(
     seen: dict[str, RunSummary] = {}
     with closing(_opened(list(named), trust)) as files:
         for opened, path, selector in files:
-            file = ResultFile(opened, path.absolute(), warnings_of(path.absolute()))
+            file = ResultFile(opened)
             summaries = file.summaries()
             if selector:
                 summaries = find_runs(summaries, selector)

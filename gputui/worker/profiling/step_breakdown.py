@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from .op_categories import category_of, category_of_kernel, is_cast, is_of_backward
+from .rows import Kernel, Operator, TimeSlice
 
 DEVICE_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset")
 """In order of precedence: the first class present gets the instant."""
@@ -54,51 +55,13 @@ class TraceEvent:
 
 
 @dataclass(frozen=True)
-class OperatorRow:
-    """As `profiled.Operator` of the model."""
-
-    phase: str
-    category: str
-    operator: str
-    shapes: str
-    dtypes: str
-    calls: int
-    events: int
-    time_ns: int
-    cpu_ns: int
-    kernels: int
-
-
-@dataclass(frozen=True)
-class Slice:
-    """As `profiled.TimeSlice` of the model."""
-
-    phase: str
-    time_class: str
-    cause: str
-    time_ns: int
-
-
-@dataclass(frozen=True)
-class KernelRow:
-    """As `profiled.Kernel` of the model."""
-
-    name: str
-    time_class: str
-    operator: str
-    calls: int
-    time_ns: int
-    longest_ns: int
-
-
-@dataclass(frozen=True)
 class Partition:
     """Where the window went."""
 
     window_ns: int
-    rows: tuple[OperatorRow, ...]
-    slices: tuple[Slice, ...]
-    kernels: tuple[KernelRow, ...]
+    rows: tuple[Operator, ...]
+    slices: tuple[TimeSlice, ...]
+    kernels: tuple[Kernel, ...]
     unmatched_ns: int
     """Device time of work whose launch is not in the trace."""
     stand_in_ns: int = 0
@@ -306,9 +269,9 @@ class PartitionInParts:
             sums.calls += 1
             sums.events += node.below
 
-    def _kernel_rows(self) -> tuple[KernelRow, ...]:
+    def _kernel_rows(self) -> tuple[Kernel, ...]:
         rows = [
-            KernelRow(
+            Kernel(
                 name,
                 time_class,
                 self._kernels_by[name, time_class].most_common(1)[0][0],
@@ -613,12 +576,12 @@ def _key(owner: _Node) -> _Key:
     return owner.phase, owner.event.name, owner.event.shapes, owner.event.dtypes
 
 
-def _rows(found: Mapping[_Key, Mapping[str, _Sums]], host: Mapping[_Key, _Sums]) -> tuple[OperatorRow, ...]:
+def _rows(found: Mapping[_Key, Mapping[str, _Sums]], host: Mapping[_Key, _Sums]) -> tuple[Operator, ...]:
     """The rows with the most time first; beyond MOST_ROWS, rows of the same phase and category are merged.
 
     Work of several categories, as a graph's, has a row for each; the host's part is in the first of them.
     """
-    rows: list[OperatorRow] = []
+    rows: list[Operator] = []
     for key in {**found, **host}:
         phase, name, shapes, dtypes = key
         by_category = found.get(key) or {category_of(key[1]): _Sums()}
@@ -627,17 +590,17 @@ def _rows(found: Mapping[_Key, Mapping[str, _Sums]], host: Mapping[_Key, _Sums])
         for category, sums in by_category.items():
             own = of_host if category == first else _Sums()
             numbers = (own.calls, own.events, sums.time_ns, own.cpu_ns, sums.kernels)
-            rows.append(OperatorRow(phase, category, name, shapes, dtypes, *numbers))
+            rows.append(Operator(phase, category, name, shapes, dtypes, *numbers))
     rows.sort(key=lambda r: (-r.time_ns, -r.cpu_ns, r.phase, r.operator, r.shapes, r.dtypes, r.category))
-    others: dict[tuple[str, str], list[OperatorRow]] = {}
+    others: dict[tuple[str, str], list[Operator]] = {}
     for row in rows[MOST_ROWS:]:
         others.setdefault((row.phase, row.category), []).append(row)
     return (*rows[:MOST_ROWS], *(_merged(alike) for _, alike in sorted(others.items())))
 
 
-def _merged(rows: Sequence[OperatorRow]) -> OperatorRow:
+def _merged(rows: Sequence[Operator]) -> Operator:
     """The row that stands for several of one phase and category."""
-    return OperatorRow(
+    return Operator(
         phase=rows[0].phase,
         category=rows[0].category,
         operator="others",
@@ -651,9 +614,9 @@ def _merged(rows: Sequence[OperatorRow]) -> OperatorRow:
     )
 
 
-def _slices(found: Mapping[tuple[str, str, str], int]) -> tuple[Slice, ...]:
+def _slices(found: Mapping[tuple[str, str, str], int]) -> tuple[TimeSlice, ...]:
     return tuple(
-        Slice(phase, time_class, cause, time_ns)
+        TimeSlice(phase, time_class, cause, time_ns)
         for (phase, time_class, cause), time_ns in sorted(found.items(), key=lambda item: -item[1])
         if time_ns
     )

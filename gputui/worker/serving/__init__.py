@@ -2,6 +2,7 @@
 
 In: a launch with the server's address and a load. Out: messages of the channel. The parts, from the bottom:
 `answer` reads a recorded answer, `client` sends requests and records, `request` sends one alone, `prompts`
-writes them, `server` says to whom, `load` is what is offered and what came of it, `offering` offers it,
-`search` says which rate to try next, `reporting` sends messages, `load_launch` does one launch.
+writes them, `server` says to whom, `planned_load` is what a plan asks for, `load` what is offered and what
+came of it, `offering` offers it, `search` says which rate to try next, `reporting` sends messages,
+`load_launch` does one launch.
 """

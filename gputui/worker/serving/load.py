@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..steps.latencies import percentile
 from .answer import EMPTY, OK, UNFINISHED, UNREACHABLE, ServerAnswer
 from .client import Exchange
+from .planned_load import PlannedLoad
 from .search import KEEPS_UP_SHARE, is_growing
 from .server import ServerMetrics
 
@@ -22,28 +23,8 @@ it needs a whole CPU. Others that use its CPU for a moment lengthen the tail, wh
 MOST_CPU_SHARE = 0.9
 
 
-@dataclass(frozen=True)
-class Load:
-    """A load on one server; `model.plan.PlannedLoad` has the same fields, and explains them."""
-
-    case_id: int
-    url: str
-    api: str
-    model: str
-    key_name: str
-    kind: str
-    users: int
-    rate_per_s: float
-    prompt_tokens: int
-    shared_tokens: int
-    output_tokens: int
-    limit_name: str
-    ignores_eos: bool
-    asks_usage: bool
-    ttft_s: float | None
-    tpot_s: float | None
-    e2e_s: float | None
-    attained_share: float
+class Load(PlannedLoad):
+    """A planned load, with what its limits mean while it is offered."""
 
     @property
     def has_limits(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import duckdb
@@ -20,10 +20,11 @@ from gputui.services.results.selectors import select_all
 from gputui.store import locking, opening
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import (
+    Readers,
+    ResultFile,
     conditions_of,
     open_result,
     open_results,
-    open_results_in_turn,
     powers_of,
     summaries_of,
 )
@@ -174,7 +175,7 @@ def test_a_file_that_is_held_is_reported_with_the_holder(
 def test_a_connection_with_several_files_reaches_nothing_else(files: list[Path], tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     with open_results(files) as opened:
-        connection = opened[0]._connection
+        connection = opened[0]._opened.connection
         for statement in (
             f"SELECT * FROM read_text('{tmp_path}/secret')",
             f"ATTACH '{tmp_path}/other.db' AS other",
@@ -196,9 +197,11 @@ def test_files_opened_in_turn_reach_nothing_else_and_one_that_fails_does_not_hin
     quoted = files[2].rename(tmp_path / "box's.db")
     (tmp_path / "text.db").write_text("no database" * 1000)
     spoil(files[1], "ALTER TABLE runs ADD COLUMN place INTEGER DEFAULT 7")
-    turns = opening.FilesInTurn([files[0], files[1], quoted, tmp_path / "text.db"])
-    with open_results_in_turn(turns, files[:2]) as opened:
-        assert [len(found) for found in summaries_of(opened)] == [2, 2]
+    readers = Readers([files[0], files[1], quoted, tmp_path / "text.db"])
+    together: list[int] = []
+
+    def read(opened: Sequence[ResultFile]) -> list[int]:
+        together.append(len(opened))
         for statement in (
             f"SELECT * FROM read_text('{tmp_path}/secret')",
             f"ATTACH '{tmp_path}/other.db' AS other",
@@ -206,17 +209,17 @@ def test_files_opened_in_turn_reach_nothing_else_and_one_that_fails_does_not_hin
             "DELETE FROM d1.main.runs",
         ):
             with pytest.raises(duckdb.Error):
-                opened[0]._connection.execute(statement)
-    with (
-        pytest.raises(GputuiError, match=r"text\.db is not a gputui result file"),
-        open_results_in_turn(turns, [tmp_path / "text.db"]),
-    ):
-        pass
-    with open_results_in_turn(turns, [quoted]) as opened:
-        assert len(summaries_of(opened)[0]) == 2
+                opened[0]._opened.connection.execute(statement)
+        return [len(found) for found in summaries_of(opened)]
+
+    assert readers.read(files[:2], read) == [2, 2]
+    with pytest.raises(GputuiError, match=r"text\.db is not a gputui result file"):
+        readers.read([files[0], tmp_path / "text.db"], read)
+    assert readers.read([files[1], quoted], read) == [2, 2]
+    assert together == [2, 1, 2]
     with duckdb.connect(str(files[0])):  # nothing holds it any more
         pass
-    turns.close()
+    readers.close()
 
 
 def test_a_layout_that_was_seen_before_does_not_pass_for_another(files: list[Path]) -> None:

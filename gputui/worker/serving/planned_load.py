@@ -1,0 +1,40 @@
+"""A load on an LLM server, as a plan holds it and a worker offers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLoad:
+    """The load of one case on an LLM server. It stays in the plan: no result file has the URL."""
+
+    case_id: int
+    url: str
+    api: str
+    """`chat` or `completions`."""
+    model: str
+    """As requests name it."""
+    key_name: str
+    """Environment variable with the API key; empty for none. The key itself is never written."""
+    kind: str
+    """`closed`: so many users, each with one request at a time; `open`: Poisson arrivals at a rate; `search`:
+    the highest rate that meets the limits."""
+    users: int
+    """Of `closed`; else 0."""
+    rate_per_s: float
+    """Of `open`; else 0."""
+    prompt_tokens: int
+    shared_tokens: int
+    """At the start of all prompts; 0 if no two begin alike."""
+    output_tokens: int
+    limit_name: str
+    """`max_tokens`, or `max_completion_tokens`."""
+    ignores_eos: bool
+    asks_usage: bool
+    ttft_s: float | None
+    """Limit of a good request; None for none, as the next two."""
+    tpot_s: float | None
+    e2e_s: float | None
+    attained_share: float
+    """Of the requests that must be good for a rate to hold; 0 to 1."""
