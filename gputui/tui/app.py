@@ -277,9 +277,7 @@ class MonitorApp(FastPaint):
 
     def action_palette(self) -> None:
         """Show the palette: what can be done here, and what can be opened."""
-        from textual.command import Hit
-
-        from gputui.tui.shell.palette import Choices, Palette
+        from gputui.tui.shell.palette import Palette, text_of
 
         screen = self.screen
         if isinstance(screen, Palette):
@@ -287,10 +285,10 @@ class MonitorApp(FastPaint):
         if not isinstance(screen, AppScreen):  # a dialog or a page covers it
             return
 
-        def chosen(hit: Hit | None) -> None:
-            if hit is not None:
-                self.used = list(dict.fromkeys((str(hit.text), *self.used)))[:20]
-                hit.command()
+        def chosen(choice: Choice | None) -> None:
+            if choice is not None:
+                self.used = list(dict.fromkeys((text_of(choice), *self.used)))[:20]
+                choice[1]()
 
         def read() -> None:
             from gputui.tui.shell.nouns import nouns
@@ -298,7 +296,7 @@ class MonitorApp(FastPaint):
             path = getattr(self._opened.get("results"), "path", None)
             in_loop_of(self, palette.add, list(nouns(path, self.open_screen, self._open_page)))
 
-        palette = Palette(Choices(self.screen, self._verbs(screen), self.used))
+        palette = Palette(self._verbs(screen), self.used)
         self._apply_theme()
         self.push_screen(palette, chosen)
         threading.Thread(target=read, name="gputui-palette", daemon=True).start()

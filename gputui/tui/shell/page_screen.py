@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from textual.app import ComposeResult
@@ -16,7 +16,7 @@ from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action, shown_
 from gputui.tui.shell.registry import ScreenEntry
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import fitted, left, width_of, wrapped
-from gputui.tui.widgets.lines_page import LinesPage
+from gputui.tui.widgets.lines_page import LinesOf, LinesPage
 from gputui.tui.widgets.sections import paragraph, section
 
 THIS_SCREEN, EVERY_SCREEN = "Keys of this screen", "Keys of every screen"
@@ -42,7 +42,7 @@ class PageScreen(ModalScreen[None]):
         Binding("y,c", "copy", "Copy", show=False),
     ]
 
-    def __init__(self, lines_of: Callable[[int], Iterable[Line]]) -> None:
+    def __init__(self, lines_of: LinesOf) -> None:
         super().__init__()
         self._lines_of = lines_of
         self._page = LinesPage()
@@ -52,20 +52,20 @@ class PageScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         self._page.focus()
-        self.call_after_refresh(self._fill)
+        self._show()
 
     def action_leave(self) -> None:
         self.dismiss(None)
 
     def action_scroll(self, lines: int) -> None:
-        self._page.scroll_relative(y=lines, animate=False)
+        self._page.step(lines)
 
     def action_copy(self) -> None:
-        self._fill()
-        self._fill((Span(copy(self.app, self._page.text), "good"),))
+        self._show()
+        self._show((Span(copy(self.app, self._page.text), "good"),))
 
-    def _fill(self, *above: Line) -> None:
-        self._page.show((*above, *self._lines_of(self.size.width - 1)))
+    def _show(self, *above: Line) -> None:
+        self._page.show_at_any_width(lambda width: (*above, *self._lines_of(width - 1)))
 
 
 def help_lines(actions: Iterable[Action], entries: Iterable[ScreenEntry], width: int) -> list[Line]:

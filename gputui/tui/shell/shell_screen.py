@@ -24,7 +24,7 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import in_loop_of, shell_of
 from gputui.tui.widgets.cells import cut, fitted
-from gputui.tui.widgets.dialogs import AskText, Confirm
+from gputui.tui.widgets.dialogs import AskText, Confirm, Dialog
 from gputui.tui.widgets.plain_ascii import in_ascii
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class ShellScreen(Screen[None]):
     DEFAULT_CSS = """
     ShellScreen { layers: base; background: ansi_default; overflow: hidden; }
     ShellScreen.-ascii Underline { display: none; }
-    ShellScreen.-ascii DataTable, ShellScreen.-ascii LinesPage { scrollbar-size: 0 0; }
+    ShellScreen.-ascii DataTable { scrollbar-size: 0 0; }
     ShellScreen > .shell-line { height: 1; width: 100%; }
     ShellScreen Input, ShellScreen Input:focus { border: none; height: 1; padding: 0; }
     ShellScreen Input > .input--selection { text-style: $block-cursor-text-style; }
@@ -206,6 +206,15 @@ class ShellScreen(Screen[None]):
         self._job = None
         return True
 
+    def ask(self, question: Dialog[T], then: Callable[[T], None]) -> None:
+        """Ask on top of the screen; `then` gets the answer, if there is one."""
+
+        def answered(answer: T | None) -> None:
+            if answer is not None:
+                then(answer)
+
+        self.app.push_screen(question, answered)
+
     def on_click(self, event: events.Click) -> None:
         found = screen_at(event.screen_x, self.size.width) if event.screen_y == 0 else ""
         if found:
@@ -292,18 +301,11 @@ def ask_and_save(screen: ShellScreen, question: str, name: str, save: Callable[[
     def write(path: Path) -> None:
         screen.begin(lambda job: save(path), lambda message: screen.say(message, "good"))
 
-    def named(text: str | None) -> None:
-        if text is None or not text.strip():
-            return
-        path = expanded(Path(text.strip())).absolute()
+    def named(text: str) -> None:
+        path = expanded(Path(text)).absolute()
         if path.is_file():
-
-            def answered(is_yes: bool | None) -> None:
-                if is_yes:
-                    write(path)
-
-            screen.app.push_screen(Confirm(f"{path} is already there. Replace it?"), answered)
-        else:
+            screen.ask(Confirm(f"{path} is already there. Replace it?"), lambda is_yes: write(path))
+        elif text:
             write(path)
 
-    screen.app.push_screen(AskText(question, name), named)
+    screen.ask(AskText(question, name), named)

@@ -70,7 +70,7 @@ class AskText(Dialog[str]):
         self.query_one(Input).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value)
+        self.dismiss(event.value.strip())
 
 
 class Confirm(Dialog[bool]):

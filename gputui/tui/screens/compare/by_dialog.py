@@ -10,7 +10,7 @@ from textual.binding import Binding
 from gputui.store.text import clean_text
 from gputui.tui.terminal.lines import Span
 from gputui.tui.widgets.dialogs import Dialog
-from gputui.tui.widgets.lines_list import MARKER, Entry, LinesList
+from gputui.tui.widgets.lines_page import MARKER, Entry, LinesList
 
 FILES = "files"
 _MOST_LINES = 12

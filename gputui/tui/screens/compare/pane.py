@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from gputui.analysis.judgement import Judgement
 from gputui.document.intervals import Interval, intervals
 from gputui.document.plain_text import command_lines
 from gputui.document.table import Column, Drawing, Table
-from gputui.model.absent import Missing
 from gputui.model.units import (
     counted,
     format_change_interval,
@@ -35,11 +34,10 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.rows_table import RowOfSides
 from gputui.services.compare.suggestions import effort_words, next_steps, settling_steps
-from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.turning_points import turning_points
-from gputui.services.compare.why import Why
 from gputui.services.results.waiting import step_times_of
 from gputui.store.text import clean_text
+from gputui.tui.screens.compare.evidence_page import telemetry_lines
 from gputui.tui.screens.compare.evidence_parts import (
     FAMILIES_OF_SIDES,
     block_lines,
@@ -52,9 +50,7 @@ from gputui.tui.screens.compare.evidence_parts import (
     value_table,
     why_lines,
 )
-from gputui.tui.screens.compare.load_tables import result_lines
-from gputui.tui.screens.compare.loaded import Loaded
-from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
+from gputui.tui.screens.compare.loaded import Loaded, ShownRow
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, left, side_by_side, width_of, wrapped
 from gputui.tui.widgets.charts import strip
@@ -70,34 +66,6 @@ _LEAST_UNSURE, _MOST_UNSURE = 2, 6
 _MOST_HINTS = 2
 _SURE_ROWS = 5
 """Of why a row is not judged, where there is room."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShownRow:
-    """The selected row of what was loaded."""
-
-    loaded: Loaded
-    rows: RowOfSides
-    place: int
-    """Of the side that is looked at."""
-    curves: Sequence[SideCurves | Missing] | None = None
-    """What the boxes did while it was timed; None before that was read."""
-
-    @property
-    def row(self) -> Row | None:
-        """Of the side that is looked at."""
-        return self.rows[self.place]
-
-    @property
-    def name(self) -> str:
-        """What the case is called."""
-        known = next(row for row in self.rows if row is not None)
-        return clean_text(row_name(known, [], self.loaded.ignore))
-
-    @property
-    def why(self) -> Why | None:
-        """Why its sides differ, where anything is known of it."""
-        return None if self.row is None else self.loaded.why(self.place, self.row)
 
 
 def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
@@ -146,10 +114,7 @@ def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
         return []
     else:
         lines = []
-    letter = letter_of(shown.place)
-    is_served = bool(row.figures) and not row.case.has_steps
-    values = result_lines(row, width, letter, is_brief=True) if is_served else value_table(row, letter, width)
-    lines += [title_line(row, shown.name, width), (), *values]
+    lines += [title_line(row, shown.name, width), (), *value_table(row, letter_of(shown.place), width)]
     if row.verdict.reason:
         lines += [(), *paragraph(row.verdict.reason, width, style_of(row.rate))]
     if blocks := block_lines(row, letters, width, 2):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from statistics import median
 
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
-from gputui.document.bars import gauge_spans, stacked_bar
+from gputui.document.bars import bars, gauge_spans, stacked_bar
 from gputui.document.table import Table
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
@@ -34,13 +36,19 @@ from gputui.services.results.labels import (
 )
 from gputui.services.results.roofline import share_of_sheet, uses_of
 from gputui.services.results.step_breakdown import StepBreakdown
-from gputui.services.results.step_tables import main_step, step_parts
+from gputui.services.results.step_tables import main_step, operator_table, step_parts
 from gputui.services.results.throughput import speeds_of
-from gputui.services.serving.text import headline_of, server_line
+from gputui.services.serving.curve import SEARCH, ServingRun, serving_of
+from gputui.services.serving.text import (
+    curve_table,
+    headline_of,
+    measured_levels,
+    server_line,
+    serving_notes,
+    unmeasured_lines,
+)
 from gputui.services.traces.overview import sentence
 from gputui.store.reading import TelemetrySeries
-from gputui.tui.screens.results.largest_operators import largest_operators
-from gputui.tui.screens.results.load_lines import load_lines, loads_of, note_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted
 from gputui.tui.widgets.charts import above_axis, abreast_cells, time_axis, time_chart
@@ -236,3 +244,67 @@ def telemetry_lines(
         blocks.append(time_chart(metric, one, limits, middle, note, max(seconds, 1e-6), each, rows))
     axis = time_axis("0:00", "", format_clock(round(seconds)), each)
     yield from above_axis(blocks, axis, width, abreast)
+
+
+_LEAST_OPERATORS = 4
+"""Fewer are not worth a heading."""
+_NAME, _SHAPES = 40, 60
+"""Cells at most."""
+
+
+def largest_operators(
+    detail: RunDetail, case: CaseResult, breakdown: StepBreakdown, width: int, height: int
+) -> Iterator[Line]:
+    """An operator a line with its time and share of the step, below a heading.
+
+    Nothing if the height holds too few of them; with shapes where the width holds those too.
+    """
+    most = height - 1
+    if most < _LEAST_OPERATORS or not any(op.time_ns for op in breakdown.operators):
+        return
+    chosen = sorted((op for op in breakdown.operators if op.time_ns), key=lambda op: -op.time_ns)[:most]
+    table = operator_table(detail.passes[case.case_id], chosen, breakdown.step_ns)
+    name, time, share, _, phase, _, shapes = table.written
+    columns = (
+        replace(name, cells=[cut(clean(text), _NAME) for text in name.texts]),
+        phase,
+        time,
+        share,
+        bars([op.time_ns / chosen[0].time_ns for op in chosen], 1.0, "chart"),
+        replace(shapes, cells=[Span(cut(clean(text), _SHAPES), "dim") for text in shapes.texts]),
+    )
+    legend = (Span("bar: of the largest; tab Operators: all", "dim"),)
+    yield section((Span("the largest operators", "title"),), width, legend)
+    yield from table_lines(Table(columns), width, margin=3, has_headings=False)
+
+
+_MARGIN = "   "
+
+
+@lru_cache(maxsize=8)
+def loads_of(detail: RunDetail) -> ServingRun | None:
+    """The loads of a run, whose requests are sorted once, not for each picture; None for another kind."""
+    found = serving_of(detail.run, detail.loads)
+    return None if isinstance(found, Missing) else found
+
+
+def load_lines(loads: ServingRun, width: int, most: int | None = None) -> Iterator[Line]:
+    """The curve: a row for each load, a bar for its output tokens per second; `most` rows of it."""
+    levels = measured_levels(loads)
+    if not levels:
+        return
+    legend = (Span("bar: output tokens/s", "dim"),)
+    yield section((Span("loads", "title"),), width, legend)
+    shown = levels[:most]
+    marks = [level.kind == SEARCH for level in shown]
+    yield from table_lines(curve_table(shown, styles="compute"), width, margin=3, marks=marks)
+    if len(shown) < len(levels):
+        yield fitted((Span(f"{_MARGIN}{len(levels) - len(shown)} more: enter", "dim"),), width)
+
+
+def note_lines(loads: ServingRun, width: int) -> Iterator[Line]:
+    """Loads without a result, and what limits the meaning of the others."""
+    for text in unmeasured_lines(loads):
+        yield from paragraph(f"{_MARGIN}{clean(text)}", width, "warn", indent=len(_MARGIN) + 2)
+    for text in serving_notes(loads):
+        yield from paragraph(f"{_MARGIN}{clean(text)}", width, "dim", indent=len(_MARGIN) + 2)

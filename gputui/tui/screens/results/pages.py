@@ -1,6 +1,8 @@
-"""The pages of one run, as lines."""
+"""The pages of one run, and what is said where there is none, as lines."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.document.bars import legend_lines, parts_bar
@@ -19,8 +21,8 @@ from gputui.services.results.step_tables import POINTS, main_step, memory_table,
 from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.why import why_sentence
-from gputui.tui.screens.results.largest_operators import largest_operators
-from gputui.tui.screens.results.overview import share_lines, step_lines
+from gputui.services.support.paths import default_result_file
+from gputui.tui.screens.results.overview import largest_operators, share_lines, step_lines
 from gputui.tui.screens.results.rests_on import launch_lines, rests_on_lines
 from gputui.tui.widgets.cells import line_width
 from gputui.tui.widgets.sections import log_lines, paragraph, stacked, table_lines
@@ -198,3 +200,29 @@ def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
     where = "logs stay on the machine that measured" if detail.logs is None else f"whole logs: {detail.logs}"
     lines += [(Span(row, "dim"),) for row in wrapped(where, max(width - 1, 20))]
     return tuple(lines)
+
+
+def no_runs(path: Path, width: int) -> tuple[Line, ...]:
+    """Shown for a file without runs."""
+    return (
+        *paragraph(f"{path} holds no run yet.", width),
+        *paragraph(f"measure into it: gputui run quick --db {path}", width, "dim"),
+    )
+
+
+def first_steps(runs_in_progress: int, width: int) -> tuple[Line, ...]:
+    """How to measure this box."""
+    under_way = "A run is in progress and will appear here when it ends. Press 2 to watch it."
+    return (
+        *paragraph("No runs yet.", width, "title"),
+        (),
+        *((*paragraph(under_way, width, "warn"), ()) if runs_in_progress else ()),
+        *paragraph("Measure this box: press 2, or in a shell", width),
+        *paragraph("  gputui run quick", width, "accent"),
+        (),
+        *paragraph(
+            f"Looked in {default_result_file().parent} and {Path.cwd()}. A file elsewhere: press o.",
+            width,
+            "dim",
+        ),
+    )

@@ -70,8 +70,8 @@ def ask_for_tab(screen: ShellScreen, detail: RunDetail, pane: RunPane) -> None:
 def ask_label(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
     """Ask for a new label; an invalid one is reported."""
 
-    def labelled(text: str | None) -> None:
-        if text is None or text == run.label:
+    def labelled(text: str) -> None:
+        if text == run.label:
             return
         try:
             label = check_label(text)
@@ -81,21 +81,17 @@ def ask_label(screen: ShellScreen, path: Path, run: RunSummary, change: Change) 
         message = f"{run.short_id} is now {label}" if label else f"{run.short_id} has no label now"
         change(lambda: label_run(path, run.run_id, label), message)
 
-    screen.app.push_screen(
-        AskText(f"Label of {run.short_id}; leave it empty to remove it", run.label), labelled
-    )
+    screen.ask(AskText(f"Label of {run.short_id}; leave it empty to remove it", run.label), labelled)
 
 
 def ask_removal(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
     """Ask before removing a run."""
-
-    def answered(is_yes: bool | None) -> None:
-        if is_yes:
-            change(lambda: remove_run(path, run.run_id), f"removed {run.short_id}")
-
     label = f" ({run.label})" if run.label else ""
     question = (
         f"Remove run {run.short_id}{label}: {run.profile}, {run.status}, {day(run)},"
         f" from {path}? This cannot be undone."
     )
-    screen.app.push_screen(Confirm(question), answered)
+    screen.ask(
+        Confirm(question),
+        lambda is_yes: change(lambda: remove_run(path, run.run_id), f"removed {run.short_id}"),
+    )

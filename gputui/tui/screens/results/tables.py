@@ -167,36 +167,6 @@ def _added_up(rows: Sequence[Operator], by: str) -> list[Operator]:
     ]
 
 
-class FilesTable(PlainTable):
-    """A row for each file, last changed first."""
-
-    def __init__(self, id: str | None = None) -> None:
-        super().__init__(FILE_HEADINGS, id=id)
-        self.files: tuple[FileEntry, ...] = ()
-        """The file of each row."""
-        self.opened: list[Path] = []
-        """Files that were read, wherever they are: they stay in the list."""
-
-    @property
-    def here(self) -> FileEntry | None:
-        """The file under the cursor."""
-        return self.files[self.cursor_row] if self.cursor_row < len(self.files) else None
-
-    def hold(self, files: Sequence[FileEntry]) -> None:
-        """Show these files; the cursor stays on its file."""
-        here = self.here
-        self.files = tuple(files)
-        self.fill([file_row(entry) for entry in self.files])
-        for place, entry in enumerate(self.files):
-            if here is not None and entry.path == here.path:
-                self.move_cursor(row=place)
-
-    def remember(self, path: Path) -> None:
-        """Keep a file that could be read in the list from now on."""
-        if path not in self.opened:
-            self.opened.append(path)
-
-
 class RunsTable(PlainTable):
     """A row for each run that matches the filter; marks are kept across files."""
 
@@ -204,20 +174,23 @@ class RunsTable(PlainTable):
         super().__init__(RUN_HEADINGS, id=id)
         self.contents: FileRuns | None = None
         """The contents of the file; None before one was read."""
-        self.shown: list[RunSummary] = []
-        """The run of each row."""
         self.marked: list[tuple[Path, str]] = []
         """File and id, in the order of marking."""
         self.filter_text = ""
         self._order = 0
-        self._cells: dict[str, tuple[str, ...]] = {}
-        """Of each run, without its mark."""
+        self._runs: dict[str, tuple[RunSummary, tuple[str, ...]]] = {}
+        """Each run by its id, with its cells without the mark."""
         self._read_state: tuple[int, int] = (0, 0)
 
     @property
     def here(self) -> RunSummary | None:
         """The run under the cursor."""
-        return self.shown[self.cursor_row] if self.cursor_row < len(self.shown) else None
+        return self._runs[self.key][0] if self.key else None
+
+    @property
+    def marked_here(self) -> list[RunSummary]:
+        """Those of this file, in the order of marking."""
+        return [self._runs[key[1]][0] for key in self.marked if key == self._key_of(key[1])]
 
     @property
     def heading(self) -> str:
@@ -225,7 +198,7 @@ class RunsTable(PlainTable):
         if self.contents is None:
             return ""
         marks = f", {len(self.marked)} marked" if self.marked else ""
-        count = len(self.shown)
+        count = len(self.keys)
         of = f" of {len(self.contents.runs)} holding {self.filter_text}," if self.filter_text else ""
         of = of or (" run" if count == 1 else " runs")
         return f"{self.contents.path.name}: {count}{of} by {RUN_ORDERS[self._order][0]}{marks}"
@@ -234,7 +207,7 @@ class RunsTable(PlainTable):
     def sheet(self) -> Sheet:
         """The visible runs, in their order, to be saved."""
         assert self.contents is not None
-        return runs_sheet(self.contents.path, self.shown)
+        return runs_sheet(self.contents.path, [self._runs[run_id][0] for run_id in self.keys])
 
     @property
     def is_outdated(self) -> bool:
@@ -250,52 +223,44 @@ class RunsTable(PlainTable):
         there = {run.run_id for run in contents.runs}
         self.marked = [key for key in self.marked if key[0] != contents.path or key[1] in there]
         self.contents = contents
-        self._cells = {run.run_id: run_row(run) for run in contents.runs}
+        self._runs = {run.run_id: (run, run_row(run)) for run in contents.runs}
         self.draw()
 
-    def draw(self, keeps: str = "") -> None:
-        """Draw the rows in the columns that fit the width, with the cursor on the run of this id."""
+    def draw(self) -> None:
+        """Draw the rows in the columns that fit the width; the cursor stays on its run."""
         contents = self.contents
         if contents is None:
             return
-        rows = (
-            (run, (self._mark_of(run), *self._cells[run.run_id]))
-            for run in sorted_runs(contents.runs, self._order)
-        )
-        kept = [(run, cells) for run, cells in rows if holds_text(cells, self.filter_text)]
-        self.shown = [run for run, _ in kept]
+        ids = [run.run_id for run in sorted_runs(contents.runs, self._order)]
+        rows = {run_id: (self._mark_of(run_id), *self._runs[run_id][1]) for run_id in ids}
+        kept = {run_id: cells for run_id, cells in rows.items() if holds_text(cells, self.filter_text)}
         room = _LABEL_CELLS if self.screen.size.width < _WIDE else MAX_LABEL
-        self.fill([cells for _, cells in kept], widest={_LABEL: room})
-        for place, run in enumerate(self.shown):
-            if run.run_id == keeps:
-                self.move_cursor(row=place)
-
-    def redraw(self) -> None:
-        """The same rows; the cursor stays on its run."""
-        here = self.here
-        self.draw(here.run_id if here else "")
+        self.fill([*kept.values()], widest={_LABEL: room}, keys=[*kept])
 
     def sort_by_next(self) -> None:
         """Sort by the next of RUN_ORDERS."""
         self._order = (self._order + 1) % len(RUN_ORDERS)
-        self.redraw()
+        self.draw()
 
     def mark(self) -> None:
         """Mark or unmark the run under the cursor, and go on to the next row."""
-        run = self.here
-        if run is None or self.contents is None:
+        if not self.key:
             return
-        key = (self.contents.path, run.run_id)
+        key = self._key_of(self.key)
         if key in self.marked:
             self.marked.remove(key)
         else:
             self.marked.append(key)
-        for row, one in enumerate(self.shown):
-            self.change(row, _MARK, self._mark_of(one))
+        for row, run_id in enumerate(self.keys):
+            self.change(row, _MARK, self._mark_of(run_id))
         self.action_cursor_down()
 
-    def _mark_of(self, run: RunSummary) -> str:
-        key = (self.contents.path, run.run_id) if self.contents else None
+    def _key_of(self, run_id: str) -> tuple[Path, str]:
+        assert self.contents is not None
+        return self.contents.path, run_id
+
+    def _mark_of(self, run_id: str) -> str:
+        key = self._key_of(run_id)
         return f"{MARK}{self.marked.index(key) + 1}" if key in self.marked else ""
 
 

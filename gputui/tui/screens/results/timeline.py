@@ -20,8 +20,7 @@ from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.labels import launch_number, plain_name
 from gputui.services.results.waiting import CROWDED_SHARE
 from gputui.store.reading import POWER_CAP_BIT, SLOWED_BITS, MeasuredSpan, TelemetrySeries
-from gputui.tui.screens.results.largest_operators import largest_operators
-from gputui.tui.screens.results.overview import main_series, step_lines
+from gputui.tui.screens.results.overview import largest_operators, main_series, step_lines
 from gputui.tui.screens.results.pages import not_sampled
 from gputui.tui.screens.results.rests_on import launch_lines
 from gputui.tui.screens.results.window import BETWEEN_READINGS_US, TimeWindow

@@ -9,7 +9,7 @@ from gputui.model.units import counted, format_clock
 from gputui.services.hosts.bakeoff import RUNNING, STYLES, HostStatus
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, left, line_width, right, width_of, wrapped
-from gputui.tui.widgets.lines_list import MARKER
+from gputui.tui.widgets.lines_page import MARKER
 from gputui.tui.widgets.sections import section
 
 _MOST_NAME, _STATE, _GAUGE, _PERCENT, _LEFT, _DEVICE = 20, 14, 8, 6, 7, 24

@@ -29,7 +29,7 @@ from gputui.tui.widgets.cells import (
     width_of,
     wrapped,
 )
-from gputui.tui.widgets.lines_list import MARKER
+from gputui.tui.widgets.lines_page import MARKER
 from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.sections import log_lines
 
