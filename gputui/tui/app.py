@@ -22,8 +22,7 @@ from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.requests import Asked
 from gputui.tui.monitor.screen import Feed, MonitorScreen
 from gputui.tui.monitor.wakeup import Bell
-from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
-from gputui.tui.shell.registry import ScreenEntry, screens_line
+from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action, ScreenEntry, screens_line
 from gputui.tui.terminal.cell_diff import CellDiff
 from gputui.tui.terminal.driver import TerminalClosed
 from gputui.tui.terminal.renderer import FastPaint
@@ -206,7 +205,6 @@ class MonitorApp(FastPaint):
             self._driver.write(notification(text).decode("utf-8"))
 
     def action_ring(self) -> None:
-        """Turn notifications on or off."""
         self.notifies = self.chose_notifies = not self.notifies
         self._watch_alerts()
         message = "rings and notifies when a run ends, a case fails or memory runs out"
@@ -268,7 +266,6 @@ class MonitorApp(FastPaint):
     action_open_screen = open_screen
 
     def action_help(self) -> None:
-        """Show the keys of the current screen."""
         from gputui.tui.shell.page_screen import PageScreen, help_lines
 
         self._apply_theme()
@@ -336,7 +333,6 @@ class MonitorApp(FastPaint):
         self.theme = theme.name
 
     def action_theme(self) -> None:
-        """Draw in the next theme."""
         place = THEMES.index(self.palette.of_theme) + 1
         self.palette = self.palette._replace(theme=THEMES[place % len(THEMES)].id)
         self._shown.use(self.palette)
@@ -351,7 +347,6 @@ class MonitorApp(FastPaint):
         self._leave(INTERRUPTED)
 
     def action_repaint(self) -> None:
-        """Redraw everything, after another program wrote to the terminal."""
         self.repaint()
 
     def _fatal_error(self) -> None:

@@ -16,8 +16,7 @@ from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.services.support.background import WRITES
 from gputui.tui.monitor.wakeup import Bell
-from gputui.tui.terminal.loading import load_asyncio, thaw, without_collecting
-from gputui.tui.terminal.splash import draw, first_picture
+from gputui.tui.terminal.splash import draw, first_picture, load_asyncio, thaw, without_collecting
 
 if TYPE_CHECKING:
     from gputui.document.theme import Palette

@@ -19,7 +19,7 @@ from gputui.model.live import DeviceSample, LiveSample
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.monitor.wakeup import Bell
-from gputui.tui.shell.keymap import Action
+from gputui.tui.shell.registry import Action
 from gputui.tui.terminal.lines import Line, Span
 
 KEYS = tuple(

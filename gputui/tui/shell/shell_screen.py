@@ -18,8 +18,7 @@ from gputui.services.support.background import Job
 from gputui.store.opening import expanded
 from gputui.store.text import clean_text
 from gputui.tui.shell.clipboard import copy
-from gputui.tui.shell.keymap import Action, key_hint, keys_line, shown_key
-from gputui.tui.shell.registry import header_line, screen_at
+from gputui.tui.shell.registry import Action, header_line, key_hint, keys_line, screen_at, shown_key
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import in_loop_of, shell_of
@@ -190,7 +189,6 @@ class ShellScreen(Screen[None]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job is running."""
         return self._job is not None
 
     def give_up_quietly(self) -> None:
@@ -232,7 +230,6 @@ class ShellScreen(Screen[None]):
         self._step(-1)
 
     def action_copy(self) -> None:
-        """Copy the focused table or page as text."""
         text = getattr(self.focused, "text", "")
         if text:
             self.say(copy(self.app, text), "good")

@@ -87,7 +87,6 @@ class LinesPage(ScrolledLines):
         self.scroll_relative(y=lines, animate=False)
 
     def render_line(self, y: int) -> Strip:
-        """The line at a visible row."""
         place = y if y < self._pinned else y + self.scroll_offset.y
         line, width = self._lines[place] if place < len(self._lines) else (), self.size.width
         shell, room = shell_of(self), self.scrollable_content_region.width
@@ -162,7 +161,6 @@ class LinesList(ScrolledLines):
         self.refresh()
 
     def select(self, key: int) -> None:
-        """Select an entry and scroll to it."""
         if key in self._keys and key != self.key:
             self.key = key
             self.refresh()

@@ -50,12 +50,10 @@ class AskBy(Dialog[str]):
         self._list.focus()
 
     def on_lines_list_chosen(self, event: LinesList.Chosen) -> None:
-        """Taken."""
         event.stop()
         self.dismiss(self._names[event.key])
 
     def action_step(self, lines: int) -> None:
-        """As the arrows."""
         self._list.step(lines)
 
     def _entries(self) -> Iterator[Entry]:

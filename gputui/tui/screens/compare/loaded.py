@@ -70,7 +70,6 @@ class Loaded:
         return tuple(map(from_here, replace(request, columns=self.columns(value)).words))
 
     def command(self, value: ComparisonColumn) -> str:
-        """The whole command line."""
         return f"gputui compare {shlex.join(self.words(value))}"
 
 
@@ -167,6 +166,5 @@ def with_energy(loaded: Loaded, job: Job[Any]) -> Loaded:
 
 
 def heading_of(comparison: Comparison, place: int, count: int) -> str:
-    """What is compared, for the first line of the screen."""
     more = f" ({place + 1} of {count} sides)" if count > 1 else ""
     return f"{called(comparison.b)} vs {called(comparison.a)}{more}"

@@ -9,7 +9,7 @@ from itertools import pairwise
 from gputui.analysis.judgement import Judgement
 from gputui.document.intervals import Interval, intervals
 from gputui.document.plain_text import command_lines
-from gputui.document.table import Column, Drawing, Table
+from gputui.document.table import Column, Drawing, Table, table_of
 from gputui.model.units import (
     counted,
     format_change_interval,
@@ -52,7 +52,7 @@ from gputui.tui.screens.compare.evidence_parts import (
 )
 from gputui.tui.screens.compare.loaded import Loaded, ShownRow
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted, left, side_by_side, width_of, wrapped
+from gputui.tui.widgets.cells import cut, fitted, side_by_side, width_of, wrapped
 from gputui.tui.widgets.charts import strip
 from gputui.tui.widgets.sections import paragraph, table_lines
 
@@ -226,16 +226,9 @@ def _taken(seconds: float, usd: float | None) -> str:
 def turning_lines(comparison: Comparison, width: int) -> list[Line]:
     """What would change the answer; empty where the main case is undecided."""
     found = turning_points(comparison)
-    if not found:
-        return []
-    label = min(max(width_of(condition) for condition, _ in found), width // 2)
-    return [
-        heading_line("what would change the answer", width),
-        *(
-            fitted((Span(f"  {left(condition, label)}   "), Span(answer, "dim")), width)
-            for condition, answer in found
-        ),
-    ]
+    rows = [(condition, Span(answer, "dim")) for condition, answer in found]
+    table = table_lines(table_of(("", ""), rows), width, has_headings=False)
+    return [heading_line("what would change the answer", width), *table] if found else []
 
 
 def differences_lines(comparison: Comparison, letter: str, width: int) -> list[Line]:
@@ -244,47 +237,38 @@ def differences_lines(comparison: Comparison, letter: str, width: int) -> list[L
     note = "d: all" if len(found) > _MOST_DIFFERENCES else ""
     if not found:
         return [heading_line("environments", width), (Span(f"  {no_difference_words(comparison)}", "dim"),)]
-    lines = [heading_line(f"environments differ in {counted(len(found), 'fact')}", width, note)]
-    label = max(len(what) for what, _, _ in found[:_MOST_DIFFERENCES]) + 2
-    half = (width - label - 4) // 2
-    for what, on_a, on_b in found[:_MOST_DIFFERENCES]:
-        spans = [Span(f"  {what:{label}}", "dim")]
-        for side, value in (("a", on_a), (letter, on_b)):
-            spans += [Span(f"{side} ", "title"), Span(left(clean_text(value), half - 3) + " ")]
-        lines.append(fitted(spans, width))
-    return lines
+    shown = found[:_MOST_DIFFERENCES]
+    columns = [Column("", [Span(what, "dim") for what, _, _ in shown])]
+    for side, values in (("a", [on_a for _, on_a, _ in shown]), (letter, [on_b for _, _, on_b in shown])):
+        columns += [Column("", [Span(side, "title")] * len(shown)), Column("", values, breaks=True)]
+    table = table_lines(Table(tuple(columns)), width, has_headings=False)
+    return [heading_line(f"environments differ in {counted(len(found), 'fact')}", width, note), *table]
 
 
 def launches_lines(row: Row, letters: str, name: str, width: int, most: int) -> list[Line]:
     """Block after block of each launch of both sides: how long a step took, the slowest block the highest."""
-    times = [step_times_of(cell.result) for cell in (row.a, row.b)]
-    sides = list(zip(letters, FAMILIES_OF_SIDES, times, strict=True))
-    count = sum(len(launches) for _, _, launches in sides)
-    if not count or count + 1 > most:
-        return []
-    lines = [heading_line(f"launch by launch, {name}", width, "block after block, the slowest the highest")]
-    for letter, family, launches in sides:
-        slowest = max((seconds for launch in launches for seconds in launch), default=0.0)
-        fastest = min((seconds for launch in launches for seconds in launch), default=0.0)
-        base = min(fastest, slowest * 0.9)
+    rows: list[tuple[Span | str, ...]] = []
+    for letter, family, cell in zip(letters, FAMILIES_OF_SIDES, (row.a, row.b), strict=True):
+        launches = step_times_of(cell.result)
+        blocks = [seconds for launch in launches for seconds in launch]
+        slowest, fastest = max(blocks, default=0.0), min(blocks, default=0.0)
         for number, launch in enumerate(launches, 1):
-            mean = sum(launch) / len(launch)
-            room = min(width - 52, 70)
-            drawn = strip(_resampled(launch, room), slowest, base)
+            drawn = strip(_resampled(launch, min(width - 52, 70)), slowest, min(fastest, slowest * 0.9))
             spread = 100 * (max(launch) / min(launch) - 1)
-            lines.append(
-                fitted(
-                    (
-                        Span(f"  {letter if number == 1 else ' '} ", "title"),
-                        Span(f"launch {number}  ", "dim"),
-                        Span(f"{format_seconds(mean):>8}  "),
-                        Span(left(drawn, max(room, 0)), f"{family} 1"),
-                        Span(f"  {counted(len(launch), 'block')}, {three_digits(spread)} % apart", "dim"),
-                    ),
-                    width,
+            rows.append(
+                (
+                    Span(letter if number == 1 else "", "title"),
+                    Span(f"launch {number}", "dim"),
+                    format_seconds(sum(launch) / len(launch)),
+                    Span(drawn, f"{family} 1"),
+                    Span(f"{counted(len(launch), 'block')}, {three_digits(spread)} % apart", "dim"),
                 )
             )
-    return lines
+    if not rows or len(rows) + 1 > most:
+        return []
+    heading = heading_line(f"launch by launch, {name}", width, "block after block, the slowest the highest")
+    table = table_of(("",) * 5, rows, right=(2, 4))
+    return [heading, *table_lines(table, width, has_headings=False)]
 
 
 def _resampled(values: Sequence[float], most: int) -> list[float]:

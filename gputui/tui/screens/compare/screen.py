@@ -120,7 +120,6 @@ class CompareScreen(ShellScreen):
         return COLUMNS_OF_SIDES[self._value]
 
     def heading(self) -> str:
-        """What is compared."""
         if self.level == "page":
             return self._page_heading
         shown = self.comparison
@@ -129,7 +128,6 @@ class CompareScreen(ShellScreen):
         return heading_of(shown, self._place, len(self._loaded.answer.comparisons))
 
     def hints(self) -> tuple[str, ...]:
-        """The keys of the level."""
         found = _HINTS[self.level]
         if self.level == "rows" and self._loaded and len(self._loaded.answer.comparisons) > 1:
             return (found[0], "next-side", *found[1:])
@@ -305,7 +303,6 @@ class CompareScreen(ShellScreen):
         self._show_page(f"evidence of {opened.name}", partial(evidence_of, opened))
 
     def action_back(self) -> None:
-        """Out of what is being read, the page, or the screen."""
         self.give_up_quietly()
         if self.give_up():
             self.say("cancelled")
@@ -318,7 +315,6 @@ class CompareScreen(ShellScreen):
             shell_of(self).open_screen("results")
 
     def action_baseline(self) -> None:
-        """The side that is looked at becomes the baseline."""
         loaded = self._loaded
         if loaded is None or self.level == "notice":
             return
@@ -326,11 +322,9 @@ class CompareScreen(ShellScreen):
         self.begin(lambda job: with_baseline(loaded, baseline, job), self._take, self._fail)
 
     def action_next_side(self) -> None:
-        """The next side is looked at, against the baseline."""
         self._look(1)
 
     def action_side_before(self) -> None:
-        """The side before is looked at."""
         self._look(-1)
 
     def _look(self, steps: int) -> None:
@@ -340,11 +334,9 @@ class CompareScreen(ShellScreen):
             self.refresh_lines()
 
     def action_values(self) -> None:
-        """The next column that each side has."""
         self._turn(1)
 
     def action_values_before(self) -> None:
-        """The one before."""
         self._turn(-1)
 
     def _turn(self, steps: int) -> None:
@@ -358,7 +350,6 @@ class CompareScreen(ShellScreen):
             self._fill()
 
     def action_by(self) -> None:
-        """Ask what tells the sides apart."""
         loaded = self._loaded
         if loaded is None:
             self.say("nothing is compared yet: o chooses files", "warn")
@@ -377,13 +368,11 @@ class CompareScreen(ShellScreen):
         )
 
     def action_differs(self) -> None:
-        """What differs, a line each, and what was measured on neither side."""
         shown = self.comparison
         if shown is not None and self._loaded is not None:
             self._show_page("what differs", partial(differing, shown, self._loaded.ignore))
 
     def action_text(self) -> None:
-        """What the command prints at this width."""
         loaded = self._loaded
         if loaded is None:
             return
@@ -401,14 +390,12 @@ class CompareScreen(ShellScreen):
         self.begin(lambda job: read_text(words, width, job), done, self._fail)
 
     def action_command(self) -> None:
-        """The command line that prints the same goes to the clipboard."""
         if self._loaded is None:
             self.say("nothing is compared yet: o chooses files", "warn")
         else:
             self.say(copy(self.app, self._loaded.command(self.value)), "good")
 
     def action_open_files(self) -> None:
-        """Ask for files."""
 
         def opened(text: str) -> None:
             try:
@@ -424,7 +411,6 @@ class CompareScreen(ShellScreen):
         self.ask(AskText(question, shlex.join(self._words)), opened)
 
     def action_save(self) -> None:
-        """Ask where to save the whole comparison."""
         loaded = self._loaded
         if loaded is not None and self.level != "notice":
             columns = loaded.columns(self.value)
@@ -436,7 +422,6 @@ class CompareScreen(ShellScreen):
             )
 
     def action_reload(self) -> None:
-        """Read again what is compared."""
         if self._loaded is not None and self.level != "notice":
             self._read(self._loaded.words(self.value))
         elif self._words:

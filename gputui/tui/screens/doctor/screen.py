@@ -82,7 +82,6 @@ class DoctorScreen(ShellScreen):
         self.begin(work, self._take)
 
     def action_back(self) -> None:
-        """Cancel the check in progress, else go to the monitor."""
         if self.give_up():
             self.say("cancelled; r checks again", "dim")
         else:

@@ -33,8 +33,7 @@ from gputui.tui.screens.results.tables import (
     case_rows,
     chosen_operators,
 )
-from gputui.tui.screens.results.timeline import PINNED, at_cursor, lane_cells, share_at, timeline
-from gputui.tui.screens.results.window import TimeWindow
+from gputui.tui.screens.results.timeline import PINNED, TimeWindow, at_cursor, lane_cells, share_at, timeline
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
@@ -157,7 +156,6 @@ class RunPane(Vertical):
             tab.styles.padding = (0, 1, 0, 0) if is_close else (0, 1)
 
     def show_tab(self, name: str) -> None:
-        """Go to one of the tabs."""
         self._way.clear()
         self._go_to(name)
 
@@ -253,13 +251,11 @@ class RunPane(Vertical):
         self.change_window(chosen)
 
     def sort(self) -> None:
-        """Sort operators by the next of OPERATOR_ORDERS."""
         if self.tab == "operators":
             self._order = (self._order + 1) % len(OPERATOR_ORDERS)
             self.draw()
 
     def group(self) -> None:
-        """Group operators by the next of GROUPS."""
         if self.tab == "operators":
             self._group = (self._group + 1) % len(GROUPS)
             self.draw()
@@ -272,7 +268,6 @@ class RunPane(Vertical):
             self._fill_operators(self.detail, case)
 
     def draw(self) -> None:
-        """Draw the page of the tab for the current width."""
         detail = self.detail
         if detail is None:
             return

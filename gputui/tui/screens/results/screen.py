@@ -30,13 +30,14 @@ from gputui.services.support.paths import default_result_file
 from gputui.store.opening import expanded
 from gputui.store.selecting import find_run
 from gputui.tui.screens.results.actions import ACTIONS
-from gputui.tui.screens.results.overview import preview_lines, verdict_lines
-from gputui.tui.screens.results.pages import first_steps, no_runs
-from gputui.tui.screens.results.preview import (
+from gputui.tui.screens.results.overview import (
     boxes_lines,
     cases_lines,
     marked_lines,
+    preview_lines,
+    verdict_lines,
 )
+from gputui.tui.screens.results.pages import first_steps, no_runs
 from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
 from gputui.tui.screens.results.saving import (
     ask_for_list,
@@ -46,7 +47,7 @@ from gputui.tui.screens.results.saving import (
     report_nothing,
 )
 from gputui.tui.screens.results.tables import FILE_HEADINGS, RunsTable, file_row
-from gputui.tui.screens.results.window import BETWEEN_READINGS_US, TimeWindow
+from gputui.tui.screens.results.timeline import BETWEEN_READINGS_US, TimeWindow
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
@@ -234,7 +235,6 @@ class ResultsScreen(ShellScreen):
     # the selected run beside the list
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """Another run is selected."""
         event.stop()
         if event.data_table is self._runs_table and self.level == "runs":
             self.give_up_quietly()
@@ -402,7 +402,6 @@ class ResultsScreen(ShellScreen):
             field.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter with each letter."""
         if not event.input.has_class("-shown"):
             return
         if self.level == "runs":

@@ -79,7 +79,6 @@ def holds_text(cells: Sequence[str], wanted: str) -> bool:
 
 
 def sorted_runs(runs: Sequence[RunSummary], order: int) -> list[RunSummary]:
-    """Runs in one of RUN_ORDERS."""
     key = RUN_ORDERS[order][1]
     newest_first = sorted(runs, key=lambda run: -run.started_utc_us)
     return sorted(newest_first, key=lambda run: key(run))  # type: ignore[arg-type,return-value]
@@ -238,7 +237,6 @@ class RunsTable(PlainTable):
         self.fill([*kept.values()], widest={_LABEL: room}, keys=[*kept])
 
     def sort_by_next(self) -> None:
-        """Sort by the next of RUN_ORDERS."""
         self._order = (self._order + 1) % len(RUN_ORDERS)
         self.draw()
 
