@@ -50,7 +50,6 @@ def show_demo(gpus: int = 8, *, is_ascii: bool = False, has_mouse: bool = True) 
         keeps_settings=False,
         user=USER,
         has_screens=demo is not None,
-        is_demo=True,
         demo=demo,
     )
     return show_live(feed, options)

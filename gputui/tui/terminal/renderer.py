@@ -1,4 +1,4 @@
-"""The output stage of the screens: writes only changed cells, at most one frame ahead; screens that use it."""
+"""The output stage of the screens: writes only changed cells, at most one frame ahead; screens with it."""
 
 from __future__ import annotations
 
