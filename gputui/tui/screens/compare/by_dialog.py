@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -30,10 +30,18 @@ class AskBy(Dialog[str]):
 
     def __init__(self, files: Sequence[str], dimensions: Mapping[str, Sequence[str]], current: str) -> None:
         super().__init__("What separates the sides?")
-        self._files = files
-        self._dimensions = dimensions
         self._names = [FILES, *dimensions]
         self._current = self._names.index(current or FILES)
+        several = len(files) > 1
+        possible = {FILES: (", ".join(files) if several else "a second file is needed: o", several)}
+        for name, values in dimensions.items():
+            only = f"only {values[0]}" if values else "none recorded"
+            possible[name] = (", ".join(values), True) if len(values) > 1 else (only, False)
+        self._entries: list[Entry] = []
+        for key, (name, (told, is_possible)) in enumerate(possible.items()):
+            text = f"{name:10} {clean_text(told)}"
+            dimmed = Entry(((Span(" " * len(MARKER) + text, "dim"),),))
+            self._entries.append(Entry(((Span(text),),), key) if is_possible else dimmed)
 
     def compose_body(self) -> ComposeResult:
         self._list = LinesList(id="sides")
@@ -41,12 +49,10 @@ class AskBy(Dialog[str]):
 
     def on_mount(self) -> None:
         """The cursor stands on what is shown now."""
-        entries = list(self._entries())
-        self._list.styles.height = min(
-            len(entries), _MOST_LINES, max(self.app.size.height - _LINES_AROUND, 2)
-        )
+        room = min(_MOST_LINES, max(self.app.size.height - _LINES_AROUND, 2))
+        self._list.styles.height = min(len(self._entries), room)
         self._list.styles.scrollbar_size_vertical = 0
-        self._list.fill(entries, "", self._current)
+        self._list.fill(self._entries, "", self._current)
         self._list.focus()
 
     def on_lines_list_chosen(self, event: LinesList.Chosen) -> None:
@@ -55,18 +61,3 @@ class AskBy(Dialog[str]):
 
     def action_step(self, lines: int) -> None:
         self._list.step(lines)
-
-    def _entries(self) -> Iterator[Entry]:
-        """What can be chosen, and dim what cannot be."""
-        several = len(self._files) > 1
-        told = ", ".join(self._files) if several else "a second file is needed: o"
-        possible = {FILES: (told, several)}
-        for name, values in self._dimensions.items():
-            only = f"only {values[0]}" if values else "none recorded"
-            possible[name] = (", ".join(values), True) if len(values) > 1 else (only, False)
-        for key, (name, (told, is_possible)) in enumerate(possible.items()):
-            text = f"{name:10} {clean_text(told)}"
-            if is_possible:
-                yield Entry(((Span(text),),), key)
-            else:
-                yield Entry(((Span(" " * len(MARKER) + text, "dim"),),))

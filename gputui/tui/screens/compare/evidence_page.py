@@ -14,6 +14,7 @@ from gputui.model.series import TimeSeries
 from gputui.model.units import format_seconds
 from gputui.services.compare.load_terms import serving_of_side
 from gputui.services.compare.pairing import Row
+from gputui.services.compare.row_text import style_of
 from gputui.services.compare.suggestions import next_steps
 from gputui.services.compare.telemetry_overlay import CROWDED, MOST_LAUNCHES, THROTTLE, SideCurves, curves_of
 from gputui.services.compare.why import Why, sentence
@@ -28,6 +29,7 @@ from gputui.tui.screens.compare.evidence_parts import (
     absent_lines,
     block_lines,
     blocks_heading,
+    brief_why_lines,
     sure_lines,
     title_line,
     value_table,
@@ -42,47 +44,39 @@ from gputui.tui.widgets.sections import paragraph, section, table_lines
 _ROWS = 3
 
 
-def evidence_page(
-    row: Row,
-    name: str,
-    why: Why | None,
-    curves: Sequence[SideCurves | Missing],
-    steps: Sequence[str],
-    width: int,
-    loads: Sequence[ServingRun | Missing] = (),
-) -> tuple[Line, ...]:
-    """All that is known of a row, from its blocks to its reasons.
+def evidence_lines(shown: ShownRow, letters: str, width: int, height: int | None = None) -> list[Line]:
+    """All that is known of a row, from its values to what they rest on; `letters` are of its sides.
 
-    `curves` are what the boxes did meanwhile, `steps` what would let the row be judged, `loads` all that the
-    servers of both sides were offered; empty where the row is of something else.
+    With a height in brief, and as much as that holds.
     """
-    lines: list[Line] = [title_line(row, name, width - 1)]
-    for text in (row.verdict.reason, row.note):
-        if text:
-            lines += paragraph(text, width, "warn")
-    if steps:
-        lines.append((Span("what would help", "title"),))
-        lines += [line for step in steps for line in paragraph(f"  {step}", width, indent=4)]
-    if blocks := block_lines(row, "ab", width - 1, _ROWS):
-        lines += [(), blocks_heading(_ROWS), *blocks]
-    lines.append(())
-    if row.case.has_steps and isinstance(row.estimate, Missing):
-        lines += paragraph(row.estimate.reason, width)
-    lines += [*value_table(row, "b", width, in_full=True), *absent_lines(row, width), ()]
-    if loads:
-        lines += [*load_lines(loads, row, width), (), *load_notes(loads, width), ()]
-    lines += sure_lines(row, width)
-    if row.case.has_steps:
-        lines += why_lines(why, width)
-    lines += [(), *telemetry_lines(curves, "ab", width)]
-    return tuple(lines)
+    row, in_full = shown.row, height is None
+    assert row is not None
+    lines = [title_line(row, shown.name, width), (), *value_table(row, letters[1], width, in_full=in_full)]
+    lines += absent_lines(row, width) if in_full else ()
+    unknown = row.estimate.reason if isinstance(row.estimate, Missing) and row.case.has_steps else ""
+    reasons = dict.fromkeys(filter(None, (row.verdict.reason, row.note, unknown)))
+    helps = [line for step in shown.steps for line in paragraph(f"  {step}", width, indent=4)]
+    drawn = block_lines(row, letters, width, _ROWS if in_full else 2)
+    parts: list[Sequence[Line]] = [
+        [line for reason in reasons for line in paragraph(reason, width, style_of(row.rate))],
+        [(Span("what would help", "title"),), *helps] if helps else [],
+        [blocks_heading(2), *drawn] if drawn else [],
+        [*load_lines(shown.loads, row, width), *load_notes(shown.loads, width)] if shown.loads else [],
+        why_lines(shown.why, width) if in_full else brief_why_lines(shown.why, width, 6),
+        [(Span("how sure", "dim"),), *sure_lines(row, width)],
+    ]
+    during = () if shown.curves is None else telemetry_lines(shown.curves, letters, width)
+    if height is None or len(lines) + sum(len(part) + 1 for part in (*parts, during) if part) <= height:
+        parts.insert(-1, during)
+    lines += [line for part in parts if part for line in ((), *part)]
+    return lines[:height]
 
 
 def why_lines(why: Why | None, width: int) -> tuple[Line, ...]:
     """A sentence, a row for each part, and findings; nothing of a row that says no difference."""
-    if why is None:
+    if why is None or not why.row.case.has_steps:
         return ()
-    lines: list[Line] = [(), (Span("why", "title"),)]
+    lines: list[Line] = [(Span("why", "title"),)]
     if isinstance(why.attribution, Missing):
         lines += paragraph(f"unknown: {why.attribution.reason}", width, "dim")
         if NOT_PROFILED in why.attribution.reason:
@@ -98,12 +92,9 @@ def why_lines(why: Why | None, width: int) -> tuple[Line, ...]:
 
 def evidence_of(shown: ShownRow, width: int) -> tuple[Line, ...]:
     """The page of evidence of a row that was opened, below its sides."""
-    assert shown.row is not None
-    page = evidence_page(
-        shown.row, shown.name, shown.why, shown.curves or (), shown.steps, width, shown.loads
-    )
     comparison = shown.loaded.answer.comparisons[shown.place]
-    return (*pair_lines(comparison, shown.place, shown.loaded.ignore, width - 1), (), *page)
+    sides = pair_lines(comparison, shown.place, shown.loaded.ignore, width - 1)
+    return (*sides, (), *evidence_lines(shown, "ab", width - 1))
 
 
 def open_row(loaded: Loaded, number: int, place: int, job: Job[ShownRow]) -> ShownRow:

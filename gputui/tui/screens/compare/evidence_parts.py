@@ -230,6 +230,12 @@ def why_lines(why: Why | None, width: int, most: int) -> list[Line]:
     return list(table_lines(table, width, margin=0, has_headings=False))
 
 
+def brief_why_lines(why: Why | None, width: int, most: int) -> list[Line]:
+    """The same below how much longer a step is."""
+    step = step_text(why)
+    return [(Span(f"why: {step}", "dim"),), *why_lines(why, width, most)] if step else []
+
+
 def step_text(why: Why | None) -> str:
     """`a step is 42.9 ms longer`; empty where that is not known."""
     if why is None or isinstance(why.attribution, Missing):

@@ -37,24 +37,23 @@ from gputui.services.compare.suggestions import effort_words, next_steps, settli
 from gputui.services.compare.turning_points import turning_points
 from gputui.services.results.waiting import step_times_of
 from gputui.store.text import clean_text
-from gputui.tui.screens.compare.evidence_page import telemetry_lines
+from gputui.tui.screens.compare.evidence_page import evidence_lines
 from gputui.tui.screens.compare.evidence_parts import (
     FAMILIES_OF_SIDES,
     block_lines,
     blocks_heading,
+    brief_why_lines,
     heading_line,
-    step_text,
     sure_lines,
     title_line,
     value_lines,
-    value_table,
     why_lines,
 )
 from gputui.tui.screens.compare.loaded import Loaded, ShownRow
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, side_by_side, width_of, wrapped
 from gputui.tui.widgets.charts import strip
-from gputui.tui.widgets.sections import paragraph, table_lines
+from gputui.tui.widgets.sections import table_lines
 
 HINT = "enter: all of it"
 _TWO_COLUMNS = 110
@@ -91,11 +90,8 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
     blocks = block_lines(row, "ab", half, 2 if room >= 10 else 1)
     if blocks:
         blocks.insert(0, blocks_heading(2 if room >= 10 else 1))
-    why: list[Line] = []
-    if step := step_text(shown.why):
-        why = [(Span(f"why: {step}", "dim"),), *why_lines(shown.why, half, room - 2)]
-    else:
-        why = [(Span("how sure", "dim"),), *sure_lines(row, half if blocks else width - 2)]
+    why = brief_why_lines(shown.why, half, room - 2)
+    why = why or [(Span("how sure", "dim"),), *sure_lines(row, half if blocks else width - 2)]
     if blocks:
         first, second = ([fitted(line, half) for line in column] for column in (blocks, why))
         why = side_by_side([first, second], width - 2, _GAP)
@@ -103,30 +99,12 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
 
 
 def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
-    """Beside the table: everything that is known of the row, as far as it fits."""
-    row, letters = shown.row, f"a{letter_of(shown.place)}"
-    if len(shown.rows) > 1:
-        lines = sides_lines(shown.rows, shown.name, width, height, "")
-        if row is None:
-            return lines[:height]
-        lines += [()]
-    elif row is None:
-        return []
-    else:
-        lines = []
-    lines += [title_line(row, shown.name, width), (), *value_table(row, letter_of(shown.place), width)]
-    if row.verdict.reason:
-        lines += [(), *paragraph(row.verdict.reason, width, style_of(row.rate))]
-    if blocks := block_lines(row, letters, width, 2):
-        lines += [(), blocks_heading(2), *blocks]
-    if step := step_text(shown.why):
-        lines += [(), (Span(f"why: {step}", "dim"),), *why_lines(shown.why, width, 6)]
-    sure = [(), (Span("how sure", "dim"),), *sure_lines(row, width)]
-    if shown.curves is not None:
-        during = telemetry_lines(shown.curves, letters, width)
-        if len(lines) + len(sure) + len(during) < height:
-            lines += [(), *during]
-    return [*lines, *sure][:height]
+    """Beside the table: all sides, and what is known of the row, as far as it fits."""
+    lines = sides_lines(shown.rows, shown.name, width, height, "") if len(shown.rows) > 1 else []
+    if shown.row is not None:
+        lines += [()] if lines else []
+        lines += evidence_lines(shown, f"a{letter_of(shown.place)}", width, height - len(lines))
+    return lines[:height]
 
 
 def _open_rows(shown: ShownRow) -> list[tuple[Row, str]]:
@@ -156,50 +134,39 @@ def unsure_line(shown: ShownRow, width: int, *, has_command: bool) -> Line:
 
 
 def unsure_lines(shown: ShownRow, width: int, room: int = 0) -> list[Line]:
-    """Undecided rows with the reason, and the command that would settle each.
+    """Undecided rows, with the reason and the command that would settle them below those that share both.
 
-    More than two where all fits into `room` lines. What a row shares with the one below it is said once.
+    More than two where all fits into `room` lines.
     """
-    loaded, found = shown.loaded, _open_rows(shown)
-    if not found:
-        return []
-    heading = heading_line("can't tell", width, _count(found, loaded))
-    rows: list[tuple[Line, list[Line]]] = []
-    listed = found[:_MOST_UNSURE]
-    reasons = [row.verdict.reason for row, _ in listed]
-    for row, letter in listed:
-        name = clean_text(row_name(row, [], loaded.ignore))
-        reason = f"{judgement_text(row.rate)}: {row.verdict.reason}"
-        side = f" ({letter} vs a)" if len(loaded.answer.comparisons) > 1 else ""
-        head, more = f"  {name}{side}  ", []
-        if width_of(head) + width_of(reason) > width or reasons.count(row.verdict.reason) > 1:
-            reason = judgement_text(row.rate)
-            more = wrapped(row.verdict.reason, width - 2, 2)
-        below: list[Line] = [(Span(f"  {text}", "dim"),) for text in more]
-        steps = settling_steps(row, loaded.asked.evidence)
-        if not steps:
-            texts = next_steps(row, loaded.asked.evidence)
-            below += [fitted((Span(f"  {clean_text(text)}", "dim"),), width) for text in texts[:_MOST_HINTS]]
-        for step in steps:
-            box = step.box if step.box == "a" else letter
-            taken = f"  {_taken(step.seconds, step.usd)}"
-            command = cut(clean_text(step.command), max(width - width_of(taken) - 6, 10))
-            below.append(fitted((Span(f"  {box}$ "), Span(command, "accent"), Span(taken, "dim")), width))
-        rows.append((fitted((Span(head), Span(reason, "dim")), width), below))
-    lines = [heading, *_said_once(rows)]
-    while len(lines) > room and len(rows) > _LEAST_UNSURE:
-        rows.pop()
-        lines = [heading, *_said_once(rows)]
-    return lines
+    found = _open_rows(shown)
+    heading = heading_line("can't tell", width, _count(found, shown.loaded))
+    for count in range(min(len(found), _MOST_UNSURE), 0, -1):
+        below: dict[tuple[Line, ...], list[Line]] = {}
+        for row, letter in found[:count]:
+            name = clean_text(row_name(row, [], shown.loaded.ignore))
+            side = f" ({letter} vs a)" if len(shown.rows) > 1 else ""
+            head = Span(f"  {name}{side}  "), Span(judgement_text(row.rate), "dim")
+            why = tuple(_why_unsure(shown.loaded, row, letter, width))
+            below.setdefault(why, []).append(fitted(head, width))
+        lines = [heading, *(line for why, heads in below.items() for line in (*heads, *why))]
+        if len(lines) <= room or count <= _LEAST_UNSURE:
+            return lines
+    return []
 
 
-def _said_once(rows: Sequence[tuple[Line, list[Line]]]) -> Iterator[Line]:
-    """Rows with what belongs to each, which two neighbours that share it have once."""
-    following: list[list[Line]] = [*(below for _, below in rows[1:]), []]
-    for (row, below), next_below in zip(rows, following, strict=True):
-        yield row
-        if below != next_below:
-            yield from below
+def _why_unsure(loaded: Loaded, row: Row, letter: str, width: int) -> Iterator[Line]:
+    """The reason, and commands that would settle it, else other advice."""
+    evidence = loaded.asked.evidence
+    steps = settling_steps(row, evidence)
+    advice = [] if steps else next_steps(row, evidence)[:_MOST_HINTS]
+    for text in (*wrapped(row.verdict.reason, width - 2, 2), *map(clean_text, advice)):
+        yield fitted((Span(f"  {text}", "dim"),), width)
+    for step in steps:
+        box = step.box if step.box == "a" else letter
+        price = "" if step.usd is None else f", {format_usd(step.usd)}"
+        taken = f"  about {format_minutes(step.seconds)}{price}"
+        command = cut(clean_text(step.command), max(width - width_of(taken) - 6, 10))
+        yield fitted((Span(f"  {box}$ "), Span(command, "accent"), Span(taken, "dim")), width)
 
 
 def settling_lines(shown: ShownRow, width: int) -> list[Line]:
@@ -217,10 +184,6 @@ def settling_lines(shown: ShownRow, width: int) -> list[Line]:
         for text in command_lines(clean_text(step.command), width - 2, f"{step.box}$ "):
             lines.append((Span("  "), Span(text, "accent")))
     return lines
-
-
-def _taken(seconds: float, usd: float | None) -> str:
-    return f"about {format_minutes(seconds)}" + ("" if usd is None else f", {format_usd(usd)}")
 
 
 def turning_lines(comparison: Comparison, width: int) -> list[Line]:

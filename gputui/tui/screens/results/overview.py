@@ -9,7 +9,7 @@ from statistics import median
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
-from gputui.document.bars import bars, gauge_spans, stacked_bar
+from gputui.document.bars import bars, stacked_bar
 from gputui.document.table import Column, Table, table_of
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
@@ -71,7 +71,6 @@ _AROUND_CHARTS = 2
 _MARGIN = "   "
 _WIDE = 100
 _LEAST_OF_STEP = 0.001
-_LEAST_BAR = 8
 _BELOW_SHARES = 7
 """A heading, a blank line and the least that is worth showing of operators."""
 _SCROLLBAR = 1
@@ -186,27 +185,27 @@ def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterat
     yield from table_lines(bar, width, margin=len(_MARGIN), has_headings=False)
 
 
-def share_lines(breakdown: StepBreakdown, width: int) -> Iterator[Line]:
+def share_lines(breakdown: StepBreakdown, width: int, margin: int = 0) -> Iterator[Line]:
     """A bar for each kind of time in a step, with the phases that it is of."""
-    room = max(width - 34, _LEAST_BAR)
-    for share in breakdown.shares:
-        if share.share < _LEAST_OF_STEP:
-            continue
-        bar = gauge_spans(share.share, 1.0, room, "chart")
-        yield (Span(f"{share.name[:22]:22} "), *bar, Span(f" {format_percent(share.share):>7}"))
-        phases = ", ".join(
-            f"{phase} {format_percent(part)}" for phase, part in share.phases if part >= _LEAST_OF_STEP
-        )
-        yield from ((Span(f"  {line[0].text}", "dim"),) for line in paragraph(phases, width - 2))
+    shares = [share for share in breakdown.shares if share.share >= _LEAST_OF_STEP]
+    phases = [[part for part in share.phases if part[1] >= _LEAST_OF_STEP] for share in shares]
+    words = [", ".join(f"{phase} {format_percent(part)}" for phase, part in of) for of in phases]
+    columns = (
+        Column("", [share.name for share in shares]),
+        bars([share.share for share in shares], 1.0, "chart", priority=0),
+        Column("", [format_percent(share.share) for share in shares], True),
+        Column("", [Span(text, "dim") for text in words], breaks=True),
+    )
+    yield from table_lines(Table(columns), width, margin=margin, folds=True, has_headings=False)
 
 
 def _where(breakdown: StepBreakdown, width: int, height: int) -> list[Line]:
     """The kinds of time as bars, where that leaves room for operators."""
-    shares = list(share_lines(breakdown, width - len(_MARGIN)))
+    shares = list(share_lines(breakdown, width, len(_MARGIN)))
     if len(shares) + _BELOW_SHARES > height:
         return []
     title = section((Span("where its time goes", "title"),), width, (Span("tab Step", "dim"),))
-    return [title, *((Span(_MARGIN), *line) for line in shares), ()]
+    return [title, *shares, ()]
 
 
 # Telemetry

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.document.bars import legend_lines, parts_bar
 from gputui.document.spans import Line, Span, wrapped
+from gputui.document.table import Table
 from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing
 from gputui.model.profiled import MEMORY_PARTS
@@ -30,8 +32,6 @@ from gputui.tui.widgets.sections import log_lines, paragraph, stacked, table_lin
 _PART_STYLES = dict(zip(MEMORY_PARTS, (*(f"{family} {TONES}" for family in FAMILIES), "track"), strict=True))
 _AROUND_MEMORY = 5
 """Lines of headings and between the blocks of that page."""
-_MEMORY_CELLS = 84
-"""Width of the table of memory by part."""
 
 
 def step_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> tuple[Line, ...]:
@@ -84,12 +84,9 @@ def memory_page(detail: RunDetail, case: CaseResult, width: int, height: int) ->
     legend = legend_lines([(name, "", style) for name, style in _PART_STYLES.items()], width - 3)
     lines += [(Span("   "), *line) for line in legend]
     lines.append(())
-    if width <= _MEMORY_CELLS:
-        for point in found.memory:
-            held = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts_of(point).items() if size)
-            lines += paragraph(f"{POINTS[point.point]}: {held or 'nothing'}", width, indent=2)
-        return tuple(lines)
-    return (*lines, *table_lines(memory_table(found), width, margin=0))
+    *columns, total = memory_table(found).written  # sums stand behind the bars
+    table = Table((*columns, replace(total, priority=1)))
+    return (*lines, *table_lines(table, width, margin=0, folds=True))
 
 
 def not_sampled(width: int) -> tuple[Line, ...]:

@@ -71,15 +71,9 @@ def ask_label(screen: ShellScreen, path: Path, run: RunSummary, change: Change) 
     """Ask for a new label; an invalid one is reported."""
 
     def labelled(text: str) -> None:
-        if text == run.label:
-            return
-        try:
-            label = check_label(text)
-        except GputuiError as error:
-            screen.say_error(error)
-            return
-        message = f"{run.short_id} is now {label}" if label else f"{run.short_id} has no label now"
-        change(lambda: label_run(path, run.run_id, label), message)
+        if text != run.label:
+            message = f"{run.short_id} is now {text}" if text else f"{run.short_id} has no label now"
+            change(lambda: label_run(path, run.run_id, check_label(text)), message)
 
     screen.ask(AskText(f"Label of {run.short_id}; leave it empty to remove it", run.label), labelled)
 
