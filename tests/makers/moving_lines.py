@@ -164,7 +164,7 @@ def hang_ups_do_nothing() -> None:
 def main(words: list[str]) -> int:
     from gputui.tui.terminal.splash import first_picture
 
-    with first_picture(1, "moving", "starting") if "splash" in words else nullcontext():
+    with first_picture(1, "moving") if "splash" in words else nullcontext():
         if "wait" in words:
             while True:  # with an end: a signal just before the wait does not interrupt it
                 threading.Event().wait(0.1)

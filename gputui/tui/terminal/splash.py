@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gputui.document.background import ask
+from gputui.document.background import ask, quiet_typing
 from gputui.tui.terminal.signals import ending_as_exit
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[m\x1b[2J"
 _LEAVE = "\x1b[m\x1b[?25h\x1b[?1049l"
 
 
-class _Terminal:
-    """The state of the terminal."""
+class Taken:
+    """What the splash screen did to the terminal, which the driver takes over from it."""
 
     is_taken = False
     """Whether the alternate screen is on and the cursor hidden."""
@@ -29,27 +29,29 @@ class _Terminal:
 
 
 @contextmanager
-def first_picture(fd: int, heading: str, note: str = "starting") -> Iterator[None]:
+def first_picture(fd: int, heading: str) -> Iterator[None]:
     """Show a heading on the alternate screen while the block lasts; then restore the terminal.
 
-    `heading` and `note` must be safe to show. Keys typed meanwhile are kept for the next reader and not
+    The heading must be safe to show. Keys typed meanwhile are kept for the next reader and not
     echoed. An ending signal leaves the block as SystemExit. `fd` is a terminal.
     """
-    _Terminal.attributes = _quiet(fd)
+    Taken.attributes = quiet_typing()
     with ending_as_exit():
         try:
             width = os.get_terminal_size(fd).columns or 80
-            picture = f"{_ENTER}\x1b[1;1H\x1b[1m{heading[:width]}\x1b[m\x1b[2;1H{note[:width]}"
-            _Terminal.is_taken = True
+            picture = f"{_ENTER}\x1b[1;1H\x1b[1m{heading[:width]}\x1b[m\x1b[2;1Hstarting"
+            Taken.is_taken = True
             os.write(fd, picture.encode("utf-8", "replace"))
             ask()
             yield
         finally:
-            if _Terminal.is_taken:
+            if Taken.is_taken:
                 with contextlib.suppress(OSError):
                     os.write(fd, _LEAVE.encode())
-            _restore(fd, _Terminal.attributes)
-            _Terminal.is_taken, _Terminal.attributes = False, None
+            if Taken.attributes is not None:
+                with contextlib.suppress(termios.error):
+                    termios.tcsetattr(fd, termios.TCSANOW, Taken.attributes)
+            Taken.is_taken, Taken.attributes = False, None
 
 
 def draw(fd: int, sequence: str) -> None:
@@ -57,39 +59,6 @@ def draw(fd: int, sequence: str) -> None:
     data = sequence.encode("utf-8", "replace")
     while data:
         data = data[os.write(fd, data) :]
-
-
-def is_drawn() -> bool:
-    """Whether the splash screen is on the terminal, so that the driver need not switch screens again."""
-    return _Terminal.is_taken
-
-
-def attributes_before() -> list[Any] | None:
-    """Terminal attributes before the splash screen; None if there was none."""
-    return _Terminal.attributes
-
-
-def given_back() -> None:
-    """Record that the driver has left the alternate screen."""
-    _Terminal.is_taken = False
-
-
-def _quiet(fd: int) -> list[Any] | None:
-    """Turn off echo and line buffering; returns the previous attributes."""
-    try:
-        attributes = termios.tcgetattr(fd)
-        changed = termios.tcgetattr(fd)
-        changed[3] &= ~(termios.ECHO | termios.ICANON)
-        termios.tcsetattr(fd, termios.TCSANOW, changed)
-    except termios.error:
-        return None
-    return attributes
-
-
-def _restore(fd: int, attributes: list[Any] | None) -> None:
-    if attributes is not None:
-        with contextlib.suppress(termios.error):
-            termios.tcsetattr(fd, termios.TCSANOW, attributes)
 
 
 @contextmanager

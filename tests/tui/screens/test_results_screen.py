@@ -437,7 +437,7 @@ async def test_cases_are_saved_in_the_order_they_are_shown_in(tmp_path: Path) ->
     async with app.run_test(size=(120, 24)) as pilot:
         screen = await opened(pilot, f"{tmp_path / 'a.db'}@latest")
         await save_as(pilot, tmp_path / "c.csv")
-        shown = [row.case.case.work.workload for row in screen._pane._case_rows]
+        shown = [case.case.work.workload for case, _ in screen._pane._case_rows]
     rows = (tmp_path / "c.csv").read_text(encoding="utf-8").splitlines()[1:]
     assert [row.partition(" ")[0] for row in rows] == shown
 

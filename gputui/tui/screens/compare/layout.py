@@ -52,8 +52,6 @@ class CompareLayout:
     rows_height: int
     below: tuple[Line, ...]
     beside: tuple[Line, ...]
-    left_width: int
-    """Of the table and what is below it."""
     beside_width: int
     """0 where evidence is below the table."""
     has_unsure: bool = False
@@ -66,8 +64,7 @@ def lay_out(shown: ShownRow, value: ComparisonColumn, width: int, height: int) -
     """The parts for a body of this size; `height` is without header, message and keys."""
     is_tall = height >= _TALL
     beside_width = round(width * _BESIDE_SHARE) if width >= _WIDE and is_tall else 0
-    left_width = width - beside_width
-    table_width = left_width - 2 if beside_width else left_width - 1
+    table_width = width - beside_width - (2 if beside_width else 1)
     table = table_of(shown, value, table_width, has_groups=height >= _VERY_TALL)
     needed = sum(len(entry.lines) for entry in table.entries)
     if height < _HIGH:
@@ -80,9 +77,7 @@ def lay_out(shown: ShownRow, value: ComparisonColumn, width: int, height: int) -
         below, has_unsure = _blocks_below(shown, table_width, room - rows_height)
         beside = [*beside_lines(shown, beside_width - 2, room + 1), *[()] * (room + 1)][: room + 1]
         ruled = tuple(rule_between(beside, beside_width))
-        return CompareLayout(
-            top, table, rows_height, tuple(below), ruled, left_width, beside_width, has_unsure
-        )
+        return CompareLayout(top, table, rows_height, tuple(below), ruled, beside_width, has_unsure)
     gap = 1 if is_tall else 0
     whole = pane_lines(shown, width, room)
     pane_height = min(len(whole) + gap, max(room - needed, min(_LEAST_PANE, len(whole)) + gap))
@@ -93,7 +88,7 @@ def lay_out(shown: ShownRow, value: ComparisonColumn, width: int, height: int) -
     more, has_unsure = _blocks_below(shown, width, left) if is_tall else (settling_lines(shown, width), False)
     more = more if len(more) <= left else []
     return CompareLayout(
-        *(top, table, rows_height, (*pane, *more), (), width, 0, has_unsure),
+        *(top, table, rows_height, (*pane, *more), (), 0, has_unsure),
         has_command=bool(more) and not is_tall,
     )
 
@@ -108,8 +103,8 @@ def _low_layout(shown: ShownRow, table: RowsTable, needed: int, width: int, heig
         top = tuple(headline_lines(shown.loaded, width, most))
     room = max(height - len(top) - 1, 1)
     if room - needed < least:
-        return CompareLayout(top, table, room, (), (), width, 0)
-    return CompareLayout(top, table, needed, (*pane_lines(shown, width, room - needed),), (), width, 0)
+        return CompareLayout(top, table, room, (), (), 0)
+    return CompareLayout(top, table, needed, (*pane_lines(shown, width, room - needed),), (), 0)
 
 
 def _blocks_below(shown: ShownRow, width: int, height: int) -> tuple[list[Line], bool]:

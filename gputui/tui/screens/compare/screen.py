@@ -214,8 +214,8 @@ class CompareScreen(ShellScreen):
         self._top.styles.height = len(made.top)
         self._heading.styles.height = 1
         self._table.styles.height = made.rows_height
-        self._left.styles.width = made.left_width
-        self._beside.styles.width = self.size.width - made.left_width
+        self._left.styles.width = self.size.width - made.beside_width
+        self._beside.styles.width = made.beside_width
         self._beside.display = bool(made.beside_width)
 
     def _read_curves(self, made: CompareLayout) -> None:

@@ -366,7 +366,7 @@ def boxes_lines(detail: RunDetail, boxes: Sequence[Run], width: int, height: int
 
 def cases_lines(run: Run, width: int, height: int) -> list[Line]:
     """The cases with their rates, as many as fit."""
-    rows = [row.cells for row in case_rows(run) if row.case.outcome not in NOT_RUN]
+    rows = [cells for case, cells in case_rows(run) if case.outcome not in NOT_RUN]
     if not rows or height < 4:
         return []
     shown = rows[: height - 2] if len(rows) > height - 1 else rows

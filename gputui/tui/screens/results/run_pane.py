@@ -140,7 +140,7 @@ class RunPane(Vertical):
         has_time = bool(detail.series or detail.spans)
         self._window = TimeWindow.over_all(detail.series, detail.spans) if has_time else None
         _fill_without_empty(
-            self._cases, CASE_HEADINGS, [row.cells for row in self._case_rows], (STEP_HEADING,)
+            self._cases, CASE_HEADINGS, [cells for _, cells in self._case_rows], (STEP_HEADING,)
         )
         self.on_resize()
         self.show_tab(TABS[0])
@@ -214,7 +214,7 @@ class RunPane(Vertical):
         elif detail is not None and there:
             self._case_id = there[0].case_id
             self._open("step" if self._case_id in detail.passes else "cases")
-            rows = [row.case.case_id for row in self._case_rows]
+            rows = [case.case_id for case, _ in self._case_rows]
             self._cases.move_cursor(row=rows.index(self._case_id))
 
     def step_cursor(self, cells: int) -> None:
@@ -308,7 +308,7 @@ class RunPane(Vertical):
         place, detail = event.cursor_row, self.detail
         if detail is None or event.data_table is not self._cases or place >= len(self._case_rows):
             return
-        self._case_id = self._case_rows[place].case.case_id
+        self._case_id = self._case_rows[place][0].case_id
         timed = [span for span in detail.spans if span.case_id == self._case_id]
         if timed:
             self._open("timeline")
@@ -350,7 +350,7 @@ class RunPane(Vertical):
     def _describe_case_row(self) -> None:
         place = self._cases.cursor_row
         if place < len(self._case_rows):
-            cells = self._case_rows[place].cells
+            cells = self._case_rows[place][1]
             self._show_message(f"{cells[0].strip()}: {cells[-1]}" if cells[-1] else "", "dim")
 
     def _case_words(self, case: CaseResult) -> str:
@@ -406,7 +406,7 @@ class RunPane(Vertical):
         if table is not None:
             rows = self.screen.size.height - _ROWS_ABOVE_AND_BELOW - table.row_count - 2
         if table is self._cases and table.cursor_row < len(self._case_rows):
-            case = self._case_rows[table.cursor_row].case
+            case = self._case_rows[table.cursor_row][0]
         elif table is self._operators:
             case = self._case()
         lines: tuple[Line, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -84,12 +84,8 @@ def sorted_runs(runs: Sequence[RunSummary], order: int) -> list[RunSummary]:
     return sorted(newest_first, key=lambda run: key(run))  # type: ignore[arg-type,return-value]
 
 
-@dataclass(frozen=True, slots=True)
-class CaseRow:
-    """A row of the table of cases: a case, or a metric of the case above."""
-
-    case: CaseResult
-    cells: tuple[str, ...]
+CaseRow = tuple[CaseResult, tuple[str, ...]]
+"""A row of the table of cases: a case, or a metric of the case above."""
 
 
 def case_rows(run: Run) -> list[CaseRow]:
@@ -106,10 +102,10 @@ def case_rows(run: Run) -> list[CaseRow]:
                 format_seconds(case.case.units_per_step / speed.units_per_s) if case.case.has_steps else "",
                 _flags(case),
             )
-        rows.append(CaseRow(case, cells))
+        rows.append((case, cells))
         for metric in metrics_of(case):
             cells = (f"  {metric.title}", metric_text(metric), "", "", metric_range(metric))
-            rows.append(CaseRow(case, cells))
+            rows.append((case, cells))
     return rows
 
 
