@@ -67,8 +67,6 @@ class ShellScreen(Screen[None]):
         super().__init__()
         self.shown_actions = self.ACTIONS
         self._job: Job[Any] | None = None
-        self._then: Callable[[Any], None] = lambda outcome: None
-        self._failed: Callable[[str, str], None] = self._warn
         self._is_quiet = False
         self._message: Line = ()
         self.is_ready = False
@@ -173,16 +171,14 @@ class ShellScreen(Screen[None]):
         """
         self.give_up()
         self._is_quiet = is_quiet
-        self._then, self._failed = then, failed or self._warn
 
         def with_files(job: Job[T]) -> T:
             if (demo := shell_of(self).demo) is not None:
                 demo.write(job.say)
             return work(job)
 
-        arrived, told = (
-            partial(in_loop_of, self, take) for take in (self._take_outcome, self._take_progress)
-        )
+        arrived = partial(in_loop_of, self, self._take_outcome, then, failed or self._warn)
+        told = partial(in_loop_of, self, self._take_progress)
         self._job = Job(with_files, arrived, told, writes=writes)
         self._job.start()
         self.refresh_lines()
@@ -247,7 +243,9 @@ class ShellScreen(Screen[None]):
         if job is self._job and not self._is_quiet:
             self.say(f"{text} ... (esc cancels)", "dim")
 
-    def _take_outcome(self, job: Job[Any], outcome: object) -> None:
+    def _take_outcome(
+        self, then: Callable[[Any], None], failed: Callable[[str, str], None], job: Job[Any], outcome: object
+    ) -> None:
         """Hand over the result of the current job; cancelled jobs are ignored."""
         if job is not self._job:
             return
@@ -257,11 +255,11 @@ class ShellScreen(Screen[None]):
         if isinstance(outcome, Exception):
             shell_of(self).keep_error(self.ID, _logged(outcome))
         if isinstance(outcome, GputuiError):
-            self._failed(outcome.message, outcome.hint)
+            failed(outcome.message, outcome.hint)
         elif isinstance(outcome, Exception):
-            self._failed(f"this is a bug in gputui: {type(outcome).__name__}: {outcome}", "")
+            failed(f"this is a bug in gputui: {type(outcome).__name__}: {outcome}", "")
         else:
-            self._then(outcome)
+            then(outcome)
         self.refresh_lines()
 
     def show_in(self, view: LinesView, *lines: Line) -> None:

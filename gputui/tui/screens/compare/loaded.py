@@ -15,8 +15,8 @@ from gputui.services.compare.columns import ENERGY, RATE, RATIO, ComparisonColum
 from gputui.services.compare.fleet_why import ranking_of
 from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.headline import Headline
-from gputui.services.compare.pairing import Comparison, Row
-from gputui.services.compare.row_text import called, row_name, short_name
+from gputui.services.compare.pairing import Row
+from gputui.services.compare.row_text import row_name, short_name
 from gputui.services.compare.rows_table import RowOfSides, rows_of_sides
 from gputui.services.compare.session import Answer, Asked, ComparisonRequest, ask, request_of
 from gputui.services.compare.telemetry_overlay import SideCurves
@@ -163,8 +163,3 @@ def with_energy(loaded: Loaded, job: Job[Any]) -> Loaded:
     job.say("reading power")
     answer = loaded.asked.compared(loaded.baseline, with_energy=True)
     return replace(loaded, answer=replace(answer, headline=loaded.answer.headline), with_energy=True)
-
-
-def heading_of(comparison: Comparison, place: int, count: int) -> str:
-    more = f" ({place + 1} of {count} sides)" if count > 1 else ""
-    return f"{called(comparison.b)} vs {called(comparison.a)}{more}"

@@ -17,7 +17,7 @@ from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, Comparison
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
 from gputui.services.compare.headline import main_row
 from gputui.services.compare.pairing import Comparison, Row
-from gputui.services.compare.row_text import letter_of, short_name
+from gputui.services.compare.row_text import called, letter_of, short_name
 from gputui.services.compare.rows_table import RowOfSides
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.actions import ACTIONS
@@ -27,7 +27,6 @@ from gputui.tui.screens.compare.layout import CompareLayout, lay_out, row_line
 from gputui.tui.screens.compare.loaded import (
     Loaded,
     ShownRow,
-    heading_of,
     read,
     read_text,
     rows_of,
@@ -125,7 +124,9 @@ class CompareScreen(ShellScreen):
         shown = self.comparison
         if self.level == "notice" or shown is None or self._loaded is None:
             return "compare"
-        return heading_of(shown, self._place, len(self._loaded.answer.comparisons))
+        count = len(self._loaded.answer.comparisons)
+        more = f" ({self._place + 1} of {count} sides)" if count > 1 else ""
+        return f"{called(shown.b)} vs {called(shown.a)}{more}"
 
     def hints(self) -> tuple[str, ...]:
         found = _HINTS[self.level]
@@ -184,8 +185,6 @@ class CompareScreen(ShellScreen):
         made = self._layout(number)
         self._table.fill(made.rows.entries, made.rows.text, number)
         self._draw(made)
-        self._tell_row(made)
-        self._read_curves(made)
 
     def _main_row(self) -> int:
         assert self._loaded is not None
@@ -217,6 +216,8 @@ class CompareScreen(ShellScreen):
         self._left.styles.width = self.size.width - made.beside_width
         self._beside.styles.width = made.beside_width
         self._beside.display = bool(made.beside_width)
+        self._tell_row(made)
+        self._read_curves(made)
 
     def _read_curves(self, made: CompareLayout) -> None:
         """What the boxes did while the selected row was timed, where there is room to show it."""
@@ -236,12 +237,8 @@ class CompareScreen(ShellScreen):
 
     def _draw_selected(self) -> None:
         """What depends on the selected row."""
-        if self._loaded is None or self.level != "rows":
-            return
-        made = self._layout(self._table.key)
-        self._draw(made)
-        self._tell_row(made)
-        self._read_curves(made)
+        if self._loaded is not None and self.level == "rows":
+            self._draw(self._layout(self._table.key))
 
     def on_lines_list_selected(self, event: LinesList.Selected) -> None:
         """Its evidence stands beside or below the table."""

@@ -25,7 +25,7 @@ from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.why import why_sentence
 from gputui.services.support.paths import default_result_file
 from gputui.tui.screens.results.overview import largest_operators, share_lines, step_lines
-from gputui.tui.screens.results.rests_on import launch_lines, rests_on_lines
+from gputui.tui.screens.results.tables import launch_lines, rests_on_lines
 from gputui.tui.widgets.cells import line_width
 from gputui.tui.widgets.sections import log_lines, paragraph, stacked, table_lines
 

@@ -23,7 +23,6 @@ from gputui.services.results.table_export import Sheet
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results import pages
 from gputui.tui.screens.results.overview import overview_page, step_lines
-from gputui.tui.screens.results.rests_on import launch_lines
 from gputui.tui.screens.results.tables import (
     CASE_HEADINGS,
     GROUPS,
@@ -32,6 +31,7 @@ from gputui.tui.screens.results.tables import (
     CaseRow,
     case_rows,
     chosen_operators,
+    launch_lines,
 )
 from gputui.tui.screens.results.timeline import PINNED, TimeWindow, at_cursor, lane_cells, share_at, timeline
 from gputui.tui.terminal.lines import Line, Span
@@ -331,8 +331,6 @@ class RunPane(Vertical):
             case "timeline" if self._window is not None:
                 within_us = self._window.from_us, self._window.to_us
                 return saving.telemetry_sheet(detail, self._series, within_us)
-            case "timeline":
-                return Missing("nothing was sampled during this run")
         if case is None:
             return Missing(f"this run has nothing for the tab {name}")
         if name == "operators":
@@ -379,12 +377,10 @@ class RunPane(Vertical):
         return page(detail, case, width, height)
 
     def _draw_timeline(self, *, keeps_place: bool = False) -> None:
-        if self.detail is None or self.tab != "timeline":
+        if self.detail is None or self._window is None or self.tab != "timeline":
             return
-        width = self.screen.size.width
-        lines = pages.not_sampled(width)
-        if self._window is not None:
-            lines = timeline(self.detail, self._series, self._window, width, self._switcher.size.height)
+        width, height = self.screen.size.width, self._switcher.size.height
+        lines = timeline(self.detail, self._series, self._window, width, height)
         self._page.show(lines, keeps_place=keeps_place, pinned=PINNED if self.detail.spans else 0)
 
     def _profiled(self) -> list[CaseResult]:
@@ -400,20 +396,16 @@ class RunPane(Vertical):
 
     def _draw_below(self) -> None:
         """Where a table leaves much room, show the launches of the selected case, or the step, below it."""
-        tables = {"cases": self._cases, "operators": self._operators}
-        table, detail, case = tables.get(str(self._switcher.current)), self.detail, None
-        width, rows = self.screen.size.width, 0
-        if table is not None:
-            rows = self.screen.size.height - _ROWS_ABOVE_AND_BELOW - table.row_count - 2
-        if table is self._cases and table.cursor_row < len(self._case_rows):
+        shown, detail = self._switcher.current, self.detail
+        table, case = (self._cases, None) if shown == "cases" else (self._operators, self._case())
+        if shown == "cases" and table.cursor_row < len(self._case_rows):
             case = self._case_rows[table.cursor_row][0]
-        elif table is self._operators:
-            case = self._case()
+        rows = self.screen.size.height - _ROWS_ABOVE_AND_BELOW - table.row_count - 2
         lines: tuple[Line, ...] = ()
-        if detail is not None and case is not None and rows >= _LEAST_BELOW:
-            lines = self._lines_below(detail, case, table is self._cases, width, rows - 1)
+        if shown != "page" and detail is not None and case is not None and rows >= _LEAST_BELOW:
+            lines = self._lines_below(detail, case, shown == "cases", self.screen.size.width, rows - 1)
         self._below.display = bool(lines)
-        self._switcher.styles.height = table.row_count + 2 if lines and table is not None else "1fr"
+        self._switcher.styles.height = table.row_count + 2 if lines else "1fr"
         is_ascii = shell_of(self).ascii_only
         self._below.show(tuple(in_ascii(line) if is_ascii else line for line in lines[:rows]))
 

@@ -22,7 +22,7 @@ from gputui.services.results.waiting import CROWDED_SHARE
 from gputui.store.reading import POWER_CAP_BIT, SLOWED_BITS, MeasuredSpan, TelemetrySeries
 from gputui.tui.screens.results.overview import largest_operators, main_series, step_lines
 from gputui.tui.screens.results.pages import not_sampled
-from gputui.tui.screens.results.rests_on import launch_lines
+from gputui.tui.screens.results.tables import launch_lines
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import fitted, left, right
 from gputui.tui.widgets.charts import area, body_styles
