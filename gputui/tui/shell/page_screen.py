@@ -30,7 +30,7 @@ class PageScreen(ModalScreen[None]):
 
     DEFAULT_CSS = "PageScreen { background: ansi_default; }"
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
-        Binding("escape,backspace,question_mark,L,q,enter", "leave", "Back", show=False),
+        Binding("escape,backspace,question_mark,L,q,enter", "dismiss", "Back", show=False),
         Binding("j", "scroll(1)", show=False),
         Binding("k", "scroll(-1)", show=False),
         Binding("y,c", "copy", "Copy", show=False),
@@ -47,9 +47,6 @@ class PageScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         self._page.focus()
         self._show()
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
     def action_scroll(self, lines: int) -> None:
         self._page.step(lines)

@@ -82,7 +82,7 @@ class Palette(ModalScreen[Choice | None]):
     Palette #sentence { height: 1; scrollbar-size: 0 0; }
     """
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
-        Binding("escape", "leave", "Back", show=False),
+        Binding("escape", "dismiss", "Back", show=False),
         Binding("down,ctrl+n", "step(1)", show=False, priority=True),
         Binding("up", "step(-1)", show=False, priority=True),
         Binding("pagedown", "step(10)", show=False, priority=True),
@@ -150,9 +150,6 @@ class Palette(ModalScreen[Choice | None]):
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         event.stop()
         self.dismiss(self._shown[event.cursor_row])
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
     def action_step(self, rows: int) -> None:
         """Move the table's cursor from the field."""

@@ -29,7 +29,7 @@ class Dialog(ModalScreen[Answer | None]):
     Dialog Input > .input--selection { text-style: $block-cursor-text-style; }
     Dialog Input:ansi > .input--cursor { background: ansi_default; color: ansi_default; }
     """
-    BINDINGS = [Binding("escape", "leave", "Back", show=False)]  # noqa: RUF012 - Textual declares it so
+    BINDINGS = [Binding("escape", "dismiss", "Back", show=False)]  # noqa: RUF012 - Textual declares it so
     KEYS = ""
     """What is said of its keys below."""
 
@@ -47,9 +47,6 @@ class Dialog(ModalScreen[Answer | None]):
 
     def compose_body(self) -> ComposeResult:
         yield from ()
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
 
 class AskText(Dialog[str]):
@@ -77,10 +74,7 @@ class Confirm(Dialog[bool]):
     """Asks before an irreversible action; only `y` confirms."""
 
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
-        Binding("y", "confirm", "Yes", show=False),
-        Binding("n,q,enter", "leave", "No", show=False),
+        Binding("y", "dismiss(True)", "Yes", show=False),
+        Binding("n,q,enter", "dismiss", "No", show=False),
     ]
     KEYS = "y yes    n no"
-
-    def action_confirm(self) -> None:
-        self.dismiss(True)

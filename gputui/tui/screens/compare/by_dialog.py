@@ -22,7 +22,7 @@ class AskBy(Dialog[str]):
     """One of the dimensions, or FILES for the files themselves."""
 
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
-        Binding("backspace", "leave", "Back", show=False),
+        Binding("backspace", "dismiss", "Back", show=False),
         Binding("j", "step(1)", show=False),
         Binding("k", "step(-1)", show=False),
     ]

@@ -1,15 +1,12 @@
-"""Dialogs of the Results screen: where to save what it shows, the label of a run, its removal."""
+"""Where to save what the Results screen shows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.result import RunSummary
 from gputui.services.results.browser import RunDetail
-from gputui.services.results.labels import day
 from gputui.services.results.table_export import (
     TRACE_ENDING,
     Sheet,
@@ -18,14 +15,8 @@ from gputui.services.results.table_export import (
     save_trace,
     trace_of,
 )
-from gputui.store.selecting import check_label
-from gputui.store.writing import label_run, remove_run
 from gputui.tui.screens.results.run_pane import RunPane
 from gputui.tui.shell.shell_screen import ShellScreen, ask_and_save
-from gputui.tui.widgets.dialogs import AskText, Confirm
-
-Change = Callable[[Callable[[], None], str], None]
-"""Runs a change of the file in the background, then shows a message."""
 
 
 def report_nothing(screen: ShellScreen, why: str) -> None:
@@ -65,27 +56,3 @@ def ask_for_tab(screen: ShellScreen, detail: RunDetail, pane: RunPane) -> None:
         return save_sheet(path, sheet)
 
     ask_and_save(screen, question, name, save)
-
-
-def ask_label(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
-    """Ask for a new label; an invalid one is reported."""
-
-    def labelled(text: str) -> None:
-        if text != run.label:
-            message = f"{run.short_id} is now {text}" if text else f"{run.short_id} has no label now"
-            change(lambda: label_run(path, run.run_id, check_label(text)), message)
-
-    screen.ask(AskText(f"Label of {run.short_id}; leave it empty to remove it", run.label), labelled)
-
-
-def ask_removal(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
-    """Ask before removing a run."""
-    label = f" ({run.label})" if run.label else ""
-    question = (
-        f"Remove run {run.short_id}{label}: {run.profile}, {run.status}, {day(run)},"
-        f" from {path}? This cannot be undone."
-    )
-    screen.ask(
-        Confirm(question),
-        lambda is_yes: change(lambda: remove_run(path, run.run_id), f"removed {run.short_id}"),
-    )

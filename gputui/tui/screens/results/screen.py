@@ -28,7 +28,8 @@ from gputui.services.results.table_export import files_sheet
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file
 from gputui.store.opening import expanded
-from gputui.store.selecting import find_run
+from gputui.store.selecting import check_label, find_run
+from gputui.store.writing import label_run, remove_run
 from gputui.tui.screens.results.actions import ACTIONS
 from gputui.tui.screens.results.overview import (
     boxes_lines,
@@ -42,8 +43,6 @@ from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
 from gputui.tui.screens.results.saving import (
     ask_for_list,
     ask_for_tab,
-    ask_label,
-    ask_removal,
     report_nothing,
 )
 from gputui.tui.screens.results.tables import FILE_HEADINGS, RunsTable, file_row
@@ -53,7 +52,7 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import fitted
-from gputui.tui.widgets.dialogs import AskText
+from gputui.tui.widgets.dialogs import AskText, Confirm
 from gputui.tui.widgets.lines_page import LinesOf, LinesPage
 from gputui.tui.widgets.plain_table import PlainTable
 from gputui.tui.widgets.sections import error_lines, paragraph
@@ -450,14 +449,29 @@ class ResultsScreen(ShellScreen):
 
     def action_label(self) -> None:
         run, contents = self._run_here, self._runs_table.contents
-        if run is not None and contents is not None:
-            self.give_up_quietly()
-            ask_label(self, contents.path, run, partial(self._change, contents.path))
+        if run is None or contents is None:
+            return
+        self.give_up_quietly()
+
+        def labelled(text: str) -> None:
+            if text != run.label:
+                message = f"{run.short_id} is now {text}" if text else f"{run.short_id} has no label now"
+                write = partial(label_run, contents.path, run.run_id)
+                self._change(contents.path, lambda: write(check_label(text)), message)
+
+        self.ask(AskText(f"Label of {run.short_id}; leave it empty to remove it", run.label), labelled)
 
     def action_delete(self) -> None:
         run, contents = self._run_here, self._runs_table.contents
-        if run is not None and contents is not None:
-            ask_removal(self, contents.path, run, partial(self._change, contents.path))
+        if run is None or contents is None:
+            return
+        path, label = contents.path, f" ({run.label})" if run.label else ""
+        question = (
+            f"Remove run {run.short_id}{label}: {run.profile}, {run.status}, {day(run)},"
+            f" from {path}? This cannot be undone."
+        )
+        remove = partial(remove_run, path, run.run_id)
+        self.ask(Confirm(question), lambda is_yes: self._change(path, remove, f"removed {run.short_id}"))
 
     def _change(self, path: Path, change: Callable[[], None], message: str) -> None:
         """Write to the file in the background, then show its new contents."""
