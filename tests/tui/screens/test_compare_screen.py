@@ -647,23 +647,6 @@ async def test_what_colours_say_words_and_marks_say_too(tmp_path: Path) -> None:
         assert [text for text in cases[number][1] if text not in row + below] == [], size
 
 
-async def test_a_screen_of_24_lines_holds_answer_sides_rows_evidence_and_keys(tmp_path: Path) -> None:
-    store(tmp_path / "a.db", 1, gpt_ms=100.0)
-    store(tmp_path / "b.db", 2, gpt_ms=160.0)
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, str(tmp_path / "a.db"), str(tmp_path / "b.db"))
-        lines = picture(app).splitlines()
-        assert len(lines) == 24
-        assert max(map(len, lines)) <= 80
-        assert lines[1].startswith("b.db is 38 % slower than a.db (")
-        assert [line.split()[0] for line in lines[4:6]] == ["a", "b"]
-        (title,) = [place for place, line in enumerate(lines) if line.startswith("── GPT training")]
-        labelled = [line for line in lines[title + 1 : title + 6] if line[2] != " "]
-        assert [line.split()[0] for line in labelled] == ["rate", "sure", "cost", "why"]
-        assert lines[-1].startswith("enter Evidence")
-
-
 async def test_evidence_stands_beside_the_rows_where_there_is_room_and_follows_the_selection(
     tmp_path: Path,
 ) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.document.bars import legend_lines, parts_bar
 from gputui.document.spans import Line, Span, wrapped
 from gputui.document.table import Table
+from gputui.document.table import parts_of as beside_each_other
 from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing
 from gputui.model.profiled import MEMORY_PARTS
@@ -84,9 +84,10 @@ def memory_page(detail: RunDetail, case: CaseResult, width: int, height: int) ->
     legend = legend_lines([(name, "", style) for name, style in _PART_STYLES.items()], width - 3)
     lines += [(Span("   "), *line) for line in legend]
     lines.append(())
-    *columns, total = memory_table(found).written  # sums stand behind the bars
-    table = Table((*columns, replace(total, priority=1)))
-    return (*lines, *table_lines(table, width, margin=0, folds=True))
+    but_sums = memory_table(found).written[:-1]  # those stand behind the bars
+    for columns in beside_each_other(but_sums, width, 1, gap=2):
+        lines += table_lines(Table(tuple(columns)), width, margin=0)
+    return tuple(lines)
 
 
 def not_sampled(width: int) -> tuple[Line, ...]:
