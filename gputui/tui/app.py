@@ -26,7 +26,7 @@ from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action, Scre
 from gputui.tui.terminal.cell_diff import CellDiff
 from gputui.tui.terminal.driver import TerminalClosed
 from gputui.tui.terminal.renderer import FastPaint
-from gputui.tui.terminal.signals import end_by_signal
+from gputui.tui.terminal.splash import end_by_signal
 from gputui.tui.widgets.app_context import in_loop_of
 
 if TYPE_CHECKING:
@@ -325,7 +325,7 @@ class MonitorApp(FastPaint):
 
     def _apply_theme(self) -> None:
         """Give stock widgets their colours, once the first is shown: the monitor has none."""
-        from gputui.tui.widgets.screen_theme import theme_for
+        from gputui.tui.widgets.app_context import theme_for
 
         self.animation_level = "none"
         theme = theme_for(self.palette)

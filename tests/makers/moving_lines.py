@@ -155,9 +155,9 @@ def wait_for_answers() -> None:
 
 def hang_ups_do_nothing() -> None:
     """Ignore hang-ups, as under nohup: only the terminal itself shows that it is gone."""
-    from gputui.tui.terminal import signals
+    from gputui.tui.terminal import splash
 
-    signals.ENDING = (signal.SIGTERM,)  # type: ignore[assignment]
+    splash.ENDING = (signal.SIGTERM,)  # type: ignore[assignment]
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 

@@ -21,7 +21,6 @@ from gputui.services.compare.row_text import called, letter_of, short_name
 from gputui.services.compare.rows_table import RowOfSides
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.actions import ACTIONS
-from gputui.tui.screens.compare.by_dialog import FILES, AskBy
 from gputui.tui.screens.compare.evidence_page import evidence_of, open_row
 from gputui.tui.screens.compare.layout import CompareLayout, lay_out, row_line
 from gputui.tui.screens.compare.loaded import (
@@ -40,7 +39,7 @@ from gputui.tui.shell.shell_screen import ShellScreen, ask_and_save, bindings_of
 from gputui.tui.terminal.lines import Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.dialogs import AskText
+from gputui.tui.widgets.dialogs import FILES, AskBy, AskText
 from gputui.tui.widgets.lines_page import LinesList, LinesOf, LinesPage
 from gputui.tui.widgets.sections import error_lines, paragraph
 
