@@ -56,14 +56,15 @@ def evidence_lines(shown: ShownRow, letters: str, width: int, height: int | None
     unknown = row.estimate.reason if isinstance(row.estimate, Missing) and row.case.has_steps else ""
     reasons = dict.fromkeys(filter(None, (row.verdict.reason, row.note, unknown)))
     helps = [line for step in shown.steps for line in paragraph(f"  {step}", width, indent=4)]
-    drawn = block_lines(row, letters, width, _ROWS if in_full else 2)
+    drawn, sure = block_lines(row, letters, width, _ROWS if in_full else 2), sure_lines(row, width)
     parts: list[Sequence[Line]] = [
         [line for reason in reasons for line in paragraph(reason, width, style_of(row.rate))],
         [(Span("what would help", "title"),), *helps] if helps else [],
         [blocks_heading(2), *drawn] if drawn else [],
-        [*load_lines(shown.loads, row, width), *load_notes(shown.loads, width)] if shown.loads else [],
+        [*load_lines(shown.loads, row, width)] if shown.loads else [],
+        [*load_notes(shown.loads, width)] if shown.loads else [],
         why_lines(shown.why, width) if in_full else brief_why_lines(shown.why, width, 6),
-        [(Span("how sure", "dim"),), *sure_lines(row, width)],
+        [(Span("how sure", "dim"),), *sure] if sure else [],
     ]
     during = () if shown.curves is None else telemetry_lines(shown.curves, letters, width)
     if height is None or len(lines) + sum(len(part) + 1 for part in (*parts, during) if part) <= height:
