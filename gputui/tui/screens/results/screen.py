@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import ContentSwitcher, DataTable, Input
 
 from gputui.errors import GputuiError
+from gputui.model.absent import Missing
 from gputui.model.result import Run, RunSummary
 from gputui.services.results.boxes import read_boxes
 from gputui.services.results.browser import (
@@ -40,11 +41,7 @@ from gputui.tui.screens.results.overview import (
 )
 from gputui.tui.screens.results.pages import first_steps, no_runs
 from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
-from gputui.tui.screens.results.saving import (
-    ask_for_list,
-    ask_for_tab,
-    report_nothing,
-)
+from gputui.tui.screens.results.saving import ask_for_sheet
 from gputui.tui.screens.results.tables import FILE_HEADINGS, RunsTable, file_row
 from gputui.tui.screens.results.timeline import BETWEEN_READINGS_US, TimeWindow
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
@@ -503,15 +500,12 @@ class ResultsScreen(ShellScreen):
             self._pane.step_case(-1)
 
     def action_save(self) -> None:
-        detail = self._pane.detail
-        if self.level == "run" and detail is not None:
-            ask_for_tab(self, detail, self._pane)
-        elif self.level == "runs":
-            ask_for_list(self, self._runs_table.sheet)
-        elif self.level == "files":
-            ask_for_list(self, files_sheet(self._files))
+        if self.level == "run":
+            ask_for_sheet(self, self._pane.sheet(), self._pane.detail, self._pane.shown_case)
+        elif self.level == "notice":
+            ask_for_sheet(self, Missing("no table is shown"))
         else:
-            report_nothing(self, "no table is shown")
+            ask_for_sheet(self, self._runs_table.sheet if self.level == "runs" else files_sheet(self._files))
 
     def action_zoom_in(self) -> None:
         self._pane.change_window(lambda window: window.zoomed(0.5))
