@@ -28,7 +28,7 @@ from gputui.services.runs.progress import ProgressTracker
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.screens.compare.telemetry_lines import telemetry_lines as strips
+from gputui.tui.screens.compare.evidence_page import telemetry_lines as strips
 from gputui.tui.screens.results.overview import telemetry_lines
 from gputui.tui.screens.run.devices_pane import device_charts
 from gputui.tui.terminal.lines import Line

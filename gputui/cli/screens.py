@@ -194,7 +194,6 @@ def _show_demo(gpus: int = 8, *, is_ascii: bool, has_mouse: bool) -> int:
         keeps_settings=False,
         user=USER,
         has_screens=made_up is not None,
-        is_demo=True,
         demo=made_up,
     )
 

@@ -22,12 +22,11 @@ from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.requests import Asked
 from gputui.tui.monitor.screen import Feed, MonitorScreen
 from gputui.tui.monitor.wakeup import Bell
-from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
-from gputui.tui.shell.registry import ScreenEntry, screens_line
+from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action, ScreenEntry, screens_line
 from gputui.tui.terminal.cell_diff import CellDiff
 from gputui.tui.terminal.driver import TerminalClosed
 from gputui.tui.terminal.renderer import FastPaint
-from gputui.tui.terminal.signals import end_by_signal
+from gputui.tui.terminal.splash import end_by_signal
 from gputui.tui.widgets.app_context import in_loop_of
 
 if TYPE_CHECKING:
@@ -205,7 +204,6 @@ class MonitorApp(FastPaint):
             self._driver.write(notification(text).decode("utf-8"))
 
     def action_ring(self) -> None:
-        """Turn notifications on or off."""
         self.notifies = self.chose_notifies = not self.notifies
         self._watch_alerts()
         message = "rings and notifies when a run ends, a case fails or memory runs out"
@@ -267,7 +265,6 @@ class MonitorApp(FastPaint):
     action_open_screen = open_screen
 
     def action_help(self) -> None:
-        """Show the keys of the current screen."""
         from gputui.tui.shell.page_screen import PageScreen, help_lines
 
         self._apply_theme()
@@ -276,9 +273,7 @@ class MonitorApp(FastPaint):
 
     def action_palette(self) -> None:
         """Show the palette: what can be done here, and what can be opened."""
-        from textual.command import Hit
-
-        from gputui.tui.shell.palette import Choices, Palette
+        from gputui.tui.shell.palette import Palette, text_of
 
         screen = self.screen
         if isinstance(screen, Palette):
@@ -286,10 +281,10 @@ class MonitorApp(FastPaint):
         if not isinstance(screen, AppScreen):  # a dialog or a page covers it
             return
 
-        def chosen(hit: Hit | None) -> None:
-            if hit is not None:
-                self.used = list(dict.fromkeys((str(hit.text), *self.used)))[:20]
-                hit.command()
+        def chosen(choice: Choice | None) -> None:
+            if choice is not None:
+                self.used = list(dict.fromkeys((text_of(choice), *self.used)))[:20]
+                choice[1]()
 
         def read() -> None:
             from gputui.tui.shell.nouns import nouns
@@ -297,7 +292,7 @@ class MonitorApp(FastPaint):
             path = getattr(self._opened.get("results"), "path", None)
             in_loop_of(self, palette.add, list(nouns(path, self.open_screen, self._open_page)))
 
-        palette = Palette(Choices(self.screen, self._verbs(screen), self.used))
+        palette = Palette(self._verbs(screen), self.used)
         self._apply_theme()
         self.push_screen(palette, chosen)
         threading.Thread(target=read, name="gputui-palette", daemon=True).start()
@@ -329,7 +324,7 @@ class MonitorApp(FastPaint):
 
     def _apply_theme(self) -> None:
         """Give stock widgets their colours, once the first is shown: the monitor has none."""
-        from gputui.tui.widgets.screen_theme import theme_for
+        from gputui.tui.widgets.app_context import theme_for
 
         self.animation_level = "none"
         theme = theme_for(self.palette)
@@ -337,7 +332,6 @@ class MonitorApp(FastPaint):
         self.theme = theme.name
 
     def action_theme(self) -> None:
-        """Draw in the next theme."""
         place = THEMES.index(self.palette.of_theme) + 1
         self.palette = self.palette._replace(theme=THEMES[place % len(THEMES)].id)
         self._shown.use(self.palette)
@@ -352,7 +346,6 @@ class MonitorApp(FastPaint):
         self._leave(INTERRUPTED)
 
     def action_repaint(self) -> None:
-        """Redraw everything, after another program wrote to the terminal."""
         self.repaint()
 
     def _fatal_error(self) -> None:

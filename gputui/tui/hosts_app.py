@@ -17,7 +17,7 @@ from gputui.tui.monitor.requests import Asked, EndProcess
 from gputui.tui.monitor.screen import MonitorScreen
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.monitor.wakeup import Bell
-from gputui.tui.terminal.painted_screen import PaintedScreen
+from gputui.tui.terminal.renderer import PaintedScreen
 
 PAINT_EVERY_S = 1.0
 
@@ -52,12 +52,10 @@ class HostsScreen(PaintedScreen, inherit_bindings=False):
         self.paint()
 
     def say(self, text: str, style: str = "") -> None:
-        """Show a message in the last line."""
         self._model.say(text)
         self.paint()
 
     def press(self, action_id: str) -> None:
-        """Open the selected host, or change the list."""
         if action_id == "open":
             self._opens(self._model.selected)
             return
@@ -76,7 +74,6 @@ class HostPanes(MonitorScreen, inherit_bindings=False):
     """The Monitor's panes of one host; where there is nothing to go back from, `esc` leaves them."""
 
     def press(self, action_id: str) -> None:
-        """Run an action of the model, or leave."""
         if action_id in ("back", "erase") and self._model.has_nothing_to_leave:
             self.app.pop_screen()
             return
@@ -101,7 +98,6 @@ class HostsApp(MonitorApp):
         return self._hosts  # type: ignore[return-value]
 
     def on_unmount(self) -> None:
-        """Let all links end."""
         super().on_unmount()
         for feed in self._feeds.values():
             feed.close()

@@ -9,15 +9,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import monotonic, monotonic_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gputui.document.background import palette_here
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.services.support.background import WRITES
 from gputui.tui.monitor.wakeup import Bell
-from gputui.tui.terminal.loading import load_asyncio, thaw, without_collecting
-from gputui.tui.terminal.splash import draw, first_picture
+from gputui.tui.terminal.splash import draw, first_picture, load_asyncio, thaw, without_collecting
 
 if TYPE_CHECKING:
     from gputui.document.theme import Palette
@@ -59,8 +58,6 @@ class LiveOptions:
     """The first screen and its arguments; empty for the monitor."""
     notifies: bool = False
     """Notify of runs, whatever the settings say."""
-    is_demo: bool = False
-    """The feed is a `DemoFeed`: charts start with its earlier samples."""
     demo: Demo | None = None
     """What the other screens of the demo show; closed at the end."""
     is_replay: bool = False
@@ -92,15 +89,10 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
         feed.start()
         try:
             with without_collecting():
+                from gputui.services.live.demo import DemoFeed
                 from gputui.tui.monitor.model import MonitorModel
                 from gputui.tui.shell.registry import SCREENS, screens_line
 
-            recording: Playback | None = None
-            if options.is_replay:
-                from gputui.services.playback.replay import Playback
-
-                assert isinstance(feed, Playback)
-                recording = feed
             screens = SCREENS if options.has_screens else ()
             model = MonitorModel(
                 settings,
@@ -113,12 +105,9 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 opening=" · ".join(
                     f"{one.key} {one.tooltip[0].lower()}{one.tooltip[1:]}" for one in screens[1:]
                 ),
-                recording=recording,
+                recording=cast("Playback", feed) if options.is_replay else None,
             )
-            if options.is_demo:
-                from gputui.services.live.demo import DemoFeed
-
-                assert isinstance(feed, DemoFeed)
+            if isinstance(feed, DemoFeed):
                 for sample in feed.earlier():
                     model.add(sample)
             if complaint:
@@ -143,7 +132,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
             app.demo = options.demo
             app.notifies = options.notifies or loaded.notify
             app.used = list(loaded.palette)
-            app.invites = loaded.questions and not options.is_demo
+            app.invites = loaded.questions and not isinstance(feed, DemoFeed)
             if options.opens:
                 app.opens_first = (options.opens[0], options.opens[1:])
             status = app.run_until_ended(mouse=options.has_mouse)
@@ -156,13 +145,14 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
         count = app.runs_in_progress
         runs, see = ("1 run goes", "it") if count == 1 else (f"{count} runs go", "them")
         print(f"gputui: {runs} on; to see {see} again: gputui, or gputui attach", file=sys.stderr)
-    kept = model.settings
-    if options.interval_s is not None and kept.interval_s == options.interval_s:
-        kept = replace(kept, interval_s=loaded.interval_s)  # a one-time option
-    kept = replace(kept, palette=tuple(app.used))
-    if app.chose_notifies is not None:
-        kept = replace(kept, notify=app.chose_notifies)
-    kept = replace(kept, theme=app.palette.theme)
+    interval_s = model.settings.interval_s
+    kept = replace(
+        model.settings,
+        interval_s=loaded.interval_s if interval_s == options.interval_s else interval_s,  # a one-time option
+        palette=tuple(app.used),
+        notify=model.settings.notify if app.chose_notifies is None else app.chose_notifies,
+        theme=app.palette.theme,
+    )
     if options.keeps_settings and kept != loaded:
         try:
             save_settings(path, kept)

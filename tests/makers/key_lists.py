@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gputui.tui.shell.keymap import Action, shown_keys
+from gputui.tui.shell.registry import Action, shown_keys
 
 
 def list_of(actions: Iterable[Action]) -> str:

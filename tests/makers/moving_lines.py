@@ -19,7 +19,7 @@ from gputui.model.live import DeviceSample, LiveSample
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.monitor.wakeup import Bell
-from gputui.tui.shell.keymap import Action
+from gputui.tui.shell.registry import Action
 from gputui.tui.terminal.lines import Line, Span
 
 KEYS = tuple(
@@ -155,16 +155,16 @@ def wait_for_answers() -> None:
 
 def hang_ups_do_nothing() -> None:
     """Ignore hang-ups, as under nohup: only the terminal itself shows that it is gone."""
-    from gputui.tui.terminal import signals
+    from gputui.tui.terminal import splash
 
-    signals.ENDING = (signal.SIGTERM,)  # type: ignore[assignment]
+    splash.ENDING = (signal.SIGTERM,)  # type: ignore[assignment]
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def main(words: list[str]) -> int:
     from gputui.tui.terminal.splash import first_picture
 
-    with first_picture(1, "moving", "starting") if "splash" in words else nullcontext():
+    with first_picture(1, "moving") if "splash" in words else nullcontext():
         if "wait" in words:
             while True:  # with an end: a signal just before the wait does not interrupt it
                 threading.Event().wait(0.1)

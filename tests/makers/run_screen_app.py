@@ -10,7 +10,7 @@ from textual.screen import Screen
 
 from gputui.tui.screens.run.screen import RunScreen
 from gputui.tui.terminal.renderer import FastPaint
-from gputui.tui.terminal.signals import end_by_signal
+from gputui.tui.terminal.splash import end_by_signal
 
 
 class RunScreenApp(FastPaint):

@@ -12,7 +12,7 @@ from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_bytes
 from gputui.services.hosts.live import HostSample
-from gputui.tui.shell.keymap import Action, key_hint
+from gputui.tui.shell.registry import Action, key_hint
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, filled, fitted, left, right, width_of
 from gputui.tui.widgets.plain_ascii import in_ascii

@@ -15,10 +15,9 @@ from gputui.model.live import LiveSample
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.requests import Asked, SetInterval, WantProcesses
 from gputui.tui.monitor.wakeup import Bell
-from gputui.tui.shell.keymap import Action
-from gputui.tui.shell.registry import screen_at
+from gputui.tui.shell.registry import Action, screen_at
 from gputui.tui.terminal.lines import Line
-from gputui.tui.terminal.painted_screen import PaintedScreen
+from gputui.tui.terminal.renderer import PaintedScreen
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import noted
 

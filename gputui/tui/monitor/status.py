@@ -9,7 +9,7 @@ from gputui.analysis.health import is_lost
 from gputui.model.units import counted, format_usd, format_whole_seconds
 from gputui.tui.monitor.actions import Action, shown_key
 from gputui.tui.monitor.frame import Frame
-from gputui.tui.shell.keymap import APP_ACTIONS
+from gputui.tui.shell.registry import APP_ACTIONS
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, left, ruled, width_of
 from gputui.tui.widgets.sections import fitting, joined

@@ -14,8 +14,8 @@ from gputui.services.results.labels import day
 from gputui.services.support.documentation import text_of, topics
 from gputui.services.support.paths import default_result_file
 from gputui.store.reading import open_result
-from gputui.tui.shell.keymap import Action
 from gputui.tui.shell.palette import Choice
+from gputui.tui.shell.registry import Action
 
 
 def nouns(

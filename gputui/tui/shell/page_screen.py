@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 
+from gputui.document.table import Column, Table
 from gputui.services.support.error_log import kept_errors
 from gputui.tui.shell.clipboard import copy
-from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action, shown_keys
-from gputui.tui.shell.registry import ScreenEntry
+from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action, ScreenEntry, shown_keys
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import fitted, left, width_of, wrapped
-from gputui.tui.widgets.lines_page import LinesPage
-from gputui.tui.widgets.sections import paragraph, section
+from gputui.tui.widgets.cells import left, width_of, wrapped
+from gputui.tui.widgets.lines_page import LinesOf, LinesPage
+from gputui.tui.widgets.sections import paragraph, section, table_lines
 
 THIS_SCREEN, EVERY_SCREEN = "Keys of this screen", "Keys of every screen"
-_MOST_LINES = 6
-"""Of a description."""
-_TITLES_FROM, _NARROW = 96, 56
-"""From this width on titles have a column; below that one descriptions go on lines of their own."""
-_TITLE = 14
-_INDENT = 3
-Group = tuple[str, Sequence[Action]]
-"""A heading, and the actions below it."""
+_TITLES_FROM, _TITLE = 96, 12
+"""From this width on titles have a column, and its cells."""
 _TABLE_RULE = re.compile(r"\n[|:-]+(?=\n)")
 
 
@@ -36,13 +30,13 @@ class PageScreen(ModalScreen[None]):
 
     DEFAULT_CSS = "PageScreen { background: ansi_default; }"
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
-        Binding("escape,backspace,question_mark,L,q,enter", "leave", "Back", show=False),
+        Binding("escape,backspace,question_mark,L,q,enter", "dismiss", "Back", show=False),
         Binding("j", "scroll(1)", show=False),
         Binding("k", "scroll(-1)", show=False),
         Binding("y,c", "copy", "Copy", show=False),
     ]
 
-    def __init__(self, lines_of: Callable[[int], Iterable[Line]]) -> None:
+    def __init__(self, lines_of: LinesOf) -> None:
         super().__init__()
         self._lines_of = lines_of
         self._page = LinesPage()
@@ -52,28 +46,39 @@ class PageScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         self._page.focus()
-        self.call_after_refresh(self._fill)
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
+        self._show()
 
     def action_scroll(self, lines: int) -> None:
-        self._page.scroll_relative(y=lines, animate=False)
+        self._page.step(lines)
 
     def action_copy(self) -> None:
-        self._fill()
-        self._fill((Span(copy(self.app, self._page.text), "good"),))
+        self._show()
+        self._show((Span(copy(self.app, self._page.text), "good"),))
 
-    def _fill(self, *above: Line) -> None:
-        self._page.show((*above, *self._lines_of(self.size.width - 1)))
+    def _show(self, *above: Line) -> None:
+        self._page.show_at_any_width(lambda width: (*above, *self._lines_of(width - 1)))
 
 
 def help_lines(actions: Iterable[Action], entries: Iterable[ScreenEntry], width: int) -> list[Line]:
-    """The keys of the screen, then those of the app."""
+    """The keys of the screen, then those of the app: titles where there is room, and descriptions."""
     opening = [Action(entry.id, entry.key, entry.title, entry.tooltip) for entry in entries]
     opening += SCREENS_ACTIONS if opening else ()
     groups = ((THIS_SCREEN, tuple(actions)), (EVERY_SCREEN, (*opening, *APP_ACTIONS)))
-    return key_lines(groups, width)
+    listed = [(heading, of_group) for heading, of_group in groups if of_group]
+    lead = max((width_of(_keys_of(one)) for _, of_group in listed for one in of_group), default=0)
+    lines: list[Line] = []
+    for heading, of_group in listed:
+        hint = () if lines else (Span("esc leaves", "dim"),)
+        lines += [()] if lines else []
+        lines.append(section((Span(heading, "title"),), width, hint))
+        titles = [left(action.title, _TITLE) for action in of_group] if width >= _TITLES_FROM else []
+        columns = (
+            Column("", [Span(left(_keys_of(action), lead), "accent") for action in of_group]),
+            *((Column("", titles),) if titles else ()),
+            Column("", [action.sentence for action in of_group], breaks=True),
+        )
+        lines += table_lines(Table(columns), width, margin=1, folds=True, has_headings=False)
+    return lines
 
 
 def log_lines(path: Path, width: int) -> Iterator[Line]:
@@ -103,33 +108,5 @@ def doc_lines(text: str, width: int) -> Iterator[Line]:
             yield ()
 
 
-def key_lines(groups: Iterable[Group], width: int) -> list[Line]:
-    """Keys, titles and descriptions, a blank line between groups; long descriptions wrap."""
-    filled = [(heading, actions) for heading, actions in groups if actions]
-    listed = [
-        (heading, [(", ".join(shown_keys(one)), one) for one in actions]) for heading, actions in filled
-    ]
-    lead = max((width_of(keys) for _, rows in listed for keys, _ in rows), default=0) + 3
-    lines: list[Line] = []
-    for number, (heading, rows) in enumerate(listed):
-        lines += [fitted((), width)] if number else []
-        lines.append(
-            section((Span(heading, "title"),), width, () if number else (Span("esc leaves", "dim"),))
-        )
-        for keys, action in rows:
-            lines += _described(keys, action, lead, width)
-    return lines
-
-
-def _described(keys: str, action: Action, lead: int, width: int) -> list[Line]:
-    head = Span(left(f" {keys}", lead), "accent")
-    if width < _NARROW:
-        rest = wrapped(action.sentence, max(width - _INDENT - 1, 8), _MOST_LINES)
-        under = [fitted((Span(" " * _INDENT + row, "dim"),), width) for row in rest]
-        return [fitted((head, Span(action.title)), width), *under]
-    title = left(action.title, _TITLE) if width >= _TITLES_FROM else ""
-    room = width - lead - len(title) - 1
-    rows = wrapped(action.sentence, room, _MOST_LINES) or [""]
-    first = fitted((head, Span(title), Span(rows[0])), width)
-    indent = " " * (lead + len(title))
-    return [first, *(fitted((Span(indent + row),), width) for row in rows[1:])]
+def _keys_of(action: Action) -> str:
+    return ", ".join(shown_keys(action))

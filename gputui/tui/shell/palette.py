@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.command import Hit, Hits, Provider
 from textual.containers import Vertical
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen
 from textual.widgets import DataTable, Input
 
 from gputui.store.text import clean_text
-from gputui.tui.shell.keymap import Action, shown_key
+from gputui.tui.shell.registry import Action, shown_key
 from gputui.tui.terminal.lines import Span
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import wrapped
@@ -32,32 +31,24 @@ Choice = tuple[Action, Callable[[], object]]
 """What is shown, and what choosing it does."""
 
 
-class Choices(Provider):
-    """Finds choices by words: first those whose title begins with them, and among these those used before.
+def matching(choices: Iterable[Choice], query: str, used: Sequence[str] = ()) -> list[Choice]:
+    """Those that fit the words: first whose title begins with them, among these what was `used` before.
 
-    Others keep their order, but cursor keys come last.
+    Others keep their order, but cursor keys come last. Everything fits nothing typed.
     """
+    words = clean_text(query).lower().split()
 
-    def __init__(self, screen: Screen[object], choices: Iterable[Choice], used: Sequence[str]) -> None:
-        super().__init__(screen)
-        self._choices: list[Choice] = []
-        self._used = used
-        self.add(choices)
+    def rank(choice: Choice) -> tuple[int, int, bool]:
+        text = text_of(choice)
+        use = used.index(text) if text in used else len(used)
+        return -_fit(choice[0], words), use, choice[0].key.partition(",")[0] in _CURSOR_KEYS
 
-    def add(self, choices: Iterable[Choice]) -> None:
-        self._choices += choices
-        self._choices.sort(key=lambda choice: choice[0].key.partition(",")[0] in _CURSOR_KEYS)
+    return sorted((choice for choice in choices if _fit(choice[0], words)), key=rank)
 
-    async def search(self, query: str) -> Hits:
-        """All that fit, in any order, their text a key, a tab and a title; everything fits nothing typed."""
-        words = clean_text(query).lower().split()
-        for place, (action, does) in enumerate(self._choices):
-            text, fit = f"{shown_key(action)}\t{clean_text(action.title)}", _fit(action, words)
-            use = 0.9 - self._used.index(text) / 100 if text in self._used else 0
-            if fit:
-                yield Hit(
-                    (fit + use - place / 1e6) / 4, action.title, does, text, clean_text(action.sentence)
-                )
+
+def text_of(choice: Choice) -> str:
+    """Its key, a tab and its title: what is remembered of it."""
+    return f"{shown_key(choice[0])}\t{clean_text(choice[0].title)}"
 
 
 def _fit(action: Action, words: Sequence[str]) -> int:
@@ -70,7 +61,7 @@ def _fit(action: Action, words: Sequence[str]) -> int:
     return int(all(word in f"{title} {action.tooltip.lower()}" for word in words))
 
 
-class Palette(ModalScreen[Hit | None]):
+class Palette(ModalScreen[Choice | None]):
     """Returns what was chosen; None after esc."""
 
     DEFAULT_CSS = """
@@ -91,17 +82,19 @@ class Palette(ModalScreen[Hit | None]):
     Palette #sentence { height: 1; scrollbar-size: 0 0; }
     """
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
-        Binding("escape", "leave", "Back", show=False),
+        Binding("escape", "dismiss", "Back", show=False),
         Binding("down,ctrl+n", "step(1)", show=False, priority=True),
         Binding("up", "step(-1)", show=False, priority=True),
         Binding("pagedown", "step(10)", show=False, priority=True),
         Binding("pageup", "step(-10)", show=False, priority=True),
     ]
 
-    def __init__(self, choices: Choices) -> None:
+    def __init__(self, choices: Iterable[Choice], used: Sequence[str]) -> None:
+        """`used` are texts of earlier choices, the last first."""
         super().__init__()
-        self._choices = choices
-        self._shown: Sequence[Hit] = ()
+        self._choices = [*choices]
+        self._used = used
+        self._shown: Sequence[Choice] = ()
 
     def compose(self) -> ComposeResult:
         with Vertical(), Vertical() as box:
@@ -114,28 +107,28 @@ class Palette(ModalScreen[Hit | None]):
             yield table
             yield LinesPage(id="sentence")
 
-    async def on_mount(self) -> None:
+    def on_mount(self) -> None:
         if shell_of(self).ascii_only:
             self.query_one(PlainTable).styles.scrollbar_size_vertical = 0
-        await self._fill()
+        self._fill()
         self.query_one(Input).focus()
 
-    async def add(self, choices: Iterable[Choice]) -> None:
+    def add(self, choices: Iterable[Choice]) -> None:
         """More to choose from; the cursor stays in its row."""
-        self._choices.add(choices)
+        self._choices += choices
         if self.is_attached and self.is_mounted:
-            await self._fill()
+            self._fill()
 
-    async def on_key(self, event: events.Key) -> None:
+    def on_key(self, event: events.Key) -> None:
         """Take a letter that was typed before the field had the focus."""
         if event.is_printable and event.character:
             self.query_one(Input).insert_text_at_cursor(event.character)
-            await self._fill()
+            self._fill()
 
-    async def on_input_changed(self, event: Input.Changed) -> None:
+    def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         self.query_one(PlainTable).move_cursor(row=0)
-        await self._fill()
+        self._fill()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -158,23 +151,19 @@ class Palette(ModalScreen[Hit | None]):
         event.stop()
         self.dismiss(self._shown[event.cursor_row])
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
     def action_step(self, rows: int) -> None:
         """Move the table's cursor from the field."""
         self.query_one(PlainTable).step(rows)
 
-    async def _fill(self) -> None:
-        hits = [hit async for hit in self._choices.search(self.query_one(Input).value)]
-        self._shown = sorted((hit for hit in hits if isinstance(hit, Hit)), reverse=True)[:_MOST_ROWS]
-        rows = [(*str(hit.text).split("\t", 1), str(hit.help)) for hit in self._shown]
+    def _fill(self) -> None:
+        self._shown = matching(self._choices, self.query_one(Input).value, self._used)[:_MOST_ROWS]
+        rows = [(shown_key(action), action.title, action.sentence) for action, _ in self._shown]
         self.query_one(PlainTable).fill(rows, widest={1: max(self.size.width // 3, _LEAST_ACTION)})
         self._describe()
 
     def _describe(self) -> None:
         """Show the full description of the selected action."""
         place, page = self.query_one(PlainTable).cursor_row, self.query_one("#sentence", LinesPage)
-        sentence = str(self._shown[place].help) if place < len(self._shown) else _NOTHING
+        sentence = clean_text(self._shown[place][0].sentence) if place < len(self._shown) else _NOTHING
         rows = wrapped(sentence, max(page.size.width, 10), page.size.height)
-        page.show(tuple((Span(row, "dim"),) for row in rows))
+        page.show((Span(row, "dim"),) for row in rows)

@@ -18,13 +18,12 @@ from gputui.services.support.background import Job
 from gputui.store.opening import expanded
 from gputui.store.text import clean_text
 from gputui.tui.shell.clipboard import copy
-from gputui.tui.shell.keymap import Action, key_hint, keys_line, shown_key
-from gputui.tui.shell.registry import header_line, screen_at
+from gputui.tui.shell.registry import Action, header_line, key_hint, keys_line, screen_at, shown_key
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import in_loop_of, shell_of
 from gputui.tui.widgets.cells import cut, fitted
-from gputui.tui.widgets.dialogs import AskText, Confirm
+from gputui.tui.widgets.dialogs import AskText, Confirm, Dialog
 from gputui.tui.widgets.plain_ascii import in_ascii
 
 T = TypeVar("T")
@@ -46,7 +45,7 @@ class ShellScreen(Screen[None]):
     DEFAULT_CSS = """
     ShellScreen { layers: base; background: ansi_default; overflow: hidden; }
     ShellScreen.-ascii Underline { display: none; }
-    ShellScreen.-ascii DataTable, ShellScreen.-ascii LinesPage { scrollbar-size: 0 0; }
+    ShellScreen.-ascii DataTable { scrollbar-size: 0 0; }
     ShellScreen > .shell-line { height: 1; width: 100%; }
     ShellScreen Input, ShellScreen Input:focus { border: none; height: 1; padding: 0; }
     ShellScreen Input > .input--selection { text-style: $block-cursor-text-style; }
@@ -68,8 +67,6 @@ class ShellScreen(Screen[None]):
         super().__init__()
         self.shown_actions = self.ACTIONS
         self._job: Job[Any] | None = None
-        self._then: Callable[[Any], None] = lambda outcome: None
-        self._failed: Callable[[str, str], None] = self._warn
         self._is_quiet = False
         self._message: Line = ()
         self.is_ready = False
@@ -174,23 +171,20 @@ class ShellScreen(Screen[None]):
         """
         self.give_up()
         self._is_quiet = is_quiet
-        self._then, self._failed = then, failed or self._warn
 
         def with_files(job: Job[T]) -> T:
             if (demo := shell_of(self).demo) is not None:
                 demo.write(job.say)
             return work(job)
 
-        arrived, told = (
-            partial(in_loop_of, self, take) for take in (self._take_outcome, self._take_progress)
-        )
+        arrived = partial(in_loop_of, self, self._take_outcome, then, failed or self._warn)
+        told = partial(in_loop_of, self, self._take_progress)
         self._job = Job(with_files, arrived, told, writes=writes)
         self._job.start()
         self.refresh_lines()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job is running."""
         return self._job is not None
 
     def give_up_quietly(self) -> None:
@@ -205,6 +199,15 @@ class ShellScreen(Screen[None]):
         self._job.cancel()
         self._job = None
         return True
+
+    def ask(self, question: Dialog[T], then: Callable[[T], None]) -> None:
+        """Ask on top of the screen; `then` gets the answer, if there is one."""
+
+        def answered(answer: T | None) -> None:
+            if answer is not None:
+                then(answer)
+
+        self.app.push_screen(question, answered)
 
     def on_click(self, event: events.Click) -> None:
         found = screen_at(event.screen_x, self.size.width) if event.screen_y == 0 else ""
@@ -223,7 +226,6 @@ class ShellScreen(Screen[None]):
         self._step(-1)
 
     def action_copy(self) -> None:
-        """Copy the focused table or page as text."""
         text = getattr(self.focused, "text", "")
         if text:
             self.say(copy(self.app, text), "good")
@@ -241,7 +243,9 @@ class ShellScreen(Screen[None]):
         if job is self._job and not self._is_quiet:
             self.say(f"{text} ... (esc cancels)", "dim")
 
-    def _take_outcome(self, job: Job[Any], outcome: object) -> None:
+    def _take_outcome(
+        self, then: Callable[[Any], None], failed: Callable[[str, str], None], job: Job[Any], outcome: object
+    ) -> None:
         """Hand over the result of the current job; cancelled jobs are ignored."""
         if job is not self._job:
             return
@@ -251,11 +255,11 @@ class ShellScreen(Screen[None]):
         if isinstance(outcome, Exception):
             shell_of(self).keep_error(self.ID, _logged(outcome))
         if isinstance(outcome, GputuiError):
-            self._failed(outcome.message, outcome.hint)
+            failed(outcome.message, outcome.hint)
         elif isinstance(outcome, Exception):
-            self._failed(f"this is a bug in gputui: {type(outcome).__name__}: {outcome}", "")
+            failed(f"this is a bug in gputui: {type(outcome).__name__}: {outcome}", "")
         else:
-            self._then(outcome)
+            then(outcome)
         self.refresh_lines()
 
     def show_in(self, view: LinesView, *lines: Line) -> None:
@@ -292,18 +296,11 @@ def ask_and_save(screen: ShellScreen, question: str, name: str, save: Callable[[
     def write(path: Path) -> None:
         screen.begin(lambda job: save(path), lambda message: screen.say(message, "good"))
 
-    def named(text: str | None) -> None:
-        if text is None or not text.strip():
-            return
-        path = expanded(Path(text.strip())).absolute()
+    def named(text: str) -> None:
+        path = expanded(Path(text)).absolute()
         if path.is_file():
-
-            def answered(is_yes: bool | None) -> None:
-                if is_yes:
-                    write(path)
-
-            screen.app.push_screen(Confirm(f"{path} is already there. Replace it?"), answered)
-        else:
+            screen.ask(Confirm(f"{path} is already there. Replace it?"), lambda is_yes: write(path))
+        elif text:
             write(path)
 
-    screen.app.push_screen(AskText(question, name), named)
+    screen.ask(AskText(question, name), named)

@@ -22,7 +22,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from gputui.document.background import ANSWERS
-from gputui.tui.terminal import splash
+from gputui.tui.terminal.splash import Taken
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -125,7 +125,7 @@ class QuietDriver(LinuxDriver):
 
     def write(self, data: str) -> None:
         """Write what the terminal takes at once, and queue the rest for the writer thread."""
-        if data == _ALTERNATE_SCREEN and splash.is_drawn():
+        if data == _ALTERNATE_SCREEN and Taken.is_taken:
             return  # a second time would save the cursor of the wrong screen
         if self._writer_thread is None or self._output is None:
             return
@@ -143,7 +143,7 @@ class QuietDriver(LinuxDriver):
         with self._answers:
             self._queried = self._answered = 0
         super().start_application_mode()  # type: ignore[no-untyped-call]
-        self.attrs_before = splash.attributes_before() or self.attrs_before
+        self.attrs_before = Taken.attributes or self.attrs_before
         self.write(self.query())
 
     def disable_input(self) -> None:
@@ -162,7 +162,7 @@ class QuietDriver(LinuxDriver):
             self._output.give_up_in(_LEAVING_S)
         self.write(_PLAIN)  # frames leave a colour active, and the Linux console has no other screen
         super().stop_application_mode()
-        splash.given_back()
+        Taken.is_taken = False
 
     def close(self) -> None:
         """End the writer thread."""

@@ -46,11 +46,9 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
         self._strips: dict[int, Strip] = {}
         self._drawn_for: tuple[int, Palette] | None = None
 
-    def show(self, lines: tuple[Line, ...]) -> bool:
-        """Show these lines from the top, and nothing below them. True if any of them is new."""
-        changed = self.take(lines)
-        self.refresh_rows(changed)
-        return bool(changed and self.size.width)
+    def show(self, lines: tuple[Line, ...]) -> None:
+        """Show these lines from the top, and nothing below them."""
+        self.refresh_rows(self.take(lines))
 
     def take(self, lines: tuple[Line, ...]) -> dict[int, Line]:
         """Keep these lines without drawing them; returns the visible rows that changed."""

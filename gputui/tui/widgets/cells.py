@@ -23,20 +23,12 @@ def clean(text: str) -> str:
     """A name as `clean_text` shows it, without marks whose width terminals disagree about."""
     if text.isascii() and text.isprintable():
         return text
-    return _kept(text) if len(text) <= _REMEMBERED else _cleaned(text)
+    return _cleaned(text[:4096])
 
 
-_REMEMBERED = 256
-"""Longer texts are not cached."""
-
-
-@lru_cache(maxsize=1024)
-def _kept(text: str) -> str:
-    return _cleaned(text)
-
-
+@lru_cache(maxsize=256)
 def _cleaned(text: str) -> str:
-    composed = clean_text(unicodedata.normalize("NFC", text[:4096]))
+    composed = clean_text(unicodedata.normalize("NFC", text))
     return "".join(c for c in composed if unicodedata.category(c) not in _NO_WIDTH and cell_len(c) > 0)
 
 

@@ -34,10 +34,17 @@ class PlainTable(DataTable[Text]):
     def __init__(self, headings: Sequence[str] = (), id: str | None = None) -> None:
         super().__init__(id=id, cursor_type="row", cell_padding=1)
         self._headings = tuple(headings)
+        self.keys: Sequence[str] = ()
+        """Of the rows; empty where they are told by their place."""
         self._texts: list[tuple[str, ...]] = []
         self._widest: dict[int, int] = {}
         self._indent = ""
         """Between the cursor's mark and the text; a first column without a heading has its own blanks."""
+
+    @property
+    def key(self) -> str:
+        """Of the row under the cursor; empty if there is none."""
+        return self.keys[self.cursor_row] if self.cursor_row < len(self.keys) else ""
 
     @property
     def text(self) -> str:
@@ -49,12 +56,14 @@ class PlainTable(DataTable[Text]):
         rows: Sequence[Sequence[str]],
         headings: Sequence[str] | None = None,
         widest: Mapping[int, int] | None = None,
+        keys: Sequence[str] = (),
     ) -> None:
-        """Show these rows; the cursor keeps its position as far as there are rows.
+        """Show these rows; the cursor stays on the row with its key, else in its place.
 
         `widest` limits the cells shown, by column.
         """
-        place = self.cursor_row
+        place = keys.index(self.key) if self.key in keys else self.cursor_row
+        self.keys = keys
         self._headings = tuple(headings) if headings is not None else self._headings
         self._widest = dict(widest or {})
         self._texts = [tuple(clean_text(cell) for cell in cells) for cells in rows]
@@ -79,7 +88,7 @@ class PlainTable(DataTable[Text]):
         self._texts[row] = (*cells[:column], text, *cells[column + 1 :])
         shown = self._shown(column, text)
         if width_of(shown) > self.ordered_columns[column].width:
-            self.fill(self._texts, widest=self._widest)
+            self.fill(self._texts, widest=self._widest, keys=self.keys)
         else:
             self.update_cell_at(Coordinate(row, column), Text(shown, no_wrap=True))
 

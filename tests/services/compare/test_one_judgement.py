@@ -19,7 +19,6 @@ from gputui.analysis.job import parse_job
 from gputui.analysis.judgement import Judgement
 from gputui.document.html import safe
 from gputui.document.markdown import escaped
-from gputui.model.absent import Missing
 from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
 from gputui.services.advise.json import advice_as_json
@@ -40,7 +39,7 @@ from gputui.services.compare.tables import comparisons_as_markdown
 from gputui.services.compare.text import comparison_as_text
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import plain_name, short_case_name
-from gputui.tui.screens.compare.evidence_page import evidence_page
+from gputui.tui.screens.compare.evidence_parts import value_table
 
 
 class _NoTelemetry(Evidence):
@@ -126,7 +125,6 @@ def test_every_form_says_the_same_of_a_row(
     plain = json.loads(json.dumps(comparison_as_json(comparison)))
     lines = list(csv.DictReader(StringIO(comparisons_as_csv([(comparison, ())], ""), newline="")))
 
-    absent = Missing("not sampled")
     assert "".join(headline.text.split()) in "".join(wide.split())
     assert escaped(headline.text) in markdown
     assert all(drawn(sentence) in page for sentence in headline.sentences)
@@ -162,7 +160,7 @@ def test_every_form_says_the_same_of_a_row(
         )
         assert drawn(change_text(judged)) in page
         assert drawn(figure_verdict(figure)) in page
-        screen = evidence_page(row, name, None, (absent, absent), (), 200)
+        screen = value_table(row, "b", 200, in_full=True)
         shown = next(
             text for line_ in screen if "p99 latency" in (text := "".join(span.text for span in line_))
         )

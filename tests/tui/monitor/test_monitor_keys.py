@@ -22,9 +22,8 @@ from gputui.tui.monitor.process_columns import COLUMNS, columns_for, time_text
 from gputui.tui.monitor.processes import ProcessList
 from gputui.tui.monitor.requests import SetInterval, WantProcesses
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.shell.keymap import APP_ACTIONS, shown_keys
 from gputui.tui.shell.page_screen import help_lines
-from gputui.tui.shell.registry import SCREENS
+from gputui.tui.shell.registry import APP_ACTIONS, SCREENS, shown_keys
 
 
 def monitor(gpus: int = 2, processes: int = 12) -> MonitorModel:

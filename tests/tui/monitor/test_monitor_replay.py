@@ -18,7 +18,7 @@ from gputui.store.writing import store_run
 from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.shell.keymap import APP_ACTIONS
+from gputui.tui.shell.registry import APP_ACTIONS
 
 SECONDS = 600
 WEEKS_NS = 5_000_000 * 10**9

@@ -12,9 +12,9 @@ from gputui.model.absent import Missing
 from gputui.model.serving import ANSWERED
 from gputui.services.compare.rows_table import rows_of_sides
 from gputui.services.support.background import Job
-from gputui.tui.screens.compare.evidence_page import OpenedRow, open_row
-from gputui.tui.screens.compare.load_tables import result_lines
-from gputui.tui.screens.compare.loaded import read
+from gputui.tui.screens.compare.evidence_page import evidence_of, open_row
+from gputui.tui.screens.compare.evidence_parts import value_table
+from gputui.tui.screens.compare.loaded import ShownRow, read
 from gputui.tui.widgets.cells import line_width
 
 
@@ -23,7 +23,7 @@ def job() -> Job[Any]:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> OpenedRow:
+def opened(tmp_path_factory: pytest.TempPathFactory) -> ShownRow:
     """The limit of two servers, one of which refuses some requests."""
     place = tmp_path_factory.mktemp("loads")
     store_loads(place / "a.db", Server(failures=3), requests=40)
@@ -34,8 +34,8 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> OpenedRow:
     return open_row(loaded, number, 0, job())
 
 
-def texts(opened: OpenedRow, width: int) -> list[str]:
-    return ["".join(span.text for span in line).rstrip() for line in opened.lines(width)]
+def texts(opened: ShownRow, width: int) -> list[str]:
+    return ["".join(span.text for span in line).rstrip() for line in evidence_of(opened, width)]
 
 
 def line_with(lines: list[str], words: str) -> list[str]:
@@ -43,7 +43,7 @@ def line_with(lines: list[str], words: str) -> list[str]:
     return next(line for line in lines if line.strip(" ▸").startswith(words)).split()
 
 
-def test_results_of_a_load_stand_in_columns_with_the_verdict_last(opened: OpenedRow) -> None:
+def test_results_of_a_load_stand_in_columns_with_the_verdict_last(opened: ShownRow) -> None:
     lines = texts(opened, 120)
     assert line_with(lines, "rate")[1:3] == ["3.17", "req/s"]
     assert line_with(lines, "rate")[-1] == "faster"
@@ -53,7 +53,7 @@ def test_results_of_a_load_stand_in_columns_with_the_verdict_last(opened: Opened
     assert not any("on a," in line for line in lines)
 
 
-def test_every_load_has_a_line_for_each_side_with_failures_and_lag_of_the_client(opened: OpenedRow) -> None:
+def test_every_load_has_a_line_for_each_side_with_failures_and_lag_of_the_client(opened: ShownRow) -> None:
     lines = texts(opened, 120)
     first = next(place for place, line in enumerate(lines) if line.split()[:2] == ["load", "tok/s"])
     assert lines[first].split()[-4:] == ["n", "failed", "lag", "p99"]
@@ -76,25 +76,27 @@ def test_every_load_has_a_line_for_each_side_with_failures_and_lag_of_the_client
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
-def test_the_verdict_and_both_sides_of_a_load_are_left_at_any_width(opened: OpenedRow, width: int) -> None:
+def test_the_verdict_and_both_sides_of_a_load_are_left_at_any_width(opened: ShownRow, width: int) -> None:
     lines = texts(opened, width)
     if width >= 80:
         assert line_with(lines, "rate")[-1] == "faster"
-        assert max(map(line_width, opened.lines(width))) <= width
+        assert max(map(line_width, evidence_of(opened, width))) <= width
     assert line_with(lines, "16 users")[2] == "a"
     assert any("limit" in line and "▸" in line for line in lines)
 
 
-def test_beside_the_rows_results_stand_in_brief(opened: OpenedRow) -> None:
-    lines = ["".join(span.text for span in line) for line in result_lines(opened.row, 70, "c", is_brief=True)]
-    assert lines[0].split() == ["a", "c", "c", "vs", "a", "verdict"]
+def test_beside_the_rows_results_stand_in_brief(opened: ShownRow) -> None:
+    assert opened.row is not None
+    brief = value_table(opened.row, "c", 70)
+    lines = ["".join(span.text for span in line) for line in brief]
+    assert lines[0].split() == ["a", "c", "c", "vs", "a"]
     assert line_with(lines, "cost per 1M req")[-1] == "cheaper"
     assert line_with(lines, "TTFT median")[-2:] == ["can't", "tell"]
     assert not any("TTFT p99" in line or " to " in line for line in lines)
     assert max(map(len, lines)) <= 70
 
 
-def test_loads_that_can_no_longer_be_read_leave_the_results_and_a_reason(opened: OpenedRow) -> None:
+def test_loads_that_can_no_longer_be_read_leave_the_results_and_a_reason(opened: ShownRow) -> None:
     lost = replace(opened, loads=(Missing("a.db: no such file"), opened.loads[1]))
     lines = texts(lost, 120)
     assert "a  its loads are not known: a.db: no such file" in lines

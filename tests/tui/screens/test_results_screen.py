@@ -425,7 +425,9 @@ async def test_every_page_of_a_run_is_drawn_on_the_smallest_screens_and_esc_lead
             await press(pilot, "end", "tab")
         assert len(pages) == len(TABS)
         assert any("    median" in page and "  load " in page for page in pages)
-        assert any("at peak: weights 1.00 GiB" in page for page in pages)
+        (memory,) = [page.split("\nmemory ")[1:] for page in pages if "memory that torch" in page]
+        assert "weights" in memory[0]
+        assert all("at peak" in table and "…" not in table for table in memory)
         for _ in range(3):
             await press(pilot, "escape")
         assert app.screen is not screen
@@ -437,7 +439,7 @@ async def test_cases_are_saved_in_the_order_they_are_shown_in(tmp_path: Path) ->
     async with app.run_test(size=(120, 24)) as pilot:
         screen = await opened(pilot, f"{tmp_path / 'a.db'}@latest")
         await save_as(pilot, tmp_path / "c.csv")
-        shown = [row.case.case.work.workload for row in screen._pane._case_rows]
+        shown = [case.case.work.workload for case, _ in screen._pane._case_rows]
     rows = (tmp_path / "c.csv").read_text(encoding="utf-8").splitlines()[1:]
     assert [row.partition(" ")[0] for row in rows] == shown
 
@@ -478,10 +480,9 @@ async def test_of_a_launch_that_failed_elsewhere_the_reason_is_shown_and_where_i
         assert "never stored" not in page
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)], ids=lambda size: f"{size[0]}x{size[1]}")
-async def test_a_run_opens_with_its_overview_the_answer_first(db: Path, size: tuple[int, int]) -> None:
+async def test_a_run_opens_with_its_overview_the_answer_first(db: Path) -> None:
     app = make_app()
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=(120, 40)) as pilot:
         screen = await opened(pilot, f"{db}@cccc0001")
         page = screen._pane._page.text
         assert page.startswith("GPT training: 40.9k tok/s.")
@@ -907,19 +908,6 @@ async def test_the_monitor_goes_on_while_another_screen_is_shown(db: Path) -> No
         assert picture(app).startswith("moving 80x24 samples ")
 
 
-async def test_help_lists_every_key_of_the_screen_and_of_all_screens(db: Path) -> None:
-    app = make_app()
-    async with app.run_test(size=(120, 50)) as pilot:
-        await opened(pilot, str(db))
-        await press(pilot, "question_mark")
-        shown = picture(app)
-        for action in ACTIONS:
-            assert action.tooltip in shown
-        assert "Keys of every screen" in shown
-        await press(pilot, "escape")
-        assert "3 runs" in picture(app)
-
-
 async def test_esc_goes_up_level_by_level_to_the_monitor(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUTUI_DB", str(db))
     app = make_app()
@@ -961,7 +949,7 @@ async def test_the_overview_of_a_trace_shows_where_time_goes_and_the_largest_ope
         rows = picture(app).splitlines()
         kinds = next(place for place, row in enumerate(rows) if "── where its time goes" in row)
         assert rows[kinds + 1].split()[0] == "compute"
-        assert rows[kinds + 1].split()[-2:] == ["60", "%"]
+        assert " 60 % " in rows[kinds + 1]
         await pilot.resize_terminal(120, 24)
         await settled(pilot)
         assert "where its time goes" not in picture(app)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from array import array
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gputui.store.reading import MeasuredSpan, TelemetrySeries
-from gputui.tui.screens.results.window import LEAST_US, TimeWindow
+from gputui.tui.screens.results.timeline import LEAST_US, TimeWindow
 
 S = 1_000_000
 WHOLE = TimeWindow(0, 100 * S, 0, 100 * S, 50 * S)
@@ -27,6 +27,9 @@ CHANGES = st.one_of(
 )
 
 
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # how fast a crowded box draws says nothing
 @given(st.lists(CHANGES, max_size=20))
 def test_whatever_is_pressed_the_window_stays_in_the_whole_and_the_cursor_in_the_window(changes) -> None:  # type: ignore[no-untyped-def]
     window = WHOLE

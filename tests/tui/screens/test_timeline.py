@@ -18,8 +18,7 @@ from gputui.services.results.browser import RunDetail, read_detail
 from gputui.services.results.labels import plain_name
 from gputui.services.support.background import Job
 from gputui.store.reading import TelemetrySeries
-from gputui.tui.screens.results.timeline import LEAD, lane_cells, timeline
-from gputui.tui.screens.results.window import LEAST_US, TimeWindow
+from gputui.tui.screens.results.timeline import LEAD, LEAST_US, TimeWindow, lane_cells, timeline
 from gputui.tui.widgets.charts import BLOCKS
 
 SIZES = ((80, 24), (120, 40), (200, 50))

@@ -13,18 +13,16 @@ from monitor_samples import sample
 from pty_harness import Terminal
 from shell_app import make_app, picture, press, settled, until
 from stored_runs import store
-from textual.command import Hit
 from textual.pilot import Pilot
-from textual.screen import Screen
 from textual.widgets import Input
 
 from gputui.services.support.paths import monitor_file
 from gputui.tui.monitor.settings import load_settings
 from gputui.tui.screens.results.actions import ACTIONS as RESULTS_ACTIONS
 from gputui.tui.screens.run.screen import RunScreen
-from gputui.tui.shell.keymap import APP_ACTIONS, SCREENS_ACTIONS, Action
 from gputui.tui.shell.page_screen import PageScreen
-from gputui.tui.shell.palette import Choices, Palette
+from gputui.tui.shell.palette import Palette, matching
+from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action
 from gputui.tui.widgets.plain_table import PlainTable
 
 SORT = Action("a", "a", "Sort", "By the next column")
@@ -34,10 +32,10 @@ DOCTOR = Action("d", "5", "Doctor", "See whether this box can measure")
 PAGE = Action("", "", "docs sorting", "Sort out; Mark")
 
 
-async def titles(query: str, *actions: Action, used: tuple[str, ...] = ()) -> list[str]:
-    choices = Choices(Screen(), [(action, lambda: None) for action in actions], used)
-    hits = [hit async for hit in choices.search(query) if isinstance(hit, Hit)]
-    return [str(hit.match_display) for hit in sorted(hits, reverse=True)]
+def titles(query: str, *actions: Action, used: tuple[str, ...] = ()) -> list[str]:
+    return [
+        action.title for action, _ in matching([(action, lambda: None) for action in actions], query, used)
+    ]
 
 
 def keys_of(letters: str) -> list[str]:
@@ -56,24 +54,24 @@ async def opened(pilot: Pilot[int], last: str = "docs traces") -> Palette:
     await press(pilot, "ctrl+p")
     palette = pilot.app.screen
     assert isinstance(palette, Palette)
-    await until(pilot, lambda: any(hit.match_display == last for hit in palette._shown))
+    await until(pilot, lambda: any(action.title == last for action, _ in palette._shown))
     return palette
 
 
-async def test_titles_that_begin_with_the_words_come_first_then_words_in_titles_then_in_sentences() -> None:
+def test_titles_that_begin_with_the_words_come_first_then_words_in_titles_then_in_sentences() -> None:
     actions = (MARK, PAGE, SORT, DOCTOR)
-    assert await titles("sort", *actions) == ["Sort", "docs sorting", "Mark"]
-    assert await titles("run mark", *actions) == ["Mark"]
-    assert await titles("nothing of that", *actions) == []
-    assert await titles("", *actions) == ["Mark", "docs sorting", "Sort", "Doctor"]
+    assert titles("sort", *actions) == ["Sort", "docs sorting", "Mark"]
+    assert titles("run mark", *actions) == ["Mark"]
+    assert titles("nothing of that", *actions) == []
+    assert titles("", *actions) == ["Mark", "docs sorting", "Sort", "Doctor"]
 
 
-async def test_cursor_keys_come_last_and_what_was_chosen_before_comes_first_among_equals() -> None:
-    assert await titles("do", DOWN, PAGE, DOCTOR) == ["docs sorting", "Doctor", "Down"]
-    assert await titles("do", DOWN, PAGE, DOCTOR, used=("5\tDoctor",)) == ["Doctor", "docs sorting", "Down"]
+def test_cursor_keys_come_last_and_what_was_chosen_before_comes_first_among_equals() -> None:
+    assert titles("do", DOWN, PAGE, DOCTOR) == ["docs sorting", "Doctor", "Down"]
+    assert titles("do", DOWN, PAGE, DOCTOR, used=("5\tDoctor",)) == ["Doctor", "docs sorting", "Down"]
     used = ("b\tMark", "a\tSort")
-    assert await titles("", SORT, DOCTOR, MARK, used=used) == ["Mark", "Sort", "Doctor"]
-    assert await titles("so", SORT, MARK, used=used) == ["Sort", "Mark"]
+    assert titles("", SORT, DOCTOR, MARK, used=used) == ["Mark", "Sort", "Doctor"]
+    assert titles("so", SORT, MARK, used=used) == ["Sort", "Mark"]
 
 
 INTENTS = {
@@ -118,13 +116,8 @@ async def test_what_people_want_is_found_by_four_letters(tmp_path: Path) -> None
         await settled(pilot)
         app.open_screen("monitor")
         palette = await opened(pilot)
-        wrong = {}
-        for letters, wanted in INTENTS.items():
-            palette.query_one(Input).value = letters
-            await pilot.pause()
-            if first(pilot) != wanted:
-                wrong[letters] = first(pilot)
-        assert wrong == {}
+        found = {letters: matching(palette._choices, letters)[0][0].title for letters in INTENTS}
+        assert found == INTENTS
     assert len(INTENTS) >= 20
     assert max(map(len, INTENTS)) <= 4
 
@@ -135,20 +128,22 @@ async def test_the_palette_of_a_screen_holds_its_keys_those_of_the_app_and_the_s
         await press(pilot, "3", "ctrl+p")
         palette = pilot.app.screen
         assert isinstance(palette, Palette)
-        held = {str(hit.text).split("\t")[1] for hit in palette._shown}
+        held = {action.title for action, _ in palette._shown}
         actions = (*RESULTS_ACTIONS, *SCREENS_ACTIONS, *APP_ACTIONS)
         assert held >= {action.title for action in actions if action.id != "palette"}
         assert "See whether this box can measure" in picture(app)
 
 
-async def test_enter_does_what_was_found_and_esc_does_nothing() -> None:
+async def test_enter_does_what_was_found_and_puts_it_first_the_next_time_and_esc_does_nothing() -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
         await press(pilot, "ctrl+p", *"do", "enter")
         assert "[5 Doc]" in picture(app)
         assert app.used == ["5\tDoctor"]
-        await press(pilot, "ctrl+p", *"zzz", "enter")
+        await press(pilot, "ctrl+p")
+        assert first(pilot) == "Doctor"
+        await press(pilot, *"zzz", "enter")
         assert "[5 Doc]" in picture(app)
         await press(pilot, "ctrl+p", "escape")
         assert not isinstance(app.screen, Palette)
@@ -157,16 +152,6 @@ async def test_enter_does_what_was_found_and_esc_does_nothing() -> None:
         await press(pilot, "ctrl+p", *"help", "enter")
         assert "Keys of this screen" in picture(app)
         assert app.used[0] == "?\tHelp"
-
-
-async def test_what_was_chosen_before_stands_first_when_the_palette_opens_again() -> None:
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settled(pilot)
-        await press(pilot, "ctrl+p", *"doc", "enter", "ctrl+p")
-        assert first(pilot) == "Doctor"
-        await press(pilot, *"comp", "enter", "ctrl+p")
-        assert first(pilot) == "Compare"
 
 
 async def test_runs_files_profiles_pages_and_gpus_open_where_they_are_shown(tmp_path: Path) -> None:
@@ -265,7 +250,7 @@ async def test_a_file_that_cannot_be_read_is_listed_without_runs() -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         palette = await opened(pilot)
-        found = [str(hit.match_display) for hit in palette._shown]
+        found = [action.title for action, _ in palette._shown]
         assert "file b.db" in found
         await press(pilot, *keys_of("b.db"), "enter")
         await until(pilot, lambda: "not a DuckDB database" in picture(app))

@@ -7,7 +7,7 @@ import sys
 
 _LOADED_AND_USED = """
 import gc, sys
-from gputui.tui.terminal.loading import load_asyncio, without_collecting
+from gputui.tui.terminal.splash import load_asyncio, without_collecting
 load_asyncio()
 print("_ssl" in sys.modules, "ssl" in sys.modules)
 with without_collecting():
@@ -42,7 +42,7 @@ def test_asyncio_without_tls_works_and_tls_itself_can_still_be_imported() -> Non
 
 def test_an_asyncio_that_is_loaded_already_stays_as_it_is() -> None:
     code = (
-        "import asyncio, sys\nfrom gputui.tui.terminal.loading import load_asyncio\n"
+        "import asyncio, sys\nfrom gputui.tui.terminal.splash import load_asyncio\n"
         "before = sys.modules['ssl']\n"
         "load_asyncio()\nprint(sys.modules['ssl'] is before)"
     )
@@ -52,7 +52,7 @@ def test_an_asyncio_that_is_loaded_already_stays_as_it_is() -> None:
 
 def test_the_monitor_and_its_look_for_runs_load_neither_openssl_nor_what_reads_files() -> None:
     code = (
-        "import sys\nfrom gputui.tui.terminal.loading import load_asyncio\nload_asyncio()\n"
+        "import sys\nfrom gputui.tui.terminal.splash import load_asyncio\nload_asyncio()\n"
         "import gputui.tui.app, gputui.tui.monitor.model\n"
         "import gputui.recording.collector, gputui.services.runs.held_runs\n"
         "print({'_ssl', '_hashlib', 'msgspec', 'duckdb', 'numpy', 'pandas'} & set(sys.modules))"

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from gputui.tui.terminal.signals import ENDING, ending_as_exit
+from gputui.tui.terminal.splash import ENDING, ending_as_exit
 
 
 class _Interrupted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.tui.shell.keymap import Action
+from gputui.tui.shell.registry import Action
 
 ACTIONS: tuple[Action, ...] = (
     Action("enter", "enter", "Evidence", "Show the evidence for the verdict of the selected row"),

@@ -19,12 +19,17 @@ from gputui.services.compare.columns import COST, ENERGY, PEAK, ComparisonColumn
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.row_text import (
     boxes_text,
+    change_text,
     costs_text,
+    figure_values,
+    figure_verdict,
     judgement_text,
+    point_text,
     rate_cells,
     rate_text,
     style_of,
     time_text,
+    verdict_text,
 )
 from gputui.services.compare.why import Why, part_table
 from gputui.services.results.labels import interval_words
@@ -107,49 +112,48 @@ def _alike(a: int, b: int, noun: str) -> str:
     return f"{counted(a, noun)} each" if a == b else f"{a} and {counted(b, noun)}"
 
 
-def value_table(
-    row: Row, letter: str, width: int, *, in_full: bool = False, has_rates: bool = True
-) -> list[Line]:
-    """Rate, time, share of the peak, cost and energy of both sides beside each other, with their verdicts.
+def value_table(row: Row, letter: str, width: int, *, in_full: bool = False) -> list[Line]:
+    """What was measured of both sides beside each other, and how it differs; `letter` is the other side.
 
-    In full with intervals; `has_rates` False leaves out what the results of a load say.
+    In full with intervals, and with results that do not compare.
     """
-    costs, unit = costs_text((row.a, row.b))
-    cells = (row.a, row.b)
-    rows: list[tuple[str, list[str], Judgement | None]] = [
-        ("of spec", [_of_side(PEAK, cell, cells, in_full) for cell in cells], None),
-        ("energy", [_of_side(ENERGY, cell, cells, in_full) for cell in cells], row.energy),
+    rows: list[tuple[str | Span, ...]] = [
+        (Span(title, "dim"), *sides, *_judged(judged, word, in_full))
+        for title, sides, judged, word in _values(row, in_full)
     ]
-    if has_rates:
-        rates = [_rate(cell, in_full) for cell in cells]
-        steps = [] if row.case.is_whole else [time_text(cell) for cell in cells]
-        costs = [_of_side(COST, cell, cells, in_full) for cell in cells]
-        rows[:0] = [(row.rate.respect, rates, row.rate), ("a step", steps, None)]
-        rows.insert(3, (f"$ per {unit}", costs, row.cost))
-    shown: list[tuple[str | Span, ...]] = [
-        (Span(name, "dim"), *values, _judged(judged, in_full))
-        for name, values, judged in rows
-        if {*values} - {"—"}
+    headings = ("", "a", letter, f"{letter} vs a", "")
+    return list(table_lines(table_of(headings, rows, (1, 2), (0, 4)), width, folds=True))
+
+
+def _values(row: Row, in_full: bool) -> Iterator[tuple[str, Sequence[str], Judgement | None, str]]:
+    """Rate, time, share of the peak, cost, energy, other results: title, both sides, verdict and its word."""
+    cells = row.a, row.b
+    columns: list[tuple[str, ComparisonColumn, Judgement | None, str]] = [
+        ("of spec", PEAK, None, ""),
+        (f"cost per {costs_text(cells)[1]}", COST, row.cost, verdict_text(row.cost)),
+        ("energy", ENERGY, row.energy, verdict_text(row.energy)),
     ]
-    headings = ("", "a", letter, f"{letter} vs a")
-    table = table_of(headings, shown, (1, 2), (3,))
-    return list(table_lines(table, width, margin=0, folds=True)) if shown else []
+    word = row.rate.reason if row.rate.ratio is None else verdict_text(row.rate)
+    yield row.rate.respect, [rate_text(cell) for cell in cells], row.rate, word
+    if in_full and row.case.has_steps:
+        speeds = [cell.speed for cell in cells]
+        yield "95 %", ["—" if isinstance(one, Missing) else interval_words(one) for one in speeds], None, ""
+    if row.case.has_steps and not row.case.is_whole:
+        yield "a step", [time_text(cell) for cell in cells], None, ""
+    for title, column, judged, word in columns:
+        values = [column.on_side(cell, cells, in_full=in_full and column is not COST) for cell in cells]
+        if not all(isinstance(value, Missing) for value in values):
+            yield title, ["—" if isinstance(value, Missing) else value for value in values], judged, word
+    for figure in row.figures:
+        if in_full or figure.judgement.ratio is not None:
+            yield figure.title, figure_values(figure), figure.judgement, figure_verdict(figure)
 
 
-def _rate(cell: Cell, in_full: bool) -> str:
-    spread = f" {interval_words(cell.speed)}" if in_full and isinstance(cell.speed, SpeedEstimate) else ""
-    return rate_text(cell) + spread
-
-
-def _judged(judged: Judgement | None, in_full: bool) -> Span:
-    if judged is None or judged.ratio is None:
-        return Span("")
-    return Span(judgement_text(judged, with_interval=in_full), style_of(judged))
-
-
-def _of_side(column: ComparisonColumn, cell: Cell, beside: Sequence[Cell], in_full: bool) -> str:
-    value = column.on_side(cell, beside, in_full=in_full)
-    return "—" if isinstance(value, Missing) else value
+def _judged(judged: Judgement | None, word: str, in_full: bool) -> tuple[str, Span]:
+    if judged is None:
+        return "", Span("")
+    change = "" if judged.ratio is None else (change_text if in_full else point_text)(judged)
+    return change, Span(word, style_of(judged) if change else "dim")
 
 
 def absent_lines(row: Row, width: int) -> Iterator[Line]:
@@ -223,6 +227,12 @@ def why_lines(why: Why | None, width: int, most: int) -> list[Line]:
         return []
     table = part_table(why.attribution, most, is_drawn=True)
     return list(table_lines(table, width, margin=0, has_headings=False))
+
+
+def brief_why_lines(why: Why | None, width: int, most: int) -> list[Line]:
+    """The same below how much longer a step is."""
+    step = step_text(why)
+    return [(Span(f"why: {step}", "dim"),), *why_lines(why, width, most)] if step else []
 
 
 def step_text(why: Why | None) -> str:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from gputui.document.table import columns_that_fit, lines_of
 from gputui.services.compare.columns import ComparisonColumn
-from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.compare.pairing import Row
 from gputui.services.compare.row_text import letter_of
 from gputui.services.compare.rows_table import RowOfSides, first_of, rows_table
+from gputui.tui.screens.compare.loaded import ShownRow, rows_of
 from gputui.tui.screens.compare.pages import headline_lines, top_lines
 from gputui.tui.screens.compare.pane import (
-    ShownRow,
     beside_lines,
     differences_lines,
     launches_lines,
@@ -25,7 +25,7 @@ from gputui.tui.screens.compare.pane import (
 )
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import fitted, width_of
-from gputui.tui.widgets.lines_list import MARKER, Entry
+from gputui.tui.widgets.lines_page import MARKER, Entry
 from gputui.tui.widgets.sections import stacked
 
 _HIGH = 13
@@ -52,8 +52,6 @@ class CompareLayout:
     rows_height: int
     below: tuple[Line, ...]
     beside: tuple[Line, ...]
-    left_width: int
-    """Of the table and what is below it."""
     beside_width: int
     """0 where evidence is below the table."""
     has_unsure: bool = False
@@ -62,99 +60,70 @@ class CompareLayout:
     """Whether what would settle the selected row stands below it."""
 
 
-def has_evidence(height: int) -> bool:
-    """Whether a body of this height has room for more than the rows."""
-    return height >= _HIGH
-
-
-def lay_out(
-    shown: ShownRow,
-    rows: Sequence[RowOfSides],
-    value: ComparisonColumn,
-    width: int,
-    height: int,
-) -> CompareLayout:
+def lay_out(shown: ShownRow, value: ComparisonColumn, width: int, height: int) -> CompareLayout:
     """The parts for a body of this size; `height` is without header, message and keys."""
-    loaded, place = shown.loaded, shown.place
-    comparisons = loaded.answer.comparisons
     is_tall = height >= _TALL
     beside_width = round(width * _BESIDE_SHARE) if width >= _WIDE and is_tall else 0
-    left_width = width - beside_width
-    top: tuple[Line, ...] = ()
-    if has_evidence(height):
-        headline = 3 if is_tall or len(rows) < height // 2 else 2
-        top = top_lines(loaded, place, width, max(height // 4, 2), headline, is_tall=is_tall)
-    room = max(height - len(top) - 1, 1)
-    table_width = left_width - 2 if beside_width else left_width - 1
-    table = table_of(
-        comparisons, rows, place, loaded.ignore, value, table_width, has_groups=height >= _VERY_TALL
-    )
+    table_width = width - beside_width - (2 if beside_width else 1)
+    table = table_of(shown, value, table_width, has_groups=height >= _VERY_TALL)
     needed = sum(len(entry.lines) for entry in table.entries)
+    if height < _HIGH:
+        return _low_layout(shown, table, needed, width, height)
+    headline = 3 if is_tall or len(rows_of(shown.loaded)) < height // 2 else 2
+    top = top_lines(shown.loaded, shown.place, width, max(height // 4, 2), headline, is_tall=is_tall)
+    room = max(height - len(top) - 1, 1)
     if beside_width:
         rows_height = min(needed, room)
-        turning = turning_lines(comparisons[place], table_width) if len(comparisons) == 1 else []
-        differences = differences_lines(comparisons[place], letter_of(place), table_width)
-        free = room - rows_height - sum(len(block) + 1 for block in (turning, differences) if block) - 1
-        unsure = unsure_lines(shown, table_width, free)
-        blocks = [turning, unsure, differences]
-        if shown.row is not None:
-            left = room - rows_height - sum(len(block) + 1 for block in blocks if block)
-            blocks.append(
-                launches_lines(shown.row, f"a{letter_of(place)}", shown.name, table_width, left - 1)
-            )
-        beside = rule_between(
-            _filled(beside_lines(shown, beside_width - 2, height - len(top)), height - len(top)), beside_width
-        )
-        below = stacked(blocks, room - rows_height)
-        return CompareLayout(
-            top,
-            table,
-            rows_height,
-            tuple(below),
-            tuple(beside),
-            left_width,
-            beside_width,
-            has_unsure=any(line in below for line in unsure[:1]),
-        )
-    if not has_evidence(height):
-        least = (
-            _LEAST_PANE - 2 if len(comparisons) == 1 else len(comparisons) + 3
-        )  # all sides below a heading
-        if height >= _LEAST_ANSWER:
-            most = min(max(height - 1 - needed - least, 2), _MOST_ANSWER)
-            top = tuple(headline_lines(loaded, width, most))
-        room = max(height - len(top) - 1, 1)
-        if room - needed < least:
-            return CompareLayout(top, table, room, (), (), width, 0)
-        low_pane = pane_lines(shown, width, room - needed)
-        return CompareLayout(top, table, needed, tuple(low_pane), (), width, 0)
+        below, has_unsure = _blocks_below(shown, table_width, room - rows_height)
+        beside = [*beside_lines(shown, beside_width - 2, room + 1), *[()] * (room + 1)][: room + 1]
+        ruled = tuple(rule_between(beside, beside_width))
+        return CompareLayout(top, table, rows_height, tuple(below), ruled, beside_width, has_unsure)
     gap = 1 if is_tall else 0
     whole = pane_lines(shown, width, room)
     pane_height = min(len(whole) + gap, max(room - needed, min(_LEAST_PANE, len(whole)) + gap))
     rows_height = min(needed, max(room - pane_height, _LEAST_ROWS))
     left = room - rows_height
-    below = [*[()] * gap, *pane_lines(shown, width, left - gap)]
-    unsure = unsure_lines(shown, width)
-    below += stacked(
-        [
-            unsure,
-            turning_lines(comparisons[place], width) if len(comparisons) == 1 else [],
-            differences_lines(comparisons[place], letter_of(place), width),
-        ]
-        if is_tall
-        else [],
-        left - len(below),
+    pane = [*[()] * gap, *pane_lines(shown, width, left - gap)]
+    left -= len(pane)
+    more, has_unsure = _blocks_below(shown, width, left) if is_tall else (settling_lines(shown, width), False)
+    more = more if len(more) <= left else []
+    return CompareLayout(
+        *(top, table, rows_height, (*pane, *more), (), 0, has_unsure),
+        has_command=bool(more) and not is_tall,
     )
-    has_unsure = any(line in below for line in unsure[:1])
-    settling = [] if is_tall else settling_lines(shown, width)
-    if settling and len(below) + len(settling) <= left:
-        below += settling
-        return CompareLayout(top, table, rows_height, tuple(below), (), width, 0, has_command=True)
-    return CompareLayout(top, table, rows_height, tuple(below), (), width, 0, has_unsure)
 
 
-def _filled(lines: Sequence[Line], height: int) -> list[Line]:
-    return [*lines, *[()] * (height - len(lines))]
+def _low_layout(shown: ShownRow, table: RowsTable, needed: int, width: int, height: int) -> CompareLayout:
+    """The rows, which need so many lines, where there is room for little more."""
+    sides = len(shown.loaded.answer.comparisons)
+    least = _LEAST_PANE - 2 if sides == 1 else sides + 3  # all sides below a heading
+    top: tuple[Line, ...] = ()
+    if height >= _LEAST_ANSWER:
+        most = min(max(height - 1 - needed - least, 2), _MOST_ANSWER)
+        top = tuple(headline_lines(shown.loaded, width, most))
+    room = max(height - len(top) - 1, 1)
+    if room - needed < least:
+        return CompareLayout(top, table, room, (), (), 0)
+    return CompareLayout(top, table, needed, (*pane_lines(shown, width, room - needed),), (), 0)
+
+
+def _blocks_below(shown: ShownRow, width: int, height: int) -> tuple[list[Line], bool]:
+    """What would change the answer, undecided rows, differences and launches, as far as each fits whole.
+
+    And whether undecided rows are among them.
+    """
+    comparisons, letter = shown.loaded.answer.comparisons, letter_of(shown.place)
+    comparison = comparisons[shown.place]
+    turning = turning_lines(comparison, width) if len(comparisons) == 1 else []
+    differences = differences_lines(comparison, letter, width)
+    free = height - sum(len(block) + 1 for block in (turning, differences) if block) - 1
+    unsure = unsure_lines(shown, width, free)
+    blocks = [turning, unsure, differences]
+    if shown.row is not None:
+        left = height - sum(len(block) + 1 for block in blocks if block)
+        blocks.append(launches_lines(shown.row, f"a{letter}", shown.name, width, left - 1))
+    lines = stacked(blocks, height)
+    return lines, any(line in lines for line in unsure[:1])
 
 
 _GAP = 2
@@ -177,26 +146,24 @@ class RowsTable:
 
 
 def table_of(
-    comparisons: Sequence[Comparison],
-    rows: Sequence[RowOfSides],
-    place: int,
-    ignore: str,
+    selected: ShownRow,
     value: ComparisonColumn,
     width: int,
     *,
     has_groups: bool,
 ) -> RowsTable:
-    """What says most in this width; of more sides than have room those from `place` on.
+    """What says most in this width; of more sides than have room those from that of `selected` on.
 
     With `has_groups`, classes of workloads have headings and their means follow their rows, else all means
     come last.
     """
+    comparisons = selected.loaded.answer.comparisons
     made = rows_table(
         comparisons,
-        rows,
-        ignore,
+        rows_of(selected.loaded),
+        selected.loaded.ignore,
         value=value,
-        place=place,
+        place=selected.place,
         note=lambda row: " !" if row.flags else " *" if row.note else "",
         is_drawn=True,
         has_groups=has_groups,

@@ -5,26 +5,32 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any  # whatever a job is for
 
 from gputui.errors import GputuiError
+from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
 from gputui.services.compare.columns import ENERGY, RATE, RATIO, ComparisonColumn
 from gputui.services.compare.fleet_why import ranking_of
 from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.headline import Headline
-from gputui.services.compare.pairing import Comparison, Row
-from gputui.services.compare.row_text import called, short_name
+from gputui.services.compare.pairing import Row
+from gputui.services.compare.row_text import short_name
+from gputui.services.compare.rows_table import RowOfSides, rows_of_sides
 from gputui.services.compare.session import Answer, Asked, ComparisonRequest, ask, request_of
+from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.why import Why
+from gputui.services.results.labels import short_case_name
 from gputui.services.results.selectors import every_file, from_here
+from gputui.services.serving.curve import ServingRun
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
-    """A comparison that was read."""
+    """A comparison that was read, which equals only itself, so that its rows can be kept."""
 
     request: ComparisonRequest
     """As it was typed or chosen."""
@@ -65,8 +71,45 @@ class Loaded:
         return tuple(map(from_here, replace(request, columns=self.columns(value)).words))
 
     def command(self, value: ComparisonColumn) -> str:
-        """The whole command line."""
         return f"gputui compare {shlex.join(self.words(value))}"
+
+
+@lru_cache(maxsize=2)
+def rows_of(loaded: Loaded) -> Sequence[RowOfSides]:
+    """Its rows, each with those of all sides."""
+    return rows_of_sides(loaded.answer.comparisons, loaded.ignore)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRow:
+    """A row of what was loaded, with its evidence once that was read."""
+
+    loaded: Loaded
+    rows: RowOfSides
+    place: int
+    """Of the side that is looked at."""
+    curves: tuple[SideCurves | Missing, ...] | None = None
+    """What the boxes did while it was timed; None before that was read."""
+    steps: tuple[str, ...] = ()
+    """What would let it be judged."""
+    loads: tuple[ServingRun | Missing, ...] = ()
+    """All that the servers of both sides were offered; empty where the row is of something else."""
+
+    @property
+    def row(self) -> Row | None:
+        """Of the side that is looked at."""
+        return self.rows[self.place]
+
+    @property
+    def name(self) -> str:
+        """What the case is called."""
+        known = next(row for row in self.rows if row is not None)
+        return clean_text(short_case_name(known.case, (), self.loaded.ignore))
+
+    @property
+    def why(self) -> Why | None:
+        """Why its sides differ, where anything is known of it."""
+        return None if self.row is None else self.loaded.why(self.place, self.row)
 
 
 def read(words: Sequence[str], job: Job[Loaded], *, with_energy: bool = False) -> Loaded:
@@ -121,9 +164,3 @@ def with_energy(loaded: Loaded, job: Job[Any]) -> Loaded:
     job.say("reading power")
     answer = loaded.asked.compared(loaded.baseline, with_energy=True)
     return replace(loaded, answer=replace(answer, headline=loaded.answer.headline), with_energy=True)
-
-
-def heading_of(comparison: Comparison, place: int, count: int) -> str:
-    """What is compared, for the first line of the screen."""
-    more = f" ({place + 1} of {count} sides)" if count > 1 else ""
-    return f"{called(comparison.b)} vs {called(comparison.a)}{more}"

@@ -121,7 +121,7 @@ def _sides(
     return list(table_lines(table, width, margin=margin, marks=marks, has_headings=False))
 
 
-def teaching(width: int, found: Sequence[Candidate] = ()) -> tuple[Line, ...]:
+def teaching(found: Sequence[Candidate], width: int) -> tuple[Line, ...]:
     """How to begin, and which stored runs would make a pair."""
     references = sorted(f"{PREFIX}{one.name}" for one in known_references())
     return (

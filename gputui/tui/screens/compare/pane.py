@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from gputui.analysis.judgement import Judgement
 from gputui.document.intervals import Interval, intervals
 from gputui.document.plain_text import command_lines
-from gputui.document.table import Column, Drawing, Table
-from gputui.model.absent import Missing
+from gputui.document.table import Column, Drawing, Table, table_of
 from gputui.model.units import (
     counted,
     format_change_interval,
@@ -34,31 +33,27 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.rows_table import RowOfSides
 from gputui.services.compare.suggestions import effort_words, next_steps, settling_steps
-from gputui.services.compare.telemetry_overlay import SideCurves
 from gputui.services.compare.turning_points import turning_points
-from gputui.services.compare.why import Why
 from gputui.services.results.labels import short_case_name
 from gputui.services.results.waiting import step_times_of
 from gputui.store.text import clean_text
+from gputui.tui.screens.compare.evidence_page import evidence_lines
 from gputui.tui.screens.compare.evidence_parts import (
     FAMILIES_OF_SIDES,
     block_lines,
     blocks_heading,
+    brief_why_lines,
     heading_line,
-    step_text,
     sure_lines,
     title_line,
     value_lines,
-    value_table,
     why_lines,
 )
-from gputui.tui.screens.compare.load_tables import result_lines
-from gputui.tui.screens.compare.loaded import Loaded
-from gputui.tui.screens.compare.telemetry_lines import telemetry_lines
+from gputui.tui.screens.compare.loaded import Loaded, ShownRow
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted, left, side_by_side, width_of, wrapped
+from gputui.tui.widgets.cells import cut, fitted, side_by_side, width_of, wrapped
 from gputui.tui.widgets.charts import strip
-from gputui.tui.widgets.sections import paragraph, table_lines
+from gputui.tui.widgets.sections import table_lines
 
 HINT = "enter: all of it"
 _TWO_COLUMNS = 110
@@ -70,34 +65,6 @@ _LEAST_UNSURE, _MOST_UNSURE = 2, 6
 _MOST_HINTS = 2
 _SURE_ROWS = 5
 """Of why a row is not judged, where there is room."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShownRow:
-    """The selected row of what was loaded."""
-
-    loaded: Loaded
-    rows: RowOfSides
-    place: int
-    """Of the side that is looked at."""
-    curves: Sequence[SideCurves | Missing] | None = None
-    """What the boxes did while it was timed; None before that was read."""
-
-    @property
-    def row(self) -> Row | None:
-        """Of the side that is looked at."""
-        return self.rows[self.place]
-
-    @property
-    def name(self) -> str:
-        """What the case is called."""
-        known = next(row for row in self.rows if row is not None)
-        return clean_text(short_case_name(known.case, (), self.loaded.ignore))
-
-    @property
-    def why(self) -> Why | None:
-        """Why its sides differ, where anything is known of it."""
-        return None if self.row is None else self.loaded.why(self.place, self.row)
 
 
 def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
@@ -123,11 +90,8 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
     blocks = block_lines(row, "ab", half, 2 if room >= 10 else 1)
     if blocks:
         blocks.insert(0, blocks_heading(2 if room >= 10 else 1))
-    why: list[Line] = []
-    if step := step_text(shown.why):
-        why = [(Span(f"why: {step}", "dim"),), *why_lines(shown.why, half, room - 2)]
-    else:
-        why = [(Span("how sure", "dim"),), *sure_lines(row, half if blocks else width - 2)]
+    why = brief_why_lines(shown.why, half, room - 2)
+    why = why or [(Span("how sure", "dim"),), *sure_lines(row, half if blocks else width - 2)]
     if blocks:
         first, second = ([fitted(line, half) for line in column] for column in (blocks, why))
         why = side_by_side([first, second], width - 2, _GAP)
@@ -135,33 +99,12 @@ def pane_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
 
 
 def beside_lines(shown: ShownRow, width: int, height: int) -> list[Line]:
-    """Beside the table: everything that is known of the row, as far as it fits."""
-    row, letters = shown.row, f"a{letter_of(shown.place)}"
-    if len(shown.rows) > 1:
-        lines = sides_lines(shown.rows, shown.name, width, height, "")
-        if row is None:
-            return lines[:height]
-        lines += [()]
-    elif row is None:
-        return []
-    else:
-        lines = []
-    letter = letter_of(shown.place)
-    is_served = bool(row.figures) and not row.case.has_steps
-    values = result_lines(row, width, letter, is_brief=True) if is_served else value_table(row, letter, width)
-    lines += [title_line(row, shown.name, width), (), *values]
-    if row.verdict.reason:
-        lines += [(), *paragraph(row.verdict.reason, width, style_of(row.rate))]
-    if blocks := block_lines(row, letters, width, 2):
-        lines += [(), blocks_heading(2), *blocks]
-    if step := step_text(shown.why):
-        lines += [(), (Span(f"why: {step}", "dim"),), *why_lines(shown.why, width, 6)]
-    sure = [(), (Span("how sure", "dim"),), *sure_lines(row, width)]
-    if shown.curves is not None:
-        during = telemetry_lines(shown.curves, letters, width)
-        if len(lines) + len(sure) + len(during) < height:
-            lines += [(), *during]
-    return [*lines, *sure][:height]
+    """Beside the table: all sides, and what is known of the row, as far as it fits."""
+    lines = sides_lines(shown.rows, shown.name, width, height, "") if len(shown.rows) > 1 else []
+    if shown.row is not None:
+        lines += [()] if lines else []
+        lines += evidence_lines(shown, f"a{letter_of(shown.place)}", width, height - len(lines))
+    return lines[:height]
 
 
 def _open_rows(shown: ShownRow) -> list[tuple[Row, str]]:
@@ -191,50 +134,39 @@ def unsure_line(shown: ShownRow, width: int, *, has_command: bool) -> Line:
 
 
 def unsure_lines(shown: ShownRow, width: int, room: int = 0) -> list[Line]:
-    """Undecided rows with the reason, and the command that would settle each.
+    """Undecided rows, with the reason and the command that would settle them below those that share both.
 
-    More than two where all fits into `room` lines. What a row shares with the one below it is said once.
+    More than two where all fits into `room` lines.
     """
-    loaded, found = shown.loaded, _open_rows(shown)
-    if not found:
-        return []
-    heading = heading_line("can't tell", width, _count(found, loaded))
-    rows: list[tuple[Line, list[Line]]] = []
-    listed = found[:_MOST_UNSURE]
-    reasons = [row.verdict.reason for row, _ in listed]
-    for row, letter in listed:
-        name = clean_text(short_case_name(row.case, (), loaded.ignore))
-        reason = f"{judgement_text(row.rate)}: {row.verdict.reason}"
-        side = f" ({letter} vs a)" if len(loaded.answer.comparisons) > 1 else ""
-        head, more = f"  {name}{side}  ", []
-        if width_of(head) + width_of(reason) > width or reasons.count(row.verdict.reason) > 1:
-            reason = judgement_text(row.rate)
-            more = wrapped(row.verdict.reason, width - 2, 2)
-        below: list[Line] = [(Span(f"  {text}", "dim"),) for text in more]
-        steps = settling_steps(row, loaded.asked.evidence)
-        if not steps:
-            texts = next_steps(row, loaded.asked.evidence)
-            below += [fitted((Span(f"  {clean_text(text)}", "dim"),), width) for text in texts[:_MOST_HINTS]]
-        for step in steps:
-            box = step.box if step.box == "a" else letter
-            taken = f"  {_taken(step.seconds, step.usd)}"
-            command = cut(clean_text(step.command), max(width - width_of(taken) - 6, 10))
-            below.append(fitted((Span(f"  {box}$ "), Span(command, "accent"), Span(taken, "dim")), width))
-        rows.append((fitted((Span(head), Span(reason, "dim")), width), below))
-    lines = [heading, *_said_once(rows)]
-    while len(lines) > room and len(rows) > _LEAST_UNSURE:
-        rows.pop()
-        lines = [heading, *_said_once(rows)]
-    return lines
+    found = _open_rows(shown)
+    heading = heading_line("can't tell", width, _count(found, shown.loaded))
+    for count in range(min(len(found), _MOST_UNSURE), 0, -1):
+        below: dict[tuple[Line, ...], list[Line]] = {}
+        for row, letter in found[:count]:
+            name = clean_text(short_case_name(row.case, (), shown.loaded.ignore))
+            side = f" ({letter} vs a)" if len(shown.rows) > 1 else ""
+            head = Span(f"  {name}{side}  "), Span(judgement_text(row.rate), "dim")
+            why = tuple(_why_unsure(shown.loaded, row, letter, width))
+            below.setdefault(why, []).append(fitted(head, width))
+        lines = [heading, *(line for why, heads in below.items() for line in (*heads, *why))]
+        if len(lines) <= room or count <= _LEAST_UNSURE:
+            return lines
+    return []
 
 
-def _said_once(rows: Sequence[tuple[Line, list[Line]]]) -> Iterator[Line]:
-    """Rows with what belongs to each, which two neighbours that share it have once."""
-    following: list[list[Line]] = [*(below for _, below in rows[1:]), []]
-    for (row, below), next_below in zip(rows, following, strict=True):
-        yield row
-        if below != next_below:
-            yield from below
+def _why_unsure(loaded: Loaded, row: Row, letter: str, width: int) -> Iterator[Line]:
+    """The reason, and commands that would settle it, else other advice."""
+    evidence = loaded.asked.evidence
+    steps = settling_steps(row, evidence)
+    advice = [] if steps else next_steps(row, evidence)[:_MOST_HINTS]
+    for text in (*wrapped(row.verdict.reason, width - 2, 2), *map(clean_text, advice)):
+        yield fitted((Span(f"  {text}", "dim"),), width)
+    for step in steps:
+        box = step.box if step.box == "a" else letter
+        price = "" if step.usd is None else f", {format_usd(step.usd)}"
+        taken = f"  about {format_minutes(step.seconds)}{price}"
+        command = cut(clean_text(step.command), max(width - width_of(taken) - 6, 10))
+        yield fitted((Span(f"  {box}$ "), Span(command, "accent"), Span(taken, "dim")), width)
 
 
 def settling_lines(shown: ShownRow, width: int) -> list[Line]:
@@ -254,23 +186,12 @@ def settling_lines(shown: ShownRow, width: int) -> list[Line]:
     return lines
 
 
-def _taken(seconds: float, usd: float | None) -> str:
-    return f"about {format_minutes(seconds)}" + ("" if usd is None else f", {format_usd(usd)}")
-
-
 def turning_lines(comparison: Comparison, width: int) -> list[Line]:
     """What would change the answer; empty where the main case is undecided."""
     found = turning_points(comparison)
-    if not found:
-        return []
-    label = min(max(width_of(condition) for condition, _ in found), width // 2)
-    return [
-        heading_line("what would change the answer", width),
-        *(
-            fitted((Span(f"  {left(condition, label)}   "), Span(answer, "dim")), width)
-            for condition, answer in found
-        ),
-    ]
+    rows = [(condition, Span(answer, "dim")) for condition, answer in found]
+    table = table_lines(table_of(("", ""), rows), width, has_headings=False)
+    return [heading_line("what would change the answer", width), *table] if found else []
 
 
 def differences_lines(comparison: Comparison, letter: str, width: int) -> list[Line]:
@@ -279,47 +200,38 @@ def differences_lines(comparison: Comparison, letter: str, width: int) -> list[L
     note = "d: all" if len(found) > _MOST_DIFFERENCES else ""
     if not found:
         return [heading_line("environments", width), (Span(f"  {no_difference_words(comparison)}", "dim"),)]
-    lines = [heading_line(f"environments differ in {counted(len(found), 'fact')}", width, note)]
-    label = max(len(what) for what, _, _ in found[:_MOST_DIFFERENCES]) + 2
-    half = (width - label - 4) // 2
-    for what, on_a, on_b in found[:_MOST_DIFFERENCES]:
-        spans = [Span(f"  {what:{label}}", "dim")]
-        for side, value in (("a", on_a), (letter, on_b)):
-            spans += [Span(f"{side} ", "title"), Span(left(clean_text(value), half - 3) + " ")]
-        lines.append(fitted(spans, width))
-    return lines
+    shown = found[:_MOST_DIFFERENCES]
+    columns = [Column("", [Span(what, "dim") for what, _, _ in shown])]
+    for side, values in (("a", [on_a for _, on_a, _ in shown]), (letter, [on_b for _, _, on_b in shown])):
+        columns += [Column("", [Span(side, "title")] * len(shown)), Column("", values, breaks=True)]
+    table = table_lines(Table(tuple(columns)), width, has_headings=False)
+    return [heading_line(f"environments differ in {counted(len(found), 'fact')}", width, note), *table]
 
 
 def launches_lines(row: Row, letters: str, name: str, width: int, most: int) -> list[Line]:
     """Block after block of each launch of both sides: how long a step took, the slowest block the highest."""
-    times = [step_times_of(cell.result) for cell in (row.a, row.b)]
-    sides = list(zip(letters, FAMILIES_OF_SIDES, times, strict=True))
-    count = sum(len(launches) for _, _, launches in sides)
-    if not count or count + 1 > most:
-        return []
-    lines = [heading_line(f"launch by launch, {name}", width, "block after block, the slowest the highest")]
-    for letter, family, launches in sides:
-        slowest = max((seconds for launch in launches for seconds in launch), default=0.0)
-        fastest = min((seconds for launch in launches for seconds in launch), default=0.0)
-        base = min(fastest, slowest * 0.9)
+    rows: list[tuple[Span | str, ...]] = []
+    for letter, family, cell in zip(letters, FAMILIES_OF_SIDES, (row.a, row.b), strict=True):
+        launches = step_times_of(cell.result)
+        blocks = [seconds for launch in launches for seconds in launch]
+        slowest, fastest = max(blocks, default=0.0), min(blocks, default=0.0)
         for number, launch in enumerate(launches, 1):
-            mean = sum(launch) / len(launch)
-            room = min(width - 52, 70)
-            drawn = strip(_resampled(launch, room), slowest, base)
+            drawn = strip(_resampled(launch, min(width - 52, 70)), slowest, min(fastest, slowest * 0.9))
             spread = 100 * (max(launch) / min(launch) - 1)
-            lines.append(
-                fitted(
-                    (
-                        Span(f"  {letter if number == 1 else ' '} ", "title"),
-                        Span(f"launch {number}  ", "dim"),
-                        Span(f"{format_seconds(mean):>8}  "),
-                        Span(left(drawn, max(room, 0)), f"{family} 1"),
-                        Span(f"  {counted(len(launch), 'block')}, {three_digits(spread)} % apart", "dim"),
-                    ),
-                    width,
+            rows.append(
+                (
+                    Span(letter if number == 1 else "", "title"),
+                    Span(f"launch {number}", "dim"),
+                    format_seconds(sum(launch) / len(launch)),
+                    Span(drawn, f"{family} 1"),
+                    Span(f"{counted(len(launch), 'block')}, {three_digits(spread)} % apart", "dim"),
                 )
             )
-    return lines
+    if not rows or len(rows) + 1 > most:
+        return []
+    heading = heading_line(f"launch by launch, {name}", width, "block after block, the slowest the highest")
+    table = table_of(("",) * 5, rows, right=(2, 4))
+    return [heading, *table_lines(table, width, has_headings=False)]
 
 
 def _resampled(values: Sequence[float], most: int) -> list[float]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from textual.app import ComposeResult
@@ -17,31 +17,30 @@ from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, Comparison
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
 from gputui.services.compare.headline import main_row
 from gputui.services.compare.pairing import Comparison, Row
-from gputui.services.compare.row_text import letter_of, short_name
-from gputui.services.compare.rows_table import RowOfSides, rows_of_sides
+from gputui.services.compare.row_text import called, letter_of, short_name
+from gputui.services.compare.rows_table import RowOfSides
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.actions import ACTIONS
-from gputui.tui.screens.compare.by_dialog import FILES, AskBy
-from gputui.tui.screens.compare.evidence_page import OpenedRow, open_row
+from gputui.tui.screens.compare.evidence_page import evidence_of, open_row
 from gputui.tui.screens.compare.layout import CompareLayout, lay_out, row_line
 from gputui.tui.screens.compare.loaded import (
     Loaded,
-    heading_of,
+    ShownRow,
     read,
     read_text,
+    rows_of,
     with_baseline,
     with_energy,
 )
 from gputui.tui.screens.compare.pages import differing, teaching
-from gputui.tui.screens.compare.pane import ShownRow, unsure_line
+from gputui.tui.screens.compare.pane import unsure_line
 from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.shell_screen import ShellScreen, ask_and_save, bindings_of
-from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.terminal.lines import Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.dialogs import AskText
-from gputui.tui.widgets.lines_list import LinesList
-from gputui.tui.widgets.lines_page import LinesPage
+from gputui.tui.widgets.dialogs import FILES, AskBy, AskText
+from gputui.tui.widgets.lines_page import LinesList, LinesOf, LinesPage
 from gputui.tui.widgets.sections import error_lines, paragraph
 
 _HINTS = {
@@ -49,7 +48,6 @@ _HINTS = {
     "page": ("back", "down", "copy"),
     "notice": ("open-files", "reload", "back"),
 }
-Lines = tuple[Line, ...]
 _TEXT = "as text"
 _AROUND = 3
 """Lines of the screen that are not of the body."""
@@ -71,12 +69,10 @@ class CompareScreen(ShellScreen):
         self._loaded: Loaded | None = None
         self._place = 0
         self._value = 0
-        self._rows: list[RowOfSides] = []
-        self._opened: dict[tuple[int, int], OpenedRow] = {}
+        self._opened: dict[tuple[int, int], ShownRow] = {}
         """Rows with what their boxes did meanwhile, by side and row."""
         self._candidates: tuple[Candidate, ...] = ()
         self._page_heading = ""
-        self._pages: dict[str, Callable[[int], Lines]] = {}
         self._table = LinesList(id="rows")
 
     def compose_body(self) -> ComposeResult:
@@ -98,7 +94,7 @@ class CompareScreen(ShellScreen):
         if words:
             self._read(words)
         else:
-            self.call_after_refresh(self._teach)
+            self._teach()
 
     @property
     def level(self) -> str:
@@ -122,16 +118,16 @@ class CompareScreen(ShellScreen):
         return COLUMNS_OF_SIDES[self._value]
 
     def heading(self) -> str:
-        """What is compared."""
         if self.level == "page":
             return self._page_heading
         shown = self.comparison
         if self.level == "notice" or shown is None or self._loaded is None:
             return "compare"
-        return heading_of(shown, self._place, len(self._loaded.answer.comparisons))
+        count = len(self._loaded.answer.comparisons)
+        more = f" ({self._place + 1} of {count} sides)" if count > 1 else ""
+        return f"{called(shown.b)} vs {called(shown.a)}{more}"
 
     def hints(self) -> tuple[str, ...]:
-        """The keys of the level."""
         found = _HINTS[self.level]
         if self.level == "rows" and self._loaded and len(self._loaded.answer.comparisons) > 1:
             return (found[0], "next-side", *found[1:])
@@ -141,12 +137,12 @@ class CompareScreen(ShellScreen):
         """How to begin, and pairs of stored runs as soon as they are found."""
         if self._loaded is not None or self.is_busy:
             return
-        self._notice(lambda width: teaching(width, self._candidates))
+        self._notice(partial(teaching, self._candidates))
 
         def taken(found: tuple[Candidate, ...]) -> None:
             self._candidates = found
             if found and self._loaded is None and self.level == "notice":
-                self._notice(lambda width: teaching(width, found))
+                self._notice(partial(teaching, found))
 
         self.begin(
             lambda job: candidates(Path.cwd(), job),
@@ -170,43 +166,40 @@ class CompareScreen(ShellScreen):
     def _take(self, loaded: Loaded) -> None:
         self._loaded, self._place = loaded, min(self._place, len(loaded.answer.comparisons) - 1)
         self._opened.clear()
-        self._rows = rows_of_sides(loaded.answer.comparisons, loaded.ignore)
         self._show_level("rows")
         self._fill()
         for warning in loaded.asked.warnings:
             self.say(warning, "warn")
 
     def _fail(self, message: str, hint: str) -> None:
-        self._notice(lambda width: error_lines(message, hint, width))
+        self._notice(partial(error_lines, message, hint))
 
     def _fill(self) -> None:
         """Everything anew, in the columns and blocks that the size has room for."""
         if self._loaded is None or self.level != "rows":
             return
         number = self._table.key
-        if not 0 <= number < len(self._rows):
+        if not 0 <= number < len(rows_of(self._loaded)):
             number = self._main_row()
         made = self._layout(number)
         self._table.fill(made.rows.entries, made.rows.text, number)
         self._draw(made)
-        self._tell_row(made)
-        self._read_curves(made)
 
     def _main_row(self) -> int:
         assert self._loaded is not None
         main = main_row(self._loaded.answer.comparisons[self._place].rows)
-        return next((n for n, rows in enumerate(self._rows) if main and rows[self._place] is main), 0)
+        rows = enumerate(rows_of(self._loaded))
+        return next((number for number, row in rows if main and row[self._place] is main), 0)
 
     def _shown(self, number: int) -> ShownRow:
         assert self._loaded is not None
+        shown = ShownRow(self._loaded, rows_of(self._loaded)[number], self._place)
         opened = self._opened.get((self._place, number))
-        return ShownRow(
-            self._loaded, self._rows[number], self._place, None if opened is None else opened.curves
-        )
+        return shown if opened is None else replace(shown, curves=opened.curves)
 
     def _layout(self, number: int) -> CompareLayout:
         """At the size of the body, with this row selected."""
-        return lay_out(self._shown(number), self._rows, self.value, self.size.width, self._height)
+        return lay_out(self._shown(number), self.value, self.size.width, self._height)
 
     def _draw(self, made: CompareLayout) -> None:
         for view, lines in (
@@ -219,9 +212,11 @@ class CompareScreen(ShellScreen):
         self._top.styles.height = len(made.top)
         self._heading.styles.height = 1
         self._table.styles.height = made.rows_height
-        self._left.styles.width = made.left_width
-        self._beside.styles.width = self.size.width - made.left_width
+        self._left.styles.width = self.size.width - made.beside_width
+        self._beside.styles.width = made.beside_width
         self._beside.display = bool(made.beside_width)
+        self._tell_row(made)
+        self._read_curves(made)
 
     def _read_curves(self, made: CompareLayout) -> None:
         """What the boxes did while the selected row was timed, where there is room to show it."""
@@ -232,24 +227,17 @@ class CompareScreen(ShellScreen):
         if rows is None or rows[place] is None:
             return
 
-        def taken(opened: OpenedRow) -> None:
+        def taken(opened: ShownRow) -> None:
             self._opened[place, number] = opened
-            if opened.loaded is not loaded:
-                self._loaded = opened.loaded
-                self._rows = rows_of_sides(opened.loaded.answer.comparisons, opened.loaded.ignore)
-            if self._loaded is opened.loaded:
-                self._draw_selected()
+            self._loaded = opened.loaded
+            self._draw_selected()
 
         self.begin(lambda job: open_row(loaded, number, place, job), taken, is_quiet=True)
 
     def _draw_selected(self) -> None:
         """What depends on the selected row."""
-        if self._loaded is None or self.level != "rows":
-            return
-        made = self._layout(self._table.key)
-        self._draw(made)
-        self._tell_row(made)
-        self._read_curves(made)
+        if self._loaded is not None and self.level == "rows":
+            self._draw(self._layout(self._table.key))
 
     def on_lines_list_selected(self, event: LinesList.Selected) -> None:
         """Its evidence stands beside or below the table."""
@@ -282,7 +270,7 @@ class CompareScreen(ShellScreen):
     @property
     def _rows_here(self) -> RowOfSides | None:
         number = self._table.key
-        return self._rows[number] if 0 <= number < len(self._rows) else None
+        return None if self._loaded is None or number < 0 else rows_of(self._loaded)[number]
 
     # keys
 
@@ -306,13 +294,11 @@ class CompareScreen(ShellScreen):
         else:
             self.begin(lambda job: open_row(loaded, number, place, job), self._show_evidence, self._fail)
 
-    def _show_evidence(self, opened: OpenedRow) -> None:
+    def _show_evidence(self, opened: ShownRow) -> None:
         self._loaded = opened.loaded
-        self._rows = rows_of_sides(opened.loaded.answer.comparisons, opened.loaded.ignore)
-        self._show_page(f"evidence of {opened.name}", opened.lines)
+        self._show_page(f"evidence of {opened.name}", partial(evidence_of, opened))
 
     def action_back(self) -> None:
-        """Out of what is being read, the page, or the screen."""
         self.give_up_quietly()
         if self.give_up():
             self.say("cancelled")
@@ -325,7 +311,6 @@ class CompareScreen(ShellScreen):
             shell_of(self).open_screen("results")
 
     def action_baseline(self) -> None:
-        """The side that is looked at becomes the baseline."""
         loaded = self._loaded
         if loaded is None or self.level == "notice":
             return
@@ -333,11 +318,9 @@ class CompareScreen(ShellScreen):
         self.begin(lambda job: with_baseline(loaded, baseline, job), self._take, self._fail)
 
     def action_next_side(self) -> None:
-        """The next side is looked at, against the baseline."""
         self._look(1)
 
     def action_side_before(self) -> None:
-        """The side before is looked at."""
         self._look(-1)
 
     def _look(self, steps: int) -> None:
@@ -347,11 +330,9 @@ class CompareScreen(ShellScreen):
             self.refresh_lines()
 
     def action_values(self) -> None:
-        """The next column that each side has."""
         self._turn(1)
 
     def action_values_before(self) -> None:
-        """The one before."""
         self._turn(-1)
 
     def _turn(self, steps: int) -> None:
@@ -365,33 +346,29 @@ class CompareScreen(ShellScreen):
             self._fill()
 
     def action_by(self) -> None:
-        """Ask what tells the sides apart."""
         loaded = self._loaded
         if loaded is None:
             self.say("nothing is compared yet: o chooses files", "warn")
             return
         request = loaded.request
 
-        def chosen(by: str | None) -> None:
-            if by is not None and by != (loaded.ignore or FILES):
+        def chosen(by: str) -> None:
+            if by != (loaded.ignore or FILES):
                 self._place = 0
                 wanted = replace(request, by="" if by == FILES else by, baseline="", columns=())
                 self._read(wanted.words)
 
-        self.app.push_screen(
+        self.ask(
             AskBy([short_name(file) for file in request.files], loaded.asked.dimensions(), loaded.ignore),
             chosen,
         )
 
     def action_differs(self) -> None:
-        """What differs, a line each, and what was measured on neither side."""
         shown = self.comparison
         if shown is not None and self._loaded is not None:
-            ignore = self._loaded.ignore
-            self._show_page("what differs", lambda width: differing(shown, ignore, width))
+            self._show_page("what differs", partial(differing, shown, self._loaded.ignore))
 
     def action_text(self) -> None:
-        """What the command prints at this width."""
         loaded = self._loaded
         if loaded is None:
             return
@@ -401,26 +378,24 @@ class CompareScreen(ShellScreen):
         def done(printed: tuple[str, ...]) -> None:
             text = tuple((Span(line),) for line in printed)
 
-            def lines(width: int) -> Lines:
-                return (*paragraph(f"$ {clean_text(command)}", width - 1, "accent"), (), *text)
-
-            self._show_page(_TEXT, lines)
+            self._show_page(
+                _TEXT,
+                lambda width: (*paragraph(f"$ {clean_text(command)}", width - 1, "accent"), (), *text),
+            )
 
         self.begin(lambda job: read_text(words, width, job), done, self._fail)
 
     def action_command(self) -> None:
-        """The command line that prints the same goes to the clipboard."""
         if self._loaded is None:
             self.say("nothing is compared yet: o chooses files", "warn")
         else:
             self.say(copy(self.app, self._loaded.command(self.value)), "good")
 
     def action_open_files(self) -> None:
-        """Ask for files."""
 
-        def opened(text: str | None) -> None:
+        def opened(text: str) -> None:
             try:
-                words = tuple(shlex.split(text or ""))
+                words = tuple(shlex.split(text))
             except ValueError as error:
                 self.say(f"{text}: {error}", "warn")
                 return
@@ -429,10 +404,9 @@ class CompareScreen(ShellScreen):
                 self._read(words)
 
         question = "Files to compare, the baseline first: F[@RUN] or reference:NAME ... [--by D]"
-        self.app.push_screen(AskText(question, shlex.join(self._words)), opened)
+        self.ask(AskText(question, shlex.join(self._words)), opened)
 
     def action_save(self) -> None:
-        """Ask where to save the whole comparison."""
         loaded = self._loaded
         if loaded is not None and self.level != "notice":
             columns = loaded.columns(self.value)
@@ -444,7 +418,6 @@ class CompareScreen(ShellScreen):
             )
 
     def action_reload(self) -> None:
-        """Read again what is compared."""
         if self._loaded is not None and self.level != "notice":
             self._read(self._loaded.words(self.value))
         elif self._words:
@@ -458,22 +431,18 @@ class CompareScreen(ShellScreen):
         self._fill()
         if self.level == "page" and self._page_heading == _TEXT:
             self.action_text()  # its lines are broken where it is made
-        for name, lines in self._pages.items():
-            self.query_one(f"#{name}", LinesPage).show(lines(self.size.width), keeps_place=True)
         self.refresh_lines()
 
-    def _show_page(self, heading: str, lines: Callable[[int], Lines]) -> None:
+    def _show_page(self, heading: str, lines: LinesOf) -> None:
         self._page_heading = heading
         self.say("")
         self._show_lines("page", lines)
 
-    def _notice(self, lines: Callable[[int], Lines]) -> None:
+    def _notice(self, lines: LinesOf) -> None:
         self._show_lines("notice", lines)
 
-    def _show_lines(self, name: str, lines: Callable[[int], Lines]) -> None:
-        """A page of lines that are made for any width."""
-        self._pages[name] = lines
-        self.query_one(f"#{name}", LinesPage).show(lines(self.size.width))
+    def _show_lines(self, name: str, lines: LinesOf) -> None:
+        self.query_one(f"#{name}", LinesPage).show_at_any_width(lines)
         self._show_level(name)
 
     def _show_level(self, name: str) -> None:

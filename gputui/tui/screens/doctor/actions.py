@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.tui.shell.keymap import Action
+from gputui.tui.shell.registry import Action
 
 ACTIONS: tuple[Action, ...] = (
     Action("check", "r", "Look again", "Look at the box again"),

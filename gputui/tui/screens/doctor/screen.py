@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from textual.app import ComposeResult
 
@@ -19,7 +20,7 @@ from gputui.services.doctor.checks import (
     judged,
     readiness,
 )
-from gputui.services.doctor.disturbances import STATE, STYLES, TOPIC, Check, check_lines
+from gputui.services.doctor.disturbances import STATE, STYLES, TOPIC, check_lines
 from gputui.services.doctor.readings import Reading, readings
 from gputui.services.playback.demo_box import made_up_box
 from gputui.services.support.background import Job
@@ -46,8 +47,7 @@ class DoctorScreen(ShellScreen):
     def __init__(self) -> None:
         super().__init__()
         self._box: SystemState | None = None
-        self._checks: tuple[Check, ...] = ()
-        self._places: tuple[int, ...] = ()
+        self._places: Sequence[int] = ()
         """Lines where problems and notes begin."""
 
     def compose_body(self) -> ComposeResult:
@@ -62,10 +62,9 @@ class DoctorScreen(ShellScreen):
 
     def on_resize(self) -> None:
         """Wrap again, and check the terminal's new size."""
-        if self._box is not None:
-            self._judge(self._box)
         super().on_resize()
-        self._draw(keeps_place=True)
+        if self._box is not None:
+            self._take(self._box, keeps_place=True)
 
     def action_check(self) -> None:
         terminal, demo = self._terminal, shell_of(self).demo
@@ -80,7 +79,6 @@ class DoctorScreen(ShellScreen):
         self.begin(work, self._take)
 
     def action_back(self) -> None:
-        """Cancel the check in progress, else go to the monitor."""
         if self.give_up():
             self.say("cancelled; r checks again", "dim")
         else:
@@ -88,14 +86,14 @@ class DoctorScreen(ShellScreen):
 
     def action_next(self) -> None:
         here = self.query_one(LinesPage).scroll_offset.y
-        self._go(next((place for place in self._places if place > here), None))
+        self._go(place for place in self._places if place > here)
 
     def action_previous(self) -> None:
         here = self.query_one(LinesPage).scroll_offset.y
-        self._go(next((place for place in reversed(self._places) if place < here), None))
+        self._go(place for place in reversed(self._places) if place < here)
 
-    def _go(self, place: int | None) -> None:
-        if place is not None:
+    def _go(self, places: Iterator[int]) -> None:
+        for place in islice(places, 1):
             self.query_one(LinesPage).scroll_to(0, place, animate=False)
 
     @property
@@ -103,30 +101,19 @@ class DoctorScreen(ShellScreen):
         size, encoding = self.app.size, getattr(sys.__stdout__, "encoding", "") or ""
         return Terminal(size.width, size.height, True, encoding, os.environ.get("TERM", ""))
 
-    def _take(self, box: SystemState) -> None:
-        self._judge(box)
-        self._draw()
-
-    def _judge(self, box: SystemState) -> None:
-        """With the current size of the terminal."""
-        self._box = replace(box, terminal=self._terminal)
-        self._checks = judged(self._box)
-
-    def _draw(self, *, keeps_place: bool = False) -> None:
-        if not self._checks:
-            return
-        box = self._box
-        indexes = [gpu.index for gpu in box.machine.gpus] if box is not None else []
-        page = self.query_one(LinesPage)
-        read = readings(box) if box is not None else ()
-        answer, groups = readiness(self._checks, indexes), grouped(self._checks)
-        lines, self._places = page_of(answer, groups, self.size.width, page.size.height, read)
+    def _take(self, box: SystemState, *, keeps_place: bool = False) -> None:
+        """Judge it with the current size of the terminal."""
+        self._box = box = replace(box, terminal=self._terminal)
+        checks, page = judged(box), self.query_one(LinesPage)
+        answer = readiness(checks, [gpu.index for gpu in box.machine.gpus])
+        width, height = self.size.width, page.size.height
+        lines, self._places = page_of(answer, grouped(checks), width, height, readings(box))
         page.show(lines, keeps_place=keeps_place)
 
 
 def page_of(
     answer: str, groups: Sequence[Group], width: int, height: int, read: Sequence[Reading] = ()
-) -> tuple[tuple[Line, ...], tuple[int, ...]]:
+) -> tuple[Sequence[Line], Sequence[int]]:
     """The answer and the groups, and the lines at which problems and notes begin.
 
     What was read is below, and groups have blank lines between them, where all fits into `height` lines.
@@ -134,32 +121,35 @@ def page_of(
     worst = groups[0].worst if groups else "ok"
     style = STYLES[worst] if worst == "problem" else "title"
     head: list[Line] = [(Span(row, style),) for row in wrapped(clean_text(answer), width - 1, 3)]
-    if width >= _TWO_COLUMNS:
-        lines, places = _in_two_columns(head, groups, width, read)
-        return (lines, places) if len(lines) <= height else _in_two_columns(head, groups, width)
-    blocks = [_group_lines(group, width) for group in groups]
-    below = _reading_lines(read, width) if read else []
-    if len(head) + sum(len(block) + 1 for block, _ in blocks) + len(below) + 1 <= height and below:
-        blocks.append((below, []))
-    gap = 1 if len(head) + sum(len(lines) + 1 for lines, _ in blocks) <= height else 0
-    drawn, found = head, list[int]()
+    is_wide = width >= _TWO_COLUMNS
+    each = (width - 3) // 2 if is_wide else width
+    blocks: list[_Block] = [_group_lines(group, each) for group in groups]
+    below: list[_Block] = [(_reading_lines(read, each), [])] if read else []
+    for shown, gap in (([*blocks, *below], 1), (blocks, 1), (blocks, 0)):
+        lines, places = _in_two_columns(head, shown, width) if is_wide else _in_one(head, shown, gap)
+        if len(lines) <= height:
+            break
+    return lines, places
+
+
+_Block = tuple[list[Line], list[int]]
+"""Lines of a group, and those of them at which problems and notes begin."""
+
+
+def _in_one(head: list[Line], blocks: Sequence[_Block], gap: int) -> _Block:
+    lines, places = [*head], list[int]()
     for block, worst_places in blocks:
-        drawn += [()] * gap
-        found += [len(drawn) + place for place in worst_places]
-        drawn += block
-    return tuple(drawn), tuple(found)
+        lines += [()] * gap
+        places += [len(lines) + place for place in worst_places]
+        lines += block
+    return lines, places
 
 
-def _in_two_columns(
-    head: list[Line], groups: Sequence[Group], width: int, read: Sequence[Reading] = ()
-) -> tuple[tuple[Line, ...], tuple[int, ...]]:
+def _in_two_columns(head: list[Line], blocks: Sequence[_Block], width: int) -> _Block:
     """The groups with a gap between them, about half of the lines on each side."""
     half = (width - 3) // 2
     columns: tuple[list[Line], list[Line]] = ([], [])
     places: list[int] = []
-    blocks = [_group_lines(group, half) for group in groups]
-    if read:
-        blocks.append((_reading_lines(read, half), []))
     total = sum(len(block) + 1 for block, _ in blocks)
     for block, worst_places in blocks:
         is_left = not columns[1] and len(columns[0]) + len(block) // 2 <= total // 2
@@ -167,9 +157,7 @@ def _in_two_columns(
         column.append(fitted((), half))
         places += [len(head) + len(column) + place for place in worst_places]
         column += [fitted(line, half) for line in block]
-    if not columns[1]:
-        return (*head, *columns[0]), tuple(places)
-    return (*head, *side_by_side(columns, width, 3)), tuple(sorted(places))
+    return [*head, *side_by_side([one for one in columns if one], width, 3)], sorted(places)
 
 
 def _reading_lines(read: Sequence[Reading], width: int) -> list[Line]:
@@ -184,7 +172,7 @@ def _reading_lines(read: Sequence[Reading], width: int) -> list[Line]:
     return lines
 
 
-def _group_lines(group: Group, width: int) -> tuple[list[Line], list[int]]:
+def _group_lines(group: Group, width: int) -> _Block:
     """A heading with the verdict of the group, its checks, and where those begin that are not well."""
     style = STYLES[group.worst]
     lines: list[Line] = [section((Span(group.name, "title"),), width, (Span(group.verdict, style),))]

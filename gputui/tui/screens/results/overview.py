@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from statistics import median
 
+from gputui.analysis.cost import Cost
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
-from gputui.document.bars import gauge_spans, stacked_bar
-from gputui.document.table import Table
+from gputui.document.bars import bars, stacked_bar
+from gputui.document.table import Column, Table, table_of
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
 from gputui.model.plan import DEMO_PROFILE, TRACE_PROFILE
-from gputui.model.result import CaseResult, Run
+from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import (
+    cost_unit,
     counted,
     format_clock,
     format_hourly,
     format_percent,
+    format_rate,
     format_seconds,
+    format_usd,
 )
 from gputui.services.results.browser import RunDetail
 from gputui.services.results.case_table import brief_table
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.headline import headline_sentences
+from gputui.services.results.headline import case_subject, headline_sentences, main_case
 from gputui.services.results.labels import (
+    NOT_RUN,
     case_name,
     day,
     device_words,
@@ -33,14 +40,24 @@ from gputui.services.results.labels import (
     torch_words,
 )
 from gputui.services.results.roofline import share_of_sheet, uses_of
+from gputui.services.results.run_lists import on_boxes
 from gputui.services.results.step_breakdown import StepBreakdown
-from gputui.services.results.step_tables import main_step, step_parts
+from gputui.services.results.step_tables import main_step, operator_table, step_parts
 from gputui.services.results.throughput import speeds_of
-from gputui.services.serving.text import headline_of, server_line
+from gputui.services.serving.curve import SEARCH, ServingRun, serving_of
+from gputui.services.serving.text import (
+    curve_table,
+    headline_of,
+    measured_levels,
+    server_line,
+    serving_notes,
+    unmeasured_lines,
+)
 from gputui.services.traces.overview import sentence
+from gputui.store.machines import runs_with_common_ids
 from gputui.store.reading import TelemetrySeries
-from gputui.tui.screens.results.largest_operators import largest_operators
-from gputui.tui.screens.results.load_lines import load_lines, loads_of, note_lines
+from gputui.store.text import clean_text
+from gputui.tui.screens.results.tables import CASE_HEADINGS, case_rows
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted
 from gputui.tui.widgets.charts import above_axis, abreast_cells, time_axis, time_chart
@@ -54,7 +71,6 @@ _AROUND_CHARTS = 2
 _MARGIN = "   "
 _WIDE = 100
 _LEAST_OF_STEP = 0.001
-_LEAST_BAR = 8
 _BELOW_SHARES = 7
 """A heading, a blank line and the least that is worth showing of operators."""
 _SCROLLBAR = 1
@@ -169,27 +185,27 @@ def step_lines(case: CaseResult, breakdown: StepBreakdown, width: int) -> Iterat
     yield from table_lines(bar, width, margin=len(_MARGIN), has_headings=False)
 
 
-def share_lines(breakdown: StepBreakdown, width: int) -> Iterator[Line]:
+def share_lines(breakdown: StepBreakdown, width: int, margin: int = 0) -> Iterator[Line]:
     """A bar for each kind of time in a step, with the phases that it is of."""
-    room = max(width - 34, _LEAST_BAR)
-    for share in breakdown.shares:
-        if share.share < _LEAST_OF_STEP:
-            continue
-        bar = gauge_spans(share.share, 1.0, room, "chart")
-        yield (Span(f"{share.name[:22]:22} "), *bar, Span(f" {format_percent(share.share):>7}"))
-        phases = ", ".join(
-            f"{phase} {format_percent(part)}" for phase, part in share.phases if part >= _LEAST_OF_STEP
-        )
-        yield from ((Span(f"  {line[0].text}", "dim"),) for line in paragraph(phases, width - 2))
+    shares = [share for share in breakdown.shares if share.share >= _LEAST_OF_STEP]
+    phases = [[part for part in share.phases if part[1] >= _LEAST_OF_STEP] for share in shares]
+    words = [", ".join(f"{phase} {format_percent(part)}" for phase, part in of) for of in phases]
+    columns = (
+        Column("", [share.name for share in shares]),
+        bars([share.share for share in shares], 1.0, "chart", priority=0),
+        Column("", [format_percent(share.share) for share in shares], True),
+        Column("", [Span(text, "dim") for text in words], breaks=True),
+    )
+    yield from table_lines(Table(columns), width, margin=margin, folds=True, has_headings=False)
 
 
 def _where(breakdown: StepBreakdown, width: int, height: int) -> list[Line]:
     """The kinds of time as bars, where that leaves room for operators."""
-    shares = list(share_lines(breakdown, width - len(_MARGIN)))
+    shares = list(share_lines(breakdown, width, len(_MARGIN)))
     if len(shares) + _BELOW_SHARES > height:
         return []
     title = section((Span("where its time goes", "title"),), width, (Span("tab Step", "dim"),))
-    return [title, *((Span(_MARGIN), *line) for line in shares), ()]
+    return [title, *shares, ()]
 
 
 # Telemetry
@@ -236,3 +252,145 @@ def telemetry_lines(
         blocks.append(time_chart(metric, one, limits, middle, note, max(seconds, 1e-6), each, rows))
     axis = time_axis("0:00", "", format_clock(round(seconds)), each)
     yield from above_axis(blocks, axis, width, abreast)
+
+
+_LEAST_OPERATORS = 4
+"""Fewer are not worth a heading."""
+_NAME, _SHAPES = 40, 60
+"""Cells at most."""
+
+
+def largest_operators(
+    detail: RunDetail, case: CaseResult, breakdown: StepBreakdown, width: int, height: int
+) -> Iterator[Line]:
+    """An operator a line with its time and share of the step, below a heading.
+
+    Nothing if the height holds too few of them; with shapes where the width holds those too.
+    """
+    most = height - 1
+    if most < _LEAST_OPERATORS or not any(op.time_ns for op in breakdown.operators):
+        return
+    chosen = sorted((op for op in breakdown.operators if op.time_ns), key=lambda op: -op.time_ns)[:most]
+    table = operator_table(detail.passes[case.case_id], chosen, breakdown.step_ns)
+    name, time, share, _, phase, _, shapes = table.written
+    columns = (
+        replace(name, cells=[cut(clean(text), _NAME) for text in name.texts]),
+        phase,
+        time,
+        share,
+        bars([op.time_ns / chosen[0].time_ns for op in chosen], 1.0, "chart"),
+        replace(shapes, cells=[Span(cut(clean(text), _SHAPES), "dim") for text in shapes.texts]),
+    )
+    legend = (Span("bar: of the largest; tab Operators: all", "dim"),)
+    yield section((Span("the largest operators", "title"),), width, legend)
+    yield from table_lines(Table(columns), width, margin=3, has_headings=False)
+
+
+_MARGIN = "   "
+
+
+@lru_cache(maxsize=8)
+def loads_of(detail: RunDetail) -> ServingRun | None:
+    """The loads of a run, whose requests are sorted once, not for each picture; None for another kind."""
+    found = serving_of(detail.run, detail.loads)
+    return None if isinstance(found, Missing) else found
+
+
+def load_lines(loads: ServingRun, width: int, most: int | None = None) -> Iterator[Line]:
+    """The curve: a row for each load, a bar for its output tokens per second; `most` rows of it."""
+    levels = measured_levels(loads)
+    if not levels:
+        return
+    legend = (Span("bar: output tokens/s", "dim"),)
+    yield section((Span("loads", "title"),), width, legend)
+    shown = levels[:most]
+    marks = [level.kind == SEARCH for level in shown]
+    yield from table_lines(curve_table(shown, styles="compute"), width, margin=3, marks=marks)
+    if len(shown) < len(levels):
+        yield fitted((Span(f"{_MARGIN}{len(levels) - len(shown)} more: enter", "dim"),), width)
+
+
+def note_lines(loads: ServingRun, width: int) -> Iterator[Line]:
+    """Loads without a result, and what limits the meaning of the others."""
+    for text in unmeasured_lines(loads):
+        yield from paragraph(f"{_MARGIN}{clean(text)}", width, "warn", indent=len(_MARGIN) + 2)
+    for text in serving_notes(loads):
+        yield from paragraph(f"{_MARGIN}{clean(text)}", width, "dim", indent=len(_MARGIN) + 2)
+
+
+def boxes_lines(detail: RunDetail, boxes: Sequence[Run], width: int, height: int) -> list[Line]:
+    """The main case of a run on every box that measured it, the fastest first; empty if there is no other."""
+    main = main_case(detail.run)
+    if main is None or height < 4:
+        return []
+    this, *rest = runs_with_common_ids([detail.run, *boxes])
+    mine = this.summary.machine.machine_id
+    others = [run for run in rest if run.summary.machine.machine_id != mine]
+    found = on_boxes(main.case, [detail.run, *others])
+    if len(found) < 2:
+        return []
+    name = case_subject(main.case, [case.case for case in detail.run.cases if case.outcome == "ok"])
+    lines: list[Line] = [
+        section(
+            (Span(f"{clean_text(name)} on every box", "title"),), width, (Span("newest run of each", "dim"),)
+        )
+    ]
+    costs = [
+        one.cost.usd_per_million for one in found if isinstance(one.cost, Cost) and one.cost.usd_per_million
+    ]
+    millions, unit = cost_unit(min(costs), main.case.unit) if costs else (1.0, "")
+    shown = found[: height - 2]
+    boxes_of = [device_words(one.run) for one in shown]
+    names = [
+        clean_text(box if boxes_of.count(box) == 1 else f"{box}  {one.run.label or one.run.short_id}")
+        for box, one in zip(boxes_of, shown, strict=True)
+    ]
+    here = [one.run.run_id == detail.run.summary.run_id for one in shown]
+    rates = [one.speed.units_per_s for one in shown]
+    prices = [
+        format_usd(one.cost.usd_per_million * millions) if isinstance(one.cost, Cost) else "–"
+        for one in shown
+    ]
+    columns = (
+        Column(
+            "",
+            [Span(name, "title" * is_here) for name, is_here in zip(names, here, strict=True)],
+            breaks=True,
+        ),
+        Column("", [format_rate(rate, main.case.unit) for rate in rates], True),
+        bars(rates, rates[0], "compute"),
+        *((Column(f"$ per {unit}", prices, True, 2),) if costs else ()),
+    )
+    return [*lines, *table_lines(Table(columns), width, marks=here)]
+
+
+def cases_lines(run: Run, width: int, height: int) -> list[Line]:
+    """The cases with their rates, as many as fit."""
+    rows = [cells for case, cells in case_rows(run) if case.outcome not in NOT_RUN]
+    if not rows or height < 4:
+        return []
+    shown = rows[: height - 2] if len(rows) > height - 1 else rows
+    lines: list[Line] = [section((Span("cases", "title"),), width, (Span("enter: all of it", "dim"),))]
+    cells: list[tuple[str | Span, ...]] = [(*row[:4], Span(row[4], "dim")) for row in shown]
+    lines += table_lines(table_of(CASE_HEADINGS, cells, (1, 2, 3), (0, 4), priorities={3: 1, 4: 2}), width)
+    if len(shown) < len(rows):
+        lines[-1] = (Span(f"  {len(rows) - len(shown) + 1} more", "dim"),)
+    return lines
+
+
+def marked_lines(marked: Sequence[RunSummary], count: int, width: int) -> list[Line]:
+    """The marked runs by the letters that a comparison would give them."""
+    if not count:
+        return []
+    spans: list[Span] = [Span("  ")]
+    for place, run in enumerate(marked):
+        name = clean_text(run.label or device_words(run))
+        spans += [
+            Span(f"{chr(ord('a') + place)} ", "title"),
+            Span(f"{name} "),
+            Span(f"{run.short_id}   ", "dim"),
+        ]
+    if count > len(marked):
+        spans.append(Span(f"and {count - len(marked)} of other files   ", "dim"))
+    spans.append(Span("c compares them" if count > 1 else "mark another with space", "dim"))
+    return [section((Span("marked to compare", "title"),), width), fitted(spans, width)]

@@ -1,10 +1,14 @@
-"""The pages of one run, as lines."""
+"""The pages of one run, and what is said where there is none, as lines."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.document.bars import legend_lines, parts_bar
 from gputui.document.spans import Line, Span, wrapped
+from gputui.document.table import Table
+from gputui.document.table import parts_of as beside_each_other
 from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing
 from gputui.model.profiled import MEMORY_PARTS
@@ -25,17 +29,15 @@ from gputui.services.results.step_tables import (
 )
 from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
-from gputui.tui.screens.results.largest_operators import largest_operators
-from gputui.tui.screens.results.overview import share_lines, step_lines
-from gputui.tui.screens.results.rests_on import launch_lines, rests_on_lines
+from gputui.services.support.paths import default_result_file
+from gputui.tui.screens.results.overview import largest_operators, share_lines, step_lines
+from gputui.tui.screens.results.tables import launch_lines, rests_on_lines
 from gputui.tui.widgets.cells import line_width
 from gputui.tui.widgets.sections import log_lines, paragraph, stacked, table_lines
 
 _PART_STYLES = dict(zip(MEMORY_PARTS, (*(f"{family} {TONES}" for family in FAMILIES), "track"), strict=True))
 _AROUND_MEMORY = 5
 """Lines of headings and between the blocks of that page."""
-_MEMORY_CELLS = 84
-"""Width of the table of memory by part."""
 
 
 def step_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> tuple[Line, ...]:
@@ -88,12 +90,10 @@ def memory_page(detail: RunDetail, case: CaseResult, width: int, height: int) ->
     legend = legend_lines([(name, "", style) for name, style in _PART_STYLES.items()], width - 3)
     lines += [(Span("   "), *line) for line in legend]
     lines.append(())
-    if width <= _MEMORY_CELLS:
-        for point in found.memory:
-            held = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts_of(point).items() if size)
-            lines += paragraph(f"{POINTS[point.point]}: {held or 'nothing'}", width, indent=2)
-        return tuple(lines)
-    return (*lines, *table_lines(memory_table(found), width, margin=0))
+    but_sums = memory_table(found).written[:-1]  # those stand behind the bars
+    for columns in beside_each_other(but_sums, width, 1, gap=2):
+        lines += table_lines(Table(tuple(columns)), width, margin=0)
+    return tuple(lines)
 
 
 def not_sampled(width: int) -> tuple[Line, ...]:
@@ -204,3 +204,29 @@ def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
     where = "logs stay on the machine that measured" if detail.logs is None else f"whole logs: {detail.logs}"
     lines += [(Span(row, "dim"),) for row in wrapped(where, max(width - 1, 20))]
     return tuple(lines)
+
+
+def no_runs(path: Path, width: int) -> tuple[Line, ...]:
+    """Shown for a file without runs."""
+    return (
+        *paragraph(f"{path} holds no run yet.", width),
+        *paragraph(f"measure into it: gputui run quick --db {path}", width, "dim"),
+    )
+
+
+def first_steps(runs_in_progress: int, width: int) -> tuple[Line, ...]:
+    """How to measure this box."""
+    under_way = "A run is in progress and will appear here when it ends. Press 2 to watch it."
+    return (
+        *paragraph("No runs yet.", width, "title"),
+        (),
+        *((*paragraph(under_way, width, "warn"), ()) if runs_in_progress else ()),
+        *paragraph("Measure this box: press 2, or in a shell", width),
+        *paragraph("  gputui run quick", width, "accent"),
+        (),
+        *paragraph(
+            f"Looked in {default_result_file().parent} and {Path.cwd()}. A file elsewhere: press o.",
+            width,
+            "dim",
+        ),
+    )

@@ -23,7 +23,6 @@ from gputui.services.results.table_export import Sheet
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results import pages
 from gputui.tui.screens.results.overview import overview_page, step_lines
-from gputui.tui.screens.results.rests_on import launch_lines
 from gputui.tui.screens.results.tables import (
     CASE_HEADINGS,
     GROUPS,
@@ -32,9 +31,9 @@ from gputui.tui.screens.results.tables import (
     CaseRow,
     case_rows,
     chosen_operators,
+    launch_lines,
 )
-from gputui.tui.screens.results.timeline import PINNED, at_cursor, lane_cells, share_at, timeline
-from gputui.tui.screens.results.window import TimeWindow
+from gputui.tui.screens.results.timeline import PINNED, TimeWindow, at_cursor, lane_cells, share_at, timeline
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
@@ -141,7 +140,7 @@ class RunPane(Vertical):
         has_time = bool(detail.series or detail.spans)
         self._window = TimeWindow.over_all(detail.series, detail.spans) if has_time else None
         _fill_without_empty(
-            self._cases, CASE_HEADINGS, [row.cells for row in self._case_rows], (STEP_HEADING,)
+            self._cases, CASE_HEADINGS, [cells for _, cells in self._case_rows], (STEP_HEADING,)
         )
         self.on_resize()
         self.show_tab(TABS[0])
@@ -157,7 +156,6 @@ class RunPane(Vertical):
             tab.styles.padding = (0, 1, 0, 0) if is_close else (0, 1)
 
     def show_tab(self, name: str) -> None:
-        """Go to one of the tabs."""
         self._way.clear()
         self._go_to(name)
 
@@ -216,7 +214,7 @@ class RunPane(Vertical):
         elif detail is not None and there:
             self._case_id = there[0].case_id
             self._open("step" if self._case_id in detail.passes else "cases")
-            rows = [row.case.case_id for row in self._case_rows]
+            rows = [case.case_id for case, _ in self._case_rows]
             self._cases.move_cursor(row=rows.index(self._case_id))
 
     def step_cursor(self, cells: int) -> None:
@@ -253,13 +251,11 @@ class RunPane(Vertical):
         self.change_window(chosen)
 
     def sort(self) -> None:
-        """Sort operators by the next of OPERATOR_ORDERS."""
         if self.tab == "operators":
             self._order = (self._order + 1) % len(OPERATOR_ORDERS)
             self.draw()
 
     def group(self) -> None:
-        """Group operators by the next of GROUPS."""
         if self.tab == "operators":
             self._group = (self._group + 1) % len(GROUPS)
             self.draw()
@@ -272,7 +268,6 @@ class RunPane(Vertical):
             self._fill_operators(self.detail, case)
 
     def draw(self) -> None:
-        """Draw the page of the tab for the current width."""
         detail = self.detail
         if detail is None:
             return
@@ -313,7 +308,7 @@ class RunPane(Vertical):
         place, detail = event.cursor_row, self.detail
         if detail is None or event.data_table is not self._cases or place >= len(self._case_rows):
             return
-        self._case_id = self._case_rows[place].case.case_id
+        self._case_id = self._case_rows[place][0].case_id
         timed = [span for span in detail.spans if span.case_id == self._case_id]
         if timed:
             self._open("timeline")
@@ -336,8 +331,6 @@ class RunPane(Vertical):
             case "timeline" if self._window is not None:
                 within_us = self._window.from_us, self._window.to_us
                 return saving.telemetry_sheet(detail, self._series, within_us)
-            case "timeline":
-                return Missing("nothing was sampled during this run")
         if case is None:
             return Missing(f"this run has nothing for the tab {name}")
         if name == "operators":
@@ -355,7 +348,7 @@ class RunPane(Vertical):
     def _describe_case_row(self) -> None:
         place = self._cases.cursor_row
         if place < len(self._case_rows):
-            cells = self._case_rows[place].cells
+            cells = self._case_rows[place][1]
             self._show_message(f"{cells[0].strip()}: {cells[-1]}" if cells[-1] else "", "dim")
 
     def _case_words(self, case: CaseResult) -> str:
@@ -384,12 +377,10 @@ class RunPane(Vertical):
         return page(detail, case, width, height)
 
     def _draw_timeline(self, *, keeps_place: bool = False) -> None:
-        if self.detail is None or self.tab != "timeline":
+        if self.detail is None or self._window is None or self.tab != "timeline":
             return
-        width = self.screen.size.width
-        lines = pages.not_sampled(width)
-        if self._window is not None:
-            lines = timeline(self.detail, self._series, self._window, width, self._switcher.size.height)
+        width, height = self.screen.size.width, self._switcher.size.height
+        lines = timeline(self.detail, self._series, self._window, width, height)
         self._page.show(lines, keeps_place=keeps_place, pinned=PINNED if self.detail.spans else 0)
 
     def _profiled(self) -> list[CaseResult]:
@@ -405,20 +396,16 @@ class RunPane(Vertical):
 
     def _draw_below(self) -> None:
         """Where a table leaves much room, show the launches of the selected case, or the step, below it."""
-        tables = {"cases": self._cases, "operators": self._operators}
-        table, detail, case = tables.get(str(self._switcher.current)), self.detail, None
-        width, rows = self.screen.size.width, 0
-        if table is not None:
-            rows = self.screen.size.height - _ROWS_ABOVE_AND_BELOW - table.row_count - 2
-        if table is self._cases and table.cursor_row < len(self._case_rows):
-            case = self._case_rows[table.cursor_row].case
-        elif table is self._operators:
-            case = self._case()
+        shown, detail = self._switcher.current, self.detail
+        table, case = (self._cases, None) if shown == "cases" else (self._operators, self._case())
+        if shown == "cases" and table.cursor_row < len(self._case_rows):
+            case = self._case_rows[table.cursor_row][0]
+        rows = self.screen.size.height - _ROWS_ABOVE_AND_BELOW - table.row_count - 2
         lines: tuple[Line, ...] = ()
-        if detail is not None and case is not None and rows >= _LEAST_BELOW:
-            lines = self._lines_below(detail, case, table is self._cases, width, rows - 1)
+        if shown != "page" and detail is not None and case is not None and rows >= _LEAST_BELOW:
+            lines = self._lines_below(detail, case, shown == "cases", self.screen.size.width, rows - 1)
         self._below.display = bool(lines)
-        self._switcher.styles.height = table.row_count + 2 if lines and table is not None else "1fr"
+        self._switcher.styles.height = table.row_count + 2 if lines else "1fr"
         is_ascii = shell_of(self).ascii_only
         self._below.show(tuple(in_ascii(line) if is_ascii else line for line in lines[:rows]))
 

@@ -1,15 +1,13 @@
-"""Dialogs of the Results screen: where to save what it shows, the label of a run, its removal."""
+"""Where to save what the Results screen shows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.result import RunSummary
+from gputui.model.result import CaseResult
 from gputui.services.results.browser import RunDetail
-from gputui.services.results.labels import day
 from gputui.services.results.table_export import (
     TRACE_ENDING,
     Sheet,
@@ -18,84 +16,39 @@ from gputui.services.results.table_export import (
     save_trace,
     trace_of,
 )
-from gputui.store.selecting import check_label
-from gputui.store.writing import label_run, remove_run
-from gputui.tui.screens.results.run_pane import RunPane
 from gputui.tui.shell.shell_screen import ShellScreen, ask_and_save
-from gputui.tui.widgets.dialogs import AskText, Confirm
-
-Change = Callable[[Callable[[], None], str], None]
-"""Runs a change of the file in the background, then shows a message."""
 
 
-def report_nothing(screen: ShellScreen, why: str) -> None:
-    screen.say(f"there is nothing to save here: {why}", "warn")
-
-
-def ask_for_list(screen: ShellScreen, sheet: Sheet) -> None:
-    """Ask for a path for the table of files or runs, unless it is empty."""
-    if not sheet.rows:
-        report_nothing(screen, "no row is shown")
-        return
-    question = f"Save the {sheet.what} as .csv or .json"
-    ask_and_save(screen, question, default_name(sheet), lambda path: save_sheet(path, sheet))
-
-
-def ask_for_tab(screen: ShellScreen, detail: RunDetail, pane: RunPane) -> None:
-    """Ask for a path for the table of the tab, or for the Chrome trace, unless there is neither."""
-    sheet, case = pane.sheet(), pane.shown_case
+def ask_for_sheet(
+    screen: ShellScreen,
+    sheet: Sheet | Missing,
+    detail: RunDetail | None = None,
+    case: CaseResult | None = None,
+) -> None:
+    """Ask for a path for a table, or for the Chrome trace of a run in `detail`, unless there is neither."""
     if isinstance(sheet, Sheet) and not sheet.rows:
         sheet = Missing("no row is shown")
-    if isinstance(sheet, Missing):
-        try:
-            trace_of(detail, case)
-        except GputuiError:
-            report_nothing(screen, sheet.reason)
-            return
     question, name = f"Save the Chrome trace as {TRACE_ENDING}", f"trace{TRACE_ENDING}"
     if isinstance(sheet, Sheet):
-        question = f"Save the {sheet.what} as .csv or .json; the Chrome trace as {TRACE_ENDING}"
-        name = default_name(sheet)
+        trace = "" if detail is None else f"; the Chrome trace as {TRACE_ENDING}"
+        question, name = f"Save the {sheet.what} as .csv or .json{trace}", default_name(sheet)
+    elif detail is None or not _has_trace(detail, case):
+        screen.say(f"there is nothing to save here: {sheet.reason}", "warn")
+        return
 
     def save(path: Path) -> str:
-        if path.name.lower().endswith(TRACE_ENDING):
+        if detail is not None and path.name.lower().endswith(TRACE_ENDING):
             return save_trace(path, detail, case)
-        if not isinstance(sheet, Sheet):
+        if isinstance(sheet, Missing):
             raise GputuiError(f"there is no table here: {sheet.reason}", "go to another tab")
         return save_sheet(path, sheet)
 
     ask_and_save(screen, question, name, save)
 
 
-def ask_label(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
-    """Ask for a new label; an invalid one is reported."""
-
-    def labelled(text: str | None) -> None:
-        if text is None or text == run.label:
-            return
-        try:
-            label = check_label(text)
-        except GputuiError as error:
-            screen.say_error(error)
-            return
-        message = f"{run.short_id} is now {label}" if label else f"{run.short_id} has no label now"
-        change(lambda: label_run(path, run.run_id, label), message)
-
-    screen.app.push_screen(
-        AskText(f"Label of {run.short_id}; leave it empty to remove it", run.label), labelled
-    )
-
-
-def ask_removal(screen: ShellScreen, path: Path, run: RunSummary, change: Change) -> None:
-    """Ask before removing a run."""
-
-    def answered(is_yes: bool | None) -> None:
-        if is_yes:
-            change(lambda: remove_run(path, run.run_id), f"removed {run.short_id}")
-
-    label = f" ({run.label})" if run.label else ""
-    question = (
-        f"Remove run {run.short_id}{label}: {run.profile}, {run.status}, {day(run)},"
-        f" from {path}? This cannot be undone."
-    )
-    screen.app.push_screen(Confirm(question), answered)
+def _has_trace(detail: RunDetail, case: CaseResult | None) -> bool:
+    try:
+        trace_of(detail, case)
+    except GputuiError:
+        return False
+    return True

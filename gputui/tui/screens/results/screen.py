@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import ContentSwitcher, DataTable, Input
 
 from gputui.errors import GputuiError
+from gputui.model.absent import Missing
 from gputui.model.result import Run, RunSummary
 from gputui.services.results.browser import (
     FileEntry,
@@ -28,39 +29,30 @@ from gputui.services.results.table_export import files_sheet
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file
 from gputui.store.opening import expanded
-from gputui.store.selecting import find_run
+from gputui.store.selecting import check_label, find_run
+from gputui.store.writing import label_run, remove_run
 from gputui.tui.screens.results.actions import ACTIONS
-from gputui.tui.screens.results.notice import (
-    NoticePage,
-    PageText,
-    first_steps,
-    how_to_list_again,
-    no_runs,
-    nothing,
-)
-from gputui.tui.screens.results.overview import preview_lines, verdict_lines
-from gputui.tui.screens.results.preview import (
+from gputui.tui.screens.results.overview import (
     boxes_lines,
     cases_lines,
     marked_lines,
+    preview_lines,
+    verdict_lines,
 )
+from gputui.tui.screens.results.pages import first_steps, no_runs
 from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
-from gputui.tui.screens.results.saving import (
-    ask_for_list,
-    ask_for_tab,
-    ask_label,
-    ask_removal,
-    report_nothing,
-)
-from gputui.tui.screens.results.tables import FilesTable, RunsTable
-from gputui.tui.screens.results.window import BETWEEN_READINGS_US, TimeWindow
+from gputui.tui.screens.results.saving import ask_for_sheet
+from gputui.tui.screens.results.tables import FILE_HEADINGS, RunsTable, file_row
+from gputui.tui.screens.results.timeline import BETWEEN_READINGS_US, TimeWindow
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.terminal.lines_view import LinesView
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import fitted
-from gputui.tui.widgets.dialogs import AskText
-from gputui.tui.widgets.sections import error_lines
+from gputui.tui.widgets.dialogs import AskText, Confirm
+from gputui.tui.widgets.lines_page import LinesOf, LinesPage
+from gputui.tui.widgets.plain_table import PlainTable
+from gputui.tui.widgets.sections import error_lines, paragraph
 
 _HINTS = {
     "files": ("enter", "open-path", "reload", "back"),
@@ -103,10 +95,16 @@ class ResultsScreen(ShellScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._files_table = FilesTable(id="files")
+        self._files_table = PlainTable(FILE_HEADINGS, id="files")
+        self._files: tuple[FileEntry, ...] = ()
+        self._opened: dict[Path, None] = {}
+        """Files that were read, wherever they are: they stay in the list."""
         self._runs_table = RunsTable(id="runs")
         self._pane = RunPane(self.say, self._read_window, id="run")
-        self._page = NoticePage(id="notice")
+        self._page = LinesPage(id="notice")
+        self._page_heading = ""
+        self._page_back_to = "files"
+        """Where esc leads from it: `files`, `runs` or `monitor`."""
         self._previews: dict[str, RunDetail] = {}
         """Runs of the file by id, the last read last."""
         self._boxes: tuple[Run, ...] | None = None
@@ -129,8 +127,7 @@ class ResultsScreen(ShellScreen):
     def begin_with(self, words: tuple[str, ...]) -> None:
         """Open `F` or `F@RUN`; else the default file."""
         if words:
-            path, run = split_selector(words[0])
-            self.open_file(path.absolute(), run)
+            self._open_selected(words[0])
         else:
             self._begin()
 
@@ -154,7 +151,7 @@ class ResultsScreen(ShellScreen):
             case "run" if self._pane.detail is not None:
                 summary = self._pane.detail.run.summary
                 return f"{summary.short_id} {summary.label or summary.profile}, {day(summary)}"
-        return self._page.heading
+        return self._page_heading
 
     def hints(self) -> tuple[str, ...]:
         if self.level != "run":
@@ -176,7 +173,7 @@ class ResultsScreen(ShellScreen):
         self._read_files(opens)
 
     def _read_files(self, opens: Path | None = None) -> None:
-        opened = tuple(self._files_table.opened)
+        opened = tuple(self._opened)
         self.begin(
             lambda job: recent_files(Path.cwd(), opened),
             lambda files: self._take_files(files, opens),
@@ -184,14 +181,15 @@ class ResultsScreen(ShellScreen):
         )
 
     def _take_files(self, files: tuple[FileEntry, ...], opens: Path | None) -> None:
-        self._files_table.hold(files)
+        self._files = files
+        self._files_table.fill([*map(file_row, files)], keys=[str(entry.path) for entry in files])
         if opens is not None:
             self.open_file(opens)
         elif files:
             self._show_level("files")
         else:
             runs = shell_of(self).runs_in_progress
-            self._notice("no result files", lambda width: first_steps(width, runs), back_to="monitor")
+            self._notice("no result files", partial(first_steps, runs), back_to="monitor")
 
     # runs
 
@@ -202,18 +200,18 @@ class ResultsScreen(ShellScreen):
 
     def _read_runs(self, path: Path, then: Callable[[FileRuns], None]) -> None:
         self._runs_table.expect(path)
-        self._page.heading = path.name
+        self._page_heading = path.name
         self.begin(lambda job: read_runs(path, job), then, self._notice_error)
 
-    def _take_runs(self, contents: FileRuns, run: str) -> None:
+    def _take_runs(self, contents: FileRuns, run: str = "") -> None:
         self._previews.clear()
         self._boxes = None
         self._runs_table.hold(contents)
-        self._files_table.remember(contents.path)
+        self._opened[contents.path] = None
         for warning in contents.warnings:
             self.say(warning, "warn")
         if not contents.runs:
-            self._notice(contents.path.name, no_runs(contents.path))
+            self._notice(contents.path.name, partial(no_runs, contents.path))
             return
         self._show_level("runs")
         if run:
@@ -233,7 +231,6 @@ class ResultsScreen(ShellScreen):
     # the selected run beside the list
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """Another run is selected."""
         event.stop()
         if event.data_table is self._runs_table and self.level == "runs":
             self.give_up_quietly()
@@ -267,12 +264,7 @@ class ResultsScreen(ShellScreen):
             self._read_preview(contents, run)
 
     def _draw_below(self, detail: RunDetail | None, verdict: list[Line], width: int, height: int) -> None:
-        contents = self._runs_table.contents
-        assert contents is not None
-        by_id = {run.run_id: run for run in contents.runs}
-        marks = self._runs_table.marked
-        here = [by_id[run_id] for path, run_id in marks if path == contents.path and run_id in by_id]
-        marked = marked_lines(here, len(marks), width)
+        marked = marked_lines(self._runs_table.marked_here, len(self._runs_table.marked), width)
         blocks = [verdict, marked]
         if detail is not None and self._boxes is not None:
             room = height - sum(len(block) + 1 for block in blocks if block)
@@ -296,7 +288,7 @@ class ResultsScreen(ShellScreen):
         if run.run_id not in self._previews:
             self.begin(lambda job: read_detail(contents.path, run.run_id, job), take, is_quiet=True)
         elif self._boxes is None:
-            opened = tuple(self._files_table.opened)
+            opened = tuple(self._opened)
             self.begin(
                 lambda job: read_boxes([one.path for one in recent_files(Path.cwd(), opened)], job),
                 take_boxes,
@@ -339,11 +331,10 @@ class ResultsScreen(ShellScreen):
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Enter, or a click on the selected row."""
         event.stop()
-        match event.data_table:
-            case FilesTable(here=FileEntry(path=path)):
-                self.open_file(path)
-            case RunsTable(here=RunSummary() as run):
-                self._open_run(run)
+        if event.data_table is self._files_table:
+            self.open_file(Path(self._files_table.key))
+        elif (run := self._runs_table.here) is not None:
+            self._open_run(run)
 
     def action_back(self) -> None:
         """Close the filter, cancel reading, or go back to where enter came from, at last to the monitor."""
@@ -364,9 +355,9 @@ class ResultsScreen(ShellScreen):
             self._filter_runs("")
         elif self.level == "runs":
             self._list_files()
-        elif self.level == "notice" and self._page.back_to == "runs":
+        elif self.level == "notice" and self._page_back_to == "runs":
             self._leave_notice()
-        elif self.level == "notice" and self._page.back_to == "files":
+        elif self.level == "notice" and self._page_back_to == "files":
             self._list_files()
         else:
             shell_of(self).open_screen("monitor")
@@ -374,21 +365,22 @@ class ResultsScreen(ShellScreen):
     def _leave_notice(self) -> None:
         """Return to the previous level, if it has something to show."""
         contents = self._runs_table.contents
-        if self._page.back_to == "runs" and contents is not None and contents.runs:
+        if self._page_back_to == "runs" and contents is not None and contents.runs:
             self._show_level("runs")
             self._draw_preview()
-        elif self._files_table.files:
+        elif self._files:
             self._show_level("files")
         else:
-            self._notice("result files", how_to_list_again, back_to="monitor")
+            again = partial(paragraph, "press r to look again")
+            self._notice("result files", again, back_to="monitor")
 
     def action_open_path(self) -> None:
-        def opened(text: str | None) -> None:
-            if text and text.strip():
-                path, run = split_selector(text.strip())
-                self.open_file(path.absolute(), run)
+        self.ask(AskText("Path of a result file, or F@RUN"), self._open_selected)
 
-        self.app.push_screen(AskText("Path of a result file, or F@RUN"), opened)
+    def _open_selected(self, selector: str) -> None:
+        if selector:
+            path, run = split_selector(selector)
+            self.open_file(path.absolute(), run)
 
     def action_reload(self) -> None:
         if self.level == "run" and self._pane.detail is not None:
@@ -406,7 +398,6 @@ class ResultsScreen(ShellScreen):
             field.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter with each letter."""
         if not event.input.has_class("-shown"):
             return
         if self.level == "runs":
@@ -455,14 +446,29 @@ class ResultsScreen(ShellScreen):
 
     def action_label(self) -> None:
         run, contents = self._run_here, self._runs_table.contents
-        if run is not None and contents is not None:
-            self.give_up_quietly()
-            ask_label(self, contents.path, run, partial(self._change, contents.path))
+        if run is None or contents is None:
+            return
+        self.give_up_quietly()
+
+        def labelled(text: str) -> None:
+            if text != run.label:
+                message = f"{run.short_id} is now {text}" if text else f"{run.short_id} has no label now"
+                write = partial(label_run, contents.path, run.run_id)
+                self._change(contents.path, lambda: write(check_label(text)), message)
+
+        self.ask(AskText(f"Label of {run.short_id}; leave it empty to remove it", run.label), labelled)
 
     def action_delete(self) -> None:
         run, contents = self._run_here, self._runs_table.contents
-        if run is not None and contents is not None:
-            ask_removal(self, contents.path, run, partial(self._change, contents.path))
+        if run is None or contents is None:
+            return
+        path, label = contents.path, f" ({run.label})" if run.label else ""
+        question = (
+            f"Remove run {run.short_id}{label}: {run.profile}, {run.status}, {day(run)},"
+            f" from {path}? This cannot be undone."
+        )
+        remove = partial(remove_run, path, run.run_id)
+        self.ask(Confirm(question), lambda is_yes: self._change(path, remove, f"removed {run.short_id}"))
 
     def _change(self, path: Path, change: Callable[[], None], message: str) -> None:
         """Write to the file in the background, then show its new contents."""
@@ -472,7 +478,7 @@ class ResultsScreen(ShellScreen):
             return read_runs(path, job)
 
         def done(now: FileRuns) -> None:
-            self._take_runs(now, "")
+            self._take_runs(now)
             self.say(f"{message} in {path.name}", "good")
 
         self.begin(work, done, writes=True)
@@ -494,15 +500,12 @@ class ResultsScreen(ShellScreen):
             self._pane.step_case(-1)
 
     def action_save(self) -> None:
-        detail = self._pane.detail
-        if self.level == "run" and detail is not None:
-            ask_for_tab(self, detail, self._pane)
-        elif self.level == "runs":
-            ask_for_list(self, self._runs_table.sheet)
-        elif self.level == "files":
-            ask_for_list(self, files_sheet(self._files_table.files))
+        if self.level == "run":
+            ask_for_sheet(self, self._pane.sheet(), self._pane.detail, self._pane.shown_case)
+        elif self.level == "notice":
+            ask_for_sheet(self, Missing("no table is shown"))
         else:
-            report_nothing(self, "no table is shown")
+            ask_for_sheet(self, self._runs_table.sheet if self.level == "runs" else files_sheet(self._files))
 
     def action_zoom_in(self) -> None:
         self._pane.change_window(lambda window: window.zoomed(0.5))
@@ -530,13 +533,11 @@ class ResultsScreen(ShellScreen):
 
     def _draw_again(self) -> None:
         if self.level == "runs":
-            self._runs_table.redraw()
+            self._runs_table.draw()
             self._draw_preview()
             self.refresh_lines()
         elif self.level == "run":
             self._pane.draw()
-        elif self.level == "notice":
-            self._page.draw(self.size.width)
 
     def on_screen_resume(self) -> None:
         """Update the tables with what was stored in the meantime."""
@@ -546,19 +547,11 @@ class ResultsScreen(ShellScreen):
             return
         contents = self._runs_table.contents
         if self.level == "runs" and contents is not None and self._runs_table.is_outdated:
-            here = self._run_here
-            self._read_runs(contents.path, lambda now: self._take_again(now, here))
+            self._read_runs(contents.path, self._take_runs)
         elif self.level == "files":
             self._read_files()
-        elif self.level == "notice" and self._page.back_to == "monitor":
+        elif self.level == "notice" and self._page_back_to == "monitor":
             self._begin()
-
-    def _take_again(self, contents: FileRuns, here: RunSummary | None) -> None:
-        self._take_runs(contents, "")
-        if here is not None and self.level == "runs":
-            self._runs_table.draw(here.run_id)
-            self._draw_preview()
-            self.refresh_lines()
 
     # views
 
@@ -571,14 +564,15 @@ class ResultsScreen(ShellScreen):
         level = self.level
         (self._pane.body if level == "run" else self.query_one(f"#{level}")).focus()
 
-    def _notice(self, heading: str, words: PageText = nothing, back_to: str = "files") -> None:
-        """Show a text instead of a table; `back_to` is where esc leads."""
-        self._page.set_text(heading, words, back_to, self.size.width)
+    def _notice(self, heading: str, words: LinesOf = lambda width: (), back_to: str = "files") -> None:
+        """Show a text instead of a table, none while something is read; `back_to` is where esc leads."""
+        self._page_heading, self._page_back_to = heading, back_to
+        self._page.show_at_any_width(words)
         self._show_level("notice")
 
     def _notice_error(self, message: str, hint: str) -> None:
-        back_to = {"run": "runs", "runs": "files"}.get(self.level, self._page.back_to)
-        self._notice(self._page.heading, lambda width: error_lines(message, hint, width), back_to)
+        back_to = {"run": "runs", "runs": "files"}.get(self.level, self._page_back_to)
+        self._notice(self._page_heading, partial(error_lines, message, hint), back_to)
 
 
 SCREEN = ResultsScreen

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 
+from gputui.analysis.statistics import hodges_lehmann
 from gputui.analysis.verdict import SpeedEstimate
+from gputui.document.bars import bars
+from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.model.units import counted, format_bytes, format_percent, format_rate, format_seconds
-from gputui.services.results.browser import FileEntry, FileRuns
+from gputui.model.units import (
+    counted,
+    format_bytes,
+    format_change,
+    format_percent,
+    format_rate,
+    format_seconds,
+    three_digits,
+)
+from gputui.services.results.browser import FileEntry, FileRuns, RunDetail
 from gputui.services.results.labels import (
     case_name,
     day,
@@ -21,16 +33,29 @@ from gputui.services.results.labels import (
     measured_first,
     metric_range,
     metric_text,
+    shared_case_words,
+    short_result_name,
 )
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.step_breakdown import added_up
 from gputui.services.results.step_tables import CATEGORY_WORDS
 from gputui.services.results.table_export import Sheet, runs_sheet
-from gputui.services.results.throughput import GAVE, HELD_BY_OTHERS, gave_text, speed_of
-from gputui.services.results.waiting import is_crowded, is_undecidable, waited_share
+from gputui.services.results.throughput import GAVE, HELD_BY_OTHERS, gave_text, speed_of, speeds_of
+from gputui.services.results.waiting import (
+    is_crowded,
+    is_undecidable,
+    measured_blocks,
+    own_launches_of,
+    waited_of,
+    waited_share,
+)
+from gputui.store.reading import CaseConditions
 from gputui.store.selecting import MAX_LABEL
 from gputui.store.text import clean_text
+from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.widgets.cells import clean
 from gputui.tui.widgets.plain_table import PlainTable
+from gputui.tui.widgets.sections import section, table_lines
 
 FILE_HEADINGS = ("file", "size", "changed", "in")
 RUN_HEADINGS = ("", "run", "when", "label", "profile", "status", "device")
@@ -79,18 +104,13 @@ def holds_text(cells: Sequence[str], wanted: str) -> bool:
 
 
 def sorted_runs(runs: Sequence[RunSummary], order: int) -> list[RunSummary]:
-    """Runs in one of RUN_ORDERS."""
     key = RUN_ORDERS[order][1]
     newest_first = sorted(runs, key=lambda run: -run.started_utc_us)
     return sorted(newest_first, key=lambda run: key(run))  # type: ignore[arg-type,return-value]
 
 
-@dataclass(frozen=True, slots=True)
-class CaseRow:
-    """A row of the table of cases: a case, or a metric of the case above."""
-
-    case: CaseResult
-    cells: tuple[str, ...]
+CaseRow = tuple[CaseResult, tuple[str, ...]]
+"""A row of the table of cases: a case, or a metric of the case above."""
 
 
 def case_rows(run: Run) -> list[CaseRow]:
@@ -107,10 +127,10 @@ def case_rows(run: Run) -> list[CaseRow]:
                 format_seconds(case.case.units_per_step / speed.units_per_s) if case.case.has_steps else "",
                 _flags(case),
             )
-        rows.append(CaseRow(case, cells))
+        rows.append((case, cells))
         for metric in metrics_of(case):
             cells = (f"  {metric.title}", metric_text(metric), "", "", metric_range(metric))
-            rows.append(CaseRow(case, cells))
+            rows.append((case, cells))
     return rows
 
 
@@ -167,36 +187,6 @@ def _added_up(rows: Sequence[Operator], by: str) -> list[Operator]:
     ]
 
 
-class FilesTable(PlainTable):
-    """A row for each file, last changed first."""
-
-    def __init__(self, id: str | None = None) -> None:
-        super().__init__(FILE_HEADINGS, id=id)
-        self.files: tuple[FileEntry, ...] = ()
-        """The file of each row."""
-        self.opened: list[Path] = []
-        """Files that were read, wherever they are: they stay in the list."""
-
-    @property
-    def here(self) -> FileEntry | None:
-        """The file under the cursor."""
-        return self.files[self.cursor_row] if self.cursor_row < len(self.files) else None
-
-    def hold(self, files: Sequence[FileEntry]) -> None:
-        """Show these files; the cursor stays on its file."""
-        here = self.here
-        self.files = tuple(files)
-        self.fill([file_row(entry) for entry in self.files])
-        for place, entry in enumerate(self.files):
-            if here is not None and entry.path == here.path:
-                self.move_cursor(row=place)
-
-    def remember(self, path: Path) -> None:
-        """Keep a file that could be read in the list from now on."""
-        if path not in self.opened:
-            self.opened.append(path)
-
-
 class RunsTable(PlainTable):
     """A row for each run that matches the filter; marks are kept across files."""
 
@@ -204,20 +194,23 @@ class RunsTable(PlainTable):
         super().__init__(RUN_HEADINGS, id=id)
         self.contents: FileRuns | None = None
         """The contents of the file; None before one was read."""
-        self.shown: list[RunSummary] = []
-        """The run of each row."""
         self.marked: list[tuple[Path, str]] = []
         """File and id, in the order of marking."""
         self.filter_text = ""
         self._order = 0
-        self._cells: dict[str, tuple[str, ...]] = {}
-        """Of each run, without its mark."""
+        self._runs: dict[str, tuple[RunSummary, tuple[str, ...]]] = {}
+        """Each run by its id, with its cells without the mark."""
         self._read_state: tuple[int, int] = (0, 0)
 
     @property
     def here(self) -> RunSummary | None:
         """The run under the cursor."""
-        return self.shown[self.cursor_row] if self.cursor_row < len(self.shown) else None
+        return self._runs[self.key][0] if self.key else None
+
+    @property
+    def marked_here(self) -> list[RunSummary]:
+        """Those of this file, in the order of marking."""
+        return [self._runs[key[1]][0] for key in self.marked if key == self._key_of(key[1])]
 
     @property
     def heading(self) -> str:
@@ -225,7 +218,7 @@ class RunsTable(PlainTable):
         if self.contents is None:
             return ""
         marks = f", {len(self.marked)} marked" if self.marked else ""
-        count = len(self.shown)
+        count = len(self.keys)
         of = f" of {len(self.contents.runs)} holding {self.filter_text}," if self.filter_text else ""
         of = of or (" run" if count == 1 else " runs")
         return f"{self.contents.path.name}: {count}{of} by {RUN_ORDERS[self._order][0]}{marks}"
@@ -234,7 +227,7 @@ class RunsTable(PlainTable):
     def sheet(self) -> Sheet:
         """The visible runs, in their order, to be saved."""
         assert self.contents is not None
-        return runs_sheet(self.contents.path, self.shown)
+        return runs_sheet(self.contents.path, [self._runs[run_id][0] for run_id in self.keys])
 
     @property
     def is_outdated(self) -> bool:
@@ -250,52 +243,43 @@ class RunsTable(PlainTable):
         there = {run.run_id for run in contents.runs}
         self.marked = [key for key in self.marked if key[0] != contents.path or key[1] in there]
         self.contents = contents
-        self._cells = {run.run_id: run_row(run) for run in contents.runs}
+        self._runs = {run.run_id: (run, run_row(run)) for run in contents.runs}
         self.draw()
 
-    def draw(self, keeps: str = "") -> None:
-        """Draw the rows in the columns that fit the width, with the cursor on the run of this id."""
+    def draw(self) -> None:
+        """Draw the rows in the columns that fit the width; the cursor stays on its run."""
         contents = self.contents
         if contents is None:
             return
-        rows = (
-            (run, (self._mark_of(run), *self._cells[run.run_id]))
-            for run in sorted_runs(contents.runs, self._order)
-        )
-        kept = [(run, cells) for run, cells in rows if holds_text(cells, self.filter_text)]
-        self.shown = [run for run, _ in kept]
+        ids = [run.run_id for run in sorted_runs(contents.runs, self._order)]
+        rows = {run_id: (self._mark_of(run_id), *self._runs[run_id][1]) for run_id in ids}
+        kept = {run_id: cells for run_id, cells in rows.items() if holds_text(cells, self.filter_text)}
         room = _LABEL_CELLS if self.screen.size.width < _WIDE else MAX_LABEL
-        self.fill([cells for _, cells in kept], widest={_LABEL: room})
-        for place, run in enumerate(self.shown):
-            if run.run_id == keeps:
-                self.move_cursor(row=place)
-
-    def redraw(self) -> None:
-        """The same rows; the cursor stays on its run."""
-        here = self.here
-        self.draw(here.run_id if here else "")
+        self.fill([*kept.values()], widest={_LABEL: room}, keys=[*kept])
 
     def sort_by_next(self) -> None:
-        """Sort by the next of RUN_ORDERS."""
         self._order = (self._order + 1) % len(RUN_ORDERS)
-        self.redraw()
+        self.draw()
 
     def mark(self) -> None:
         """Mark or unmark the run under the cursor, and go on to the next row."""
-        run = self.here
-        if run is None or self.contents is None:
+        if not self.key:
             return
-        key = (self.contents.path, run.run_id)
+        key = self._key_of(self.key)
         if key in self.marked:
             self.marked.remove(key)
         else:
             self.marked.append(key)
-        for row, one in enumerate(self.shown):
-            self.change(row, _MARK, self._mark_of(one))
+        for row, run_id in enumerate(self.keys):
+            self.change(row, _MARK, self._mark_of(run_id))
         self.action_cursor_down()
 
-    def _mark_of(self, run: RunSummary) -> str:
-        key = (self.contents.path, run.run_id) if self.contents else None
+    def _key_of(self, run_id: str) -> tuple[Path, str]:
+        assert self.contents is not None
+        return self.contents.path, run_id
+
+    def _mark_of(self, run_id: str) -> str:
+        key = self._key_of(run_id)
         return f"{MARK}{self.marked.index(key) + 1}" if key in self.marked else ""
 
 
@@ -306,3 +290,105 @@ def _changed(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return found.st_mtime_ns, found.st_size
+
+
+_USUAL = ("case", "rate", "95 %", "slowed", "capped", "other programs", "clock", "launches", "blocks")
+HEADINGS = (*_USUAL, "warming up", "shared", "samples")
+"""The last ones go first where a terminal is narrow."""
+LAUNCH_HEADINGS = ("launch", "rate", "from median", "blocks", "slowest", "other programs", "")
+
+
+def rests_on_lines(detail: RunDetail, width: int) -> Iterator[Line]:
+    """A table of the measured cases, without the columns that no case has; empty if nothing was measured.
+
+    Shares are of the time in which a case was timed.
+    """
+    speeds = speeds_of(detail.run)
+    common = shared_case_words(case.case for case, _ in speeds)
+    rows = [
+        (
+            clean(short_result_name(case, common)),
+            *_cells(case, speed, detail.conditions.get(case.case_id)),
+        )
+        for case, speed in speeds
+    ]
+    if not rows:
+        return
+    found = table_of(HEADINGS, rows, range(1, len(HEADINGS)), priorities=dict(enumerate(range(-2, 10))))
+    known = [replace(one, cells=[text or "—" for text in one.texts]) for one in _filled(found)]
+    yield section((Span("how reliable the figures are", "title"),), width)
+    yield from table_lines(Table(tuple(known)), width)
+
+
+def launch_lines(detail: RunDetail, case: CaseResult, width: int, current: int = -1) -> Iterator[Line]:
+    """How fast each launch of a case was, and what disturbed its blocks; `current` is the id of one to mark.
+
+    Rates are without the waiting for CPUs where that is known. Columns that no launch has are left out.
+    """
+    own = zip(measured_blocks(case), own_launches_of(case), strict=True)
+    seconds = {blocks[0].launch_id: hodges_lehmann(times) for blocks, times in own}
+    rows = []
+    for one in case.measurements:
+        mine = seconds.get(one.launch_id)
+        steps_ns = [] if case.case.is_whole else [b.block_ns / b.steps for b in one.blocks]
+        waited = [share for b in one.blocks if not isinstance(share := waited_of(b), Missing)]
+        rows.append(
+            (
+                f"{one.replicate + 1}",
+                one.outcome if mine is None else format_rate(1 / mine, case.case.unit),
+                "" if mine is None or len(seconds) < 2 else format_change(median(seconds.values()) / mine),
+                f"{len(steps_ns) or ''}",
+                f"+{format_percent(max(steps_ns) / min(steps_ns) - 1)}" if steps_ns else "",
+                f"up to {format_percent(max(waited))}" if waited else "",
+                clean(one.reason),
+            )
+        )
+    rates = [1 / seconds[one.launch_id] if one.launch_id in seconds else None for one in case.measurements]
+    known = _filled(table_of(LAUNCH_HEADINGS, rows, range(5), priorities={3: 1, 4: 2}))
+    fastest = bars(rates, max(filter(None, rates), default=1.0), "chart", priority=3)
+    legend = (Span("bar: of the fastest", "dim"),) if len(seconds) > 1 else ()
+    yield section((Span("launches of ", "dim"), Span(clean(case_name(case)), "title")), width, legend)
+    marks = [one.launch_id == current for one in case.measurements]
+    yield from table_lines(Table((*known, fastest)), width, margin=3, marks=marks)
+
+
+def _filled(table: Table) -> list[Column]:
+    """The columns in which any row has something."""
+    return [column for column in table.written if any(column.texts)]
+
+
+def _cells(case: CaseResult, speed: SpeedEstimate, found: CaseConditions | None) -> tuple[str, ...]:
+    waited = waited_share(case)
+    slowed, capped, cold, shared = ("",) * 4
+    if found is not None:
+        slowed, capped, cold, shared = (
+            "" if isinstance(share, Missing) else format_percent(share)
+            for share in (
+                found.slowed_share,
+                found.power_capped_share,
+                found.cold_share,
+                found.shared_share,
+            )
+        )
+    return (
+        format_rate(speed.units_per_s, case.case.unit),
+        interval_words(speed),
+        slowed,
+        capped,
+        "" if isinstance(waited, Missing) else format_percent(waited),
+        "" if found is None else _clock(found),
+        str(speed.launches),
+        "" if case.case.is_whole else str(speed.blocks),
+        cold,
+        shared,
+        "" if found is None else str(found.samples),
+    )
+
+
+def _clock(found: CaseConditions) -> str:
+    """`1.98 of 1.98 GHz`."""
+    if isinstance(found.clock_median_mhz, Missing):
+        return ""
+    most = found.clock_most_mhz
+    of = "" if isinstance(most, Missing) else f" of {three_digits(most / 1000)}"
+    return f"{three_digits(found.clock_median_mhz / 1000)}{of} GHz"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.tui.shell.keymap import Action, shown_key
+from gputui.tui.shell.registry import Action, shown_key
 
 ACTIONS: tuple[Action, ...] = (
     Action("down", "down,j", "Down", "Go to the next profile, field, case or line"),

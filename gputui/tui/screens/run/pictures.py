@@ -14,7 +14,7 @@ from gputui.tui.screens.run.form import FIELDS, EditedText, Field
 from gputui.tui.screens.run.hosts_pane import plan_lines, progress_lines
 from gputui.tui.screens.run.model import RunModel, sentence
 from gputui.tui.screens.run.watching import watching
-from gputui.tui.shell.keymap import key_hint, keys_line
+from gputui.tui.shell.registry import key_hint, keys_line
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
     clean,
@@ -29,7 +29,7 @@ from gputui.tui.widgets.cells import (
     width_of,
     wrapped,
 )
-from gputui.tui.widgets.lines_list import MARKER
+from gputui.tui.widgets.lines_page import MARKER
 from gputui.tui.widgets.sections import log_lines
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 9

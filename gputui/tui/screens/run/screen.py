@@ -15,7 +15,7 @@ from gputui.tui.screens.run.pictures import heading, picture
 from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.registry import header_line
 from gputui.tui.terminal.lines import Line
-from gputui.tui.terminal.painted_screen import PaintedScreen
+from gputui.tui.terminal.renderer import PaintedScreen
 from gputui.tui.widgets.app_context import Shell, in_loop_of, shell_of
 from gputui.tui.widgets.plain_ascii import in_ascii
 
