@@ -21,7 +21,7 @@ from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
 from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
-from gputui.sources.host_live import HostLive
+from gputui.sources.host import HostLive
 from gputui.sources.processes import ProcessTable
 
 if TYPE_CHECKING:
