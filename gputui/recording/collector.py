@@ -136,7 +136,7 @@ class Collector:
         self._read_host_sample = read_host
         self._look_up_processes = look_up_processes
         self._look_up_all = look_up_all
-        self._on_sample = on_sample
+        self.on_sample = on_sample
         self._clock = clock
         self._poll_every_s = poll_every_s
         self._rounds = _Rounds(interval_s)
@@ -278,7 +278,7 @@ class Collector:
                 self._absent[source.NAME] = absent
                 self._changes += 1
         if is_news and not self._closed.is_set():
-            self._on_sample()
+            self.on_sample()
         return absent is None
 
     def _list(self, position: int, source: LiveSource) -> None:
@@ -361,7 +361,7 @@ class Collector:
                     if self._is_complete(self._awaited_round):
                         self._published.notify_all()
                 if is_late and not self._closed.is_set():
-                    self._on_sample()
+                    self.on_sample()
 
     def _relieve_readers(self, begun: Mapping[tuple[int, int], int]) -> bool:
         """Replace readers still in a call that had `begun`; whether there was one. The lock is held."""
@@ -421,7 +421,7 @@ class Collector:
                 self._changes += 1
                 self._closed_round = number
             if not self._closed.is_set():
-                self._on_sample()
+                self.on_sample()
 
     def _uses_of_round(self, number: int) -> tuple[tuple[GpuUse, ...] | Missing, int]:
         """Who uses the GPUs, once all are read in this round, and the time of the newest answer."""

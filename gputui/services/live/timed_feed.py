@@ -18,7 +18,7 @@ class TimedFeed:
         """`now` returns the same object as before if nothing has changed."""
         self._now = now
         self._interval_s = interval_s
-        self._on_sample = on_sample
+        self.on_sample = on_sample
         self._moved = threading.Condition()
         self._moves = 0
         """Number of changes requested; each wakes the thread."""
@@ -66,7 +66,7 @@ class TimedFeed:
                 self._sample = self._now()
                 is_news = self._sample is not before
             if is_news:
-                self._on_sample()
+                self.on_sample()
 
     def _is_moved_since(self, moves: int) -> bool:
         return self._is_closed or self._moves != moves

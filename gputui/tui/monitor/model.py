@@ -15,7 +15,7 @@ from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.units import counted
 from gputui.tui.monitor.accounts import Ledger
-from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS
+from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS, Asked, EndProcess, ShowDemo
 from gputui.tui.monitor.details import details_lines, metrics_lines
 from gputui.tui.monitor.frame import ChartPool, Frame, account_text, span_of, span_text, used_in_short
 from gputui.tui.monitor.gpu_card import gpu_card
@@ -26,8 +26,7 @@ from gputui.tui.monitor.metric_chart import charts, chosen_metrics
 from gputui.tui.monitor.metrics import BY_ID, OF_GPUS, OF_THE_HOST
 from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
-from gputui.tui.monitor.recording import SPEEDS, pause_or_go_on, position_spans
-from gputui.tui.monitor.requests import EndProcess, Request, SetInterval, ShowDemo, WantProcesses
+from gputui.tui.monitor.recording import controls, position_spans
 from gputui.tui.monitor.settings import (
     INTERVALS_S,
     MEMORY_UNITS,
@@ -39,7 +38,6 @@ from gputui.tui.monitor.settings import (
 from gputui.tui.monitor.status import (
     QUESTIONS_HEIGHT,
     SIGNALS,
-    EndQuestion,
     counts_text,
     filter_line,
     hints_line,
@@ -70,7 +68,6 @@ if TYPE_CHECKING:
 
 TICK_NS = SECOND_NS // 4
 """Without a new sample, redraw at most this often: only ages can have changed."""
-_SEEK_S, _LEAP_SHARE = 10.0, 0.1
 _LONGEST_CHART_NS = ZOOMS_MIN[-1] * 60 * SECOND_NS
 _HISTORY_GPU = {metric.id: metric.amount for metric in OF_GPUS}
 _HISTORY_HOST = {metric.id: metric.amount for metric in OF_THE_HOST}
@@ -153,7 +150,7 @@ class MonitorModel:
         self._loads = SteadyLoads()
         self._table = ProcessList(settings.sort, descending=settings.descending, tree=settings.tree)
         self._mode = ""
-        self._question: EndQuestion | None = None
+        self._question: EndProcess | None = None
         self._quick_s: float | None = None
         self._selected_gpu: int | None = None
         self._scroll = 0
@@ -167,24 +164,15 @@ class MonitorModel:
         self._message_style = ""
         self._changes = 0
         self._drawn_of: tuple[object, ...] = ()
-        self._drawn_sample: LiveSample | None = None
         self._lines: tuple[Line, ...] = ()
         self._hits = _Hits()
         self._units = self._make_units()
-        done_by: Mapping[str, Callable[[], Request | None]] = {
+        done_by: dict[str, Callable[[], Asked | None]] = {
             "pause": self._pause,
-            "seek-back": lambda: self._seek_by(-_SEEK_S),
-            "seek-forward": lambda: self._seek_by(_SEEK_S),
-            "leap-back": lambda: self._leap(-_LEAP_SHARE),
-            "leap-forward": lambda: self._leap(_LEAP_SHARE),
-            "seek-start": lambda: self._leap(-1.0),
-            "seek-end": lambda: self._leap(1.0),
-            "play-faster": lambda: self._change_speed(1),
-            "play-slower": lambda: self._change_speed(-1),
             "filter": self._open_filter,
             "sort": lambda: self._table.sort_by_next(self._width),
-            "reverse": self._reverse,
-            "tree": self._tree,
+            "reverse": self._table.reverse,
+            "tree": self._table.toggle_tree,
             "down": lambda: self._move(1),
             "up": lambda: self._move(-1),
             "page-down": lambda: self._move(self._page),
@@ -210,6 +198,8 @@ class MonitorModel:
             "back": self._back,
             "erase": self._erase,
         }
+        if recording is not None:
+            done_by |= controls(recording)
         self._does = {action.id: done_by[action.id] for action in self.actions}
 
     @property
@@ -293,8 +283,11 @@ class MonitorModel:
 
     # Keys
 
-    def press(self, action_id: str) -> Request | None:
-        """Run an action of ACTIONS; returns a request that the caller must handle, if any."""
+    def press(self, action_id: str) -> Asked | None:
+        """Run an action of `actions`; returns what the caller must do, if anything.
+
+        The caller also follows `settings`: how often to sample, and whether processes are wanted.
+        """
         does = self._does.get(action_id)
         if does is None:
             return None
@@ -339,38 +332,18 @@ class MonitorModel:
             self._table.select(self._table.top + y - box.y - 1)
 
     def _pause(self) -> None:
-        if self._recording is not None:
-            pause_or_go_on(self._recording)
-        elif self._paused is not None:
+        if self._paused is not None:
             self._paused = None
         elif self._sample is not None:
             self._paused = _Snapshot(
                 self._sample, deepcopy(self._history), deepcopy(self._ledger), self._now()
             )
 
-    def _seek_by(self, seconds: float) -> None:
-        if self._recording is not None:
-            self._recording.seek(self._recording.position_s + seconds)
-
-    def _leap(self, share: float) -> None:
-        if self._recording is not None:
-            self._seek_by(share * self._recording.replay.duration_s)
-
-    def _change_speed(self, by: int) -> None:
-        if self._recording is not None:
-            self._recording.set_speed(stepped(SPEEDS, self._recording.player.speed, by))
-
     def _open_filter(self) -> None:
         if not self._settings.show_processes:
             self.say("processes are hidden: p shows them")
         elif self._question is None:
             self._mode = "filter"
-
-    def _reverse(self) -> None:
-        self._table.descending = not self._table.descending
-
-    def _tree(self) -> None:
-        self._table.tree = not self._table.tree
 
     def _take_processes(self) -> None:
         """Sort the rows of the table before an action on them."""
@@ -380,8 +353,9 @@ class MonitorModel:
 
     def _move(self, by: int) -> None:
         if self._question is not None:
-            step = 1 if by > 0 else -1
-            self._question.signal = min(max(self._question.signal + step, 0), len(SIGNALS) - 1)
+            names = [name for name, _ in SIGNALS]
+            at = stepped(range(len(names)), names.index(self._question.signal), by)
+            self._question = replace(self._question, signal=names[at])
         elif self._mode == "metrics":
             self._scroll = min(max(self._scroll + by, 0), len(OF_GPUS) - 1)
         elif self._mode == "details":
@@ -410,7 +384,7 @@ class MonitorModel:
             )
         else:
             self._mode = ""
-            self._question = EndQuestion(process.pid, process.start_ticks, command_text(process))
+            self._question = EndProcess(process.pid, process.start_ticks, command_text(process))
 
     def _next_gpu(self) -> None:
         names = [device.device for device in self.shown_gpus()]
@@ -440,7 +414,7 @@ class MonitorModel:
         """Show a list that needs no GPU, or close it if it is open."""
         self._mode, self._scroll, self._question = ("" if self._mode == mode else mode), 0, None
 
-    def _toggle(self) -> Request | None:
+    def _toggle(self) -> Asked | None:
         if self._question is not None:
             return self._send()
         if self._mode == "filter":
@@ -457,26 +431,22 @@ class MonitorModel:
             self._details()
         return None
 
-    def _send(self) -> Request | None:
-        question, self._question = self._question, None
-        if question is None:
-            return None
-        return EndProcess(question.pid, question.start_ticks, SIGNALS[question.signal][0])
+    def _send(self) -> Asked | None:
+        asked, self._question = self._question, None
+        return asked
 
     def _send_none(self) -> None:
         self._question = None
 
-    def _processes(self) -> Request:
+    def _processes(self) -> None:
         wanted = not self._settings.show_processes
         self._settings = replace(self._settings, show_processes=wanted)
         if not wanted:
             self._question = None
             self._mode = "" if self._mode == "filter" else self._mode
-        return WantProcesses(wanted)
 
     def _zoom(self, by: int) -> None:
-        at = ZOOMS_MIN.index(self._settings.zoom_min) + by
-        self._settings = replace(self._settings, zoom_min=ZOOMS_MIN[min(max(at, 0), len(ZOOMS_MIN) - 1)])
+        self._settings = replace(self._settings, zoom_min=stepped(ZOOMS_MIN, self._settings.zoom_min, by))
         if self._span_ns(self._snapshot(self._now())) < self._settings.zoom_min * 60 * SECOND_NS:
             self.say(f"charts grow as readings come in, up to {self._settings.zoom_min} min", "")
 
@@ -491,12 +461,9 @@ class MonitorModel:
         degree = "" if self._ascii_only else "°"
         return Units(self._settings.memory_unit, self._settings.temperature_unit, degree)
 
-    def _pace(self, by: int) -> Request | None:
+    def _pace(self, by: int) -> None:
         seconds = stepped(INTERVALS_S, self._settings.interval_s, by)
-        if seconds == self._settings.interval_s:
-            return None
         self._settings = replace(self._settings, interval_s=seconds)
-        return SetInterval(seconds)
 
     def _back(self) -> None:
         if self._question is not None:
@@ -536,8 +503,8 @@ class MonitorModel:
         if newest is not None:
             self.add(newest)
         snapshot = self._snapshot(now_ns)
-        tick = None if snapshot is None else snapshot.now_ns // TICK_NS
-        drawn_of = (width, height, self._changes, tick, id(snapshot.sample) if snapshot is not None else None)
+        shows = None if snapshot is None else (snapshot.now_ns // TICK_NS, snapshot.sample)
+        drawn_of = (width, height, self._changes, shows)
         if drawn_of == self._drawn_of:
             return self._lines
         self._hits = _Hits()
@@ -583,8 +550,6 @@ class MonitorModel:
             for row, line in enumerate(lines)
         )
         self._drawn_of = drawn_of
-        # kept, so that its id is not reused
-        self._drawn_sample = snapshot.sample if snapshot is not None else None
         return self._lines
 
     def _snapshot(self, now_ns: int) -> _Snapshot | None:

@@ -141,6 +141,14 @@ class ProcessList:
         self._place = min(max(place, 0), len(self.rows) - 1)
         self.selected = identity(self.rows[self._place].process)
 
+    def reverse(self) -> None:
+        """Show the other end first."""
+        self.descending = not self.descending
+
+    def toggle_tree(self) -> None:
+        """Show them as a tree, or no longer."""
+        self.tree = not self.tree
+
     def sort_by(self, name: str) -> None:
         """Sort by this column; if already sorted by it, reverse the order."""
         if name == self.sort:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 
 from gputui.analysis.health import is_lost
 from gputui.model.units import counted, format_usd, format_whole_seconds
-from gputui.tui.monitor.actions import Action, shown_key
+from gputui.tui.monitor.actions import Action, EndProcess, shown_key
 from gputui.tui.monitor.frame import Frame
 from gputui.tui.shell.keymap import APP_ACTIONS
 from gputui.tui.terminal.lines import Line, Span
@@ -25,7 +24,6 @@ SIGNALS: tuple[tuple[str, str], ...] = (
 QUESTIONS_HEIGHT = 5
 _QUESTION = 43
 """Cells of a question, up to what is known of its answer."""
-_FIRST_SIGNAL = 2
 _HINTS: Mapping[str, tuple[str, ...]] = {
     "": (
         "help",
@@ -45,25 +43,13 @@ _HINTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(slots=True)
-class EndQuestion:
-    """A request to confirm ending a process."""
-
-    pid: int
-    start_ticks: int
-    command: str
-    """Cleaned."""
-    signal: int = _FIRST_SIGNAL
-    """Index in SIGNALS."""
-
-
-def question_line(question: EndQuestion, width: int) -> Line:
+def question_line(question: EndProcess, width: int) -> Line:
     """Asks whether to end the process, and with which signal."""
-    name, meaning = SIGNALS[question.signal]
+    name, meaning = question.signal, dict(SIGNALS)[question.signal]
     ask = f"End {question.pid} "
     keys = f" with {name} ({meaning})?  y yes  n no"
-    keys += "  up milder" if question.signal else ""
-    keys += "  down harsher" if question.signal + 1 < len(SIGNALS) else ""
+    keys += "  up milder" if name != SIGNALS[0][0] else ""
+    keys += "  down harsher" if name != SIGNALS[-1][0] else ""
     if width < len(ask) + len(keys) + 12:
         keys = f" with {name}?  y yes  n no  up, down"
     if width < len(ask) + len(keys):
