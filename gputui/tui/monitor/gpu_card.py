@@ -81,23 +81,22 @@ def _heading(frame: Frame, device: DeviceSample, width: int) -> Line:
 
 
 def _title(frame: Frame, device: DeviceSample, metric: Metric, width: int) -> Line:
-    text = metric.text(metric.amount(device.values), frame.units)
-    note = clean(note_of(metric, device.values, frame.units))
-    if metric.id == "power":
-        if _CLOCK.amount(device.values) is not None:
-            clock = _CLOCK.text(_CLOCK.amount(device.values))
-            note = f"{clock} {_CLOCK.limit_text(device.values, after=clock)}".rstrip()
-        limit = number(device.values, "power_limit_w")
-        text += f" of {limit:.0f}" if limit is not None else ""
-    spans = [
-        Span(f"{metric.name:<{_LABEL}}", "dim"),
-        Span(text, figure_style(frame, device, metric)),
-    ]
-    note = fitting_note(note, width - line_width(tuple(spans)) - 2)
+    text, clock_mhz = metric.text(metric.amount(device.values), frame.units), _CLOCK.amount(device.values)
+    limit = number(device.values, "power_limit_w")
+    if metric.id == "power" and limit is not None:
+        text += f" of {limit:.0f}"
+    if metric.id == "power" and clock_mhz is not None:
+        clock = _CLOCK.text(clock_mhz)
+        note = f"{clock} {_CLOCK.limit_text(device.values, after=clock)}".rstrip()
+    else:
+        note = clean(note_of(metric, device.values, frame.units))
+    spans = [Span(f"{metric.name:<{_LABEL}}", "dim"), Span(text, figure_style(frame, device, metric))]
+    taken = line_width(spans)
+    note = fitting_note(note, width - taken - 2)
     end = width - width_of(note)
-    blank = end - line_width(tuple(spans))
+    blank = end - taken
     if metric.id == "busy" and end >= _GAUGE_AT + _GAUGE + 2:
-        blank = _GAUGE_AT - line_width(tuple(spans))
+        blank = _GAUGE_AT - taken
         busy_pct = number(device.values, "sm_busy_pct")
         style = frame.load_of_busy(device, busy_pct).style("compute")
         gauge = frame.gauge((device.device, "busy"), busy_pct, 100.0, _GAUGE, style)

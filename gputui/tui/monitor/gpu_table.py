@@ -19,15 +19,14 @@ from gputui.tui.monitor.frame import (
     span_text,
 )
 from gputui.tui.monitor.layout import STRIP_LABEL, Layout, Rect
+from gputui.tui.monitor.metric_chart import with_gauge
 from gputui.tui.monitor.metrics import BY_ID
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, right, side_by_side
-from gputui.tui.widgets.charts import heat, is_short
+from gputui.tui.widgets.charts import heat
 from gputui.tui.widgets.load import LoadLevel
 
 _BUSY, _POWER, _SM = (BY_ID[name] for name in ("busy", "power", "sm"))
-_LEAST_GAUGE = 4
-"""Cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def _row(
     text = "" if is_instance else ABSENT if power is None else f"{power:.0f}"
     spans.append(Span(f"{text:>7}", FIGURE_STYLES[load]))
     if widths.power:
-        spans += [Span(" "), *_history(frame, device, _POWER, widths.power)]
+        spans += [Span(" "), _history(frame, device, _POWER, widths.power)]
     celsius = None if unknown else number(values, "temperature_c")
     if celsius is not None and frame.units.temperature == "F":
         celsius = celsius * 9 / 5 + 32
@@ -123,19 +122,14 @@ def _row(
         clock = None if unknown else number(values, "sm_clock_mhz")
         text = "" if is_instance else ABSENT if clock is None else f"{clock / 1000:.2f}"
         spans.append(Span(f"{text:>{widths.clock}}", FIGURE_STYLES[load]))
-    spans += [Span("  "), *_health(frame, device, max(width - _taken(widths) - 2, 0))]
+    spans += [Span("  "), *_health(frame, device, widths.health)]
     return fitted(spans, width)
 
 
-def _taken(widths: _Widths) -> int:
-    shapes = sum(cells + 1 for cells in (widths.busy, widths.memory, widths.power) if cells)
-    return 1 + widths.index + widths.kind + 5 + 7 + widths.total + 7 + 5 + widths.clock + shapes
-
-
-def _history(frame: Frame, device: DeviceSample, metric: Metric, width: int) -> list[Span]:
+def _history(frame: Frame, device: DeviceSample, metric: Metric, width: int) -> Span:
     ceiling = frame.ceiling(device, metric)
     drawn = frame.chart(device.device, metric, ceiling, width, 1)[0]
-    return [Span(drawn, "stale" if device.problem is not None else f"{metric.hue} 1")]
+    return Span(drawn, "stale" if device.problem is not None else f"{metric.hue} 1")
 
 
 def _busy(frame: Frame, widths: _Widths, device: DeviceSample) -> list[Span]:
@@ -149,18 +143,8 @@ def _busy(frame: Frame, widths: _Widths, device: DeviceSample) -> list[Span]:
     if frame.instances.get(device.device):
         return [Span(left("  see below", 6 + widths.busy), "dim")]
     history = _history(frame, device, metric, widths.busy)
-    return [figure, Span(" "), *(history if share is None else _with_gauge(frame, device, share, history[0]))]
-
-
-def _with_gauge(frame: Frame, device: DeviceSample, busy_pct: float, history: Span) -> list[Span]:
-    """A history; while it is short, what it does not reach yet is a gauge, which reads at once."""
-    seen = history.text.lstrip(" ")
-    room = len(history.text) - len(seen) - 1
-    if room < _LEAST_GAUGE or not is_short(len(seen), len(history.text)):
-        return [history]
-    style = frame.load_of_busy(device, busy_pct).style("compute")
-    gauge = frame.gauge((device.device, "busy"), busy_pct, 100.0, room, style)
-    return [*gauge, Span(" ", "track"), Span(seen, history.style)]
+    gauge = with_gauge(frame, device, metric, history, history.text, 100.0)
+    return [figure, Span(" "), *(gauge or [history])]
 
 
 def _memory(frame: Frame, widths: _Widths, device: DeviceSample, totals: Sequence[float]) -> list[Span]:

@@ -46,6 +46,7 @@ from gputui.tui.monitor.status import (
 )
 from gputui.tui.monitor.summary import summary_line
 from gputui.tui.monitor.users import USERS_FROM, USERS_WIDTH, users_lines
+from gputui.tui.shell.keymap import APP_ACTIONS
 from gputui.tui.shell.registry import narrowed
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
@@ -134,6 +135,7 @@ class MonitorModel:
         """The actions of `press`."""
         if recording is not None:  # recordings have no process lists
             settings = replace(settings, show_processes=False)
+        self._hinted = {action.id: action for action in (*self.actions, *APP_ACTIONS)}
         self._screens = screens
         self._opening = opening
         self._settings = settings
@@ -166,12 +168,11 @@ class MonitorModel:
         self._drawn_of: tuple[object, ...] = ()
         self._lines: tuple[Line, ...] = ()
         self._hits = _Hits()
-        self._units = self._make_units()
         done_by: dict[str, Callable[[], Asked | None]] = {
             "pause": self._pause,
             "filter": self._open_filter,
             "sort": lambda: self._table.sort_by_next(self._width),
-            "reverse": self._table.reverse,
+            "reverse": lambda: self._table.sort_by(self._table.sort),
             "tree": self._table.toggle_tree,
             "down": lambda: self._move(1),
             "up": lambda: self._move(-1),
@@ -184,7 +185,7 @@ class MonitorModel:
             "end": self._ask,
             "demo": ShowDemo,
             "next-gpu": self._next_gpu,
-            "details": self._details,
+            "details": lambda: self._open("details"),
             "metrics": lambda: self._open("metrics"),
             "toggle": self._toggle,
             "yes": self._send,
@@ -213,10 +214,6 @@ class MonitorModel:
     def is_typing(self) -> bool:
         """Whether letters go to the filter, through `type`, instead of `press`."""
         return self._mode == "filter"
-
-    @property
-    def is_paused(self) -> bool:
-        return self._paused is not None
 
     @property
     def has_nothing_to_leave(self) -> bool:
@@ -347,7 +344,7 @@ class MonitorModel:
 
     def _take_processes(self) -> None:
         """Sort the rows of the table before an action on them."""
-        sample = self._paused.sample if self._paused is not None else self._sample
+        sample = self._shown_sample
         if sample is not None and self._settings.show_processes:
             self._table.take(sample.processes)
 
@@ -396,14 +393,6 @@ class MonitorModel:
         if self._mode == "details":
             self._scroll = 0
 
-    def _details(self) -> None:
-        if self._mode == "details":
-            self._mode = ""
-        elif not self.shown_gpus():
-            self.say("there is no GPU here")
-        else:
-            self.show_details(self._selected_gpu)
-
     def show_details(self, device: int | None) -> None:
         """Of a GPU; of the first for None."""
         self._selected_gpu = device
@@ -411,7 +400,10 @@ class MonitorModel:
         self._changes += 1
 
     def _open(self, mode: str) -> None:
-        """Show a list that needs no GPU, or close it if it is open."""
+        """Show a list in place of the panes, or close it if it is open."""
+        if mode == "details" and not self.shown_gpus():
+            self.say("there is no GPU here")
+            return
         self._mode, self._scroll, self._question = ("" if self._mode == mode else mode), 0, None
 
     def _toggle(self) -> Asked | None:
@@ -428,7 +420,7 @@ class MonitorModel:
             else:
                 self.say("at least one metric stays")
         elif not self._mode and self._selected_gpu is not None:
-            self._details()
+            self._open("details")
         return None
 
     def _send(self) -> Asked | None:
@@ -455,9 +447,9 @@ class MonitorModel:
         pairs = [(size, degree) for degree in TEMPERATURE_UNITS for size in MEMORY_UNITS]
         size, degree = pairs[(pairs.index(shown) + 1) % len(pairs)]
         self._settings = replace(self._settings, memory_unit=size, temperature_unit=degree)
-        self._units = self._make_units()
 
-    def _make_units(self) -> Units:
+    @property
+    def _units(self) -> Units:
         degree = "" if self._ascii_only else "°"
         return Units(self._settings.memory_unit, self._settings.temperature_unit, degree)
 
@@ -487,8 +479,11 @@ class MonitorModel:
 
     def shown_gpus(self) -> list[DeviceSample]:
         """All GPUs, without their instances."""
-        sample = self._paused.sample if self._paused is not None else self._sample
-        return [] if sample is None else _parents(sample.gpus)
+        return [] if self._shown_sample is None else _parents(self._shown_sample.gpus)
+
+    @property
+    def _shown_sample(self) -> LiveSample | None:
+        return self._sample if self._paused is None else self._paused.sample
 
     # Pictures
 
@@ -589,8 +584,7 @@ class MonitorModel:
                 instances[device.parent].append(device)
         if self._selected_gpu is not None and self._selected_gpu not in names:
             self._selected_gpu = None
-        if self._settings.show_processes:
-            self._table.take(sample.processes)
+        self._take_processes()
         paced = self._settings if self._recording is None else self._recording.replay
         stale_after_s = max(STALE_AFTER_S, 2.5 * paced.interval_s)
         foreign = foreign_processes(sample.processes, self._user)
@@ -774,8 +768,9 @@ class MonitorModel:
             return fitted((Span(cut(self._message, width), self._message_style),), width)
         has_process = self._settings.show_processes and table.total > 0
         there = [what for what, is_so in (("a GPU", frame.gpus), ("a process", has_process)) if is_so]
-        asks = self._hits.has_questions  # then the key to end a process is the one that hides them
-        actions = [action for action in self.actions if not (asks and action.id == "end")]
+        actions = self._hinted
+        if self._hits.has_questions:  # then the key to end a process is the one that hides them
+            actions = {name: action for name, action in actions.items() if name != "end"}
         return hints_line(counts, self._mode, width, there, actions)
 
 

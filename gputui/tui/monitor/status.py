@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 
 from gputui.analysis.health import is_lost
 from gputui.model.units import counted, format_usd, format_whole_seconds
 from gputui.tui.monitor.actions import Action, EndProcess, shown_key
 from gputui.tui.monitor.frame import Frame
-from gputui.tui.shell.keymap import APP_ACTIONS
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, left, ruled, width_of
 from gputui.tui.widgets.sections import fitting, joined
@@ -72,11 +71,12 @@ def filter_line(
     return fitted((Span("/", "accent"), Span(typed + cursor), Span(counts, "dim")), width)
 
 
-def hints_line(counts: str, mode: str, width: int, there: Container[str], actions: Sequence[Action]) -> Line:
+def hints_line(
+    counts: str, mode: str, width: int, there: Container[str], actions: Mapping[str, Action]
+) -> Line:
     """As many keys of `actions` as fit, except those that need something not in `there`, and counts."""
     room = width - (width_of(counts) + 2 if counts else 0)
-    by_id = {action.id: action for action in (*actions, *APP_ACTIONS)}
-    named = [by_id[name] for name in _HINTS.get(mode, _HINTS[""]) if name in by_id]
+    named = [actions[name] for name in _HINTS.get(mode, _HINTS[""]) if name in actions]
     hints = [
         (Span(shown_key(action), "accent"), Span(f" {action.title}", "dim"))
         for action in named
