@@ -211,9 +211,7 @@ class ProcessList:
             spans.append(Span(text, "accent" if is_sorted else "dim"))
         return fitted(spans, width)
 
-    def _row(
-        self, row: ProcessRow, columns: tuple[ProcessColumn, ...], width: int, units: Units
-    ) -> Line:
+    def _row(self, row: ProcessRow, columns: tuple[ProcessColumn, ...], width: int, units: Units) -> Line:
         texts = []
         for column in columns:
             text = column.show(row.process, units)
