@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar  # Any: pynvml has no types
 
@@ -317,9 +316,8 @@ class NvmlLive:
                     target=self._look_up, args=(nvml, begun[-1]), name=f"look up {index}", daemon=True
                 ).start()
         with self._answered:
-            waits_for = len(begun)
-            while waits_for and self._answered.wait_for(partial(_are_fewer, begun, waits_for), _SILENCE_S):
-                waits_for = sum(not each.is_over for each in begun)
+            while not all(each.is_over for each in begun) and self._answered.wait(_SILENCE_S):
+                pass  # one has answered
         found = hanging | {each.index: each for each in begun}
         return tuple(found[index] for index in range(count))
 
@@ -364,10 +362,6 @@ class NvmlLive:
             return frozenset(place.name for place in self._listing.iterdir())
         except OSError:
             return frozenset()
-
-
-def _are_fewer(lookups: Sequence[_Lookup], than: int) -> bool:
-    return sum(not each.is_over for each in lookups) < than
 
 
 def _place(handle: Any) -> int | None:

@@ -156,10 +156,10 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
         newest = self._feed.latest()  # nothing is said of a new sample while a call hangs
         self._painted_s = monotonic()
         self.paint_in(PAINT_EVERY_S + _SLACK_S)
-        if not self.has_room:
+        width, height = self._view.size
+        if not (self.is_current and width and height):
             self._model.add(newest)
             return
-        width, height = self._view.size
         lines = self._model.lines(width, height, monotonic_ns(), newest)
         if self.painter.round_trip_s > SLOW_FRAME_S and lines:
             note = f" link slow: a picture takes {self.painter.round_trip_s:.1f} s "
