@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gputui.analysis.health import is_lost
 from gputui.metrics import Metric, memory_scale, number, three_digits_of, with_unit
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
 from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, findings_spans, idle_text, is_idle
+from gputui.tui.monitor.layout import CARD_GAP, Rect
 from gputui.tui.monitor.metric_chart import chosen_metrics, figure_style, with_gauge
 from gputui.tui.monitor.metrics import BY_ID, OF_GPUS, note_of
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, filled, fitted, line_width, width_of, wrapped
+from gputui.tui.widgets.cells import clean, filled, fitted, line_width, side_by_side, width_of, wrapped
 from gputui.tui.widgets.charts import body_styles, fitting_note
 
 _CLOCK = BY_ID["clock"]
@@ -19,6 +22,20 @@ _THREE_CHARTS_FROM, _FOUR_CHARTS_FROM = 16, 28
 """From so many rows on, a card has more than two charts, one of them in place of the memory's gauge."""
 _GAUGE_AT, _GAUGE = 14, 10
 """First cell and width of the gauge of `busy`."""
+
+
+def gpu_cards(frame: Frame, boxes: Sequence[Rect], width: int) -> list[Line]:
+    """A card in each box, in bands with a blank row between them where the layout has one."""
+    lines: list[Line] = []
+    for y in sorted({box.y for box in boxes}):
+        lines = filled(lines, width, y)
+        band = [
+            gpu_card(frame, gpu, box.width, box.height)
+            for gpu, box in zip(frame.gpus, boxes, strict=True)
+            if box.y == y
+        ]
+        lines += side_by_side(band, width, CARD_GAP)
+    return lines
 
 
 def gpu_card(frame: Frame, device: DeviceSample, width: int, height: int) -> list[Line]:

@@ -52,6 +52,9 @@ class Rect:
         """The first row below it."""
         return self.y + self.height
 
+    def moved(self, down: int) -> Rect:
+        return Rect(self.x, self.y + down, self.width, self.height)
+
     def holds(self, x: int, y: int) -> bool:
         return self.x <= x < self.right and self.y <= y < self.bottom
 

@@ -9,20 +9,28 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputui.analysis.health import STALE_AFTER_S, foreign_processes, health, is_lost
-from gputui.metrics import Units, number
+from gputui.analysis.health import STALE_AFTER_S, foreign_processes, health
+from gputui.metrics import Units
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.units import counted
 from gputui.tui.monitor.accounts import Ledger
 from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS, Asked, EndProcess, ShowDemo
 from gputui.tui.monitor.details import details_lines, metrics_lines
-from gputui.tui.monitor.frame import ChartPool, Frame, account_text, span_of, span_text, used_in_short
-from gputui.tui.monitor.gpu_card import gpu_card
+from gputui.tui.monitor.frame import (
+    ChartPool,
+    Frame,
+    account_span,
+    parents_of,
+    span_of,
+    span_text,
+    why_spans,
+)
+from gputui.tui.monitor.gpu_card import gpu_cards
 from gputui.tui.monitor.gpu_table import gpu_table
 from gputui.tui.monitor.host import host_line, without_gpus
-from gputui.tui.monitor.layout import CARD_GAP, MIN_HEIGHT, MIN_WIDTH, ROOMY, Layout, Rect, laid_out
-from gputui.tui.monitor.metric_chart import charts, chosen_metrics
+from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, ROOMY, Layout, Rect, laid_out
+from gputui.tui.monitor.metric_chart import charts, chosen_metrics, selected_lines
 from gputui.tui.monitor.metrics import BY_ID, OF_GPUS, OF_THE_HOST
 from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
@@ -479,7 +487,7 @@ class MonitorModel:
 
     def shown_gpus(self) -> list[DeviceSample]:
         """All GPUs, without their instances."""
-        return [] if self._shown_sample is None else _parents(self._shown_sample.gpus)
+        return [] if self._shown_sample is None else parents_of(self._shown_sample.gpus)
 
     @property
     def _shown_sample(self) -> LiveSample | None:
@@ -527,11 +535,11 @@ class MonitorModel:
                     gpu_lines, hidden_gpus = self._gpu_overview(frame, layout, width, top)
                     lines += gpu_lines
                 self._hits.gpus += [
-                    (_moved(box, top), gpu.device) for gpu, box in zip(frame.gpus, layout.gpus, strict=False)
+                    (box.moved(top), gpu.device) for gpu, box in zip(frame.gpus, layout.gpus, strict=False)
                 ]
                 lines, counts = self._with_rest(lines, frame, layout, width, top, hidden_gpus)
                 if frame.gpus and not layout.lower.height and len(lines) < height - 1:
-                    lines.append(fitted((_account(frame, width),), width))
+                    lines.append(fitted((account_span(frame, width),), width))
                 if self._hits.has_questions and self._quick_s is not None:
                     lines = filled(lines, width, height - 1 - QUESTIONS_HEIGHT)
                     lines += question_lines(frame, self._quick_s, width)
@@ -576,7 +584,7 @@ class MonitorModel:
     def _frame(self, snapshot: _Snapshot) -> Frame:
         """What is drawn: GPUs with their instances and findings, and how to show them."""
         sample = snapshot.sample
-        gpus = _parents(sample.gpus)
+        gpus = parents_of(sample.gpus)
         names = {device.device for device in gpus}
         instances: dict[int, list[DeviceSample]] = {device: [] for device in names}
         for device in sample.gpus:
@@ -638,10 +646,10 @@ class MonitorModel:
             opening = "" if self._hits.has_questions else self._opening
             return without_gpus(frame, opening, width, layout.host.height), 0
         if layout.form == "cards":
-            return self._cards(frame, layout.gpus, width), 0
+            return gpu_cards(frame, layout.gpus, width), 0
         table = gpu_table(frame, layout, width, self._first_row)
         self._first_row = table.first
-        self._hits.gpus += [(_moved(box, top), device) for box, device in table.hits]
+        self._hits.gpus += [(box.moved(top), device) for box, device in table.hits]
         return table.lines, table.hidden
 
     def _with_rest(
@@ -651,37 +659,15 @@ class MonitorModel:
         if layout.form != "none" and layout.host.height:
             lines = [*filled(lines, width, top + layout.host.y), host_line(frame, width)]
         if layout.detail.height:
-            lines += self._detail(frame, width, layout.detail.height)
+            lines += selected_lines(frame, width, layout.detail.height)
         if not layout.lower.height:
             shown = self._settings.show_processes
             return lines, counts_text(hidden_gpus, 0, len(self._table.rows) if shown else 0)
         has_detail = layout.form == "single" or bool(layout.detail.height)
         lines = filled(lines, width, top + layout.lower.y)
-        lines += self._lower(frame, _moved(layout.lower, top), is_explained=has_detail)
+        lines += self._lower(frame, layout.lower.moved(top), is_explained=has_detail)
         below = max(len(self._table.rows) - self._table.top - self._table.in_sight, 0)
         return lines, counts_text(hidden_gpus, self._table.top, below)
-
-    def _cards(self, frame: Frame, boxes: Sequence[Rect], width: int) -> list[Line]:
-        """Bands of cards, with a blank row between them where the layout has one."""
-        lines: list[Line] = []
-        for y in sorted({box.y for box in boxes}):
-            lines = filled(lines, width, y)
-            band = [
-                gpu_card(frame, gpu, box.width, box.height)
-                for gpu, box in zip(frame.gpus, boxes, strict=True)
-                if box.y == y
-            ]
-            lines += side_by_side(band, width, CARD_GAP)
-        return lines
-
-    def _detail(self, frame: Frame, width: int, height: int) -> list[Line]:
-        """Charts of the selected GPU, or of the first, below what ails it and why."""
-        gpu = next((one for one in frame.gpus if one.device == frame.selected), frame.gpus[0])
-        parts = [Span(f"GPU {gpu.label}", "title"), *_why(frame, gpu, width - 24)]
-        generation, lanes = number(gpu.values, "pcie_generation"), number(gpu.values, "pcie_width")
-        if generation and lanes and gpu.problem is None:
-            parts.append(Span(f"gen{generation:.0f} x{lanes:.0f}", "dim"))
-        return [ruled(parts, width), *charts(frame, gpu, chosen_metrics(frame, gpu), width, height - 1)]
 
     def _lower(self, frame: Frame, box: Rect, *, is_explained: bool) -> list[Line]:
         """Processes below a rule, which says what ails the selected GPU unless that `is_explained` above."""
@@ -691,9 +677,9 @@ class MonitorModel:
             parts = [Span(counted(self._table.total, "process"), "title")]
             gpu = next((one for one in frame.gpus if one.device == frame.selected), None)
             if gpu is not None and not is_explained:
-                parts += [Span(f"GPU {gpu.label}", "accent"), *_why(frame, gpu, box.width - 34)]
+                parts += [Span(f"GPU {gpu.label}", "accent"), *why_spans(frame, gpu, box.width - 34)]
             elif frame.gpus:
-                parts.append(_account(frame, box.width - width_of(parts[0].text) - 10))
+                parts.append(account_span(frame, box.width - width_of(parts[0].text) - 10))
             lines.append(ruled(parts, box.width))
             box = Rect(0, box.y + 1, box.width, box.height - 1)
         if isinstance(processes, Missing):
@@ -772,58 +758,3 @@ class MonitorModel:
         if self._hits.has_questions:  # then the key to end a process is the one that hides them
             actions = {name: action for name, action in actions.items() if name != "end"}
         return hints_line(counts, self._mode, width, there, actions)
-
-
-def _account(frame: Frame, room: int) -> Span:
-    """What the GPUs of the box have used since the start; in short where there is little room."""
-    accounts = [frame.ledger.account(gpu.device) for gpu in frame.gpus]
-    text = account_text(frame, accounts, len(accounts))
-    return Span(text if width_of(text) <= room else used_in_short(frame, accounts), "dim")
-
-
-def _why(frame: Frame, gpu: DeviceSample, room: int) -> list[Span]:
-    """What ails a GPU, and why, as far as there is room."""
-    findings = frame.findings[gpu.device]
-    if not findings:
-        return []
-    first = findings[0]
-    text = f"{clean(first.word)}: {clean(first.why)}"
-    if width_of(text) > room:
-        return [Span(cut(f"{clean(first.brief)}: {clean(first.why)}", room), first.style)]
-    return [Span(text, first.style), *(Span(clean(one.brief), one.style) for one in findings[1:])]
-
-
-def _parents(gpus: Sequence[DeviceSample]) -> list[DeviceSample]:
-    """GPUs without their instances; an instance whose GPU is not in the sample counts as one."""
-    names = {device.device for device in gpus if device.parent is None}
-    return [
-        _without_readings(device) if device.problem is not None and is_lost(device.problem) else device
-        for device in gpus
-        if device.parent is None or device.parent not in names
-    ]
-
-
-_OF_THE_DEVICE = frozenset(
-    {
-        "name",
-        "uuid",
-        "driver",
-        "pci_address",
-        "memory_total_bytes",
-        "power_limit_w",
-        "temperature_limit_c",
-        "sm_clock_max_mhz",
-        "memory_clock_max_mhz",
-    }
-)
-
-
-def _without_readings(device: DeviceSample) -> DeviceSample:
-    """A lost GPU with its static properties: its last readings are no longer true."""
-    gone = device.problem or Missing("the GPU is lost")
-    values = {key: value if key in _OF_THE_DEVICE else gone for key, value in device.values.items()}
-    return replace(device, values=values)
-
-
-def _moved(box: Rect, down: int) -> Rect:
-    return Rect(box.x, box.y + down, box.width, box.height)
