@@ -93,7 +93,9 @@ class HostLive:
         now_ns = self._clock()
         if self._limits_read_ns is None or now_ns - self._limits_read_ns >= _LIMITS_KEPT_NS:
             self._limits_read_ns = now_ns
-            self._read_limits()
+            self._confinement = self._ask_confinement()
+            self._interfaces = self._with_device("/sys/class/net")
+            self._disks = self._with_device("/sys/block")
         stat = self._text("/proc/stat")
         counters = _Counters(
             now_ns,
@@ -106,16 +108,10 @@ class HostLive:
         values: dict[str, Value] = {"name": self._cpu_name()}
         values |= self._processor(last, counters)
         values |= self._memory()
-        load = load_1min(self._text("/proc/loadavg"))
-        values["load_1min"] = Missing("/proc/loadavg cannot be read") if load is None else load
+        values["load_1min"] = load_1min(self._text("/proc/loadavg"))
         values |= _rates(last, counters)
         problem = None if stat else Missing("/proc/stat cannot be read")
         return DeviceSample(HOST, self.NAME, self._clock(), values, problem=problem)
-
-    def _read_limits(self) -> None:
-        self._confinement = self._ask_confinement()
-        self._interfaces = self._with_device("/sys/class/net")
-        self._disks = self._with_device("/sys/block")
 
     def _with_device(self, directory: str) -> frozenset[str]:
         found = Path(self._root + directory).glob("*/device")

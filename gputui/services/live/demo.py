@@ -15,7 +15,6 @@ from gputui.services.live.timed_feed import TimedFeed
 
 CAUTION = "DEMO DATA"
 """Shown in the heading of every screen of it."""
-MOST_GPUS = 72
 USD_PER_HOUR_AND_GPU = 3.5
 USER = "ana"
 """The current user: processes of others make a GPU SHARED."""

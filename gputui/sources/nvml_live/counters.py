@@ -208,14 +208,14 @@ _GPM_RATES: dict[str, int] = {
 class Gpm:
     """GPM metrics of a GPU or MIG instance: each reading relative to the previous one, without waiting."""
 
-    def __init__(self, nvml: Any, handle: Any, instance: int | None) -> None:
+    def __init__(self, nvml: Any, handle: Any, instance: Value | None) -> None:
         self._nvml = nvml
         self._handle = handle
         """Of the GPU."""
         self._instance = instance
-        """Of MIG, or None for the whole GPU."""
+        """Number of the GPU instance of MIG, or None for the whole GPU."""
         self._metrics = GPM_SHARES if instance is not None else GPM_SHARES | _GPM_RATES
-        self._off: Missing | None = None
+        self._off = instance if isinstance(instance, Missing) else None
         self._samples: list[Any] = []
         """Two; the first is the older one."""
         self._base_ns: int | None = None

@@ -114,24 +114,20 @@ class _Instance:
         handle: Any,
         number: int,
         identity: Values,
-        epoch_us: Callable[[], int],
         driver: tuple[int, ...],
     ) -> None:
         self.number = number
         self.identity = identity
         """What identifies it and does not change."""
-        self.processes = Processes(nvml, handle, number, is_mig=True, epoch_us=epoch_us, driver=driver)
+        self.processes = Processes(nvml, handle, number, is_mig=True, driver=driver)
         self._asker = Asker(nvml, handle)
-        instance = identity["gpu_instance_id"]
-        self.gpm = Gpm(nvml, gpu_handle, instance) if isinstance(instance, int) else None
+        self.gpm = Gpm(nvml, gpu_handle, identity["gpu_instance_id"])
 
     def read(self, clock: Callable[[], int]) -> Values:
         """Its values now."""
         values = {**self.identity, "sm_busy_pct": NOT_OF_MIG, **self._asker.values((MEMORY,))}
         sane_memory(values)
-        if self.gpm is not None:
-            values |= self.gpm.read(clock)
-        return values
+        return values | self.gpm.read(clock)
 
 
 class NvmlGpu:
@@ -148,7 +144,6 @@ class NvmlGpu:
         session: int,
         enter: Callable[[], AbstractContextManager[bool]],
         clock: Callable[[], int],
-        epoch_us: Callable[[], int],
         driver: tuple[int, ...],
         host_memory_bytes: int,
     ) -> None:
@@ -158,7 +153,6 @@ class NvmlGpu:
         self.handle = handle
         self._nvml = nvml
         self._clock = clock
-        self._epoch_us = epoch_us
         self._driver = driver
         self._host_memory_bytes = host_memory_bytes
         self._asker = Asker(nvml, handle)
@@ -171,7 +165,7 @@ class NvmlGpu:
         self._gpm = Gpm(nvml, handle, None)
         self._xids = XidEvents()
         self._meter = PcieMeter(nvml, handle, enter)
-        self._processes = Processes(nvml, handle, number, is_mig=False, epoch_us=epoch_us, driver=driver)
+        self._processes = Processes(nvml, handle, number, is_mig=False, driver=driver)
         self._rates = {key: CounterRate() for key in LINK_RATES}
         self._once: Values = {}
         self._seldom: Values = {}
@@ -270,8 +264,7 @@ class NvmlGpu:
     def close(self) -> None:
         """Free what was allocated in the library, which must still be open."""
         for gpm in (self._gpm, *(each.gpm for each in self._instances.values())):
-            if gpm is not None:
-                gpm.close()
+            gpm.close()
         self._xids.close(self._nvml)
 
     def _read_seldom(self, fields: FieldValues) -> None:
@@ -287,7 +280,7 @@ class NvmlGpu:
             self._asker.forget()
         found = dict(self._found_instances()) if seldom["mig_mode"] == 1 else {}
         for number, instance in self._instances.items():
-            if found.get(number) is not instance and instance.gpm is not None:
+            if found.get(number) is not instance:
                 instance.gpm.close()
         self._instances = found
 
@@ -302,9 +295,7 @@ class NvmlGpu:
                 known.identity[key] != reported.get(key, known.identity[key])
                 for key in ("uuid", "gpu_instance_id", "compute_instance_id")
             ):
-                known = _Instance(
-                    self._nvml, self.handle, handle, number, identity, self._epoch_us, self._driver
-                )
+                known = _Instance(self._nvml, self.handle, handle, number, identity, self._driver)
             known.identity = {**known.identity, **reported}
             yield number, known
 

@@ -66,11 +66,9 @@ class NvmlLive:
     def __init__(
         self,
         clock: Callable[[], int] = time.monotonic_ns,
-        epoch_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         root: Path = Path("/"),
     ) -> None:
         self._clock = clock
-        self._epoch_us = epoch_us
         self._meminfo = root / "proc/meminfo"
         self._listing = root / "proc/driver/nvidia/gpus"
         self._nvml: Any = None
@@ -351,7 +349,6 @@ class NvmlLive:
             session=session,
             enter=lambda: self._call(session),
             clock=self._clock,
-            epoch_us=self._epoch_us,
             driver=driver_version(nvml),
             host_memory_bytes=meminfo(text_of(str(self._meminfo))).get("MemTotal", 0),
         )

@@ -16,7 +16,7 @@ from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, line_width, side_by_side, width_of, wrapped
 from gputui.tui.widgets.charts import body_styles, fitting_note
 
-_CLOCK = BY_ID["clock"]
+_CLOCK, _NVLINK = BY_ID["clock"], BY_ID["nvlink"]
 _LABEL = 7
 _THREE_CHARTS_FROM, _FOUR_CHARTS_FROM = 16, 28
 """From so many rows on, a card has more than two charts, one of them in place of the memory's gauge."""
@@ -140,8 +140,8 @@ def _links(device: DeviceSample, width: int) -> Line:
     is_narrow = bool(lanes and widest and lanes < widest)
     text = "PCIe" + (f" gen{generation:.0f}" if generation else "") + (f" x{lanes:.0f}" if lanes else "")
     text += f"  in {with_unit(received, 'B/s')}" if received is not None else ""
-    both = [n for key in ("nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s") if (n := number(values, key))]
-    end = f"NVLink {with_unit(sum(both), 'B/s')}" if both else ""
+    both = _NVLINK.amount(values)
+    end = f"NVLink {with_unit(both, 'B/s')}" if both else ""
     blank = width - width_of(text) - width_of(end)
     if blank < 2:
         end, blank = "", max(width - width_of(text), 0)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from gputui.analysis.health import STALE_AFTER_S, foreign_processes, health
@@ -143,7 +143,8 @@ class MonitorModel:
         """The actions of `press`."""
         if recording is not None:  # recordings have no process lists
             settings = replace(settings, show_processes=False)
-        self._hinted = {action.id: action for action in (*self.actions, *APP_ACTIONS)}
+        hinted = {action.id: action for action in (*self.actions, *APP_ACTIONS)}
+        self._hints_line = lru_cache(maxsize=2)(partial(hints_line, hinted))
         self._screens = screens
         self._opening = opening
         self._settings = settings
@@ -523,7 +524,7 @@ class MonitorModel:
                 lines += self._list(frame, width, height - _ABOVE - 1)
             else:
                 top = _ABOVE + int(height >= ROOMY)
-                instances = [len(frame.instances[gpu.device]) for gpu in frame.gpus]
+                instances = tuple(len(frame.instances[gpu.device]) for gpu in frame.gpus)
                 self._most_processes = max(self._most_processes, self._table.total)
                 layout = self._laid_out(width, height - top - 1, instances)
                 lines = filled(lines, width, top)
@@ -623,7 +624,7 @@ class MonitorModel:
             self._selected_gpu,
         )
 
-    def _laid_out(self, width: int, height: int, instances: Sequence[int]) -> Layout:
+    def _laid_out(self, width: int, height: int, instances: tuple[int, ...]) -> Layout:
         """With rows for a newcomer's questions at the end, if they take none from GPUs in a table."""
         of = partial(
             laid_out,
@@ -753,8 +754,6 @@ class MonitorModel:
         if self._message:
             return fitted((Span(cut(self._message, width), self._message_style),), width)
         has_process = self._settings.show_processes and table.total > 0
-        there = [what for what, is_so in (("a GPU", frame.gpus), ("a process", has_process)) if is_so]
-        actions = self._hinted
-        if self._hits.has_questions:  # then the key to end a process is the one that hides them
-            actions = {name: action for name, action in actions.items() if name != "end"}
-        return hints_line(counts, self._mode, width, there, actions)
+        there = tuple(what for what, is_so in (("a GPU", frame.gpus), ("a process", has_process)) if is_so)
+        # With a newcomer's questions, the key to end a process is the one that hides them.
+        return self._hints_line(counts, self._mode, width, there, "end" if self._hits.has_questions else "")

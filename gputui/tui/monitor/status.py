@@ -72,11 +72,14 @@ def filter_line(
 
 
 def hints_line(
-    counts: str, mode: str, width: int, there: Container[str], actions: Mapping[str, Action]
+    actions: Mapping[str, Action], counts: str, mode: str, width: int, there: Container[str], without: str
 ) -> Line:
-    """As many keys of `actions` as fit, except those that need something not in `there`, and counts."""
+    """As many keys of `actions` as fit, except those that need something not in `there`, and counts.
+
+    The one with the id `without` is left out.
+    """
     room = width - (width_of(counts) + 2 if counts else 0)
-    named = [actions[name] for name in _HINTS.get(mode, _HINTS[""]) if name in actions]
+    named = [actions[name] for name in _HINTS.get(mode, _HINTS[""]) if name in actions and name != without]
     hints = [
         (Span(shown_key(action), "accent"), Span(f" {action.title}", "dim"))
         for action in named
