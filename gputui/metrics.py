@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
@@ -41,7 +42,7 @@ USUAL = Units()
 def number(values: Values, key: str) -> float | None:
     """A value as a number, None if it is absent, text or not finite."""
     value = values.get(key)
-    return value if isinstance(value, (int, float)) and math.isfinite(value) else None
+    return value if isinstance(value, (float, int)) and isfinite(value) else None
 
 
 def word(values: Values, key: str) -> str:
@@ -208,7 +209,7 @@ class Metric:
 
     def plain(self, value: float) -> str:
         """A value for a table whose heading has the unit; memory has its own. ABSENT for NaN."""
-        if not math.isfinite(value):
+        if not isfinite(value):
             return ABSENT
         if self.unit == "B":
             return format_bytes(value)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from terminal_svg import svg_of
 
-from gputui.services.live.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox, watched
+from gputui.model.absent import Missing
+from gputui.model.live import DeviceSample, LiveSample
+from gputui.services.live.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.shell.registry import screens_line
 
+_HANGS_AFTER_S = 20.0
 SECONDS = 330
 """Long enough to fill the charts of five minutes, the longest shown."""
 
@@ -52,8 +55,35 @@ def pictures() -> Iterator[tuple[str, str]]:
         yield f"{picture.name}.svg", _drawn(picture)
 
 
+class _BadDay(DemoBox):
+    """Four GPUs with many problems: one is hot, one hangs, one is lost, one has memory errors."""
+
+    capped, lost = None, 2
+
+    def gpu(self, device: int, second: float, t_ns: int) -> DeviceSample:
+        if device == 1 and second >= _HANGS_AFTER_S:
+            silent_s = second - _HANGS_AFTER_S
+            why = Missing(f"the NVIDIA driver has not answered for {silent_s:.0f} s")
+            return replace(super().gpu(device, _HANGS_AFTER_S, t_ns - round(silent_s * 1e9)), problem=why)
+        found = super().gpu(device, second, t_ns)
+        heat = {
+            "temperature_c": 88,
+            "sm_clock_mhz": 1200 + round(second) % 7 * 8,
+            "throttle_bits": 0x20,
+            "throttled_thermal_ns": round(0.34 * second * 1e9),
+        }
+        errors = {"ecc_uncorrected_count": 3}
+        return replace(found, values={**found.values, **({0: heat, 3: errors}.get(device, {}))})
+
+
+def watched(box: DemoBox, seconds: int) -> Iterator[LiveSample]:
+    """One sample per second, by a clock that starts at one hour; the last one at `seconds`."""
+    for second in range(seconds + 1):
+        yield box.at(second, (3600 + second) * 10**9)
+
+
 def _drawn(picture: _Picture) -> str:
-    box = DemoBox(picture.gpus, is_bad_day=picture.is_bad_day)
+    box = (_BadDay if picture.is_bad_day else DemoBox)(picture.gpus)
     now_ns = 0
     model = MonitorModel(
         MonitorSettings(zoom_min=picture.zoom_min),

@@ -29,7 +29,6 @@ from gputui.services.runs.process import stop
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.screens.compare.screen import CompareScreen
 from gputui.tui.screens.results.run_pane import RunPane
 from gputui.tui.screens.run.model import RunModel
@@ -224,10 +223,9 @@ class _Camera:
 
 
 async def _driven(album: _Album, drive: Callable[[_Camera], object], demo: Demo | None = None) -> None:
-    bell = Bell()
-    feed = live_collector(1.0, bell.ring)  # never started: the monitor is not looked at
+    feed = live_collector(1.0)  # never started: the monitor is not looked at
     model = MonitorModel(MonitorSettings(), title="this box")
-    app = MonitorApp(model, feed, bell, palette=Palette(Depth.TRUE), screens=SCREENS)
+    app = MonitorApp(model, feed, palette=Palette(Depth.TRUE), screens=SCREENS)
     app.demo = demo
     async with app.run_test(size=SIZES[-1]) as pilot:
         work = drive(_Camera(app, pilot, album))

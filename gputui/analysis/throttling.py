@@ -17,6 +17,9 @@ _CREEP = 0.05
 """A counter that grows by a smaller share of the time counts moments that slow nothing."""
 
 
+_PLACES = {cause: place for place, (cause, _, _) in enumerate(CAUSES)}
+
+
 class _Counts(NamedTuple):
     """Time throttled until then, by cause in the order of CAUSES: as the driver counts it, and summed up from
     the reasons at each reading."""
@@ -104,7 +107,7 @@ class Throttling:
 
     def _throttled_ns(self, cause: Cause, first: _Counts) -> float | None:
         """Since then; None if the driver's counter was reset."""
-        which = next(i for i, (name, _, _) in enumerate(CAUSES) if name == cause)
+        which = _PLACES[cause]
         last = self._counts[-1]
         start, end = first.counted_ns[which], last.counted_ns[which]
         if start is None or end is None:

@@ -21,7 +21,7 @@ from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
 from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
-from gputui.sources.host_live import HostLive
+from gputui.sources.host import HostLive
 from gputui.sources.processes import ProcessTable
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Collector:
         self._read_host_sample = read_host
         self._look_up_processes = look_up_processes
         self._look_up_all = look_up_all
-        self._on_sample = on_sample
+        self.on_sample = on_sample
         self._clock = clock
         self._poll_every_s = poll_every_s
         self._rounds = _Rounds(interval_s)
@@ -264,7 +264,7 @@ class Collector:
             if absent is not None and is_news:
                 self._absent[source.NAME] = absent
         if is_news and not self._closed.is_set():
-            self._on_sample()
+            self.on_sample()
         return absent is None
 
     def _list(self, position: int, source: LiveSource) -> None:
@@ -340,7 +340,7 @@ class Collector:
                     if self._is_complete(self._awaited_round):
                         self._published.notify_all()
                 if is_late and not self._closed.is_set():
-                    self._on_sample()
+                    self.on_sample()
 
     def _relieve_readers(self, begun: Mapping[tuple[int, int], int]) -> bool:
         """Replace readers still in a call that had `begun`; whether there was one. The lock is held."""
@@ -399,7 +399,7 @@ class Collector:
                     self._processes = found if self._wants_processes else NOT_ASKED
                 self._closed_round = number
             if not self._closed.is_set():
-                self._on_sample()
+                self.on_sample()
 
     def _uses_of_round(self, number: int) -> tuple[tuple[GpuUse, ...] | Missing, int]:
         """Who uses the GPUs, once all are read in this round, and the time of the newest answer."""

@@ -121,8 +121,8 @@ def _often(place: Path) -> dict[str, Value]:
         "memory_used_bytes": _number(place / "mem_info_vram_used"),
         # The newer of the two names; a driver with both reports the same value, or the slower one as average.
         "power_w": _first_of(hwmon / "power1_input", hwmon / "power1_average", per=1e6),
-        "temperature_c": _scaled(edge, 1e3),
-        "temperature_junction_c": _scaled(junction, 1e3),
+        "temperature_c": _scaled(hwmon / f"{edge}_input", 1e3),
+        "temperature_junction_c": _scaled(hwmon / f"{junction}_input", 1e3),
         "sm_clock_mhz": _clock_mhz(hwmon / "freq1_input", place / "pp_dpm_sclk"),
         "memory_clock_mhz": _clock_mhz(hwmon / "freq2_input", place / "pp_dpm_mclk"),
         "fan_pct": _fan(hwmon),
@@ -148,8 +148,8 @@ def _seldom(place: Path, root: Path) -> dict[str, Value]:
         "memory_total_bytes": _number(place / "mem_info_vram_total"),
         "power_limit_w": _scaled(hwmon / "power1_cap", 1e6),
         "power_limit_default_w": _scaled(hwmon / "power1_cap_default", 1e6),
-        "temperature_limit_c": _scaled(_critical(edge), 1e3),
-        "temperature_junction_limit_c": _scaled(_critical(junction), 1e3),
+        "temperature_limit_c": _scaled(hwmon / f"{edge}_crit", 1e3),
+        "temperature_junction_limit_c": _scaled(hwmon / f"{junction}_crit", 1e3),
         "sm_clock_max_mhz": _highest_level(place / "pp_dpm_sclk"),
         "memory_clock_max_mhz": _highest_level(place / "pp_dpm_mclk"),
         "pcie_generation_max": link[0],
@@ -183,19 +183,10 @@ def _hwmon(place: Path) -> Path:
     return next(iter(sorted((place / "hwmon").glob("hwmon[0-9]*"))), place / "hwmon" / "none")
 
 
-def _thermometers(hwmon: Path) -> tuple[Path, Path]:
+def _thermometers(hwmon: Path) -> tuple[str, str]:
     """The sensors at the edge and at the hottest spot of the chip; data-center GPUs have only the latter."""
-    found = {_text(file): file for file in sorted(hwmon.glob("temp[0-9]_label"))}
-    first, none = hwmon / "temp1_label", hwmon / "none_label"
-    edge, junction = found.get("edge", found.get("junction", first)), found.get("junction", none)
-    return (
-        edge.with_name(edge.name.replace("_label", "_input")),
-        junction.with_name(junction.name.replace("_label", "_input")),
-    )
-
-
-def _critical(sensor: Path) -> Path:
-    return sensor.with_name(sensor.name.replace("_input", "_crit"))
+    labels = {_text(file): file.name.partition("_")[0] for file in sorted(hwmon.glob("temp[0-9]_label"))}
+    return labels.get("edge", labels.get("junction", "temp1")), labels.get("junction", "none")
 
 
 def _clock_mhz(sensor: Path, levels: Path) -> float | Missing:

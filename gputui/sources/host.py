@@ -1,63 +1,338 @@
-"""The host's processor and memory, from /proc; through psutil where there is none."""
+"""The host, or the part of it that a container may use: for the live view, and what of it runs store.
+
+From /proc; through psutil where there is none.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar  # psutil may be absent
+from typing import ClassVar, NamedTuple
 
 from gputui.model.absent import Missing
 from gputui.model.confinement import FREE, Confinement
-from gputui.model.telemetry import HOST, Reading
-from gputui.sources.host_live import confined_memory, cpu_used_ns, integer
+from gputui.model.devices import HOST
+from gputui.model.live import AT_SECOND_READING, DeviceSample, Value
+from gputui.model.telemetry import Reading
 from gputui.sources.small_files import load_1min, meminfo, text_of
 
+_LIMITS_KEPT_NS = 10 * 10**9
+"""How long limits, network interfaces and disks are cached: they seldom change."""
+_SECTOR_BYTES = 512  # in /proc/diskstats, whatever the disk uses
+_NO_DISK = re.compile(r"loop|ram|zram|dm-|md|sr|fd|nbd")
+_PARTITION = re.compile(r"(?:nvme\d+n\d+|mmcblk\d+)p\d+|(?:[shv]|xv)d[a-z]+\d+")
+_RATE_KEYS = (
+    "network_rx_bytes_per_s",
+    "network_tx_bytes_per_s",
+    "disk_read_bytes_per_s",
+    "disk_write_bytes_per_s",
+)
+
+_OF_RUNS = ("cpu_busy_pct", "memory_used_bytes", "load_1min")
+"""What runs store of a live reading."""
 _QUICK_CLOCK_MAX_CPUS = 16
 """The clock is read per CPU; on larger hosts that is too expensive ten times a second."""
 
+Pair = tuple[int, int]
+"""Bytes in and out since boot."""
 
-@dataclass(frozen=True, slots=True)
-class _Ticks:
-    """Processor time since boot, CPUs together."""
+
+class _Ticks(NamedTuple):
+    """Time of one CPU since boot."""
 
     busy: int
-    steal: int
+    stolen: int
+    """By the hypervisor, for others: we could not use the CPU."""
     total: int
 
 
+class _Counters(NamedTuple):
+    """Counters at one instant."""
+
+    t_ns: int
+    cpu_used_ns: int | None
+    """Of the control group with the quota."""
+    cpus: Mapping[int, _Ticks]
+    """By logical CPU."""
+    network: Mapping[str, Pair] | Missing
+    disks: Mapping[str, Pair] | Missing
+
+
+class HostLive:
+    """The host, or the part of it that a container may use. For one thread."""
+
+    NAME: ClassVar[str] = "host"
+
+    def __init__(
+        self,
+        confinement: Callable[[], Confinement] = lambda: FREE,
+        root: Path = Path("/"),
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._ask_confinement = confinement
+        self._root = str(root)
+        self._clock = clock
+        self._confinement = FREE
+        self._limits_read_ns: int | None = None
+        self._interfaces: frozenset[str] = frozenset()
+        """Those with hardware behind them; empty if none is known to have any."""
+        self._disks: frozenset[str] = frozenset()
+        self._name: str | Missing | None = None
+        self._last: _Counters | None = None
+        self.has_proc = Path(root, "proc", "stat").exists()
+        self.stolen_pct: float | None = None
+        """Time taken by the hypervisor between the last two readings, 100 for each logical CPU."""
+
+    def sample(self) -> DeviceSample:
+        """The host now; rates cover the time since the last call."""
+        if not self.has_proc:
+            return self._with_psutil()
+        now_ns = self._clock()
+        if self._limits_read_ns is None or now_ns - self._limits_read_ns >= _LIMITS_KEPT_NS:
+            self._limits_read_ns = now_ns
+            self._confinement = self._ask_confinement()
+            self._interfaces = self._with_device("/sys/class/net")
+            self._disks = self._with_device("/sys/block")
+        stat = self._text("/proc/stat")
+        counters = _Counters(
+            now_ns,
+            cpu_used_ns(self._confinement, self._text),
+            ticks_of_cpus(stat, self._confinement.cpus),
+            self._network(),
+            self._disk_bytes(),
+        )
+        last, self._last = self._last, counters
+        values: dict[str, Value] = {"name": self._cpu_name()}
+        values |= self._processor(last, counters)
+        values |= self._memory()
+        values["load_1min"] = load_1min(self._text("/proc/loadavg"))
+        values |= _rates(last, counters)
+        problem = None if stat else Missing("/proc/stat cannot be read")
+        return DeviceSample(HOST, self.NAME, self._clock(), values, problem=problem)
+
+    def _with_device(self, directory: str) -> frozenset[str]:
+        found = Path(self._root + directory).glob("*/device")
+        return frozenset(device.parent.name for device in found)
+
+    def _text(self, path: str) -> str:
+        return text_of(self._root + path)
+
+    def _cpu_name(self) -> str | Missing:
+        if self._name is None:
+            found = re.search(r"^(?:model name|Model)\s*: (.+)", self._text("/proc/cpuinfo"), re.MULTILINE)
+            self._name = " ".join(found[1].split()) if found else Missing("/proc/cpuinfo does not name it")
+        return self._name
+
+    # Processor
+
+    def _processor(self, last: _Counters | None, now: _Counters) -> dict[str, Value]:
+        quota, visible = self._confinement.cpu_limit_cores, float(len(now.cpus))
+        limit: Value = min(quota or visible, visible) or Missing("/proc/stat cannot be read")
+        if last is None:
+            return {
+                "cpu_busy_pct": AT_SECOND_READING,
+                "cpu_limit_cores": limit,
+                "cpu_core_pct": AT_SECOND_READING,
+            }
+        pairs = [(last.cpus.get(cpu, ticks), ticks) for cpu, ticks in now.cpus.items()]
+        shares = [_share(b.busy, n.busy, n.total - b.total) for b, n in pairs]
+        stolen = [_share(b.stolen, n.stolen, n.total - b.total) for b, n in pairs]
+        self.stolen_pct = sum(stolen) if stolen else None
+        passed_ns = now.t_ns - last.t_ns
+        used: Value = sum(shares) if shares else Missing("/proc/stat cannot be read")
+        if now.cpu_used_ns is not None and last.cpu_used_ns is not None and passed_ns > 0:
+            used = 100 * max(now.cpu_used_ns - last.cpu_used_ns, 0) / passed_ns
+        return {
+            "cpu_busy_pct": used,
+            "cpu_limit_cores": limit,
+            "cpu_core_pct": ",".join(f"{share:.0f}" for share in shares),
+        }
+
+    # Memory
+
+    def _memory(self) -> dict[str, Value]:
+        found = meminfo(self._text("/proc/meminfo"))
+        unread = Missing("/proc/meminfo cannot be read")
+        total, available = found.get("MemTotal"), found.get("MemAvailable")
+        values: dict[str, Value] = {
+            "memory_used_bytes": unread if total is None or available is None else max(0, total - available),
+            "memory_total_bytes": unread if total is None else total,
+            "swap_used_bytes": max(0, found["SwapTotal"] - found["SwapFree"])
+            if {"SwapTotal", "SwapFree"} <= found.keys()
+            else unread,
+            "swap_total_bytes": found.get("SwapTotal", unread),
+        }
+        limit = self._confinement.memory_limit_bytes
+        if limit is not None and (total is None or limit < total):
+            values["memory_total_bytes"] = limit
+            used = confined_memory(self._confinement, self._text)
+            if used is not None:
+                values["memory_used_bytes"] = used
+            else:
+                values["memory_used_bytes"] = Missing("the control group does not tell what it uses")
+        return values
+
+    # Network and disks
+
+    def _network(self) -> Mapping[str, Pair] | Missing:
+        # proc_net(5): name: rx bytes, packets and six more; tx bytes, packets and six more.
+        found: dict[str, Pair] = {}
+        for line in self._text("/proc/net/dev").splitlines()[2:]:
+            name, _, rest = line.rpartition(":")
+            name, fields = name.strip(), rest.split()
+            if name == "lo" or len(fields) < 9 or (self._interfaces and name not in self._interfaces):
+                continue
+            found[name] = (int(fields[0]), int(fields[8]))
+        return found or Missing("/proc/net/dev names no network interface")
+
+    def _disk_bytes(self) -> Mapping[str, Pair] | Missing:
+        # iostats of the kernel: major minor name reads merged sectors ms writes merged sectors ms ...
+        found: dict[str, Pair] = {}
+        for line in self._text("/proc/diskstats").splitlines():
+            fields = line.split()
+            if len(fields) < 10 or not self._is_disk(fields[2]):
+                continue
+            found[fields[2]] = (int(fields[5]) * _SECTOR_BYTES, int(fields[9]) * _SECTOR_BYTES)
+        return found or Missing("/proc/diskstats names no disk")
+
+    def _is_disk(self, name: str) -> bool:
+        if self._disks:
+            return name in self._disks and not _NO_DISK.match(name)
+        return not _NO_DISK.match(name) and not _PARTITION.fullmatch(name)
+
+    # Without /proc
+
+    def _with_psutil(self) -> DeviceSample:
+        try:
+            import psutil  # needed only without /proc, and its import takes 10 ms
+        except ImportError:
+            problem = Missing("this system has no /proc, and this Python no psutil")
+            return DeviceSample(HOST, self.NAME, self._clock(), {}, problem=problem)
+        shares = psutil.cpu_percent(interval=None, percpu=True)
+        network, disks = psutil.net_io_counters(pernic=True), psutil.disk_io_counters(perdisk=True) or {}
+        counters = _Counters(
+            self._clock(),
+            None,
+            {},
+            {n: (c.bytes_recv, c.bytes_sent) for n, c in network.items() if not re.match(r"lo\d*$", n)},
+            {n: (c.read_bytes, c.write_bytes) for n, c in disks.items()},
+        )
+        last, self._last = self._last, counters
+        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+        values: dict[str, Value] = {
+            "name": os.uname().machine if hasattr(os, "uname") else "this computer",
+            # psutil's first answer covers no interval.
+            "cpu_busy_pct": AT_SECOND_READING if last is None else sum(shares),
+            "cpu_limit_cores": float(len(shares)),
+            "cpu_core_pct": AT_SECOND_READING
+            if last is None
+            else ",".join(f"{share:.0f}" for share in shares),
+            "memory_used_bytes": memory.total - memory.available,
+            "memory_total_bytes": memory.total,
+            "swap_used_bytes": swap.used,
+            "swap_total_bytes": swap.total,
+            "load_1min": os.getloadavg()[0]
+            if hasattr(os, "getloadavg")
+            else Missing("this system does not tell its load"),
+        }
+        return DeviceSample(HOST, self.NAME, counters.t_ns, values | _rates(last, counters))
+
+
+def cpu_used_ns(confinement: Confinement, text: Callable[[str], str]) -> int | None:
+    """Processor time of the control group with the quota; None without one. `text` reads a file."""
+    path = confinement.cpu_usage_file
+    if not path.endswith("cpu.stat"):
+        return integer(text(path)) if path else None
+    found = re.search(r"^usage_usec (\d+)", text(path), re.MULTILINE)
+    return int(found[1]) * 1000 if found else None
+
+
+def confined_memory(confinement: Confinement, text: Callable[[str], str]) -> int | None:
+    """Memory used by the control group with the limit, without the page cache that can be dropped."""
+    directory, is_new = confinement.memory_directory, confinement.version == 2
+    used = integer(text(f"{directory}/memory.{'current' if is_new else 'usage_in_bytes'}"))
+    key = "inactive_file" if is_new else "total_inactive_file"
+    cache = re.search(rf"^{key} (\d+)", text(f"{directory}/memory.stat"), re.MULTILINE)
+    return None if used is None else max(0, used - (int(cache[1]) if cache else 0))
+
+
+def _share(before: int, now: int, passed: int) -> float:
+    """Per cent of the ticks that passed; the kernel may take back a tick of idle time."""
+    return 100 * min(max(now - before, 0) / passed, 1) if passed > 0 else 0.0
+
+
+def ticks_of_cpus(stat: str, wanted: frozenset[int]) -> dict[int, _Ticks]:
+    # proc_stat(5): cpuN user nice system idle iowait irq softirq steal; guest time is part of user.
+    found: dict[int, _Ticks] = {}
+    for line in stat.splitlines()[1:]:
+        if not line.startswith("cpu"):
+            break
+        name, *fields = line.split()[:9]
+        number = int(name[3:])
+        if wanted and number not in wanted:
+            continue
+        times = [int(field) for field in fields]
+        total, stolen = sum(times), sum(times[7:8])
+        found[number] = _Ticks(total - times[3] - sum(times[4:5]) - stolen, stolen, total)
+    return found
+
+
+def _rates(last: _Counters | None, now: _Counters) -> dict[str, Value]:
+    if last is None:
+        return dict.fromkeys(_RATE_KEYS, AT_SECOND_READING)
+    seconds = (now.t_ns - last.t_ns) / 1e9
+    network = _rate(last.network, now.network, seconds)
+    disks = _rate(last.disks, now.disks, seconds)
+    return dict(zip(_RATE_KEYS, (*network, *disks), strict=True))
+
+
+def _rate(
+    before: Mapping[str, Pair] | Missing, now: Mapping[str, Pair] | Missing, seconds: float
+) -> tuple[Value, Value]:
+    """Bytes per second in and out; counters that appeared or were reset in between count from the next
+    reading."""
+    if isinstance(now, Missing):
+        return now, now
+    if isinstance(before, Missing) or seconds <= 0:
+        return AT_SECOND_READING, AT_SECOND_READING
+    kept = [(before[name], pair) for name, pair in now.items() if name in before]
+
+    def per_second(deltas: Iterable[int]) -> float:
+        return sum(max(0, delta) for delta in deltas) / seconds
+
+    return per_second(n[0] - b[0] for b, n in kept), per_second(n[1] - b[1] for b, n in kept)
+
+
+def integer(text: str) -> int | None:
+    """A file that holds one number."""
+    stripped = text.strip()
+    return int(stripped) if stripped.isascii() and stripped.isdigit() else None
+
+
 class HostSource:
-    """Processor time, memory, load and clock of the host, or of the part of it that a container may use."""
+    """Processor time, memory, load and clock of the host, for runs."""
 
     NAME: ClassVar[str] = "host"
 
     def __init__(self, root: Path = Path("/"), confinement: Confinement = FREE) -> None:
         self._root = root
-        self._confinement = confinement
-        self._psutil: Any = None
-        self._cpus = os.cpu_count() or 1
-        self._last: tuple[_Ticks | None, tuple[int, int | None]] | None = None
-        """Ticks, and at which instant how much time the control group had used."""
-        self._psutil_started = False
+        self._live = HostLive(lambda: confinement, root)
+        self._has_many_cpus = False
         self._clock_files: tuple[Path, ...] = ()
         self._problem: Missing | None = None
 
     def probe(self) -> Missing | None:
         """Find out how the host can be read."""
-        stat = self._text("proc/stat")
-        if stat:
-            self._cpus = len(re.findall(r"^cpu\d+ ", stat, re.MULTILINE)) or self._cpus
-            if "cpu MHz" not in self._text("proc/cpuinfo"):
-                pattern = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq"
-                self._clock_files = tuple(self._root.glob(pattern))
-            return None
-        try:
-            import psutil
-        except ImportError:
-            return Missing("this system has no /proc, and this Python no psutil")
-        self._psutil = psutil
+        if not self._live.has_proc:
+            return self._live.sample().problem
+        stat = text_of(f"{self._root}/proc/stat")
+        self._has_many_cpus = len(ticks_of_cpus(stat, frozenset())) > _QUICK_CLOCK_MAX_CPUS
+        if "cpu MHz" not in text_of(f"{self._root}/proc/cpuinfo"):
+            pattern = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq"
+            self._clock_files = tuple(self._root.glob(pattern))
         return None
 
     def devices(self) -> tuple[int, ...]:
@@ -65,14 +340,13 @@ class HostSource:
 
     def read(self, device: int, *, full: bool) -> Reading:
         """The host's metrics; processor time needs an earlier full reading."""
-        if self._psutil is not None:
-            values = self._with_psutil(full)
-        else:
-            values = self._clock() if full or self._cpus <= _QUICK_CLOCK_MAX_CPUS else {}
-            if full:
-                values |= self._processor_time() | self._memory()
-                load = load_1min(self._text("proc/loadavg"))
-                values |= {} if load is None else {"load_1min": load}
+        values = self._clock() if full or not self._has_many_cpus else {}
+        if full:
+            found = self._live.sample().values
+            known = ((key, found.get(key)) for key in _OF_RUNS)
+            values |= {key: value for key, value in known if isinstance(value, int | float)}
+            if self._live.stolen_pct is not None:
+                values["cpu_steal_pct"] = self._live.stolen_pct
         self._problem = Missing("/proc cannot be read") if full and not values else None
         return Reading(device, time.monotonic_ns(), values)
 
@@ -80,65 +354,12 @@ class HostSource:
         """Why nothing of the host could be read, if so."""
         return self._problem
 
-    def _text(self, path: str) -> str:
-        return text_of(f"{self._root}/{path.lstrip('/')}")
-
-    def _processor_time(self) -> dict[str, float | int]:
-        cpus = self._confinement.cpus
-        ticks = _parse_ticks(self._text("proc/stat"), cpus)
-        now = time.monotonic_ns(), cpu_used_ns(self._confinement, self._text)
-        last, self._last = self._last, (ticks, now)
-        if ticks is None or last is None or last[0] is None or ticks.total <= last[0].total:
-            return {}
-        scale = 100 * (len(cpus) or self._cpus) / (ticks.total - last[0].total)
-        # The kernel may take back a tick of idle or stolen time.
-        busy_pct = max(0, ticks.busy - last[0].busy) * scale
-        if now[1] is not None and last[1][1] is not None and now[0] > last[1][0]:
-            busy_pct = 100 * max(0, now[1] - last[1][1]) / (now[0] - last[1][0])
-        return {"cpu_busy_pct": busy_pct, "cpu_steal_pct": max(0, ticks.steal - last[0].steal) * scale}
-
-    def _memory(self) -> dict[str, float | int]:
-        found, limit = meminfo(self._text("proc/meminfo")), self._confinement.memory_limit_bytes
-        total, available = found.get("MemTotal"), found.get("MemAvailable")
-        used = None if total is None or available is None else max(0, total - available)
-        if limit is not None and (total is None or limit < total):
-            used = confined_memory(self._confinement, self._text)
-        return {} if used is None else {"memory_used_bytes": used}
-
     def _clock(self) -> dict[str, float | int]:
         if self._clock_files:
-            kilohertz = [integer(self._text(str(path.relative_to(self._root)))) for path in self._clock_files]
+            kilohertz = [integer(text_of(str(path))) for path in self._clock_files]
             megahertz = [value / 1000 for value in kilohertz if value is not None]
         else:
-            lines = re.findall(r"^cpu MHz\s*:\s*([0-9.]+)", self._text("proc/cpuinfo"), re.MULTILINE)
+            text = text_of(f"{self._root}/proc/cpuinfo")
+            lines = re.findall(r"^cpu MHz\s*:\s*([0-9.]+)", text, re.MULTILINE)
             megahertz = [float(value) for value in lines]
         return {"cpu_clock_mhz": sum(megahertz) / len(megahertz)} if megahertz else {}
-
-    def _with_psutil(self, full: bool) -> dict[str, float | int]:
-        if not full:
-            return {}
-        memory = self._psutil.virtual_memory()
-        values: dict[str, float | int] = {"memory_used_bytes": memory.total - memory.available}
-        busy = self._psutil.cpu_percent(interval=None) * self._cpus
-        if self._psutil_started:  # psutil's first answer covers no interval
-            values["cpu_busy_pct"] = busy
-        self._psutil_started = True
-        if hasattr(os, "getloadavg"):
-            values["load_1min"] = os.getloadavg()[0]
-        return values
-
-
-def _parse_ticks(stat: str, cpus: frozenset[int]) -> _Ticks | None:
-    """Of these CPUs; without any of all."""
-    # proc_stat(5): user nice system idle iowait irq softirq steal; guest time is part of user.
-    names = {f"cpu{cpu}" for cpu in cpus} or {"cpu"}
-    lines = [fields for line in stat.splitlines() if (fields := line.split()) and fields[0] in names]
-    try:
-        times = [sum(map(int, column)) for column in zip(*(line[1:9] for line in lines), strict=False)]
-    except ValueError:
-        return None
-    if len(times) < 4:
-        return None
-    times += [0] * (8 - len(times))
-    idle, steal = times[3] + times[4], times[7]
-    return _Ticks(sum(times) - idle - steal, steal, sum(times))

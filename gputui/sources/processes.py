@@ -225,14 +225,11 @@ def end_process(pid: int, start_ticks: int, number: int, root: Path = Path("/"))
 
     Raises GputuiError if it has ended, if the PID belongs to another process now, or without permission.
     """
-    proc = str(root / "proc")
-    handle = _held(pid)
+    handle = None
     try:
         # With the handle opened first, the process that is checked is the one that gets the signal.
-        try:
-            stat = read_stat(pid, proc)
-        except (OSError, ValueError) as error:
-            raise GputuiError(f"process {pid} has ended: nothing was sent") from error
+        handle = _held(pid)
+        stat = read_stat(pid, str(root / "proc"))
         if stat.start_ticks != start_ticks:
             raise GputuiError(
                 f"process {pid} has ended, and {stat.name!r} has its number now: nothing was sent",
@@ -243,36 +240,29 @@ def end_process(pid: int, start_ticks: int, number: int, root: Path = Path("/"))
                 f"process {pid} has ended, and waits for its parent {stat.parent_pid}: nothing was sent",
                 "it goes when its parent takes notice, or ends",
             )
-        _send(pid, handle, number)
+        if handle is not None and hasattr(signal, "pidfd_send_signal"):
+            signal.pidfd_send_signal(handle, number)
+        else:
+            os.kill(pid, number)
+    except PermissionError as error:
+        raise GputuiError(
+            f"process {pid} belongs to another user: nothing was sent", "its owner or root can end it"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise GputuiError(f"process {pid} has ended: nothing was sent") from error
     finally:
         if handle is not None:
             os.close(handle)
 
 
 def _held(pid: int) -> int | None:
-    """A handle that stays with this process; None if the system has none."""
-    if not hasattr(os, "pidfd_open"):
-        return None
+    """A handle that stays with this process; None if the system has none. Raises ProcessLookupError."""
     try:
-        return os.pidfd_open(pid)
-    except ProcessLookupError as error:
-        raise GputuiError(f"process {pid} has ended: nothing was sent") from error
+        return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    except ProcessLookupError:
+        raise
     except OSError:  # an old kernel, or a sandbox
         return None
-
-
-def _send(pid: int, handle: int | None, number: int) -> None:
-    try:
-        if handle is not None and hasattr(signal, "pidfd_send_signal"):
-            signal.pidfd_send_signal(handle, number)
-        else:
-            os.kill(pid, number)
-    except ProcessLookupError as error:
-        raise GputuiError(f"process {pid} has ended: nothing was sent") from error
-    except PermissionError as error:
-        raise GputuiError(
-            f"process {pid} belongs to another user: nothing was sent", "its owner or root can end it"
-        ) from error
 
 
 def read_stat(pid: int, proc: str = "/proc") -> Stat:

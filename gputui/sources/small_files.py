@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 
+from gputui.model.absent import Missing
+
 _MOST_BYTES = 4 * 2**20
 _AT_ONCE = 2**16
 
@@ -39,9 +41,9 @@ def meminfo(text: str) -> dict[str, int]:
     return {name: int(kib) * 1024 for name, kib in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
 
 
-def load_1min(text: str) -> float | None:
+def load_1min(text: str) -> float | Missing:
     """The first number of `/proc/loadavg`."""
     try:
         return float(text.partition(" ")[0])
     except ValueError:
-        return None
+        return Missing("/proc/loadavg cannot be read")

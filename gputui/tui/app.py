@@ -17,11 +17,10 @@ from gputui.document.theme import THEMES, Palette
 from gputui.services.runs.active import Groups, watch_runs
 from gputui.services.runs.alerts_watch import notification, watch_alerts
 from gputui.services.support.paths import default_result_file
+from gputui.tui.monitor.actions import Asked
 from gputui.tui.monitor.frame import short_name
 from gputui.tui.monitor.model import MonitorModel
-from gputui.tui.monitor.requests import Asked
 from gputui.tui.monitor.screen import Feed, MonitorScreen
-from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action, ScreenEntry, screens_line
 from gputui.tui.terminal.cell_diff import CellDiff
 from gputui.tui.terminal.driver import TerminalClosed
@@ -84,8 +83,6 @@ class MonitorApp(FastPaint):
         self,
         model: MonitorModel,
         feed: Feed,
-        bell: Bell,
-        actions: Iterable[Action] = (),
         on_request: Callable[[Asked], None] = lambda request: None,
         palette: Palette | None = None,
         screens: Iterable[ScreenEntry] = (),
@@ -123,7 +120,7 @@ class MonitorApp(FastPaint):
             self.bind(entry.key, f"open_screen({entry.id!r})", description=entry.title, show=False)
         self._disable_tooltips = self._disable_notifications = True  # two widgets fewer to lay out
         self._model = model
-        self._monitor = MonitorScreen(model, feed, bell, actions, on_request)
+        self._monitor = MonitorScreen(model, feed, on_request)
         self._feed = feed
 
     def run_until_ended(self, *, mouse: bool = True) -> int:

@@ -11,12 +11,11 @@ from textual.screen import Screen
 from gputui.document.background import palette_here
 from gputui.services.hosts.live import HostFeed
 from gputui.tui.app import MonitorApp
+from gputui.tui.monitor.actions import Asked, EndProcess
 from gputui.tui.monitor.hosts import HOSTS_ACTIONS, HostsModel
 from gputui.tui.monitor.model import MonitorModel
-from gputui.tui.monitor.requests import Asked, EndProcess
 from gputui.tui.monitor.screen import MonitorScreen
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.terminal.renderer import PaintedScreen
 
 PAINT_EVERY_S = 1.0
@@ -90,7 +89,7 @@ class HostsApp(MonitorApp):
         self._settings = settings
         self._user = user
         model = MonitorModel(settings, title=feeds[0].host.name)
-        super().__init__(model, feeds[0], Bell(), palette=palette_here(settings.theme), ascii_only=ascii_only)
+        super().__init__(model, feeds[0], palette=palette_here(settings.theme), ascii_only=ascii_only)
         self._hosts = HostsScreen(HostsModel(ascii_only), feeds, self._open_host)
         self._panes: dict[str, HostPanes] = {}
 
@@ -107,15 +106,7 @@ class HostsApp(MonitorApp):
         panes = self._panes.get(name)
         if panes is None:
             model = MonitorModel(self._settings, title=name, user=self._user, ascii_only=self.ascii_only)
-            bell = Bell()
-            feed.on_sample = bell.ring
-            panes = self._panes[name] = HostPanes(
-                model,
-                feed,
-                bell,
-                model.actions,
-                lambda request: _handle(request, feed, model),
-            )
+            panes = self._panes[name] = HostPanes(model, feed, lambda request: _handle(request, feed, model))
             self.install_screen(panes, f"host {name}")
             feed.want_processes(self._settings.show_processes)
         self.push_screen(panes)

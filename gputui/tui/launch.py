@@ -15,15 +15,14 @@ from gputui.document.background import palette_here
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.services.support.background import WRITES
-from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.terminal.splash import draw, first_picture, load_asyncio, thaw, without_collecting
 
 if TYPE_CHECKING:
     from gputui.document.theme import Palette
     from gputui.services.playback.demo import Demo
     from gputui.services.playback.replay import Playback
+    from gputui.tui.monitor.actions import Asked
     from gputui.tui.monitor.model import MonitorModel
-    from gputui.tui.monitor.requests import Asked
     from gputui.tui.monitor.screen import Feed
     from gputui.tui.terminal.cell_diff import CellDiff
 
@@ -81,10 +80,8 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
         if not options.keeps_settings:  # the order of one's own processes means nothing elsewhere
             usual = MonitorSettings()
             settings = replace(settings, sort=usual.sort, descending=usual.descending, tree=usual.tree)
-        bell = Bell()
         first_readings = threading.Event()
-        bell.listener = first_readings.set
-        feed = feed_of(settings.interval_s, bell.ring)
+        feed = feed_of(settings.interval_s, first_readings.set)
         feed.want_processes(settings.show_processes)
         feed.start()
         try:
@@ -121,8 +118,6 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
             app = MonitorApp(
                 model,
                 feed,
-                bell,
-                model.actions,
                 lambda request: _handle(request, feed, model.say, app.exit),
                 palette,
                 screens=screens,
@@ -207,7 +202,7 @@ def _handle(
     """Handle a request of the model that concerns the demo or another process, and report the outcome."""
     from gputui.services.live.demo import DemoFeed
     from gputui.sources.processes import end_process
-    from gputui.tui.monitor.requests import ShowDemo
+    from gputui.tui.monitor.actions import ShowDemo
 
     if isinstance(request, ShowDemo) and isinstance(feed, DemoFeed):
         say("these are the made-up GPUs", "")

@@ -23,9 +23,9 @@ def test_without_a_terminal_it_names_the_command_that_needs_none() -> None:
 def test_made_up_gpus_need_nothing_heavy(gpus: str) -> None:
     code = (
         "import sys\n"
-        "from gputui.services.live.demo import DemoBox, watched\n"
-        f"samples = list(watched(DemoBox({gpus}), 3))\n"
-        "print(len(samples[-1].gpus), {'duckdb', 'numpy', 'pandas', 'torch'} & set(sys.modules) or 'light')"
+        "from gputui.services.live.demo import DemoBox\n"
+        f"sample = DemoBox({gpus}).at(3, 0)\n"
+        "print(len(sample.gpus), {'duckdb', 'numpy', 'pandas', 'torch'} & set(sys.modules) or 'light')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [gpus, "light"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from time import monotonic_ns
@@ -18,7 +19,6 @@ from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.monitor.wakeup import Bell
 from gputui.tui.shell.registry import Action
 from gputui.tui.terminal.lines import Line, Span
 
@@ -43,6 +43,7 @@ class MovingLines(MonitorModel):
 
     def __init__(self, *, is_still: bool = False, counted: Path | None = None) -> None:
         super().__init__(MonitorSettings())
+        self.actions = KEYS
         self._counted = counted
         self.samples = 0
         self.presses = 0
@@ -108,7 +109,7 @@ class Ticking:
     """Samples that count up, from a thread."""
 
     def __init__(self, every_s: float | None, *, close_takes_s: float = 0.0) -> None:
-        self.bell = Bell()
+        self.on_sample: Callable[[], None] = lambda: None
         self._every_s = every_s
         self._ends = threading.Event()
         self._close_takes_s = close_takes_s
@@ -133,7 +134,7 @@ class Ticking:
     def tick(self) -> None:
         """The next sample."""
         self._last = sample_number(self._last.number + 1)
-        self.bell.ring()
+        self.on_sample()
 
     def _run(self) -> None:
         while not self._ends.wait(self._every_s):
@@ -177,9 +178,7 @@ def main(words: list[str]) -> int:
         counted = Path(words[words.index("count") + 1]) if "count" in words else None
         every_s = float(words[words.index("every") + 1]) if "every" in words else None
         collector = Ticking(every_s, close_takes_s=0.1 if "hang" in words else 0.0)
-        app = MonitorApp(
-            MovingLines(is_still="still" in words, counted=counted), collector, collector.bell, KEYS
-        )
+        app = MonitorApp(MovingLines(is_still="still" in words, counted=counted), collector)
         return app.run_until_ended(mouse="mouse" in words)
 
 

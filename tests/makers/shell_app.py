@@ -27,11 +27,12 @@ def make_app(
 ) -> MonitorApp:
     """The app, with a monitor of small lines behind it, or of a model that has its samples."""
     collector = Ticking(None) if model is None else Held(model)
+    if model is None:
+        model = MovingLines(is_still=True)
+        model.actions = ()
     app = MonitorApp(
-        MovingLines(is_still=True) if model is None else model,
+        model,
         collector,
-        collector.bell,
-        () if model is None else model.actions,
         palette=palette,
         screens=SCREENS,
         ascii_only=ascii_only,

@@ -14,7 +14,7 @@ from gputui.model.absent import Missing
 from gputui.model.confinement import FREE, Confinement
 from gputui.model.live import AT_SECOND_READING, Value
 from gputui.model.telemetry import HOST
-from gputui.sources.host_live import HostLive
+from gputui.sources.host import HostLive
 
 GIB = 2**30
 MEMINFO = f"""MemTotal:       {64 * 2**20} kB

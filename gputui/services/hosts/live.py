@@ -209,21 +209,17 @@ class HostFeed:
             return seen.sample
         second = now_ns // 10**9
         if self._shown is None or self._shown[:2] != (seen, second):
-            number = second + 2**32  # above those of the replica, and rising
-            if seen.sample is None:
-                why = Missing(clean_text(seen.problem))
-                host = DeviceSample(HOST, "host", now_ns, {}, problem=why)
-                sample = LiveSample(number, now_ns, host, (), why, {self.host.name: why})
-            else:
-                silent_s = (now_ns - seen.heard_ns) // 10**9
-                why = Missing(f"{self.host.name} has not answered for {silent_s} s: {seen.problem}")
-                last = seen.sample
-                sample = replace(
-                    last,
-                    number=number,
-                    host=replace(last.host, problem=why),
-                    gpus=tuple(replace(gpu, problem=why) for gpu in last.gpus),
-                )
+            silent_s = (now_ns - seen.heard_ns) // 10**9
+            silent = f"{self.host.name} has not answered for {silent_s} s: " if seen.sample else ""
+            why = Missing(clean_text(f"{silent}{seen.problem}"))
+            unread = DeviceSample(HOST, "host", now_ns, {})
+            last = seen.sample or LiveSample(0, now_ns, unread, (), why, {self.host.name: why})
+            sample = replace(
+                last,
+                number=second + 2**32,  # above those of the replica, and rising
+                host=replace(last.host, problem=why),
+                gpus=tuple(replace(gpu, problem=why) for gpu in last.gpus),
+            )
             self._shown = seen, second, sample
         return self._shown[2]
 

@@ -15,7 +15,6 @@ from gputui.services.live.timed_feed import TimedFeed
 
 CAUTION = "DEMO DATA"
 """Shown in the heading of every screen of it."""
-MOST_GPUS = 72
 USD_PER_HOUR_AND_GPU = 3.5
 USER = "ana"
 """The current user: processes of others make a GPU SHARED."""
@@ -56,11 +55,8 @@ _SERVES = _Work(78, 55, 131.6, 0.31, 0.71, 0.0, 0.4)
 _EMBEDS = _Work(52, 22, 44.7, 0.22, 0.35, 0.0, 3.1)
 _WORK: tuple[_Work, ...] = (_TRAINS, _TRAINS, _TRAINS, _TRAINS, _IDLES, _SERVES, _EMBEDS, _IDLES)
 """Of the first eight; most of the others train."""
-_CAPPED, _NARROW, _LOST = 0, 6, 7
-"""Which GPU is held back by its power limit, which has too few PCIe lanes, and which is lost."""
-_BAD_HOT, _BAD_HUNG, _BAD_LOST, _BAD_ECC = 0, 1, 2, 3
-"""On a bad day, with four GPUs."""
-_HANGS_AFTER_S = 20.0
+_NARROW = 6
+"""Which GPU has too few PCIe lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +134,13 @@ _FIRST_PID = 21840
 class DemoBox:
     """What such a machine shows, as a function of the time since it was first read."""
 
-    def __init__(self, gpus: int = 8, *, is_bad_day: bool = False) -> None:
-        """`gpus` may be 0: a machine without a driver. On a bad day the first four have many problems."""
+    capped: int | None = 0
+    """Which GPU is held back by its power limit."""
+    lost = 7
+
+    def __init__(self, gpus: int = 8) -> None:
+        """`gpus` may be 0: a machine without a driver."""
         self._gpus = gpus
-        self._is_bad_day = is_bad_day
         self._users = tuple(_numbered(gpus))
 
     def at(self, second: float, t_ns: int) -> LiveSample:
@@ -150,20 +149,15 @@ class DemoBox:
             number=int(second * 1000),
             t_ns=t_ns,
             host=DeviceSample(HOST, "host", t_ns, self._host(second)),
-            gpus=tuple(self._gpu(device, second, t_ns) for device in range(self._gpus)),
+            gpus=tuple(self.gpu(device, second, t_ns) for device in range(self._gpus)),
             processes=self._processes(second) if self._gpus else Missing("no GPU is read here"),
             absent={} if self._gpus else {"nvml": _NO_GPU},
         )
 
-    def _gpu(self, device: int, second: float, t_ns: int) -> DeviceSample:
-        lost = _BAD_LOST if self._is_bad_day else _LOST
-        if device == lost and second >= _LOST_AFTER_S:
+    def gpu(self, device: int, second: float, t_ns: int) -> DeviceSample:
+        """One of its GPUs."""
+        if device == self.lost and second >= _LOST_AFTER_S:
             return DeviceSample(device, _SOURCE, t_ns, self._values(device, _LOST_AFTER_S), problem=_IS_LOST)
-        if self._is_bad_day and device == _BAD_HUNG and second >= _HANGS_AFTER_S:
-            silent_s = second - _HANGS_AFTER_S
-            why = Missing(f"the NVIDIA driver has not answered for {silent_s:.0f} s")
-            read_ns = t_ns - round(silent_s * _SECOND_NS)
-            return DeviceSample(device, _SOURCE, read_ns, self._values(device, _HANGS_AFTER_S), problem=why)
         return DeviceSample(device, _SOURCE, t_ns, self._values(device, second))
 
     def _values(self, device: int, second: float) -> dict[str, Value]:
@@ -178,14 +172,11 @@ class DemoBox:
             busy *= 0.08
         share = busy / 100
         wanted_w = 78 + 9 * noise + 640 * share * (0.62 + 0.55 * work.tensor)
-        is_capped = device == _CAPPED and not self._is_bad_day
+        is_capped = device == self.capped
         limit_w = 600.0 if is_capped else 700.0
         is_held = is_capped and wanted_w > limit_w - 15
-        is_hot = self._is_bad_day and device == _BAD_HOT
         power_w = min(wanted_w, limit_w - 2 * noise)
-        clock = 1980 if share > 0.01 else 345
-        if is_held or is_hot:
-            clock = round((1605 if is_held else 1185) + 75 * noise)
+        clock = round(1605 + 75 * noise) if is_held else 1980 if share > 0.01 else 345
         memory = work.memory_gib + (1.5 * noise * share if work.swing_pct else 0.0)
         return {
             "name": "NVIDIA H200 (demo)",
@@ -202,7 +193,7 @@ class DemoBox:
             "power_w": power_w,
             "power_limit_w": limit_w,
             "power_limit_default_w": 700.0,
-            "temperature_c": 88 if is_hot else round(33 + power_w / 18.5 + noise),
+            "temperature_c": round(33 + power_w / 18.5 + noise),
             "temperature_limit_c": 87,
             "sm_clock_mhz": clock,
             "sm_clock_max_mhz": 1980,
@@ -212,9 +203,9 @@ class DemoBox:
             "memory_reserved_bytes": 620 * 2**20,
             "memory_total_bytes": round(140.4 * _GIB),
             "energy_mj": round((80 + 5.9 * work.busy_pct) * 1000 * (second + 9e5)),
-            "throttle_bits": (0x4 if is_held else 0) | (0x20 if is_hot else 0) | (0 if share > 0.01 else 1),
+            "throttle_bits": (0x4 if is_held else 0) | (0 if share > 0.01 else 1),
             "throttled_power_ns": round(0.71 * second * _SECOND_NS) if is_capped else 0,
-            "throttled_thermal_ns": round(0.34 * second * _SECOND_NS) if is_hot else 0,
+            "throttled_thermal_ns": 0,
             "throttled_other_ns": 0,
             "fan_pct": _NONE_HERE,
             "pcie_generation": 5,
@@ -225,7 +216,7 @@ class DemoBox:
             "pcie_tx_bytes_per_s": work.pcie_gb_per_s * (5e9 if writes else 2e8) * (0.2 + share) * noise,
             "nvlink_rx_bytes_per_s": work.nvlink_gb_per_s * 1e9 * share * (0.8 + 0.2 * noise),
             "nvlink_tx_bytes_per_s": work.nvlink_gb_per_s * 1e9 * share * (0.9 + 0.1 * noise),
-            "ecc_uncorrected_count": 3 if self._is_bad_day and device == _BAD_ECC else 0,
+            "ecc_uncorrected_count": 0,
             "gpm_sm_active_pct": busy * (0.87 + 0.05 * noise),
             "gpm_occupancy_pct": busy * 0.41,
             "gpm_tensor_pct": busy * work.tensor * (0.93 + 0.1 * noise),
@@ -353,9 +344,3 @@ def _noise(salt: int, second: float) -> float:
     mixed = ((mixed ^ (mixed >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
     mixed = ((mixed ^ (mixed >> 13)) * 0xC2B2AE35) & 0xFFFFFFFF
     return ((mixed ^ (mixed >> 16)) & 0xFFFF) / 0xFFFF
-
-
-def watched(box: DemoBox, seconds: int) -> Iterator[LiveSample]:
-    """One sample per second, by a clock that starts at one hour; the last one at `seconds`."""
-    for second in range(seconds + 1):
-        yield box.at(second, (3600 + second) * _SECOND_NS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import partial
 
 from gputui.model.live import LiveSample
 
@@ -18,10 +17,10 @@ class TimedFeed:
         """`now` returns the same object as before if nothing has changed."""
         self._now = now
         self._interval_s = interval_s
-        self._on_sample = on_sample
-        self._moved = threading.Condition()
-        self._moves = 0
-        """Number of changes requested; each wakes the thread."""
+        self.on_sample = on_sample
+        self._lock = threading.Lock()
+        self._wakes = threading.Event()
+        """Set by each change that was asked for."""
         self._is_closed = False
         self._sample = now()
 
@@ -38,39 +37,29 @@ class TimedFeed:
 
     def set_interval(self, interval_s: float) -> None:
         """Show a new sample this often, starting at once."""
-        with self._moved:
-            self._interval_s = interval_s
-            self._wake()
+        self._interval_s = interval_s
+        self._wakes.set()
 
     def move(self, change: Callable[[], None]) -> None:
         """Change what `now` makes, and show it at once."""
-        with self._moved:
+        with self._lock:
             change()
             self._sample = self._now()
-            self._wake()
+        self._wakes.set()
 
     def close(self) -> None:
         """End."""
-        with self._moved:
-            self._is_closed = True
-            self._wake()
+        self._is_closed = True
+        self._wakes.set()
 
     def _play(self) -> None:
-        seen = 0
         while True:
-            with self._moved:
-                self._moved.wait_for(partial(self._is_moved_since, seen), self._interval_s)
-                if self._is_closed:
-                    return
-                before, seen = self._sample, self._moves
-                self._sample = self._now()
+            self._wakes.wait(self._interval_s)
+            self._wakes.clear()
+            if self._is_closed:
+                return
+            with self._lock:
+                before, self._sample = self._sample, self._now()
                 is_news = self._sample is not before
             if is_news:
-                self._on_sample()
-
-    def _is_moved_since(self, moves: int) -> bool:
-        return self._is_closed or self._moves != moves
-
-    def _wake(self) -> None:
-        self._moves += 1
-        self._moved.notify()
+                self.on_sample()

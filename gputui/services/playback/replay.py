@@ -117,36 +117,6 @@ class Replay:
         return DeviceSample(series.device_index, self.NAME, t_ns, values)
 
 
-class Player:
-    """The position of a replay as time passes."""
-
-    def __init__(self, duration_s: float, clock: Callable[[], int] = time.monotonic_ns) -> None:
-        self._duration_s = duration_s
-        self._clock = clock
-        self._from_s = 0.0
-        self._since_ns = clock()
-        self.speed = 1.0  # seconds of the recording per second
-        self.is_paused = False
-
-    @property
-    def position_s(self) -> float:
-        """Seconds since the first reading; stays at the end."""
-        passed_s = 0.0 if self.is_paused else (self._clock() - self._since_ns) / 1e9
-        return min(max(self._from_s + passed_s * self.speed, 0.0), self._duration_s)
-
-    def seek(self, position_s: float) -> None:
-        self._from_s, self._since_ns = min(max(position_s, 0.0), self._duration_s), self._clock()
-
-    def set_speed(self, speed: float) -> None:
-        """Clamped to SLOWEST and FASTEST."""
-        self.seek(self.position_s)
-        self.speed = min(max(speed, SLOWEST), FASTEST)
-
-    def pause(self, paused: bool) -> None:
-        self.seek(self.position_s)
-        self.is_paused = paused
-
-
 class Playback(TimedFeed):
     """A replay in the panes. Its clock is the position of the sample shown: it runs, stops and jumps with the
     recording."""
@@ -161,9 +131,11 @@ class Playback(TimedFeed):
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.replay = replay
-        self.player = Player(replay.duration_s, clock)
-        self.player.set_speed(speed)
         self.position_s = 0.0  # of the sample shown, seconds since the first reading
+        self.speed = 1.0  # seconds of the recording per second
+        self.is_paused = False
+        self._clock = clock
+        self._go_on(0.0, speed=speed)
         self._shown = replay.at(0.0)
         super().__init__(self._at_position, interval_s, on_sample)
 
@@ -174,17 +146,34 @@ class Playback(TimedFeed):
 
     def seek(self, position_s: float) -> None:
         """Show this position now, and continue from here."""
-        self.move(lambda: self.player.seek(position_s))
+        self.move(lambda: self._go_on(position_s))
 
     def set_speed(self, speed: float) -> None:
         """Clamped to SLOWEST and FASTEST."""
-        self.move(lambda: self.player.set_speed(speed))
+        self.move(lambda: self._go_on(self._reached_s(), speed=speed))
 
-    def pause(self, paused: bool) -> None:
-        self.move(lambda: self.player.pause(paused))
+    def pause_or_go_on(self) -> None:
+        """Pause or go on; at its end, start again."""
+        if self.has_ended:
+            self.move(lambda: self._go_on(0.0, is_paused=False))
+        else:
+            self.move(lambda: self._go_on(self._reached_s(), is_paused=not self.is_paused))
+
+    def _go_on(self, from_s: float, *, speed: float | None = None, is_paused: bool | None = None) -> None:
+        """Let time pass from this position on; None changes nothing."""
+        self._from_s, self._since_ns = from_s, self._clock()
+        if speed is not None:
+            self.speed = min(max(speed, SLOWEST), FASTEST)
+        if is_paused is not None:
+            self.is_paused = is_paused
+
+    def _reached_s(self) -> float:
+        """The position now; stays at the end."""
+        passed_s = 0.0 if self.is_paused else (self._clock() - self._since_ns) / 1e9
+        return min(max(self._from_s + passed_s * self.speed, 0.0), self.replay.duration_s)
 
     def _at_position(self) -> LiveSample:
-        position_s = self.player.position_s
+        position_s = self._reached_s()
         if position_s != self.position_s:
             self._shown, self.position_s = self.replay.at(position_s), position_s
         return self._shown

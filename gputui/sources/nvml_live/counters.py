@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any  # Any: pynvml has no types
 
@@ -13,7 +13,15 @@ from gputui.model import nvml_codes
 from gputui.model.absent import Missing
 from gputui.model.live import Value
 from gputui.sources import nvml_calls
-from gputui.sources.nvml_live.questions import UNREPORTED, Values, check_alive
+from gputui.sources.nvml_live.questions import (
+    UNREPORTED,
+    Asker,
+    DriverGone,
+    GpuLost,
+    Values,
+    check_alive,
+    question,
+)
 
 _RATE_OVER_NS = 200 * 10**6
 """A rate over less would be noise: the driver updates its counters a few times a second."""
@@ -200,14 +208,14 @@ _GPM_RATES: dict[str, int] = {
 class Gpm:
     """GPM metrics of a GPU or MIG instance: each reading relative to the previous one, without waiting."""
 
-    def __init__(self, nvml: Any, handle: Any, instance: int | None) -> None:
+    def __init__(self, nvml: Any, handle: Any, instance: Value | None) -> None:
         self._nvml = nvml
         self._handle = handle
         """Of the GPU."""
         self._instance = instance
-        """Of MIG, or None for the whole GPU."""
+        """Number of the GPU instance of MIG, or None for the whole GPU."""
         self._metrics = GPM_SHARES if instance is not None else GPM_SHARES | _GPM_RATES
-        self._off: Missing | None = None
+        self._off = instance if isinstance(instance, Missing) else None
         self._samples: list[Any] = []
         """Two; the first is the older one."""
         self._base_ns: int | None = None
@@ -308,44 +316,35 @@ class Gpm:
 # The slow call
 
 
-class PcieMeter:
-    """PCIe rates by the call that takes 20 ms per direction: made rarely, and in a separate thread."""
-
-    _KEYS: tuple[tuple[str, str], ...] = (
+_PCIE = tuple(
+    question(key, "nvmlDeviceGetPcieThroughput", constant=constant, convert=lambda kilobytes: kilobytes * 1e3)
+    for key, constant in (
         ("pcie_rx_bytes_per_s", "NVML_PCIE_UTIL_RX_BYTES"),
         ("pcie_tx_bytes_per_s", "NVML_PCIE_UTIL_TX_BYTES"),
     )
+)
+
+
+class PcieMeter:
+    """PCIe rates by the call that takes 20 ms per direction: made rarely, and in a separate thread."""
 
     def __init__(self, nvml: Any, handle: Any, enter: Callable[[], AbstractContextManager[bool]]) -> None:
-        self._nvml = nvml
-        self._handle = handle
+        self._asker = Asker(nvml, handle)
         self._enter = enter
-        self._last: Values = {key: _MEASURING for key, _ in self._KEYS}
+        self._last: Values = {one.keys[0]: _MEASURING for one in _PCIE}
         self._measured_ns: int | None = None
-        self._is_supported = True
         self._thread: threading.Thread | None = None
 
     def read(self, t_ns: int) -> Values:
         """The last measurement; starts a new one when it is due."""
         is_due = self._measured_ns is None or t_ns - self._measured_ns >= _METER_NS
-        if is_due and self._is_supported and (self._thread is None or not self._thread.is_alive()):
+        if is_due and (self._thread is None or not self._thread.is_alive()):
             self._measured_ns = t_ns
             self._thread = threading.Thread(target=self._measure, name="measure PCIe", daemon=True)
             self._thread.start()
         return self._last
 
     def _measure(self) -> None:
-        with self._enter() as may_call:
-            if not may_call:
-                return
-            values: Values = {}
-            for key, counter in self._KEYS:
-                try:
-                    kilobytes = self._nvml.nvmlDeviceGetPcieThroughput(
-                        self._handle, getattr(self._nvml, counter)
-                    )
-                    values[key] = float(kilobytes * 1000)
-                except self._nvml.NVMLError as error:
-                    values[key] = Missing(nvml_codes.nvml_reason(error.value))
-                    self._is_supported &= error.value not in nvml_calls.NEVER_AGAIN
-            self._last = values
+        with self._enter() as may_call, suppress(DriverGone, GpuLost):  # other calls will tell
+            if may_call:
+                self._last = self._asker.values(_PCIE)

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any  # Any: pynvml has no types
 
-from gputui.model import nvml_codes
 from gputui.model.absent import Missing
 from gputui.model.devices import mig_device
 from gputui.model.live import DeviceSample, GpuUse, Value
@@ -42,8 +41,8 @@ from gputui.sources.nvml_live.questions import (
     VIOLATIONS,
     Asker,
     GpuLost,
+    Question,
     Values,
-    check_alive,
     mig_handles,
     sane_memory,
 )
@@ -58,6 +57,7 @@ ms."""
 
 _MOST_AT_ONCE = 64
 """Xids: a GPU may report thousands in a second."""
+_NO_XID = Missing("there was none since the monitor was opened")
 _NOT_WITH_MIG = Missing("the driver does not tell it while MIG is on")
 _UNNAMED_PROFILE = Missing("the driver's name of the instance does not end in its profile")
 _HOST_MEMORY = Missing("this GPU uses the host's memory")
@@ -69,58 +69,39 @@ class XidEvents:
     Of one GPU, in an event set not shared with others: waiting for them delays no other GPU.
     """
 
-    def __init__(self, nvml: Any, handle: Any) -> None:
-        self._nvml = nvml
-        self._handle = handle
+    def __init__(self) -> None:
+        self.question = Question(("xid_count", "xid_last"), (self._taken,), _NO_XID)
+        """Their number and the code of the last one."""
         self._set: Any = None
-        self._off: Missing | None = None
-        self._count = 0
-        self._last: Value = Missing("there was none since the monitor was opened")
+        self._found = {"xid_count": 0}
 
-    def read(self) -> Values:
-        """Their number and the code of the last one; raises DriverGone or GpuLost."""
-        if self._off is None:
-            try:
-                self._take()
-            except self._nvml.NVMLError as error:
-                check_alive(error.value)
-                if error.value in nvml_calls.NEVER_AGAIN or self._set is None:
-                    self._off = Missing(nvml_codes.nvml_reason(error.value))
-            except (AttributeError, TypeError):  # an older pynvml lacks it
-                self._off = UNREPORTED
-        if self._off is not None:
-            return {"xid_count": self._off, "xid_last": self._off}
-        return {"xid_count": self._count, "xid_last": self._last}
-
-    def close(self) -> None:
+    def close(self, nvml: Any) -> None:
         """Free the set; only while the driver is loaded."""
         events, self._set = self._set, None
         if events is not None:
             try:
-                self._nvml.nvmlEventSetFree(events)
-            except self._nvml.NVMLError:
+                nvml.nvmlEventSetFree(events)
+            except nvml.NVMLError:
                 return
 
-    def _take(self) -> None:
+    def _taken(self, nvml: Any, handle: Any) -> dict[str, int]:
         if self._set is None:
-            events = self._nvml.nvmlEventSetCreate()
+            events = nvml.nvmlEventSetCreate()
             try:
-                self._nvml.nvmlDeviceRegisterEvents(
-                    self._handle, self._nvml.nvmlEventTypeXidCriticalError, events
-                )
-            except self._nvml.NVMLError:
-                self._nvml.nvmlEventSetFree(events)
+                nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+            except nvml.NVMLError:
+                nvml.nvmlEventSetFree(events)
                 raise
             self._set = events
         for _ in range(_MOST_AT_ONCE):
             try:
-                event = self._nvml.nvmlEventSetWait_v2(self._set, 0)
-            except self._nvml.NVMLError as error:
-                if error.value == self._nvml.NVML_ERROR_TIMEOUT:
-                    return  # there is none
+                event = nvml.nvmlEventSetWait_v2(self._set, 0)
+            except nvml.NVMLError as error:
+                if error.value == nvml.NVML_ERROR_TIMEOUT:
+                    break  # there is none
                 raise
-            self._count += 1
-            self._last = int(event.eventData)
+            self._found = {"xid_count": self._found["xid_count"] + 1, "xid_last": int(event.eventData)}
+        return self._found
 
 
 class _Instance:
@@ -133,24 +114,20 @@ class _Instance:
         handle: Any,
         number: int,
         identity: Values,
-        epoch_us: Callable[[], int],
         driver: tuple[int, ...],
     ) -> None:
         self.number = number
         self.identity = identity
         """What identifies it and does not change."""
-        self.processes = Processes(nvml, handle, number, is_mig=True, epoch_us=epoch_us, driver=driver)
+        self.processes = Processes(nvml, handle, number, is_mig=True, driver=driver)
         self._asker = Asker(nvml, handle)
-        instance = identity["gpu_instance_id"]
-        self.gpm = Gpm(nvml, gpu_handle, instance) if isinstance(instance, int) else None
+        self.gpm = Gpm(nvml, gpu_handle, identity["gpu_instance_id"])
 
     def read(self, clock: Callable[[], int]) -> Values:
         """Its values now."""
         values = {**self.identity, "sm_busy_pct": NOT_OF_MIG, **self._asker.values((MEMORY,))}
         sane_memory(values)
-        if self.gpm is not None:
-            values |= self.gpm.read(clock)
-        return values
+        return values | self.gpm.read(clock)
 
 
 class NvmlGpu:
@@ -167,7 +144,6 @@ class NvmlGpu:
         session: int,
         enter: Callable[[], AbstractContextManager[bool]],
         clock: Callable[[], int],
-        epoch_us: Callable[[], int],
         driver: tuple[int, ...],
         host_memory_bytes: int,
     ) -> None:
@@ -177,20 +153,19 @@ class NvmlGpu:
         self.handle = handle
         self._nvml = nvml
         self._clock = clock
-        self._epoch_us = epoch_us
         self._driver = driver
         self._host_memory_bytes = host_memory_bytes
         self._asker = Asker(nvml, handle)
         self._throttled = throttle_counters(driver)
         self._fields = Fields(nvml, handle, fields_of(driver))
-        self._less_often: Values = {}
+        self._held: Values = {}
+        """What is not read each time."""
         self._less_often_ns: int | None = None
-        self._energy: Values = {}
         self._energy_ns: int | None = None
         self._gpm = Gpm(nvml, handle, None)
-        self._xids = XidEvents(nvml, handle)
+        self._xids = XidEvents()
         self._meter = PcieMeter(nvml, handle, enter)
-        self._processes = Processes(nvml, handle, number, is_mig=False, epoch_us=epoch_us, driver=driver)
+        self._processes = Processes(nvml, handle, number, is_mig=False, driver=driver)
         self._rates = {key: CounterRate() for key in LINK_RATES}
         self._once: Values = {}
         self._seldom: Values = {}
@@ -212,12 +187,12 @@ class NvmlGpu:
             self._read_seldom(fields)
             self._seldom_ns = t_ns
         if self._energy_ns is None or t_ns - self._energy_ns >= _ENERGY_NS:
-            self._energy, self._energy_ns = self._asker.values((ENERGY,)), t_ns
+            self._held |= self._asker.values((ENERGY,))
+            self._energy_ns = t_ns
         if self._less_often_ns is None or t_ns - self._less_often_ns >= _LESS_OFTEN_NS:
-            self._less_often = {**self._asker.values(LESS_OFTEN), **self._xids.read()}
+            self._held |= self._asker.values((*LESS_OFTEN, self._xids.question))
             self._less_often_ns = t_ns
-        values |= self._energy
-        values |= self._less_often
+        values |= self._held
         milliwatts = fields.get(nvml_calls.POWER_INSTANT)
         if milliwatts is None:
             values |= self._asker.values((POWER,))
@@ -289,9 +264,8 @@ class NvmlGpu:
     def close(self) -> None:
         """Free what was allocated in the library, which must still be open."""
         for gpm in (self._gpm, *(each.gpm for each in self._instances.values())):
-            if gpm is not None:
-                gpm.close()
-        self._xids.close()
+            gpm.close()
+        self._xids.close(self._nvml)
 
     def _read_seldom(self, fields: FieldValues) -> None:
         unknown = [question for question in ONCE if not isinstance(self._once.get(question.keys[0]), str)]
@@ -306,7 +280,7 @@ class NvmlGpu:
             self._asker.forget()
         found = dict(self._found_instances()) if seldom["mig_mode"] == 1 else {}
         for number, instance in self._instances.items():
-            if found.get(number) is not instance and instance.gpm is not None:
+            if found.get(number) is not instance:
                 instance.gpm.close()
         self._instances = found
 
@@ -321,9 +295,7 @@ class NvmlGpu:
                 known.identity[key] != reported.get(key, known.identity[key])
                 for key in ("uuid", "gpu_instance_id", "compute_instance_id")
             ):
-                known = _Instance(
-                    self._nvml, self.handle, handle, number, identity, self._epoch_us, self._driver
-                )
+                known = _Instance(self._nvml, self.handle, handle, number, identity, self._driver)
             known.identity = {**known.identity, **reported}
             yield number, known
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any  # Any: pynvml has no types
 
@@ -26,14 +27,13 @@ class Processes:
         number: int,
         *,
         is_mig: bool,
-        epoch_us: Callable[[], int],
         driver: tuple[int, ...],
     ) -> None:
         self._nvml = nvml
         self._handle = handle
         self._number = number
         self._is_mig = is_mig
-        self._seen_us = epoch_us() - _FIRST_LOOK_US
+        self._seen_us = time.time_ns() // 1000 - _FIRST_LOOK_US
         """The driver's newest sample so far, by its clock."""
         self._listing: dict[str, list[Callable[[Any, Any], list[Any]]]] = {
             "C": nvml_calls.process_lists("Compute", driver),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar  # Any: pynvml has no types
 
@@ -67,11 +66,9 @@ class NvmlLive:
     def __init__(
         self,
         clock: Callable[[], int] = time.monotonic_ns,
-        epoch_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         root: Path = Path("/"),
     ) -> None:
         self._clock = clock
-        self._epoch_us = epoch_us
         self._meminfo = root / "proc/meminfo"
         self._listing = root / "proc/driver/nvidia/gpus"
         self._nvml: Any = None
@@ -317,9 +314,8 @@ class NvmlLive:
                     target=self._look_up, args=(nvml, begun[-1]), name=f"look up {index}", daemon=True
                 ).start()
         with self._answered:
-            waits_for = len(begun)
-            while waits_for and self._answered.wait_for(partial(_are_fewer, begun, waits_for), _SILENCE_S):
-                waits_for = sum(not each.is_over for each in begun)
+            while not all(each.is_over for each in begun) and self._answered.wait(_SILENCE_S):
+                pass  # one has answered
         found = hanging | {each.index: each for each in begun}
         return tuple(found[index] for index in range(count))
 
@@ -353,7 +349,6 @@ class NvmlLive:
             session=session,
             enter=lambda: self._call(session),
             clock=self._clock,
-            epoch_us=self._epoch_us,
             driver=driver_version(nvml),
             host_memory_bytes=meminfo(text_of(str(self._meminfo))).get("MemTotal", 0),
         )
@@ -364,10 +359,6 @@ class NvmlLive:
             return frozenset(place.name for place in self._listing.iterdir())
         except OSError:
             return frozenset()
-
-
-def _are_fewer(lookups: Sequence[_Lookup], than: int) -> bool:
-    return sum(not each.is_over for each in lookups) < than
 
 
 def _place(handle: Any) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from gputui.analysis.throttling import LONGEST_STEP_NS, Throttling
 from gputui.metrics import number
 from gputui.model.live import DeviceSample
@@ -11,34 +13,22 @@ IDLE_PCT = 1.0
 _HOUR_NS = 3600 * 1_000_000_000
 
 
+@dataclass(slots=True)
 class Account:
     """What one GPU has used since the monitor was opened."""
 
-    __slots__ = (
-        "_energy_mj",
-        "_idle_from_ns",
-        "_power_w",
-        "_t_ns",
-        "energy_is_estimate",
-        "energy_j",
-        "has_energy",
-        "idle_ns",
-        "throttling",
-    )
-
-    def __init__(self) -> None:
-        self.energy_j = 0.0
-        self.has_energy = False
-        """False while its energy is unknown."""
-        self.energy_is_estimate = False
-        """True when part of it was integrated from power, for lack of the driver's counter."""
-        self.idle_ns = 0
-        self._t_ns: int | None = None
-        self._energy_mj: float | None = None
-        self._power_w: float | None = None
-        self._idle_from_ns: int | None = None
-        """Since when it has been idle; None while it works."""
-        self.throttling = Throttling()
+    energy_j: float = 0.0
+    has_energy: bool = False
+    """False while its energy is unknown."""
+    energy_is_estimate: bool = False
+    """True when part of it was integrated from power, for lack of the driver's counter."""
+    idle_ns: int = 0
+    throttling: Throttling = field(default_factory=Throttling)
+    _t_ns: int | None = None
+    _energy_mj: float | None = None
+    _power_w: float | None = None
+    _idle_from_ns: int | None = None
+    """Since when it has been idle; None while it works."""
 
     def add(self, device: DeviceSample) -> None:
         """Add a reading; adding it again changes nothing."""

@@ -1,6 +1,11 @@
-"""Every key of the Monitor screen, live and in a replay: footer, help and docs are generated from these."""
+"""Every key of the Monitor screen, live and in a replay, and what keys ask of whoever opened it.
+
+Footer, help and docs are generated from these.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from gputui.tui.shell.registry import Action as Action
 from gputui.tui.shell.registry import shown_key as shown_key
@@ -81,3 +86,23 @@ REPLAY_ACTIONS: tuple[Action, ...] = (
     Action("back", "escape,backspace", "Back", "Leave details or metrics"),
 )
 """Keys of a replay: those that control sampling and processes are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndProcess:
+    """Send a signal to a process, if it is still the one that was shown."""
+
+    pid: int
+    start_ticks: int
+    """Start time, which must match that of the process with this PID."""
+    command: str
+    """Cleaned."""
+    signal: str = "SIGTERM"
+    """One of SIGNALS in `status.py`."""
+
+
+class ShowDemo:
+    """Show made-up GPUs instead of this box, until the user leaves them."""
+
+
+Asked = EndProcess | ShowDemo

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 from gputui.analysis.health import CAUSES, age
 from gputui.metrics import METRICS, Units, with_unit
@@ -92,24 +93,28 @@ def value_text(key: str, value: Value, units: Units) -> str:
         return clean(value.reason)
     if isinstance(value, str):
         return clean(value[:1000]).strip() or "(empty)"
-    if key == "throttle_bits":
-        names = [name for bit, name in REASONS if int(value) & bit]
-        return ", ".join(names) or "none"
-    if key == "mig_mode":
-        return "on" if value else "off"
-    if key == "is_memory_shared":
-        return "yes" if value else "no"
-    if key.endswith("_mj"):
-        return "{} {}J".format(*with_prefix(value / 1e3))
-    if key.endswith("_mhz"):
-        return f"{value:.0f} MHz"
-    if key.endswith("_ns"):
-        return f"{value / 1e9:.1f} s"
-    unit = next((unit for ending, unit in _UNITS.items() if key.endswith(ending)), "")
-    return with_unit(value, unit, units) if unit else f"{value:g}"
+    show = next((show for ending, show in _TEXTS.items() if key.endswith(ending)), None)
+    return f"{value:g}" if show is None else show(value, units)
 
 
-_UNITS = {"_bytes_per_s": "B/s", "_bytes": "B", "_pct": "%", "_mhz": "MHz", "_w": "W", "_c": "°C"}
+def _reasons(bits: float, units: Units) -> str:
+    return ", ".join(name for bit, name in REASONS if int(bits) & bit) or "none"
+
+
+_TEXTS: Mapping[str, Callable[[float, Units], str]] = {
+    "throttle_bits": _reasons,
+    "mig_mode": lambda value, units: "on" if value else "off",
+    "is_memory_shared": lambda value, units: "yes" if value else "no",
+    "_mj": lambda value, units: "{} {}J".format(*with_prefix(value / 1e3)),
+    "_mhz": lambda value, units: f"{value:.0f} MHz",
+    "_ns": lambda value, units: f"{value / 1e9:.1f} s",
+    "_bytes_per_s": lambda value, units: with_unit(value, "B/s", units),
+    "_bytes": lambda value, units: with_unit(value, "B", units),
+    "_pct": lambda value, units: with_unit(value, "%", units),
+    "_w": lambda value, units: with_unit(value, "W", units),
+    "_c": lambda value, units: with_unit(value, "°C", units),
+}
+"""By the key, or how it ends."""
 
 
 _LABELS = {one.key: one.name for one in METRICS if one.scope == "gpu" and (one.code or one.id == "sm")}
@@ -118,6 +123,5 @@ _LABELS = {one.key: one.name for one in METRICS if one.scope == "gpu" and (one.c
 def _label(key: str) -> str:
     if key in _LABELS:
         return _LABELS[key]
-    ending = next((ending for ending in (*_UNITS, "_mj", "_ns") if key.endswith(ending)), "")
-    key = key.removesuffix(ending)
+    key = re.sub("_(mj|mhz|ns|bytes_per_s|bytes|pct|w|c)$", "", key)
     return clean(key.removeprefix("gpm_").removeprefix("is_")).replace("_", " ")

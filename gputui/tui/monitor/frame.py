@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gputui.analysis.health import NEAR_C, GpuFinding, Severity
+from gputui.analysis.health import NEAR_C, GpuFinding, Severity, is_lost
 from gputui.metrics import Metric, Units, number, word
+from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.units import counted, format_usd, with_prefix
 from gputui.tui.monitor.accounts import Account, Ledger
 from gputui.tui.terminal.lines import Span
-from gputui.tui.widgets.cells import clean
+from gputui.tui.widgets.cells import clean, cut, width_of
 from gputui.tui.widgets.charts import Chart
 from gputui.tui.widgets.history import SECOND_NS, History
 from gputui.tui.widgets.load import FULL_FROM, LoadLevel, SteadyLoads
@@ -258,3 +259,54 @@ def _elapsed(nanoseconds: float) -> str:
     if minutes < 1:
         return "<1 min"
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def account_span(frame: Frame, room: int) -> Span:
+    """What the GPUs of the box have used since the start; in short where there is little room."""
+    accounts = [frame.ledger.account(gpu.device) for gpu in frame.gpus]
+    text = account_text(frame, accounts, len(accounts))
+    return Span(text if width_of(text) <= room else used_in_short(frame, accounts), "dim")
+
+
+def why_spans(frame: Frame, gpu: DeviceSample, room: int) -> list[Span]:
+    """What ails a GPU, and why, as far as there is room."""
+    findings = frame.findings[gpu.device]
+    if not findings:
+        return []
+    first = findings[0]
+    text = f"{clean(first.word)}: {clean(first.why)}"
+    if width_of(text) > room:
+        return [Span(cut(f"{clean(first.brief)}: {clean(first.why)}", room), first.style)]
+    return [Span(text, first.style), *(Span(clean(one.brief), one.style) for one in findings[1:])]
+
+
+def parents_of(gpus: Sequence[DeviceSample]) -> list[DeviceSample]:
+    """GPUs without their instances; an instance whose GPU is not in the sample counts as one."""
+    names = {device.device for device in gpus if device.parent is None}
+    return [
+        _without_readings(device) if device.problem is not None and is_lost(device.problem) else device
+        for device in gpus
+        if device.parent is None or device.parent not in names
+    ]
+
+
+_OF_THE_DEVICE = frozenset(
+    {
+        "name",
+        "uuid",
+        "driver",
+        "pci_address",
+        "memory_total_bytes",
+        "power_limit_w",
+        "temperature_limit_c",
+        "sm_clock_max_mhz",
+        "memory_clock_max_mhz",
+    }
+)
+
+
+def _without_readings(device: DeviceSample) -> DeviceSample:
+    """A lost GPU with its static properties: its last readings are no longer true."""
+    gone = device.problem or Missing("the GPU is lost")
+    values = {key: value if key in _OF_THE_DEVICE else gone for key, value in device.values.items()}
+    return replace(device, values=values)

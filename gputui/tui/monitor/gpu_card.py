@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gputui.analysis.health import is_lost
 from gputui.metrics import Metric, memory_scale, number, three_digits_of, with_unit
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_usd
 from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, findings_spans, idle_text, is_idle
+from gputui.tui.monitor.layout import CARD_GAP, Rect
 from gputui.tui.monitor.metric_chart import chosen_metrics, figure_style, with_gauge
 from gputui.tui.monitor.metrics import BY_ID, OF_GPUS, note_of
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, filled, fitted, line_width, width_of, wrapped
+from gputui.tui.widgets.cells import clean, filled, fitted, line_width, side_by_side, width_of, wrapped
 from gputui.tui.widgets.charts import body_styles, fitting_note
 
-_CLOCK = BY_ID["clock"]
+_CLOCK, _NVLINK = BY_ID["clock"], BY_ID["nvlink"]
 _LABEL = 7
 _THREE_CHARTS_FROM, _FOUR_CHARTS_FROM = 16, 28
 """From so many rows on, a card has more than two charts, one of them in place of the memory's gauge."""
 _GAUGE_AT, _GAUGE = 14, 10
 """First cell and width of the gauge of `busy`."""
+
+
+def gpu_cards(frame: Frame, boxes: Sequence[Rect], width: int) -> list[Line]:
+    """A card in each box, in bands with a blank row between them where the layout has one."""
+    lines: list[Line] = []
+    for y in sorted({box.y for box in boxes}):
+        lines = filled(lines, width, y)
+        band = [
+            gpu_card(frame, gpu, box.width, box.height)
+            for gpu, box in zip(frame.gpus, boxes, strict=True)
+            if box.y == y
+        ]
+        lines += side_by_side(band, width, CARD_GAP)
+    return lines
 
 
 def gpu_card(frame: Frame, device: DeviceSample, width: int, height: int) -> list[Line]:
@@ -81,23 +98,22 @@ def _heading(frame: Frame, device: DeviceSample, width: int) -> Line:
 
 
 def _title(frame: Frame, device: DeviceSample, metric: Metric, width: int) -> Line:
-    text = metric.text(metric.amount(device.values), frame.units)
-    note = clean(note_of(metric, device.values, frame.units))
-    if metric.id == "power":
-        if _CLOCK.amount(device.values) is not None:
-            clock = _CLOCK.text(_CLOCK.amount(device.values))
-            note = f"{clock} {_CLOCK.limit_text(device.values, after=clock)}".rstrip()
-        limit = number(device.values, "power_limit_w")
-        text += f" of {limit:.0f}" if limit is not None else ""
-    spans = [
-        Span(f"{metric.name:<{_LABEL}}", "dim"),
-        Span(text, figure_style(frame, device, metric)),
-    ]
-    note = fitting_note(note, width - line_width(tuple(spans)) - 2)
+    text, clock_mhz = metric.text(metric.amount(device.values), frame.units), _CLOCK.amount(device.values)
+    limit = number(device.values, "power_limit_w")
+    if metric.id == "power" and limit is not None:
+        text += f" of {limit:.0f}"
+    if metric.id == "power" and clock_mhz is not None:
+        clock = _CLOCK.text(clock_mhz)
+        note = f"{clock} {_CLOCK.limit_text(device.values, after=clock)}".rstrip()
+    else:
+        note = clean(note_of(metric, device.values, frame.units))
+    spans = [Span(f"{metric.name:<{_LABEL}}", "dim"), Span(text, figure_style(frame, device, metric))]
+    taken = line_width(spans)
+    note = fitting_note(note, width - taken - 2)
     end = width - width_of(note)
-    blank = end - line_width(tuple(spans))
+    blank = end - taken
     if metric.id == "busy" and end >= _GAUGE_AT + _GAUGE + 2:
-        blank = _GAUGE_AT - line_width(tuple(spans))
+        blank = _GAUGE_AT - taken
         busy_pct = number(device.values, "sm_busy_pct")
         style = frame.load_of_busy(device, busy_pct).style("compute")
         gauge = frame.gauge((device.device, "busy"), busy_pct, 100.0, _GAUGE, style)
@@ -124,8 +140,8 @@ def _links(device: DeviceSample, width: int) -> Line:
     is_narrow = bool(lanes and widest and lanes < widest)
     text = "PCIe" + (f" gen{generation:.0f}" if generation else "") + (f" x{lanes:.0f}" if lanes else "")
     text += f"  in {with_unit(received, 'B/s')}" if received is not None else ""
-    both = [n for key in ("nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s") if (n := number(values, key))]
-    end = f"NVLink {with_unit(sum(both), 'B/s')}" if both else ""
+    both = _NVLINK.amount(values)
+    end = f"NVLink {with_unit(both, 'B/s')}" if both else ""
     blank = width - width_of(text) - width_of(end)
     if blank < 2:
         end, blank = "", max(width - width_of(text), 0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from gputui.metrics import ABSENT, Metric, memory_scale, number, three_digits_of
 from gputui.model.live import LOST, DeviceSample
@@ -19,178 +20,166 @@ from gputui.tui.monitor.frame import (
     span_text,
 )
 from gputui.tui.monitor.layout import STRIP_LABEL, Layout, Rect
+from gputui.tui.monitor.metric_chart import with_gauge
 from gputui.tui.monitor.metrics import BY_ID
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, filled, fitted, left, right, side_by_side
-from gputui.tui.widgets.charts import heat, is_short
+from gputui.tui.widgets.charts import heat
 from gputui.tui.widgets.load import LoadLevel
 
 _BUSY, _POWER, _SM = (BY_ID[name] for name in ("busy", "power", "sm"))
-_LEAST_GAUGE = 4
-"""Cells."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Widths:
-    """Cells of the columns of a table; 0 for those without room."""
+class _Column:
+    """A column that has room."""
 
-    index: int
-    kind: int
-    """Of the name of a MIG instance, or of a GPU where there are several kinds."""
-    busy: int
-    """Of the history beside the figure."""
-    memory: int
-    """Of the gauge beside the figure."""
-    total: int
-    """Of the total behind the gauge, where GPUs differ."""
-    power: int
-    clock: int
-    health: int
+    width: int
+    heading: str
+    cells: Callable[[DeviceSample, str], Iterable[Span]]
+    """Of a GPU, or with a branch of a MIG instance below its GPU: as wide as the column."""
 
 
-def _widths(width: int, labels: int, *, has_kinds: bool, totals_differ: bool) -> _Widths:
-    kind = 11 if has_kinds and width >= 56 else 0
-    total = 7 if totals_differ and width >= 64 else 0
+def _columns(
+    frame: Frame, width: int, labels: int, of_each: float | None, kinds: str, *, differ: bool
+) -> list[_Column]:
+    """Those of a table so wide: what is known of GPUs in figures, shapes beside them, and their health.
+
+    `of_each` is the memory of each GPU; where those `differ`, each has its own behind it. `kinds` heads the
+    column of names.
+    """
+    units, span = frame.units, f", {span_text(frame.span_ns)}"
+    kind = 11 if kinds and width >= 56 else 0
+    total = 7 if differ and width >= 64 else 0
     clock = 6 if width >= 104 else 0
     # The figures: index, busy, memory, watts, degrees, and the gaps before them.
     room = width - (1 + labels) - kind - 5 - 7 - total - 7 - 5 - clock - 2
     health = min(max(room * 2 // 5, 12), 30)
     room -= health
-    busy = min(room * 2 // 5 - 1, 40) if room >= 16 else 0
-    power = min(room // 3 - 1, 20) if width >= 110 else 0
-    memory = min(room - busy - bool(busy) - power - bool(power) - 1, 16) if room >= 8 else 0
-    used = busy + bool(busy) + power + bool(power) + memory + bool(memory)
-    return _Widths(labels, kind, busy, memory, total, power, clock, health + room - used)
-
-
-def _heading(frame: Frame, widths: _Widths, totals: Sequence[float], width: int) -> Line:
-    span = f", {span_text(frame.span_ns)}"
-    busy = "BUSY %" + (span if widths.busy >= 9 else "")
-    memory = "MEMORY"
-    if len(totals) == 1 and widths.memory >= 8:
-        memory += f" of {three_digits_of(totals[0] / memory_scale(frame.units))} {frame.units.memory}"
-    elif widths.memory:
-        memory += f", {frame.units.memory}"
-    watts = "WATTS" + (span if widths.power >= 9 else "")
-    parts = [
-        left("GPU", 1 + widths.index),
-        *([left(" SLICE" if any(frame.instances.values()) else " KIND", widths.kind)] if widths.kind else []),
-        left("  " + busy if widths.busy else " BUSY", 5 + widths.busy + bool(widths.busy)),
-        left(
-            "  " + memory if widths.memory else right(frame.units.memory, 7),
-            7 + widths.memory + bool(widths.memory) + widths.total,
+    busy = min(room * 2 // 5, 41) if room >= 16 else 0
+    power = min(room // 3, 21) if width >= 110 else 0
+    memory = min(room - busy - power, 17) if room >= 8 else 0
+    held = "MEMORY"
+    if of_each is not None and memory > 8:
+        held += f" of {three_digits_of(of_each / memory_scale(units))} {units.memory}"
+    elif memory:
+        held += f", {units.memory}"
+    columns = (
+        _Column(1 + labels, "GPU", partial(_label, frame, labels)),
+        _Column(kind, f" {kinds}", partial(_kind, frame, kind)),
+        _Column(
+            5 + busy, f"  BUSY %{span if busy > 9 else ''}" if busy else " BUSY", partial(_busy, frame, busy)
         ),
-        left("  " + watts if widths.power else right("WATTS", 7), 7 + widths.power + bool(widths.power)),
-        right(f"{frame.units.degree}{frame.units.temperature}", 5),
-        right("GHz", widths.clock) if widths.clock else "",
-        "  HEALTH",
-    ]
-    return fitted((Span("".join(parts), "dim"),), width)
+        _Column(
+            7 + memory + total,
+            f"  {held}" if memory else right(units.memory, 7),
+            partial(_memory, frame, memory, total),
+        ),
+        _Column(
+            7 + power,
+            f"  WATTS{span if power > 9 else ''}" if power else right("WATTS", 7),
+            partial(_watts, frame, power),
+        ),
+        _Column(5, right(f"{units.degree}{units.temperature}", 5), partial(_degrees, frame)),
+        _Column(clock, right("GHz", clock), partial(_clock, frame)),
+        _Column(
+            2 + health + room - busy - power - memory,
+            "  HEALTH",
+            partial(_health, frame, health + room - busy - power - memory),
+        ),
+    )
+    return [column for column in columns if column.width]
 
 
-def _row(
-    frame: Frame, widths: _Widths, device: DeviceSample, branch: str, totals: Sequence[float], width: int
-) -> Line:
-    """A GPU, or with a `branch` a MIG instance below its GPU."""
-    values, unknown = device.values, device.problem is not None
+def _label(frame: Frame, width: int, device: DeviceSample, branch: str) -> list[Span]:
     is_selected = device.device == frame.selected
-    mark = branch or ("▸" if is_selected else " ")
-    spans = [
-        Span(mark, "track" if branch else "accent"),
-        Span(right(device.label, widths.index), "accent" if is_selected else "title"),
-    ]
-    if widths.kind:
-        kind = profile_text(device) if branch else slices_of(frame, device)
-        if not any(frame.instances.values()):
-            kind = short_name(device)
-        spans.append(Span(left(" " + kind, widths.kind), "" if branch else "dim"))
-    spans += _busy(frame, widths, device)
-    spans += _memory(frame, widths, device, totals)
-    power = None if unknown else number(values, "power_w")
-    load = frame.load_of_power(device)
-    is_instance = device.parent is not None
-    text = "" if is_instance else ABSENT if power is None else f"{power:.0f}"
-    spans.append(Span(f"{text:>7}", FIGURE_STYLES[load]))
-    if widths.power:
-        spans += [Span(" "), *_history(frame, device, _POWER, widths.power)]
-    celsius = None if unknown else number(values, "temperature_c")
+    mark = Span(branch or ("▸" if is_selected else " "), "track" if branch else "accent")
+    return [mark, Span(right(device.label, width), "accent" if is_selected else "title")]
+
+
+def _kind(frame: Frame, width: int, device: DeviceSample, branch: str) -> list[Span]:
+    kind = profile_text(device) if branch else slices_of(frame, device)
+    if not any(frame.instances.values()):
+        kind = short_name(device)
+    return [Span(left(" " + kind, width), "" if branch else "dim")]
+
+
+def _watts(frame: Frame, width: int, device: DeviceSample, branch: str) -> list[Span]:
+    power_w = number(device.values, "power_w")
+    figure = _figure(device, power_w, ".0f", 7, FIGURE_STYLES[frame.load_of_power(device)])
+    return [figure, Span(" "), _history(frame, device, _POWER, width - 1)] if width else [figure]
+
+
+def _degrees(frame: Frame, device: DeviceSample, branch: str) -> list[Span]:
+    celsius = number(device.values, "temperature_c")
     if celsius is not None and frame.units.temperature == "F":
         celsius = celsius * 9 / 5 + 32
-    text = "" if is_instance else ABSENT if celsius is None else f"{celsius:.0f}"
-    warm = frame.load_of_temperature(device)
-    spans.append(Span(f"{text:>5}", "dim" if unknown else FIGURE_STYLES[warm]))
-    if widths.clock:
-        clock = None if unknown else number(values, "sm_clock_mhz")
-        text = "" if is_instance else ABSENT if clock is None else f"{clock / 1000:.2f}"
-        spans.append(Span(f"{text:>{widths.clock}}", FIGURE_STYLES[load]))
-    spans += [Span("  "), *_health(frame, device, max(width - _taken(widths) - 2, 0))]
-    return fitted(spans, width)
+    style = "dim" if device.problem is not None else FIGURE_STYLES[frame.load_of_temperature(device)]
+    return [_figure(device, celsius, ".0f", 5, style)]
 
 
-def _taken(widths: _Widths) -> int:
-    shapes = sum(cells + 1 for cells in (widths.busy, widths.memory, widths.power) if cells)
-    return 1 + widths.index + widths.kind + 5 + 7 + widths.total + 7 + 5 + widths.clock + shapes
+def _clock(frame: Frame, device: DeviceSample, branch: str) -> list[Span]:
+    megahertz = number(device.values, "sm_clock_mhz")
+    ghz = None if megahertz is None else megahertz / 1000
+    return [_figure(device, ghz, ".2f", 6, FIGURE_STYLES[frame.load_of_power(device)])]
 
 
-def _history(frame: Frame, device: DeviceSample, metric: Metric, width: int) -> list[Span]:
+def _figure(device: DeviceSample, value: float | None, form: str, width: int, style: str) -> Span:
+    """Blank of a MIG instance, which has no such value."""
+    text = ABSENT if value is None or device.problem is not None else f"{value:{form}}"
+    return Span(f"{'' if device.parent is not None else text:>{width}}", style)
+
+
+def _history(frame: Frame, device: DeviceSample, metric: Metric, width: int) -> Span:
     ceiling = frame.ceiling(device, metric)
     drawn = frame.chart(device.device, metric, ceiling, width, 1)[0]
-    return [Span(drawn, "stale" if device.problem is not None else f"{metric.hue} 1")]
+    return Span(drawn, "stale" if device.problem is not None else f"{metric.hue} 1")
 
 
-def _busy(frame: Frame, widths: _Widths, device: DeviceSample) -> list[Span]:
+def _busy(frame: Frame, width: int, device: DeviceSample, branch: str) -> list[Span]:
     """The driver reports no load for a GPU that MIG divides; an instance has that of its SMs."""
     metric = _SM if device.parent is not None else _BUSY
     share = None if device.problem is not None else metric.amount(device.values)
     text = ABSENT if share is None else f"{share:.0f}"
     figure = Span(f"{text:>5}", FIGURE_STYLES[frame.load_of_busy(device, share)])
-    if not widths.busy:
+    if not width:
         return [figure]
     if frame.instances.get(device.device):
-        return [Span(left("  see below", 6 + widths.busy), "dim")]
-    history = _history(frame, device, metric, widths.busy)
-    return [figure, Span(" "), *(history if share is None else _with_gauge(frame, device, share, history[0]))]
+        return [Span(left("  see below", 5 + width), "dim")]
+    history = _history(frame, device, metric, width - 1)
+    gauge = with_gauge(frame, device, metric, history, history.text, 100.0)
+    return [figure, Span(" "), *(gauge or [history])]
 
 
-def _with_gauge(frame: Frame, device: DeviceSample, busy_pct: float, history: Span) -> list[Span]:
-    """A history; while it is short, what it does not reach yet is a gauge, which reads at once."""
-    seen = history.text.lstrip(" ")
-    room = len(history.text) - len(seen) - 1
-    if room < _LEAST_GAUGE or not is_short(len(seen), len(history.text)):
-        return [history]
-    style = frame.load_of_busy(device, busy_pct).style("compute")
-    gauge = frame.gauge((device.device, "busy"), busy_pct, 100.0, room, style)
-    return [*gauge, Span(" ", "track"), Span(seen, history.style)]
-
-
-def _memory(frame: Frame, widths: _Widths, device: DeviceSample, totals: Sequence[float]) -> list[Span]:
+def _memory(frame: Frame, width: int, of: int, device: DeviceSample, branch: str) -> list[Span]:
     used, total = number(device.values, "memory_used_bytes"), number(device.values, "memory_total_bytes")
     used = None if device.problem is not None else used
     scale, load = memory_scale(frame.units), frame.load_of_memory(device)
     figure = Span(f"{three_digits_of(None if used is None else used / scale):>7}", FIGURE_STYLES[load])
     spans = [figure]
-    if widths.memory:
+    if width:
         key = (device.device, "memory")
-        gauge = frame.gauge(key, used, total or 0.0, widths.memory, load.style("memory"))
+        gauge = frame.gauge(key, used, total or 0.0, width - 1, load.style("memory"))
         spans += [Span(" "), *gauge]
-    if widths.total:
-        of = f" of {three_digits_of(total / scale)}" if total else ""
-        spans.append(Span(left(of, widths.total), "dim"))
+    if of:
+        text = f" of {three_digits_of(total / scale)}" if total else ""
+        spans.append(Span(left(text, of), "dim"))
     return spans
 
 
-def _health(frame: Frame, device: DeviceSample, room: int) -> list[Span]:
-    findings = frame.findings[device.device]
+def _health(frame: Frame, room: int, device: DeviceSample, branch: str) -> list[Span]:
+    findings, gap = frame.findings[device.device], Span("  ")
     if device.problem is not None:
         why = clean(device.problem.reason).removeprefix(f"{LOST}: ")
-        return [*findings_spans(findings[:1], room, brief=True), Span("  " + why, "dim")]
-    spans: list[Span] = []
+        return [gap, *findings_spans(findings[:1], room, brief=True), Span("  " + why, "dim")]
+    spans = [gap]
     if device.parent is not None and frame.load_of_memory(device) is LoadLevel.NEAR_LIMIT:
-        spans = [Span("FULL", "warn"), Span("  ")]
+        spans += [Span("FULL", "warn"), gap]
+        room -= 6
     is_past = all(finding.severity == "note" for finding in findings)
-    if is_past and not spans and is_idle(frame, device):
-        return [Span(idle_text(frame, device) if device.parent is None else "idle", "dim")]
-    return [*spans, *findings_spans(findings, room - 6 * bool(spans), brief=True)]
+    if is_past and len(spans) == 1 and is_idle(frame, device):
+        return [gap, Span(idle_text(frame, device) if device.parent is None else "idle", "dim")]
+    return [*spans, *findings_spans(findings, room, brief=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,21 +214,24 @@ def gpu_table(frame: Frame, layout: Layout, width: int, first: int) -> DrawnTabl
     gap = 3 if layout.columns > 1 else 0
     each = (width - gap * (layout.columns - 1)) // layout.columns
     totals = sorted({total for one in frame.gpus if (total := number(one.values, "memory_total_bytes"))})
-    has_kinds = layout.instances_shown and any(frame.instances.values())
-    has_kinds |= len({short_name(gpu) for gpu in frame.gpus if gpu.problem is None}) > 1
-    differ = len(totals) > 1 or (layout.instances_shown and any(frame.instances.values()))
+    has_slices = any(frame.instances.values())
+    are_shown = layout.instances_shown and has_slices
+    are_several = len({short_name(gpu) for gpu in frame.gpus if gpu.problem is None}) > 1
+    kinds = ("SLICE" if has_slices else "KIND") if are_shown or are_several else ""
     labels = max(2, *(len(device.label) for device, _ in entries))
-    widths = _widths(each, labels, has_kinds=has_kinds, totals_differ=differ)
+    differ = are_shown or len(totals) > 1
+    columns = _columns(frame, each, labels, None if differ or not totals else totals[0], kinds, differ=differ)
+    headings = "".join(left(one.heading, one.width) for one in columns)
+    heading = fitted((Span(headings.rstrip(), "dim"),), each)
     lines, hits = _strip(frame, layout.strip)
     blocks: list[list[Line]] = []
     for column in range(layout.columns):
-        shown_totals = [] if differ else totals
-        block = [_heading(frame, widths, shown_totals, each)] if layout.has_heading else []
+        block = [heading] if layout.has_heading else []
         for device, branch in seen[column * used_rows : (column + 1) * used_rows]:
             if not branch:
                 place = Rect(column * (each + gap), layout.list.y + len(block), each, 1)
                 hits.append((place, device.device))
-            block.append(_row(frame, widths, device, branch, totals, each))
+            block.append(fitted((span for one in columns for span in one.cells(device, branch)), each))
         blocks.append(filled(block, each, layout.list.height))
     shown = sum(not branch for _, branch in seen)
     return DrawnTable(lines + side_by_side(blocks, width, gap), hits, first, len(frame.gpus) - shown)

@@ -66,13 +66,10 @@ def _rest(frame: Frame, host: DeviceSample, width: int) -> list[Span]:
         parts.append(Span(f"  load {load:.1f}", "dim"))
     if width < 100:
         return parts
-    for label, keys in (
-        ("disk", ("disk_read_bytes_per_s", "disk_write_bytes_per_s")),
-        ("net", ("network_rx_bytes_per_s", "network_tx_bytes_per_s")),
-    ):
-        known = [amount for amount in (number(values, key) for key in keys) if amount is not None]
-        if known:
-            parts.append(Span(left(f"  {label} {with_unit(sum(known), 'B/s')}", 17), "dim"))
+    for metric in OF_THE_HOST:
+        amount = metric.amount(values) if metric.unit == "B/s" else None
+        if amount is not None:
+            parts.append(Span(left(f"  {metric.name} {with_unit(amount, 'B/s')}", 17), "dim"))
     return parts
 
 

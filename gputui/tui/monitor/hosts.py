@@ -41,7 +41,8 @@ class HostsModel:
 
     def __init__(self, ascii_only: bool = False) -> None:
         self._ascii_only = ascii_only
-        self._selected = ""
+        self.selected = ""
+        """Name of the selected host."""
         self._top = 0
         self._faults_first = False
         self._seen: tuple[HostSample, ...] = ()
@@ -56,13 +57,8 @@ class HostsModel:
                 self._throttling.setdefault((one.host.name, gpu.device), Throttling()).add(
                     gpu.t_ns, gpu.values
                 )
-        if not self._selected and seen:
-            self._selected = seen[0].host.name
-
-    @property
-    def selected(self) -> str:
-        """Name of the selected host."""
-        return self._selected
+        if not self.selected and seen:
+            self.selected = seen[0].host.name
 
     def say(self, text: str) -> None:
         """Show a message in the last line until the next key."""
@@ -74,26 +70,26 @@ class HostsModel:
         names = [one.host.name for one in self._ordered(0)]
         if not names:
             return
-        at = names.index(self._selected)
+        at = names.index(self.selected)
         moves = {"down": at + 1, "up": at - 1, "first": 0, "last": len(names) - 1}
         if action_id == "sort":
             self._faults_first = not self._faults_first
         elif action_id in moves:
-            self._selected = names[min(max(moves[action_id], 0), len(names) - 1)]
+            self.selected = names[min(max(moves[action_id], 0), len(names) - 1)]
 
     def select_row(self, row: int, now_ns: int) -> None:
         """Select the host in a row of the screen, if there is one."""
         ordered = self._ordered(now_ns)
         at = self._top + row - 2
         if row >= 2 and 0 <= at < len(ordered):
-            self._selected = ordered[at].host.name
+            self.selected = ordered[at].host.name
 
     def lines(self, width: int, height: int, now_ns: int) -> tuple[Line, ...]:
         """Exactly `height` lines of `width` cells; `now_ns` is monotonic."""
         ordered = self._ordered(now_ns)
-        said, style = self._in_full(self._selected, ordered, now_ns, is_narrow=width < _WIDE)
+        said, style = self._in_full(self.selected, ordered, now_ns, is_narrow=width < _WIDE)
         room = max(height - 3 - bool(said), 1)
-        at = next((n for n, one in enumerate(ordered) if one.host.name == self._selected), 0)
+        at = next((n for n, one in enumerate(ordered) if one.host.name == self.selected), 0)
         self._top = min(max(self._top, at - room + 1, 0), at)
         if self._top + room > len(ordered):
             self._top = max(len(ordered) - room, 0)
@@ -131,7 +127,7 @@ class HostsModel:
         return fitted(spans, width)
 
     def _row(self, one: HostSample, name_cells: int, width: int, now_ns: int) -> Line:
-        is_selected, is_narrow = one.host.name == self._selected, width < _WIDE
+        is_selected, is_narrow = one.host.name == self.selected, width < _WIDE
         spans = [
             Span("▸ " if is_selected else "  ", "accent"),
             Span(left(clean(one.host.name), name_cells), "selected" if is_selected else ""),

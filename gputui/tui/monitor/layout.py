@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 MIN_WIDTH = 40
 MIN_HEIGHT = 10
@@ -52,6 +52,9 @@ class Rect:
         """The first row below it."""
         return self.y + self.height
 
+    def moved(self, down: int) -> Rect:
+        return Rect(self.x, self.y + down, self.width, self.height)
+
     def holds(self, x: int, y: int) -> bool:
         return self.x <= x < self.right and self.y <= y < self.bottom
 
@@ -87,10 +90,11 @@ _PROCESS_STEPS = (3, 8, 16)
 """Processes get room for so many, which seldom changes with their number; more of them take what is left."""
 
 
+@lru_cache(maxsize=4)  # it seldom changes
 def laid_out(
     width: int,
     height: int,
-    instances: Sequence[int],
+    instances: tuple[int, ...],
     *,
     with_lower: bool = True,
     processes: int | None = None,

@@ -9,10 +9,10 @@ from gputui.metrics import Metric, number, with_unit
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample
 from gputui.model.units import format_clock
-from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, span_text
+from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, span_text, why_spans
 from gputui.tui.monitor.metrics import ALWAYS, note_of
 from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, filled, fitted, side_by_side, width_of
+from gputui.tui.widgets.cells import clean, cut, filled, fitted, ruled, side_by_side, width_of
 from gputui.tui.widgets.charts import (
     axis_cells,
     body_styles,
@@ -31,6 +31,16 @@ _TWO_FROM, _THREE_FROM = 72, 170
 """From these widths on, charts are side by side."""
 _LEAST_ROWS = ((18, 6), (9, 4), (0, 3))
 """From a number of rows on, how many a chart with its title has at least, where there are several."""
+
+
+def selected_lines(frame: Frame, width: int, height: int) -> list[Line]:
+    """Charts of the selected GPU, or of the first, below what ails it and why."""
+    gpu = next((one for one in frame.gpus if one.device == frame.selected), frame.gpus[0])
+    parts = [Span(f"GPU {gpu.label}", "title"), *why_spans(frame, gpu, width - 24)]
+    generation, lanes = number(gpu.values, "pcie_generation"), number(gpu.values, "pcie_width")
+    if generation and lanes and gpu.problem is None:
+        parts.append(Span(f"gen{generation:.0f} x{lanes:.0f}", "dim"))
+    return [ruled(parts, width), *charts(frame, gpu, chosen_metrics(frame, gpu), width, height - 1)]
 
 
 def charts(

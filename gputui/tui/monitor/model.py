@@ -6,28 +6,35 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from gputui.analysis.health import STALE_AFTER_S, foreign_processes, health, is_lost
-from gputui.metrics import Units, number
+from gputui.analysis.health import STALE_AFTER_S, foreign_processes, health
+from gputui.metrics import Units
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.units import counted
 from gputui.tui.monitor.accounts import Ledger
-from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS
+from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS, Asked, EndProcess, ShowDemo
 from gputui.tui.monitor.details import details_lines, metrics_lines
-from gputui.tui.monitor.frame import ChartPool, Frame, account_text, span_of, span_text, used_in_short
-from gputui.tui.monitor.gpu_card import gpu_card
+from gputui.tui.monitor.frame import (
+    ChartPool,
+    Frame,
+    account_span,
+    parents_of,
+    span_of,
+    span_text,
+    why_spans,
+)
+from gputui.tui.monitor.gpu_card import gpu_cards
 from gputui.tui.monitor.gpu_table import gpu_table
 from gputui.tui.monitor.host import host_line, without_gpus
-from gputui.tui.monitor.layout import CARD_GAP, MIN_HEIGHT, MIN_WIDTH, ROOMY, Layout, Rect, laid_out
-from gputui.tui.monitor.metric_chart import charts, chosen_metrics
+from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, ROOMY, Layout, Rect, laid_out
+from gputui.tui.monitor.metric_chart import charts, chosen_metrics, selected_lines
 from gputui.tui.monitor.metrics import BY_ID, OF_GPUS, OF_THE_HOST
 from gputui.tui.monitor.process_columns import command_text, is_of_here
 from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
-from gputui.tui.monitor.recording import SPEEDS, pause_or_go_on, position_spans
-from gputui.tui.monitor.requests import EndProcess, Request, SetInterval, ShowDemo, WantProcesses
+from gputui.tui.monitor.recording import controls, position_spans
 from gputui.tui.monitor.settings import (
     INTERVALS_S,
     MEMORY_UNITS,
@@ -39,7 +46,6 @@ from gputui.tui.monitor.settings import (
 from gputui.tui.monitor.status import (
     QUESTIONS_HEIGHT,
     SIGNALS,
-    EndQuestion,
     counts_text,
     filter_line,
     hints_line,
@@ -48,7 +54,7 @@ from gputui.tui.monitor.status import (
 )
 from gputui.tui.monitor.summary import summary_line
 from gputui.tui.monitor.users import USERS_FROM, USERS_WIDTH, users_lines
-from gputui.tui.shell.registry import narrowed
+from gputui.tui.shell.registry import APP_ACTIONS, narrowed
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
     clean,
@@ -70,7 +76,6 @@ if TYPE_CHECKING:
 
 TICK_NS = SECOND_NS // 4
 """Without a new sample, redraw at most this often: only ages can have changed."""
-_SEEK_S, _LEAP_SHARE = 10.0, 0.1
 _LONGEST_CHART_NS = ZOOMS_MIN[-1] * 60 * SECOND_NS
 _HISTORY_GPU = {metric.id: metric.amount for metric in OF_GPUS}
 _HISTORY_HOST = {metric.id: metric.amount for metric in OF_THE_HOST}
@@ -137,6 +142,8 @@ class MonitorModel:
         """The actions of `press`."""
         if recording is not None:  # recordings have no process lists
             settings = replace(settings, show_processes=False)
+        hinted = {action.id: action for action in (*self.actions, *APP_ACTIONS)}
+        self._hints_line = lru_cache(maxsize=2)(partial(hints_line, hinted))
         self._screens = screens
         self._opening = opening
         self._settings = settings
@@ -153,7 +160,7 @@ class MonitorModel:
         self._loads = SteadyLoads()
         self._table = ProcessList(settings.sort, descending=settings.descending, tree=settings.tree)
         self._mode = ""
-        self._question: EndQuestion | None = None
+        self._question: EndProcess | None = None
         self._quick_s: float | None = None
         self._selected_gpu: int | None = None
         self._scroll = 0
@@ -167,24 +174,14 @@ class MonitorModel:
         self._message_style = ""
         self._changes = 0
         self._drawn_of: tuple[object, ...] = ()
-        self._drawn_sample: LiveSample | None = None
         self._lines: tuple[Line, ...] = ()
         self._hits = _Hits()
-        self._units = self._make_units()
-        done_by: Mapping[str, Callable[[], Request | None]] = {
+        done_by: dict[str, Callable[[], Asked | None]] = {
             "pause": self._pause,
-            "seek-back": lambda: self._seek_by(-_SEEK_S),
-            "seek-forward": lambda: self._seek_by(_SEEK_S),
-            "leap-back": lambda: self._leap(-_LEAP_SHARE),
-            "leap-forward": lambda: self._leap(_LEAP_SHARE),
-            "seek-start": lambda: self._leap(-1.0),
-            "seek-end": lambda: self._leap(1.0),
-            "play-faster": lambda: self._change_speed(1),
-            "play-slower": lambda: self._change_speed(-1),
             "filter": self._open_filter,
             "sort": lambda: self._table.sort_by_next(self._width),
-            "reverse": self._reverse,
-            "tree": self._tree,
+            "reverse": lambda: self._table.sort_by(self._table.sort),
+            "tree": self._table.toggle_tree,
             "down": lambda: self._move(1),
             "up": lambda: self._move(-1),
             "page-down": lambda: self._move(self._page),
@@ -196,7 +193,7 @@ class MonitorModel:
             "end": self._ask,
             "demo": ShowDemo,
             "next-gpu": self._next_gpu,
-            "details": self._details,
+            "details": lambda: self._open("details"),
             "metrics": lambda: self._open("metrics"),
             "toggle": self._toggle,
             "yes": self._send,
@@ -210,6 +207,8 @@ class MonitorModel:
             "back": self._back,
             "erase": self._erase,
         }
+        if recording is not None:
+            done_by |= controls(recording)
         self._does = {action.id: done_by[action.id] for action in self.actions}
 
     @property
@@ -223,10 +222,6 @@ class MonitorModel:
     def is_typing(self) -> bool:
         """Whether letters go to the filter, through `type`, instead of `press`."""
         return self._mode == "filter"
-
-    @property
-    def is_paused(self) -> bool:
-        return self._paused is not None
 
     @property
     def has_nothing_to_leave(self) -> bool:
@@ -293,8 +288,11 @@ class MonitorModel:
 
     # Keys
 
-    def press(self, action_id: str) -> Request | None:
-        """Run an action of ACTIONS; returns a request that the caller must handle, if any."""
+    def press(self, action_id: str) -> Asked | None:
+        """Run an action of `actions`; returns what the caller must do, if anything.
+
+        The caller also follows `settings`: how often to sample, and whether processes are wanted.
+        """
         does = self._does.get(action_id)
         if does is None:
             return None
@@ -339,26 +337,12 @@ class MonitorModel:
             self._table.select(self._table.top + y - box.y - 1)
 
     def _pause(self) -> None:
-        if self._recording is not None:
-            pause_or_go_on(self._recording)
-        elif self._paused is not None:
+        if self._paused is not None:
             self._paused = None
         elif self._sample is not None:
             self._paused = _Snapshot(
                 self._sample, deepcopy(self._history), deepcopy(self._ledger), self._now()
             )
-
-    def _seek_by(self, seconds: float) -> None:
-        if self._recording is not None:
-            self._recording.seek(self._recording.position_s + seconds)
-
-    def _leap(self, share: float) -> None:
-        if self._recording is not None:
-            self._seek_by(share * self._recording.replay.duration_s)
-
-    def _change_speed(self, by: int) -> None:
-        if self._recording is not None:
-            self._recording.set_speed(stepped(SPEEDS, self._recording.player.speed, by))
 
     def _open_filter(self) -> None:
         if not self._settings.show_processes:
@@ -366,22 +350,17 @@ class MonitorModel:
         elif self._question is None:
             self._mode = "filter"
 
-    def _reverse(self) -> None:
-        self._table.descending = not self._table.descending
-
-    def _tree(self) -> None:
-        self._table.tree = not self._table.tree
-
     def _take_processes(self) -> None:
         """Sort the rows of the table before an action on them."""
-        sample = self._paused.sample if self._paused is not None else self._sample
+        sample = self._shown_sample
         if sample is not None and self._settings.show_processes:
             self._table.take(sample.processes)
 
     def _move(self, by: int) -> None:
         if self._question is not None:
-            step = 1 if by > 0 else -1
-            self._question.signal = min(max(self._question.signal + step, 0), len(SIGNALS) - 1)
+            names = [name for name, _ in SIGNALS]
+            at = stepped(range(len(names)), names.index(self._question.signal), by)
+            self._question = replace(self._question, signal=names[at])
         elif self._mode == "metrics":
             self._scroll = min(max(self._scroll + by, 0), len(OF_GPUS) - 1)
         elif self._mode == "details":
@@ -410,7 +389,7 @@ class MonitorModel:
             )
         else:
             self._mode = ""
-            self._question = EndQuestion(process.pid, process.start_ticks, command_text(process))
+            self._question = EndProcess(process.pid, process.start_ticks, command_text(process))
 
     def _next_gpu(self) -> None:
         names = [device.device for device in self.shown_gpus()]
@@ -422,14 +401,6 @@ class MonitorModel:
         if self._mode == "details":
             self._scroll = 0
 
-    def _details(self) -> None:
-        if self._mode == "details":
-            self._mode = ""
-        elif not self.shown_gpus():
-            self.say("there is no GPU here")
-        else:
-            self.show_details(self._selected_gpu)
-
     def show_details(self, device: int | None) -> None:
         """Of a GPU; of the first for None."""
         self._selected_gpu = device
@@ -437,10 +408,13 @@ class MonitorModel:
         self._changes += 1
 
     def _open(self, mode: str) -> None:
-        """Show a list that needs no GPU, or close it if it is open."""
+        """Show a list in place of the panes, or close it if it is open."""
+        if mode == "details" and not self.shown_gpus():
+            self.say("there is no GPU here")
+            return
         self._mode, self._scroll, self._question = ("" if self._mode == mode else mode), 0, None
 
-    def _toggle(self) -> Request | None:
+    def _toggle(self) -> Asked | None:
         if self._question is not None:
             return self._send()
         if self._mode == "filter":
@@ -454,29 +428,25 @@ class MonitorModel:
             else:
                 self.say("at least one metric stays")
         elif not self._mode and self._selected_gpu is not None:
-            self._details()
+            self._open("details")
         return None
 
-    def _send(self) -> Request | None:
-        question, self._question = self._question, None
-        if question is None:
-            return None
-        return EndProcess(question.pid, question.start_ticks, SIGNALS[question.signal][0])
+    def _send(self) -> Asked | None:
+        asked, self._question = self._question, None
+        return asked
 
     def _send_none(self) -> None:
         self._question = None
 
-    def _processes(self) -> Request:
+    def _processes(self) -> None:
         wanted = not self._settings.show_processes
         self._settings = replace(self._settings, show_processes=wanted)
         if not wanted:
             self._question = None
             self._mode = "" if self._mode == "filter" else self._mode
-        return WantProcesses(wanted)
 
     def _zoom(self, by: int) -> None:
-        at = ZOOMS_MIN.index(self._settings.zoom_min) + by
-        self._settings = replace(self._settings, zoom_min=ZOOMS_MIN[min(max(at, 0), len(ZOOMS_MIN) - 1)])
+        self._settings = replace(self._settings, zoom_min=stepped(ZOOMS_MIN, self._settings.zoom_min, by))
         if self._span_ns(self._snapshot(self._now())) < self._settings.zoom_min * 60 * SECOND_NS:
             self.say(f"charts grow as readings come in, up to {self._settings.zoom_min} min", "")
 
@@ -485,18 +455,15 @@ class MonitorModel:
         pairs = [(size, degree) for degree in TEMPERATURE_UNITS for size in MEMORY_UNITS]
         size, degree = pairs[(pairs.index(shown) + 1) % len(pairs)]
         self._settings = replace(self._settings, memory_unit=size, temperature_unit=degree)
-        self._units = self._make_units()
 
-    def _make_units(self) -> Units:
+    @property
+    def _units(self) -> Units:
         degree = "" if self._ascii_only else "°"
         return Units(self._settings.memory_unit, self._settings.temperature_unit, degree)
 
-    def _pace(self, by: int) -> Request | None:
+    def _pace(self, by: int) -> None:
         seconds = stepped(INTERVALS_S, self._settings.interval_s, by)
-        if seconds == self._settings.interval_s:
-            return None
         self._settings = replace(self._settings, interval_s=seconds)
-        return SetInterval(seconds)
 
     def _back(self) -> None:
         if self._question is not None:
@@ -520,8 +487,11 @@ class MonitorModel:
 
     def shown_gpus(self) -> list[DeviceSample]:
         """All GPUs, without their instances."""
-        sample = self._paused.sample if self._paused is not None else self._sample
-        return [] if sample is None else _parents(sample.gpus)
+        return [] if self._shown_sample is None else parents_of(self._shown_sample.gpus)
+
+    @property
+    def _shown_sample(self) -> LiveSample | None:
+        return self._sample if self._paused is None else self._paused.sample
 
     # Pictures
 
@@ -536,8 +506,8 @@ class MonitorModel:
         if newest is not None:
             self.add(newest)
         snapshot = self._snapshot(now_ns)
-        tick = None if snapshot is None else snapshot.now_ns // TICK_NS
-        drawn_of = (width, height, self._changes, tick, id(snapshot.sample) if snapshot is not None else None)
+        shows = None if snapshot is None else (snapshot.now_ns // TICK_NS, snapshot.sample)
+        drawn_of = (width, height, self._changes, shows)
         if drawn_of == self._drawn_of:
             return self._lines
         self._hits = _Hits()
@@ -553,7 +523,7 @@ class MonitorModel:
                 lines += self._list(frame, width, height - _ABOVE - 1)
             else:
                 top = _ABOVE + int(height >= ROOMY)
-                instances = [len(frame.instances[gpu.device]) for gpu in frame.gpus]
+                instances = tuple(len(frame.instances[gpu.device]) for gpu in frame.gpus)
                 self._most_processes = max(self._most_processes, self._table.total)
                 layout = self._laid_out(width, height - top - 1, instances)
                 lines = filled(lines, width, top)
@@ -565,11 +535,11 @@ class MonitorModel:
                     gpu_lines, hidden_gpus = self._gpu_overview(frame, layout, width, top)
                     lines += gpu_lines
                 self._hits.gpus += [
-                    (_moved(box, top), gpu.device) for gpu, box in zip(frame.gpus, layout.gpus, strict=False)
+                    (box.moved(top), gpu.device) for gpu, box in zip(frame.gpus, layout.gpus, strict=False)
                 ]
                 lines, counts = self._with_rest(lines, frame, layout, width, top, hidden_gpus)
                 if frame.gpus and not layout.lower.height and len(lines) < height - 1:
-                    lines.append(fitted((_account(frame, width),), width))
+                    lines.append(fitted((account_span(frame, width),), width))
                 if self._hits.has_questions and self._quick_s is not None:
                     lines = filled(lines, width, height - 1 - QUESTIONS_HEIGHT)
                     lines += question_lines(frame, self._quick_s, width)
@@ -583,8 +553,6 @@ class MonitorModel:
             for row, line in enumerate(lines)
         )
         self._drawn_of = drawn_of
-        # kept, so that its id is not reused
-        self._drawn_sample = snapshot.sample if snapshot is not None else None
         return self._lines
 
     def _snapshot(self, now_ns: int) -> _Snapshot | None:
@@ -616,7 +584,7 @@ class MonitorModel:
     def _frame(self, snapshot: _Snapshot) -> Frame:
         """What is drawn: GPUs with their instances and findings, and how to show them."""
         sample = snapshot.sample
-        gpus = _parents(sample.gpus)
+        gpus = parents_of(sample.gpus)
         names = {device.device for device in gpus}
         instances: dict[int, list[DeviceSample]] = {device: [] for device in names}
         for device in sample.gpus:
@@ -624,8 +592,7 @@ class MonitorModel:
                 instances[device.parent].append(device)
         if self._selected_gpu is not None and self._selected_gpu not in names:
             self._selected_gpu = None
-        if self._settings.show_processes:
-            self._table.take(sample.processes)
+        self._take_processes()
         paced = self._settings if self._recording is None else self._recording.replay
         stale_after_s = max(STALE_AFTER_S, 2.5 * paced.interval_s)
         foreign = foreign_processes(sample.processes, self._user)
@@ -656,7 +623,7 @@ class MonitorModel:
             self._selected_gpu,
         )
 
-    def _laid_out(self, width: int, height: int, instances: Sequence[int]) -> Layout:
+    def _laid_out(self, width: int, height: int, instances: tuple[int, ...]) -> Layout:
         """With rows for a newcomer's questions at the end, if they take none from GPUs in a table."""
         of = partial(
             laid_out,
@@ -679,10 +646,10 @@ class MonitorModel:
             opening = "" if self._hits.has_questions else self._opening
             return without_gpus(frame, opening, width, layout.host.height), 0
         if layout.form == "cards":
-            return self._cards(frame, layout.gpus, width), 0
+            return gpu_cards(frame, layout.gpus, width), 0
         table = gpu_table(frame, layout, width, self._first_row)
         self._first_row = table.first
-        self._hits.gpus += [(_moved(box, top), device) for box, device in table.hits]
+        self._hits.gpus += [(box.moved(top), device) for box, device in table.hits]
         return table.lines, table.hidden
 
     def _with_rest(
@@ -692,37 +659,15 @@ class MonitorModel:
         if layout.form != "none" and layout.host.height:
             lines = [*filled(lines, width, top + layout.host.y), host_line(frame, width)]
         if layout.detail.height:
-            lines += self._detail(frame, width, layout.detail.height)
+            lines += selected_lines(frame, width, layout.detail.height)
         if not layout.lower.height:
             shown = self._settings.show_processes
             return lines, counts_text(hidden_gpus, 0, len(self._table.rows) if shown else 0)
         has_detail = layout.form == "single" or bool(layout.detail.height)
         lines = filled(lines, width, top + layout.lower.y)
-        lines += self._lower(frame, _moved(layout.lower, top), is_explained=has_detail)
+        lines += self._lower(frame, layout.lower.moved(top), is_explained=has_detail)
         below = max(len(self._table.rows) - self._table.top - self._table.in_sight, 0)
         return lines, counts_text(hidden_gpus, self._table.top, below)
-
-    def _cards(self, frame: Frame, boxes: Sequence[Rect], width: int) -> list[Line]:
-        """Bands of cards, with a blank row between them where the layout has one."""
-        lines: list[Line] = []
-        for y in sorted({box.y for box in boxes}):
-            lines = filled(lines, width, y)
-            band = [
-                gpu_card(frame, gpu, box.width, box.height)
-                for gpu, box in zip(frame.gpus, boxes, strict=True)
-                if box.y == y
-            ]
-            lines += side_by_side(band, width, CARD_GAP)
-        return lines
-
-    def _detail(self, frame: Frame, width: int, height: int) -> list[Line]:
-        """Charts of the selected GPU, or of the first, below what ails it and why."""
-        gpu = next((one for one in frame.gpus if one.device == frame.selected), frame.gpus[0])
-        parts = [Span(f"GPU {gpu.label}", "title"), *_why(frame, gpu, width - 24)]
-        generation, lanes = number(gpu.values, "pcie_generation"), number(gpu.values, "pcie_width")
-        if generation and lanes and gpu.problem is None:
-            parts.append(Span(f"gen{generation:.0f} x{lanes:.0f}", "dim"))
-        return [ruled(parts, width), *charts(frame, gpu, chosen_metrics(frame, gpu), width, height - 1)]
 
     def _lower(self, frame: Frame, box: Rect, *, is_explained: bool) -> list[Line]:
         """Processes below a rule, which says what ails the selected GPU unless that `is_explained` above."""
@@ -732,9 +677,9 @@ class MonitorModel:
             parts = [Span(counted(self._table.total, "process"), "title")]
             gpu = next((one for one in frame.gpus if one.device == frame.selected), None)
             if gpu is not None and not is_explained:
-                parts += [Span(f"GPU {gpu.label}", "accent"), *_why(frame, gpu, box.width - 34)]
+                parts += [Span(f"GPU {gpu.label}", "accent"), *why_spans(frame, gpu, box.width - 34)]
             elif frame.gpus:
-                parts.append(_account(frame, box.width - width_of(parts[0].text) - 10))
+                parts.append(account_span(frame, box.width - width_of(parts[0].text) - 10))
             lines.append(ruled(parts, box.width))
             box = Rect(0, box.y + 1, box.width, box.height - 1)
         if isinstance(processes, Missing):
@@ -808,62 +753,6 @@ class MonitorModel:
         if self._message:
             return fitted((Span(cut(self._message, width), self._message_style),), width)
         has_process = self._settings.show_processes and table.total > 0
-        there = [what for what, is_so in (("a GPU", frame.gpus), ("a process", has_process)) if is_so]
-        asks = self._hits.has_questions  # then the key to end a process is the one that hides them
-        actions = [action for action in self.actions if not (asks and action.id == "end")]
-        return hints_line(counts, self._mode, width, there, actions)
-
-
-def _account(frame: Frame, room: int) -> Span:
-    """What the GPUs of the box have used since the start; in short where there is little room."""
-    accounts = [frame.ledger.account(gpu.device) for gpu in frame.gpus]
-    text = account_text(frame, accounts, len(accounts))
-    return Span(text if width_of(text) <= room else used_in_short(frame, accounts), "dim")
-
-
-def _why(frame: Frame, gpu: DeviceSample, room: int) -> list[Span]:
-    """What ails a GPU, and why, as far as there is room."""
-    findings = frame.findings[gpu.device]
-    if not findings:
-        return []
-    first = findings[0]
-    text = f"{clean(first.word)}: {clean(first.why)}"
-    if width_of(text) > room:
-        return [Span(cut(f"{clean(first.brief)}: {clean(first.why)}", room), first.style)]
-    return [Span(text, first.style), *(Span(clean(one.brief), one.style) for one in findings[1:])]
-
-
-def _parents(gpus: Sequence[DeviceSample]) -> list[DeviceSample]:
-    """GPUs without their instances; an instance whose GPU is not in the sample counts as one."""
-    names = {device.device for device in gpus if device.parent is None}
-    return [
-        _without_readings(device) if device.problem is not None and is_lost(device.problem) else device
-        for device in gpus
-        if device.parent is None or device.parent not in names
-    ]
-
-
-_OF_THE_DEVICE = frozenset(
-    {
-        "name",
-        "uuid",
-        "driver",
-        "pci_address",
-        "memory_total_bytes",
-        "power_limit_w",
-        "temperature_limit_c",
-        "sm_clock_max_mhz",
-        "memory_clock_max_mhz",
-    }
-)
-
-
-def _without_readings(device: DeviceSample) -> DeviceSample:
-    """A lost GPU with its static properties: its last readings are no longer true."""
-    gone = device.problem or Missing("the GPU is lost")
-    values = {key: value if key in _OF_THE_DEVICE else gone for key, value in device.values.items()}
-    return replace(device, values=values)
-
-
-def _moved(box: Rect, down: int) -> Rect:
-    return Rect(box.x, box.y + down, box.width, box.height)
+        there = tuple(what for what, is_so in (("a GPU", frame.gpus), ("a process", has_process)) if is_so)
+        # With a newcomer's questions, the key to end a process is the one that hides them.
+        return self._hints_line(counts, self._mode, width, there, "end" if self._hits.has_questions else "")

@@ -63,22 +63,18 @@ class ProcessList:
         """Number of rows of the last frame."""
         self._place = 0
         self._made_of: tuple[object, ...] = ()
-        self._held: tuple[ProcessSample, ...] | Missing = ()
         self._shift = 0
         """By how many cells commands are scrolled."""
-        self._lines: dict[tuple[object, ...], tuple[ProcessRow, Units, Line]] = {}
         self._drawn_of: tuple[object, ...] = ()
-        self._drawn_rows: tuple[ProcessRow, ...] = ()
         self._drawn: Sequence[Line] = ()
 
     def take(self, processes: tuple[ProcessSample, ...] | Missing) -> None:
         """Sort and filter the processes, if anything has changed."""
-        made_of = (id(processes), self.sort, self.descending, self.tree, self.filter)
+        made_of = (processes, self.sort, self.descending, self.tree, self.filter)
         if made_of == self._made_of:
             return
         self._made_of = made_of
         known = () if isinstance(processes, Missing) else processes
-        self._held = processes  # keeps its id from being reused
         self.total = len(known)
         self._there = frozenset(
             what
@@ -141,6 +137,10 @@ class ProcessList:
         self._place = min(max(place, 0), len(self.rows) - 1)
         self.selected = identity(self.rows[self._place].process)
 
+    def toggle_tree(self) -> None:
+        """Show them as a tree, or no longer."""
+        self.tree = not self.tree
+
     def sort_by(self, name: str) -> None:
         """Sort by this column; if already sorted by it, reverse the order."""
         if name == self.sort:
@@ -172,23 +172,13 @@ class ProcessList:
                 self.top = self._place - room + 1
         self.top = min(max(self.top, 0), max(len(self.rows) - max(room, 1), 0))
         order = (self.sort, self.descending, bool(self.filter), self._there)
-        drawn_of = (width, height, units, self.top, self.selected, self._shift, order)
-        if drawn_of == self._drawn_of and self.rows is self._drawn_rows:
+        drawn_of = (self.rows, width, height, units, self.top, self.selected, self._shift, order)
+        if drawn_of == self._drawn_of:
             return self._drawn
-        self._drawn_of, self._drawn_rows = drawn_of, self.rows
+        self._drawn_of = drawn_of
         columns = self._columns(width)
-        lines = [self._heading(columns, width)]
-        kept: dict[tuple[object, ...], tuple[ProcessRow, Units, Line]] = {}
-        for row in self.rows[self.top : self.top + max(room, 0)]:
-            name = identity(row.process)
-            is_selected = name == self.selected
-            place = (name, is_selected, width, self._there, self._shift)
-            known = self._lines.get(place)
-            if known is None or known[1] is not units or known[0] != row:
-                known = (row, units, self._row(row, columns, width, units, is_selected))
-            kept[place] = known
-            lines.append(known[2])
-        self._lines = kept
+        shown = self.rows[self.top : self.top + max(room, 0)]
+        lines = [self._heading(columns, width), *(self._row(row, columns, width, units) for row in shown)]
         if not self.rows and room > 0:
             text = "no process matches" if self.filter else "no process uses a GPU"
             lines.append(fitted((Span(text, "dim"),), width))
@@ -221,9 +211,7 @@ class ProcessList:
             spans.append(Span(text, "accent" if is_sorted else "dim"))
         return fitted(spans, width)
 
-    def _row(
-        self, row: ProcessRow, columns: tuple[ProcessColumn, ...], width: int, units: Units, is_selected: bool
-    ) -> Line:
+    def _row(self, row: ProcessRow, columns: tuple[ProcessColumn, ...], width: int, units: Units) -> Line:
         texts = []
         for column in columns:
             text = column.show(row.process, units)
@@ -232,7 +220,7 @@ class ProcessList:
             else:
                 texts.append(right(text, column.width) if column.is_right else left(text, column.width))
         text = " ".join(texts)
-        if is_selected:
+        if identity(row.process) == self.selected:
             marked = f"▸{text[1:]}" if text.startswith(" ") else text
             return fitted((Span(left(marked, width), "selected"),), width)
         is_ours = is_of_here(row.process) and not isinstance(row.process.command, Missing)

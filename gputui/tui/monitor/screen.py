@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
 from time import monotonic, monotonic_ns
@@ -12,10 +12,9 @@ from typing import Protocol
 from textual import events
 
 from gputui.model.live import LiveSample
+from gputui.tui.monitor.actions import Asked
 from gputui.tui.monitor.model import MonitorModel
-from gputui.tui.monitor.requests import Asked, SetInterval, WantProcesses
-from gputui.tui.monitor.wakeup import Bell
-from gputui.tui.shell.registry import Action, screen_at
+from gputui.tui.shell.registry import screen_at
 from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.renderer import PaintedScreen
 from gputui.tui.widgets.app_context import shell_of
@@ -33,6 +32,9 @@ SLOW_FRAME_S = 0.5
 
 class Feed(Protocol):
     """A source of samples: this box, simulated GPUs, or a recording."""
+
+    on_sample: Callable[[], None]
+    """Called in a thread of the feed when there is a new sample: it must be quick."""
 
     def start(self) -> None:
         """Start sampling; returns at once."""
@@ -55,17 +57,14 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
         self,
         model: MonitorModel,
         feed: Feed,
-        bell: Bell,
-        actions: Iterable[Action],
         on_request: Callable[[Asked], None],
     ) -> None:
         super().__init__()
         self._model = model
         self._feed = feed
-        self._bell = bell
         self._on_request = on_request
         self._mounted_s = self._painted_s = 0.0
-        self.shown_actions = tuple(actions)
+        self.shown_actions = model.actions
         self._by_key = {key: action.id for action in self.shown_actions for key in action.key.split(",")}
 
     def on_mount(self) -> None:
@@ -76,16 +75,16 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(self._take_samples, context=context)
 
-        self._bell.listener = rung
+        self._feed.on_sample = rung
         width, height = self.app.size  # the size the view will have: the first frame is not blank
         self._view.show(self._model.lines(width, height, monotonic_ns(), self._feed.latest()))
 
     def on_unmount(self) -> None:
-        self._bell.listener = None
+        self._feed.on_sample = lambda: None
 
     def _take_samples(self) -> None:
         """Add the newest samples to the charts; draw at most once a second."""
-        if self._bell.listener is None:
+        if not self.is_running:
             return  # it came after the end
         now = monotonic()
         is_new = now - self._mounted_s < _BEGINNING_S
@@ -141,24 +140,26 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
 
     def press(self, action_id: str) -> None:
         """Run an action of the model, and draw the result at once."""
+        before = self._model.settings
         request = self._model.press(action_id)
-        if isinstance(request, SetInterval):
-            self._feed.set_interval(request.seconds)
-        elif isinstance(request, WantProcesses):
-            self._feed.want_processes(request.wanted)
-        elif request is not None:
+        now = self._model.settings
+        if now.interval_s != before.interval_s:
+            self._feed.set_interval(now.interval_s)
+        if now.show_processes != before.show_processes:
+            self._feed.want_processes(now.show_processes)
+        if request is not None:
             self._on_request(request)
         self.paint()
 
     def paint(self) -> None:
         """Draw the frame, and schedule the next one."""
-        newest = self._feed.latest()  # the bell does not ring while a call hangs
+        newest = self._feed.latest()  # nothing is said of a new sample while a call hangs
         self._painted_s = monotonic()
         self.paint_in(PAINT_EVERY_S + _SLACK_S)
-        if not self.has_room:
+        width, height = self._view.size
+        if not (self.is_current and width and height):
             self._model.add(newest)
             return
-        width, height = self._view.size
         lines = self._model.lines(width, height, monotonic_ns(), newest)
         if self.painter.round_trip_s > SLOW_FRAME_S and lines:
             note = f" link slow: a picture takes {self.painter.round_trip_s:.1f} s "

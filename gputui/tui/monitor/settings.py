@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gputui.document.theme import THEMES
 from gputui.errors import GputuiError
@@ -19,9 +19,10 @@ ZOOMS_MIN: tuple[int, ...] = (1, 2, 5, 10, 30, 60)
 MEMORY_UNITS: tuple[str, ...] = ("GiB", "GB")
 TEMPERATURE_UNITS: tuple[str, ...] = ("C", "F")
 _LARGEST_FILE = 64 * 1024
+_N = TypeVar("_N", int, float)
 
 
-def stepped(choices: Sequence[float], now: float, by: int) -> float:
+def stepped(choices: Sequence[_N], now: _N, by: int) -> _N:
     """The next of ascending choices, above or below; the same where there is none."""
     beyond = [one for one in choices if (one > now if by > 0 else one < now)]
     return (beyond[0] if by > 0 else beyond[-1]) if beyond else now

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
 
 from gputui.analysis.health import is_lost
 from gputui.model.units import counted, format_usd, format_whole_seconds
-from gputui.tui.monitor.actions import Action, shown_key
+from gputui.tui.monitor.actions import Action, EndProcess, shown_key
 from gputui.tui.monitor.frame import Frame
-from gputui.tui.shell.registry import APP_ACTIONS
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, left, ruled, width_of
 from gputui.tui.widgets.sections import fitting, joined
@@ -25,7 +23,6 @@ SIGNALS: tuple[tuple[str, str], ...] = (
 QUESTIONS_HEIGHT = 5
 _QUESTION = 43
 """Cells of a question, up to what is known of its answer."""
-_FIRST_SIGNAL = 2
 _HINTS: Mapping[str, tuple[str, ...]] = {
     "": (
         "help",
@@ -45,25 +42,13 @@ _HINTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(slots=True)
-class EndQuestion:
-    """A request to confirm ending a process."""
-
-    pid: int
-    start_ticks: int
-    command: str
-    """Cleaned."""
-    signal: int = _FIRST_SIGNAL
-    """Index in SIGNALS."""
-
-
-def question_line(question: EndQuestion, width: int) -> Line:
+def question_line(question: EndProcess, width: int) -> Line:
     """Asks whether to end the process, and with which signal."""
-    name, meaning = SIGNALS[question.signal]
+    name, meaning = question.signal, dict(SIGNALS)[question.signal]
     ask = f"End {question.pid} "
     keys = f" with {name} ({meaning})?  y yes  n no"
-    keys += "  up milder" if question.signal else ""
-    keys += "  down harsher" if question.signal + 1 < len(SIGNALS) else ""
+    keys += "  up milder" if name != SIGNALS[0][0] else ""
+    keys += "  down harsher" if name != SIGNALS[-1][0] else ""
     if width < len(ask) + len(keys) + 12:
         keys = f" with {name}?  y yes  n no  up, down"
     if width < len(ask) + len(keys):
@@ -86,11 +71,15 @@ def filter_line(
     return fitted((Span("/", "accent"), Span(typed + cursor), Span(counts, "dim")), width)
 
 
-def hints_line(counts: str, mode: str, width: int, there: Container[str], actions: Sequence[Action]) -> Line:
-    """As many keys of `actions` as fit, except those that need something not in `there`, and counts."""
+def hints_line(
+    actions: Mapping[str, Action], counts: str, mode: str, width: int, there: Container[str], without: str
+) -> Line:
+    """As many keys of `actions` as fit, except those that need something not in `there`, and counts.
+
+    The one with the id `without` is left out.
+    """
     room = width - (width_of(counts) + 2 if counts else 0)
-    by_id = {action.id: action for action in (*actions, *APP_ACTIONS)}
-    named = [by_id[name] for name in _HINTS.get(mode, _HINTS[""]) if name in by_id]
+    named = [actions[name] for name in _HINTS.get(mode, _HINTS[""]) if name in actions and name != without]
     hints = [
         (Span(shown_key(action), "accent"), Span(f" {action.title}", "dim"))
         for action in named

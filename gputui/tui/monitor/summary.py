@@ -107,29 +107,28 @@ def _kind(brief: str) -> str:
 
 
 def _power(frame: Frame, *, is_short: bool) -> list[Span]:
-    live = [gpu for gpu in frame.gpus if gpu.problem is None]
-    drawn = [n for gpu in live if (n := number(gpu.values, "power_w")) is not None]
-    limits = [n for gpu in live if (n := number(gpu.values, "power_limit_w")) is not None]
-    if not drawn:
+    drawn_w, most_w = _together(frame, "power_w", "power_limit_w")
+    if drawn_w is None:
         return []
-    scale, unit = (1000, "kW") if sum(limits or drawn) >= 1000 else (1, "W")
-    figure = Span(f"{sum(drawn) / scale:.1f}" if scale > 1 else f"{sum(drawn):.0f}", "title")
-    if is_short or len(limits) < len(drawn):
-        return [figure, Span(f" {unit}", "dim")]
-    whole = sum(limits) / scale
-    return [figure, Span(f" of {whole:.1f} {unit}" if scale > 1 else f" of {whole:.0f} {unit}", "dim")]
+    scale, unit, decimals = (1000, "kW", 1) if (most_w or drawn_w) >= 1000 else (1, "W", 0)
+    whole = "" if is_short or most_w is None else f" of {most_w / scale:.{decimals}f}"
+    return [Span(f"{drawn_w / scale:.{decimals}f}", "title"), Span(f"{whole} {unit}", "dim")]
 
 
 def _memory(frame: Frame, *, is_short: bool) -> list[Span]:
-    live = [gpu for gpu in frame.gpus if gpu.problem is None]
-    used = [n for gpu in live if (n := number(gpu.values, "memory_used_bytes")) is not None]
-    total = [n for gpu in live if (n := number(gpu.values, "memory_total_bytes")) is not None]
-    if not used or len(used) != len(total):
+    used, total = _together(frame, "memory_used_bytes", "memory_total_bytes")
+    if used is None or total is None:
         return []
     scale = memory_scale(frame.units)
-    figure = Span(three_digits_of(sum(used) / scale), "title")
-    whole = "" if is_short else f" of {three_digits_of(sum(total) / scale)}"
-    return [figure, Span(f"{whole} {frame.units.memory}", "dim")]
+    whole = "" if is_short else f" of {three_digits_of(total / scale)}"
+    return [Span(three_digits_of(used / scale), "title"), Span(f"{whole} {frame.units.memory}", "dim")]
+
+
+def _together(frame: Frame, key: str, limit: str) -> tuple[float | None, float | None]:
+    """The sums over the GPUs of a value and of its limit; None for a limit that fewer tell."""
+    live = [gpu.values for gpu in frame.gpus if gpu.problem is None]
+    known, limits = ([n for values in live if (n := number(values, of)) is not None] for of in (key, limit))
+    return (sum(known), sum(limits) if len(limits) >= len(known) else None) if known else (None, None)
 
 
 def _money(frame: Frame, level: int) -> list[Span]:

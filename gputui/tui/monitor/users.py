@@ -39,17 +39,18 @@ def users_lines(frame: Frame, height: int) -> list[Line]:
         left("USER", 12) + right("PROCS", 6) + "  " + left("GPUS", _GPUS_CELLS) + right(frame.units.memory, 7)
     )
     lines = [fitted((Span(heading + right("COST NOW", 11) if price else heading, "dim"),), USERS_WIDTH)]
-    ordered = sorted(users.items(), key=lambda pair: (-pair[1].share, pair[0]))
-    for name, user in ordered:
-        amount = three_digits_of(user.memory_bytes / memory_scale(frame.units))
-        text = left(name, 12) + right(str(user.processes), 6) + "  " + left(_ranges(user.gpus), _GPUS_CELLS)
-        text += right(amount, 7) + (right(_cost(price, user.share), 11) if price else "")
-        lines.append(fitted((Span(text),), USERS_WIDTH))
+    scale = memory_scale(frame.units)
+    rows = [
+        (name, str(user.processes), user.gpus, three_digits_of(user.memory_bytes / scale), user.share, "")
+        for name, user in sorted(users.items(), key=lambda pair: (-pair[1].share, pair[0]))
+    ]
     free = {gpu.device for gpu in frame.gpus} - used
     if free:
-        text = left("nobody", 12) + right("0", 6) + "  " + left(_ranges(free), _GPUS_CELLS) + right("", 7)
-        text += right(_cost(price, len(free) / len(frame.gpus)), 11) if price else ""
-        lines.append(fitted((Span(text, "warn"),), USERS_WIDTH))
+        rows.append(("nobody", "0", free, "", len(free) / len(frame.gpus), "warn"))
+    for name, count, gpus, memory, share, style in rows:
+        text = left(name, 12) + right(count, 6) + "  " + left(_ranges(gpus), _GPUS_CELLS) + right(memory, 7)
+        cost = right(f"{format_usd(price * share)}/h", 11) if price else ""
+        lines.append(fitted((Span(text + cost, style),), USERS_WIDTH))
     return filled(lines, USERS_WIDTH, height)
 
 
@@ -73,10 +74,6 @@ def _users(processes: tuple[ProcessSample, ...], gpus: int) -> tuple[dict[str, _
         for name, amount in parts:
             users[name].share += ((amount or 0.0) / total if is_known else 1 / len(parts)) / max(gpus, 1)
     return users, set(held)
-
-
-def _cost(price: float | None, share: float) -> str:
-    return "" if price is None else f"{format_usd(price * share)}/h"
 
 
 def _ranges(numbers: set[int]) -> str:

@@ -54,12 +54,16 @@ def end_of(text: str, width: int) -> str:
 
 def left(text: str, width: int) -> str:
     """Cut or padded on the right to exactly `width` cells."""
+    if text.isascii() and len(text) <= width:
+        return text.ljust(width)
     short = cut(text, width)
     return short + " " * (width - width_of(short))
 
 
 def right(text: str, width: int) -> str:
     """Cut or padded on the left to exactly `width` cells."""
+    if text.isascii() and len(text) <= width:
+        return text.rjust(width)
     short = cut(text, width)
     return " " * (width - width_of(short)) + short
 

@@ -17,7 +17,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.live import LiveSample
 from gputui.model.telemetry import HOST, Reading
-from gputui.services.playback.replay import PIECES, Playback, Player, Replay, open_replay
+from gputui.services.playback.replay import PIECES, Playback, Replay, open_replay
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run
@@ -212,42 +212,6 @@ class Clock:
         self.now_ns += round(seconds * 1e9)
 
 
-def test_a_player_goes_with_time_at_its_speed_to_the_end() -> None:
-    clock = Clock()
-    player = Player(100.0, clock)
-    clock.pass_s(3)
-    assert player.position_s == pytest.approx(3)
-    player.set_speed(10)
-    clock.pass_s(2)
-    assert player.position_s == pytest.approx(23)
-    clock.pass_s(60)
-    assert player.position_s == 100.0
-
-
-def test_a_player_that_is_paused_stands_still_and_can_be_moved() -> None:
-    clock = Clock()
-    player = Player(100.0, clock)
-    clock.pass_s(5)
-    player.pause(True)
-    clock.pass_s(50)
-    assert player.position_s == pytest.approx(5)
-    player.seek(-3)
-    assert player.position_s == 0
-    player.seek(40)
-    player.pause(False)
-    clock.pass_s(1)
-    assert player.position_s == pytest.approx(41)
-    assert not player.is_paused
-
-
-def test_speeds_have_bounds() -> None:
-    player = Player(100.0, Clock())
-    player.set_speed(1e9)
-    assert player.speed == 1000
-    player.set_speed(0)
-    assert player.speed == 0.1
-
-
 # In the panes
 
 
@@ -287,24 +251,33 @@ def test_a_recording_plays_in_the_panes_like_a_live_box(shown: Shown) -> None:
     shown.playback.set_speed(10)
     shown.clock.pass_s(1)
     shown.until(13)
-    assert shown.playback.player.speed == 10
+    assert shown.playback.speed == 10
     assert not shown.playback.has_ended
     shown.clock.pass_s(100)
     shown.until(59)
     assert shown.playback.has_ended
+    shown.playback.pause_or_go_on()
+    assert shown.power_w() == 0
+
+
+def test_speeds_have_bounds(shown: Shown) -> None:
+    shown.playback.set_speed(1e9)
+    assert shown.playback.speed == 1000
+    shown.playback.set_speed(0)
+    assert shown.playback.speed == 0.1
 
 
 def test_a_jump_shows_at_once_also_while_it_stands_still(shown: Shown) -> None:
     shown.playback.set_interval(1000.0)
-    shown.playback.pause(True)
+    shown.playback.pause_or_go_on()
     shown.playback.seek(40)
     before = shown.playback.latest()
     assert shown.power_w() == 40
     shown.clock.pass_s(5)
-    assert shown.playback.player.is_paused
+    assert shown.playback.is_paused
     assert shown.playback.position_s == 40
     assert shown.playback.latest() is before
-    shown.playback.pause(False)
+    shown.playback.pause_or_go_on()
     shown.clock.pass_s(2)
     shown.playback.set_interval(0.005)
     shown.until(42)

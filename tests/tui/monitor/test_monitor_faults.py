@@ -12,8 +12,8 @@ from gputui.analysis.health import foreign_processes, health
 from gputui.model.absent import Missing
 from gputui.model.live import ENDED, FOREIGN, HIDDEN, DeviceSample, LiveSample, Value
 from gputui.tui.monitor.accounts import Account, Ledger
+from gputui.tui.monitor.actions import EndProcess
 from gputui.tui.monitor.model import MonitorModel
-from gputui.tui.monitor.requests import EndProcess
 from gputui.tui.monitor.settings import MonitorSettings
 
 
@@ -306,6 +306,11 @@ def test_a_process_that_ended_or_is_hidden_is_not_taken_for_one_of_the_host(why:
     assert f"31337 cannot be ended: its start time is not known ({why.reason})" in picture(made, 200, 50, 1)
 
 
+def ended(asked: object) -> tuple[int, int, str]:
+    assert isinstance(asked, EndProcess)
+    return asked.pid, asked.start_ticks, asked.signal
+
+
 def test_ending_asks_and_names_the_start_of_the_process() -> None:
     made = model(lambda second: sample(1, second, processes=3), seconds=1)
     assert made.press("end") is None
@@ -320,7 +325,7 @@ def test_ending_asks_and_names_the_start_of_the_process() -> None:
         made.press("down")
     assert "SIGKILL" in picture(made, 80, 24, 1)
     made.press("up")
-    assert made.press("toggle") == EndProcess(4002, 102, "SIGQUIT")
+    assert ended(made.press("toggle")) == (4002, 102, "SIGQUIT")
     made.press("end")
     for _ in range(9):
         made.press("up")
@@ -333,7 +338,7 @@ def test_ending_asks_and_names_the_start_of_the_process() -> None:
     made.press("no")
     assert made.press("yes") is None
     made.press("end")
-    assert made.press("yes") == EndProcess(4002, 102, "SIGTERM")
+    assert ended(made.press("yes")) == (4002, 102, "SIGTERM")
 
 
 def test_hostile_names_do_not_reach_the_lines_raw() -> None:

@@ -20,7 +20,6 @@ from gputui.tui.monitor.metrics import OF_GPUS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.process_columns import COLUMNS, columns_for, time_text
 from gputui.tui.monitor.processes import ProcessList
-from gputui.tui.monitor.requests import SetInterval, WantProcesses
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.shell.page_screen import help_lines
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS, shown_keys
@@ -345,9 +344,9 @@ def test_times_of_processes_are_short(seconds: float, text: str) -> None:
 
 def test_intervals_go_up_and_down_and_stop_at_the_ends() -> None:
     made = monitor()
-    assert made.press("faster") == SetInterval(0.5)
-    assert made.press("faster") == SetInterval(0.2)
-    assert made.press("faster") is None
+    for interval_s in (0.5, 0.2, 0.2):
+        made.press("faster")
+        assert made.settings.interval_s == interval_s
     for _ in range(9):
         made.press("slower")
     assert made.settings.interval_s == 10.0
@@ -356,18 +355,23 @@ def test_intervals_go_up_and_down_and_stop_at_the_ends() -> None:
 
 def test_an_interval_of_ones_own_goes_to_the_next_of_the_list() -> None:
     made = MonitorModel(MonitorSettings(interval_s=3.0))
-    assert made.press("slower") == SetInterval(5.0)
-    assert MonitorModel(MonitorSettings(interval_s=3.0)).press("faster") == SetInterval(2.0)
+    made.press("slower")
+    assert made.settings.interval_s == 5.0
+    made = MonitorModel(MonitorSettings(interval_s=3.0))
+    made.press("faster")
+    assert made.settings.interval_s == 2.0
 
 
 def test_hiding_processes_gives_their_room_away_and_stops_asking_for_them() -> None:
     made = monitor()
-    assert made.press("processes") == WantProcesses(False)
+    made.press("processes")
+    assert not made.settings.show_processes
     assert "COMMAND" not in shown(made)
     made.press("filter")
     assert not made.is_typing
     assert "p shows them" in shown(made)
-    assert made.press("processes") == WantProcesses(True)
+    made.press("processes")
+    assert made.settings.show_processes
     assert "COMMAND" in shown(made)
 
 

@@ -357,7 +357,7 @@ def overlap(one: Rect, other: Rect) -> bool:
 def test_boxes_lie_inside_and_do_not_overlap(
     width: int, height: int, instances: list[int], with_lower: bool, processes: int | None
 ) -> None:
-    layout = laid_out(width, height, instances, with_lower=with_lower, processes=processes)
+    layout = laid_out(width, height, tuple(instances), with_lower=with_lower, processes=processes)
     boxes = [*layout.gpus, layout.list, layout.strip, layout.host, layout.detail, layout.lower]
     boxes = [box for box in boxes if box != NOWHERE]
     for place, box in enumerate(boxes):
@@ -396,27 +396,27 @@ def test_boxes_lie_inside_and_do_not_overlap(
     ],
 )
 def test_the_form_follows_from_count_and_size(count: int, size: tuple[int, int], form: str) -> None:
-    assert laid_out(*size, [0] * count).form == form
+    assert laid_out(*size, (0,) * count).form == form
 
 
 @pytest.mark.parametrize("size", [(120, 36), (200, 46)])
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
 def test_rows_that_few_processes_do_not_need_go_to_the_charts(count: int, size: tuple[int, int]) -> None:
-    many, few = (laid_out(*size, [0] * count, processes=processes) for processes in (40, 2))
+    many, few = (laid_out(*size, (0,) * count, processes=processes) for processes in (40, 2))
     assert few.form == many.form
     assert 5 <= few.lower.height <= 8 < many.lower.height
     for one, other in ((few.gpus, many.gpus), ((few.detail,), (many.detail,))):
         assert all(tall.height >= low.height for tall, low in zip(one, other, strict=True))
-    assert laid_out(*size, [0] * count, processes=3) == few
-    small, crowded = (laid_out(80, 22, [0] * count, processes=number) for number in (2, 40))
+    assert laid_out(*size, (0,) * count, processes=3) == few
+    small, crowded = (laid_out(80, 22, (0,) * count, processes=number) for number in (2, 40))
     assert small.lower.height <= crowded.lower.height
     assert small.form == "single" or (small.detail.height >= 7) == (count < 8)
 
 
 def test_many_gpus_have_a_heat_strip() -> None:
-    assert laid_out(80, 22, [0] * 16).strip.height == 1
-    assert laid_out(80, 22, [0] * 8).strip == NOWHERE
-    assert laid_out(40, 8, [0] * 72).strip.height == 2
+    assert laid_out(80, 22, (0,) * 16).strip.height == 1
+    assert laid_out(80, 22, (0,) * 8).strip == NOWHERE
+    assert laid_out(40, 8, (0,) * 72).strip.height == 2
 
 
 # Settings

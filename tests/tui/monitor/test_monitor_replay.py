@@ -37,7 +37,7 @@ class Replayed:
     def pass_s(self, seconds: float) -> None:
         """As the thread of the playback does after each interval."""
         self.now_ns += round(seconds * 1e9)
-        self.playback.pause(self.playback.player.is_paused)
+        self.playback.set_speed(self.playback.speed)
 
     def press(self, *actions: str) -> None:
         for action in actions:

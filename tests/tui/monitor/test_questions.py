@@ -14,8 +14,8 @@ from shell_app import make_app, picture, press, until
 
 from gputui.model.live import LiveSample
 from gputui.services.support.paths import default_result_file, monitor_file
+from gputui.tui.monitor.actions import ShowDemo
 from gputui.tui.monitor.model import MonitorModel
-from gputui.tui.monitor.requests import ShowDemo
 
 SIZES = [(80, 24), (120, 40), (200, 50), (40, 10), (40, 24)]
 QUICK_S = 140.0
@@ -164,13 +164,12 @@ def test_d_shows_made_up_gpus_and_q_comes_back_and_x_is_remembered(repository: P
         assert terminal.ended() == 130
 
 
-@pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize(
     ("words", "title"),
     [(("results", "a.db"), "3 Res"), (("compare", "a.db@cccc0001", "a.db@cccc0002", "--tui"), "4 C")],
 )
 def test_the_screen_that_is_asked_for_is_the_first_one_painted(
-    words: tuple[str, ...], title: str, columns: int, repository: Path
+    words: tuple[str, ...], title: str, repository: Path
 ) -> None:
     from stored_runs import store
 
@@ -178,7 +177,7 @@ def test_the_screen_that_is_asked_for_is_the_first_one_painted(
         store(Path("a.db"), number)
     environment = {"PYTHONPATH": str(repository), "PYTHONUTF8": "1"}
     command = [sys.executable, "-m", "gputui", *words]
-    with Terminal(command, columns, environment=environment) as terminal:
+    with Terminal(command, 80, environment=environment) as terminal:
         terminal.wait_for(f"[{title}")
         first = terminal.text.splitlines()[0]
         assert "1 Mon" in first
