@@ -6,11 +6,11 @@ peaks that the same machine reached in the same run. It is reported from a tenth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide, divide_step, inflation
+from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide, inflation, pieces_seen
 from gputui.analysis.operator_flops import flops_of_call
 from gputui.model.absent import Missing
 from gputui.model.units import format_percent, format_rate, format_seconds
@@ -102,7 +102,7 @@ class Finding:
 
 def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
     """What slows this step down, largest gain first; the pass must be valid, with at least one step."""
-    pieces = divide_step(facts.side)
+    pieces = pieces_seen(facts.side)
     found = [finding for rule in _RULES for finding in rule(facts, pieces)]
     if any(finding.kind in _WAITS for finding in found):
         found = [finding for finding in found if finding.kind not in _BOUNDS]
@@ -112,34 +112,38 @@ def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda finding: finding.at_best_ns))
 
 
-def _starved(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    """On a GPU the time it waited for the loader; on a CPU all that the loader did on the stepping thread."""
-    on_device, step_ns = facts.side.is_on_device, facts.side.step_ns
-    waited_ns = sum(
-        p.time_ns for p in pieces if p.category == LOADER or (not on_device and p.phase == "data")
+def waits_of(shares: Sequence[tuple[str, str, float]], *, is_on_device: bool) -> Mapping[str, float]:
+    """How much of a step it waits, by KINDS, for what a finding tells of; from parts, phases and shares.
+
+    A GPU waits for the loader where it is idle meanwhile; a CPU does all that the loader does on its thread.
+    """
+    for_loader = sum(
+        share for part, phase, share in shares if part == LOADER or (not is_on_device and phase == "data")
     )
-    if waited_ns >= WORTH_A_LINE * step_ns:
-        who = "the GPU waits for the data loader" if on_device else "it is in the data loader"
-        evidence = f"{who} for {format_percent(waited_ns / step_ns)} of the step"
-        yield Finding(KINDS[0], evidence, step_ns, max(0, step_ns - waited_ns), "high")
+    for_host = sum(share for part, _, share in shares if part in HOST_CAUSES)
+    least = {KINDS[0]: (for_loader, WORTH_A_LINE), KINDS[1]: (for_host, IDLE_TO_BE_LAUNCH_BOUND)}
+    return {kind: share for kind, (share, worth) in least.items() if share >= worth}
 
 
-def _launch_bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    step_ns = facts.side.step_ns
-    idle_ns = sum(p.time_ns for p in pieces if p.category in HOST_CAUSES and p.phase != "data")
-    if idle_ns < IDLE_TO_BE_LAUNCH_BOUND * step_ns:
-        return
-    share = format_percent(idle_ns / step_ns)
-    if not facts.side.is_on_device:
-        evidence = f"{share} of the step lies between operators, in Python"
-        yield Finding(KINDS[1], evidence, step_ns, max(0, step_ns - idle_ns), "fair")
-        return
-    lengths = [k.time_ns / k.calls for k in facts.side.found.kernels for _ in range(k.calls)]
-    is_sure = bool(lengths) and median(lengths) < SHORT_KERNEL_NS
-    evidence = f"for {share} of the step the GPU waits for the host"
-    if is_sure:
-        evidence += f", and half of its kernels take less than {format_seconds(median(lengths) * 1e-9)}"
-    yield Finding(KINDS[1], evidence, step_ns, max(0, step_ns - idle_ns), "high" if is_sure else "fair")
+def _waits(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    step_ns, on_device = facts.side.step_ns, facts.side.is_on_device
+    shares = [(p.category, p.phase, p.time_ns / step_ns) for p in pieces]
+    for kind, share in waits_of(shares, is_on_device=on_device).items():
+        percent, confidence = format_percent(share), "high"
+        if kind == KINDS[0]:
+            who = "the GPU waits for the data loader" if on_device else "it is in the data loader"
+            evidence = f"{who} for {percent} of the step"
+        elif on_device:
+            evidence = f"for {percent} of the step the GPU waits for the host"
+            lengths = [k.time_ns / k.calls for k in facts.side.found.kernels for _ in range(k.calls)]
+            is_sure = bool(lengths) and median(lengths) < SHORT_KERNEL_NS
+            if is_sure:
+                half = format_seconds(median(lengths) * 1e-9)
+                evidence += f", and half of its kernels take less than {half}"
+            confidence = "high" if is_sure else "fair"
+        else:
+            evidence, confidence = f"{percent} of the step lies between operators", "fair"
+        yield Finding(kind, evidence, step_ns, max(0, round(step_ns * (1 - share))), confidence)
 
 
 def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -216,8 +220,7 @@ def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
 
 
 _RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = (
-    _starved,
-    _launch_bound,
+    _waits,
     _bound,
     _matrix_units,
     _power_capped,

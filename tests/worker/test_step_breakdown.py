@@ -80,7 +80,7 @@ def test_on_a_cpu_an_instant_belongs_to_the_innermost_event() -> None:
     )
     assert_exact(found)
     assert times(found) == {"aten::linear": 50, "aten::relu": 20}
-    assert slices(found) == {("forward", "compute", ""): 70, ("forward", "idle", "python"): 30}
+    assert slices(found) == {("forward", "compute", ""): 70, ("between", "idle", "python"): 30}
     linear = next(row for row in found.rows if row.operator == "aten::linear")
     assert (linear.calls, linear.events, linear.shapes, linear.category) == (1, 2, "8x64", "gemm")
 
@@ -112,10 +112,10 @@ def test_phases_are_recognized_by_what_autograd_and_optimizers_mark() -> None:
     assert slices(found) == {
         ("data", "idle", "data_wait"): 10,
         ("forward", "compute", ""): 20,
-        ("backward", "idle", "python"): 10,
+        ("between", "idle", "python"): 15,
         ("backward", "compute", ""): 30,
         ("backward", "idle", "dispatch"): 10,
-        ("optimizer", "idle", "python"): 9,
+        ("optimizer", "idle", "python"): 4,
         ("optimizer", "compute", ""): 11,
     }
 
@@ -221,13 +221,31 @@ def test_work_of_no_or_negative_length_costs_itself_alone() -> None:
     assert times(with_empty) == {"aten::mm": 50, "empty": 0}
 
 
-def test_time_before_an_optimizers_first_call_is_its_own_whatever_the_device_still_runs() -> None:
+def test_time_between_the_phases_belongs_to_none_of_them() -> None:
+    loader = TraceEvent("enumerate(DataLoader)#_Single", "range", 70, 80, thread=MAIN)
+    on_cpu = partition([op("aten::mm", 0, 50), loader], 0, 100, MAIN)
+    assert slices(on_cpu) == {
+        ("forward", "compute", ""): 50,
+        ("data", "idle", "data_wait"): 10,
+        ("between", "idle", "python"): 40,
+    }
+    on_gpu = partition([op("aten::mm", 0, 50), kernel("gemm", 20, 60), loader], 0, 100, MAIN)
+    assert slices(on_gpu) == {
+        ("forward", "idle", "dispatch"): 20,
+        ("forward", "compute", ""): 40,
+        ("data", "idle", "data_wait"): 10,
+        ("between", "idle", "python"): 30,
+    }
+
+
+def test_time_in_an_optimizers_range_is_its_own_whatever_the_device_still_runs() -> None:
     step = TraceEvent("Optimizer.step#SGD.step", "range", 60, 90, thread=MAIN)
     found = partition([op("aten::mm", 0, 10), kernel("late", 40, 50), step], 0, 100, MAIN)
     assert slices(found) == {
         ("forward", "compute", ""): 10,
         ("forward", "idle", "dispatch"): 10,
-        ("optimizer", "idle", "python"): 80,
+        ("optimizer", "idle", "python"): 30,
+        ("between", "idle", "python"): 50,
     }
 
 
@@ -327,7 +345,7 @@ def test_a_copy_has_the_class_of_its_direction_and_other_work_that_of_its_name()
 
 
 def test_a_window_without_events_is_all_python() -> None:
-    assert slices(partition([], 5, 25, MAIN)) == {("forward", "idle", "python"): 20}
+    assert slices(partition([], 5, 25, MAIN)) == {("between", "idle", "python"): 20}
 
 
 NAMES = (
