@@ -35,6 +35,7 @@ from gputui.services.traces.overview import (
     Ranks,
     category_table,
     finding_lines,
+    held_back,
     largest_operators,
     rank_lines,
     ranks_of,
@@ -173,10 +174,11 @@ def _draw(found: TraceDifference, out: Console) -> None:
         if table.rows:
             page.line()
             page.table(table)
-    for index, note in enumerate(notes(found)):
-        if not index:
-            page.line()
-        page.line(note)
+    for lines in (held_back(found), notes(found)):
+        for index, line in enumerate(lines):
+            if not index:
+                page.line()
+            page.line(line)
     page.show()
 
 

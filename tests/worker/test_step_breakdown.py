@@ -146,6 +146,30 @@ def test_kernels_that_overlap_share_the_instant_to_the_nanosecond() -> None:
     ]
 
 
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(-20, 200), st.integers(0, 60)), max_size=12))
+def test_communication_is_hidden_or_exposed_to_the_nanosecond(work: list[tuple[bool, int, int]]) -> None:
+    events = [
+        kernel("nvshmem_put" if is_transfer else "gemm", start, start + length, stream=stream)
+        for stream, (is_transfer, start, length) in enumerate(work)
+    ]
+    found = partition(events, 0, 150, MAIN)
+    if not found.kernels:
+        assert found.communication_ns == 0
+        return
+
+    def at(is_transfer: bool) -> set[int]:
+        return {
+            ns
+            for kind, start, length in work
+            if kind == is_transfer
+            for ns in range(max(0, start), min(150, start + length))
+        }
+
+    assert found.communication_ns == len(at(True))
+    assert classes(found)["communication"] == len(at(True) - at(False)), "what is exposed"
+
+
 def test_a_copy_behind_a_kernel_costs_nothing_and_an_exposed_one_what_is_exposed() -> None:
     found = partition(
         [
@@ -641,6 +665,10 @@ def test_a_window_in_parts_has_the_sums_of_the_whole(cuts: tuple[int, ...]) -> N
 @pytest.mark.parametrize(
     ("name", "category"),
     [
+        ("void deep_ep::intranode::dispatch<4, 768>(int4*)", "communication"),
+        ("void dpsk::ep::internode::combine<__nv_bfloat16>(Params)", "communication"),
+        ("nvshmemi_transfer_put_signal", "communication"),
+        ("void multimem_one_shot_reduce_kernel<c10::BFloat16>(long)", "communication"),
         ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16>(Params)", "gemm"),
         ("Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x192x64", "gemm"),
         ("nvjet_tst_64x64_64x16_2x1_2cta_v_bz_bias_TNT", "gemm"),
@@ -708,6 +736,7 @@ def test_a_kernel_has_the_category_that_its_name_tells(name: str, category: str)
         ("aten::t", "view_alloc"),
         ("aten::zero_", "view_alloc"),
         ("c10d::allreduce_", "communication"),
+        ("symm_mem::multimem_one_shot_all_reduce", "communication"),
         ("triton_poi_fused_add_0", "fused"),
         ("aiter::gemm_a16w16", "gemm"),
         ("All2All_Pooled_Req", "communication"),

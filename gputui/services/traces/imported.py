@@ -52,6 +52,7 @@ _UNMARKED = "steps are not marked"
 _HOW_TO_MARK = "mark them with profile(schedule=...) and prof.step(), or name their range with --step"
 _UNMATCHED_SHOWN = 0.05
 _LEFT_OUT_SHOWN = 0.01
+_COMMUNICATION_SHOWN = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,12 @@ def read_run(
     device = device_of(trace)
     window = on_device(trace, window_of(trace, step_range, window_s), device)
     described = description_of(trace, device)
+    if device is None and trace.foreign_work:
+        name = trace.devices[0].name if trace.devices else "a device"
+        raise GputuiError(
+            f"{path}: work of {name} ({trace.foreign_work}) is not of a kind that can be read",
+            "CUDA, ROCm and XPU devices, and CPUs alone, are read",
+        )
     found = partition_of(trace, window, device)
     if not found.rows:
         raise GputuiError(
@@ -213,6 +220,13 @@ def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -
     left_out_ns = 0 if window.found_by == "--window" else _outside_ns(trace, window, device)
     if left_out_ns > _LEFT_OUT_SHOWN * busy_ns:
         yield f"{format_seconds(left_out_ns * 1e-9)} of device work outside of the counted steps is left out"
+    exposed_ns = sum(s.time_ns for s in found.slices if s.time_class == "communication")
+    if found.communication_ns > _COMMUNICATION_SHOWN * found.window_ns:
+        steps = len(window.steps_ns)
+        took, exposed = (format_seconds(ns / steps * 1e-9) for ns in (found.communication_ns, exposed_ns))
+        hidden = format_percent(1 - exposed_ns / found.communication_ns)
+        each = "a step" if steps > 1 else "in all"
+        yield f"communication takes {took} {each}: {hidden} of it behind compute, {exposed} exposed"
     if found.unmatched_ns > _UNMATCHED_SHOWN * busy_ns:
         share = format_percent(found.unmatched_ns / busy_ns)
         yield f"{share} of device time was launched outside of the trace: its operators are unknown"

@@ -105,6 +105,9 @@ class Partition:
     stand_in_ns: int = 0
     """Device time of work whose launch is known, but lies in no operator: launches of graphs, custom backward
     functions, fused optimizers, kernels of other compilers. A row stands in for the operator."""
+    communication_ns: int = 0
+    """How long the device communicates, whatever else it does then: its slices are what compute does not
+    hide."""
 
 
 @dataclass
@@ -196,6 +199,7 @@ class PartitionInParts:
         self._window_ns = 0
         self._unmatched_ns = 0
         self._stand_in_ns = 0
+        self._communication_ns = 0
         self._slices: Counter[tuple[str, str, str]] = Counter()
         self._time: dict[_Key, dict[str, _Sums]] = {}
         self._host: dict[_Key, _Sums] = {}
@@ -235,6 +239,7 @@ class PartitionInParts:
             self._kernel_rows(),
             self._unmatched_ns,
             self._stand_in_ns,
+            self._communication_ns,
         )
 
     def _add_host(self, thread: _Thread, start_ns: int, end_ns: int) -> None:
@@ -301,6 +306,9 @@ class PartitionInParts:
                 work = (event.name, class_of(event))
                 self._kernels.setdefault(work, []).append(event.end_ns - event.start_ns)
                 self._kernels_by.setdefault(work, Counter())[operator] += 1
+        transfers = [(e.start_ns, e.end_ns, e) for e in device if class_of(e) == "communication"]
+        silent = _uncovered(sorted(transfers, key=lambda t: t[0]), start_ns, end_ns, None)
+        self._communication_ns += end_ns - start_ns - sum(until - begin for begin, until, _ in silent)
         for phase, cause, idle_ns in _idle(device, launches, threads, start_ns, end_ns, following):
             self._slices[phase, "idle", cause] += idle_ns
         for event in device:
@@ -490,7 +498,8 @@ def class_of(event: TraceEvent) -> str:
         if "HtoD" in name:
             return "copy_h2d"
         return "copy_d2h" if "DtoH" in name else "copy_d2d"
-    return "communication" if category_of(event.name) == "communication" else "compute"
+    is_communication = "communication" in (category_of(event.name), category_of_kernel(event.name))
+    return "communication" if is_communication else "compute"
 
 
 def _launch_of(node: _Node) -> _Launch:

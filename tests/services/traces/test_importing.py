@@ -14,6 +14,7 @@ from gputui.services.results.headline import run_headline
 from gputui.services.traces import window as windows
 from gputui.services.traces.chrome_trace import read_trace
 from gputui.services.traces.imported import contents_of, read_run, run_id_of
+from gputui.services.traces.overview import category_table, finding_lines, sentence
 from gputui.services.traces.window import window_from
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run
@@ -155,6 +156,52 @@ def test_work_launched_before_the_trace_began_is_counted_apart(tmp_path: Path) -
     run = read_run(write_trace(tmp_path / "a.json", [early, *training_step(1000, 1, wait_us=40)]))
     assert run.found.unmatched_ns == 10_000, "it shares its 20 us with the product"
     assert any("launched outside of the trace" in note for note in run.notes)
+
+
+def test_a_finding_the_table_and_the_sentence_have_the_same_share(tmp_path: Path) -> None:
+    pause = [span("enumerate(DataLoader)#_Iter", 1900, 1910)]
+    events = [e for k in range(4) for e in training_step(1000 + 1000 * k, k + 1)]
+    events += [{**e, "ts": e["ts"] + 1000 * k} for k in range(4) for e in pause]
+    run = read_run(write_trace(tmp_path / "a.json", events))
+    table = {str(row[0]): str(row[2]) for row in category_table(run.found).rows}
+    share = table["Python between calls"]
+    assert f"for {share} of the step the host is in Python" in " ".join(finding_lines(run.found, run.device))
+    assert "the loader" not in sentence(run.found, run.device)
+
+
+def test_findings_are_made_of_a_single_step_too(tmp_path: Path) -> None:
+    run = read_run(write_training(tmp_path / "a.json", steps=1, wait_us=100))
+    (line,) = (one for one in finding_lines(run.found, run.device) if "loader" in one)
+    assert "of the window" in line
+
+
+def test_events_of_a_kind_that_is_not_known_are_counted_and_named(tmp_path: Path) -> None:
+    odd = [event("npu_blob", "x", 1010, 1020), event("npu_blob", "y", 1020, 1025.5)]
+    told = [event("python_function", "f", 1000, 1100), event("npu_mark", "z", 1000, 1000)]
+    run = read_run(write_trace(tmp_path / "a.json", [*odd, *told, *training_step(1000, 1)]))
+    assert [note for note in run.notes if "npu" in note or "python" in note] == [
+        "2 events of 'npu_blob', 15.5 µs in all, left out: it is not known what they are"
+    ]
+
+
+def test_a_device_of_an_unknown_kind_is_refused_by_its_name_and_not_called_a_cpu(tmp_path: Path) -> None:
+    work = event("mtia_ccp_events", "run", 1010, 1020, stream=104)
+    path = write_trace(
+        tmp_path / "a.json",
+        [work, op("aten::a", 1000, 1010, 1)],
+        deviceProperties=[{"id": 17, "name": "ARTEMIS"}],
+    )
+    with pytest.raises(GputuiError, match=r"work of ARTEMIS \(mtia_ccp_events\)"):
+        read_run(path)
+
+
+def test_communication_says_what_compute_hides_of_it(tmp_path: Path) -> None:
+    transfers = [
+        {**kernel("ncclDevKernel_AllReduce", at, at + 50, 70 + k), "tid": 9}
+        for k, at in enumerate((1030.0, 1100.0))
+    ]
+    run = read_run(write_trace(tmp_path / "a.json", [*training_step(1000, 1), *transfers]))
+    assert "communication takes 100 µs in all: 90 % of it behind compute, 10.0 µs exposed" in run.notes
 
 
 def test_only_the_busiest_device_counts_and_the_others_are_named(tmp_path: Path) -> None:
