@@ -97,8 +97,6 @@ class StepFacts:
     """Median over its blocks."""
     clock_most_mhz: float | Missing = _UNKNOWN
     """The highest of its device in this run."""
-    whole: str = "step"
-    """What is looked at: the `window`, where a trace marks no steps."""
 
     @property
     def least_ns(self) -> tuple[int, int]:
@@ -128,7 +126,6 @@ class Finding:
     """A lower bound of the step's time without it, everything else unchanged."""
     confidence: str
     """`high` if measured, `fair` if it rests on an assumption, `low` if the pass itself is rough."""
-    whole: str = "step"
 
     @property
     def text(self) -> str:
@@ -136,8 +133,7 @@ class Finding:
         if_gone = "at that rate" if self.kind in _BOUNDS else "without that"
         to_try = f". Try {_TO_TRY[self.kind]}" if self.kind in _TO_TRY else ""
         return (
-            f"{self.kind}: {self.evidence}; {if_gone} the {self.whole} would take at best {least} of"
-            f" {seen}{to_try}"
+            f"{self.kind}: {self.evidence}; {if_gone} the step would take at best {least} of {seen}{to_try}"
         )
 
 
@@ -173,36 +169,34 @@ def _waits(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     for_loader, for_host = waits.get(KINDS[0]), waits.get(KINDS[1])
     if for_loader is not None:
         who = "the GPU waits for the data loader" if on_device else "it is in the data loader"
-        evidence = f"{who} for {format_percent(for_loader)} of the {facts.whole}"
+        evidence = f"{who} for {format_percent(for_loader)} of the step"
         yield _without(facts, KINDS[0], evidence, for_loader * step_ns, "high")
     if for_host is None:
         return
     python, driver = (sum(s for part, _, s in shares if part == cause) for cause in (PYTHON, _DRIVER))
     calls = sum(float(p.calls) for p in pieces)
     if python > for_host / 2 and python * step_ns > _PAUSE_NS * calls:
-        evidence = (
-            f"for {format_percent(python)} of the {facts.whole} the host is in Python and no operator runs"
-        )
+        evidence = f"for {format_percent(python)} of the step the host is in Python and no operator runs"
         yield _without(facts, KINDS[6], evidence, python * step_ns, "fair")
     elif driver > for_host / 2:
-        evidence = f"for {format_percent(driver)} of the {facts.whole} the host is in calls of the driver"
+        evidence = f"for {format_percent(driver)} of the step the host is in calls of the driver"
         yield _without(facts, KINDS[11], evidence, driver * step_ns, "fair")
     elif on_device:
         lengths = [k.time_ns / k.calls for k in facts.side.found.kernels for _ in range(k.calls)]
         is_sure = bool(lengths) and median(lengths) < SHORT_KERNEL_NS
-        evidence = f"for {format_percent(for_host)} of the {facts.whole} the GPU waits for the host"
+        evidence = f"for {format_percent(for_host)} of the step the GPU waits for the host"
         if is_sure:
             evidence += f", and half of its kernels take less than {format_seconds(median(lengths) * 1e-9)}"
         yield _without(facts, KINDS[1], evidence, for_host * step_ns, "high" if is_sure else "fair")
     else:
-        evidence = f"{format_percent(for_host)} of the {facts.whole} lies between operators"
+        evidence = f"{format_percent(for_host)} of the step lies between operators"
         yield _without(facts, KINDS[1], evidence, for_host * step_ns, "fair")
 
 
 def _without(facts: StepFacts, kind: str, evidence: str, gone_ns: float, confidence: str) -> Finding:
     """What the step would take at best if so much of it were gone."""
     step_ns = facts.side.step_ns
-    return Finding(kind, evidence, step_ns, max(0, round(step_ns - gone_ns)), confidence, facts.whole)
+    return Finding(kind, evidence, step_ns, max(0, round(step_ns - gone_ns)), confidence)
 
 
 def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -233,10 +227,10 @@ def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     idle_ns = sum(p.time_ns for p in pieces if p.category in HOST_CAUSES)
     if min(waiting_ns, idle_ns) < WORTH_A_LINE * step_ns:
         return
-    named = [f"{bare_name(name)} {count / found.steps:.3g}" for name, count in calls.most_common(3)]
+    named = [f"{bare_name(name)} {count / found.steps:.3g} times" for name, count in calls.most_common(3)]
     evidence = (
-        f"for {format_percent(min(waiting_ns / step_ns, 1.0))} of the {facts.whole} the host waits for values"
-        f" that the GPU has yet to compute (calls a step: {', '.join(named)})"
+        f"for {format_percent(min(waiting_ns / step_ns, 1.0))} of the step the host waits for values"
+        f" that the GPU has yet to compute ({', '.join(named)})"
     )
     yield _without(facts, KINDS[7], evidence, min(waiting_ns, idle_ns), "fair")
 
@@ -257,7 +251,7 @@ def _optimizer(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     if calls < _MANY_CALLS or is_joined or time_ns < WORTH_A_LINE * step_ns:
         return
     share = format_percent(time_ns / step_ns)
-    evidence = f"the optimizer takes {share} of the {facts.whole} in {calls:.0f} calls for one parameter each"
+    evidence = f"the optimizer takes {share} of the step in {calls:.0f} calls for one parameter each"
     yield _without(facts, KINDS[8], evidence, time_ns, "fair")
 
 
@@ -279,7 +273,7 @@ def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
     names = " and ".join(sorted(wide_ns))
     evidence = (
         f"products of the backward pass in {names} take {format_percent(gone_ns / step_ns)} of the"
-        f" {facts.whole}, while others of it are in {narrow}"
+        f" step, while others of it are in {narrow}"
     )
     yield _without(facts, KINDS[9], evidence, gone_ns, "fair")
 
@@ -309,7 +303,7 @@ def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
         return
     each = format_seconds(time_ns / calls * 1e-9)
     share = format_percent(time_ns / facts.side.step_ns)
-    evidence = f"{calls:.0f} calls of {each} each take {share} of the {facts.whole}"
+    evidence = f"{calls:.0f} calls of {each} each take {share} of the step"
     yield _without(facts, KINDS[10], evidence, time_ns, "fair")
 
 

@@ -237,7 +237,7 @@ def test_a_host_that_reads_values_of_a_gpu_could_run_ahead_by_what_it_waits_for_
     finding = next(f for f in findings_of(facts(42, 58, "dispatch", item)) if f.kind == "waits for results")
     assert finding.at_best_ns == 70 * MS
     assert "for 30 % of the step the host waits for values" in finding.evidence
-    assert "calls a step: item 20" in finding.evidence
+    assert "(item 20 times)" in finding.evidence
     assert kinds(facts(95, 5, "dispatch", item)) == [[]], "the GPU has work all the time"
     assert "waits for results" not in kinds(facts(42, 58, "python", item, on_gpu=False))[0]
 
@@ -254,7 +254,7 @@ def test_copies_to_pageable_memory_are_read_values_of_the_operator_that_makes_th
         if f.kind == "waits for results"
     )
     assert finding.at_best_ns == 80 * MS, "two of its four kernels are such copies"
-    assert "to 2)" in finding.evidence
+    assert "(to 2 times)" in finding.evidence
 
 
 def test_an_optimizer_with_calls_for_each_parameter_is_named_and_a_fused_one_is_not() -> None:
@@ -294,9 +294,3 @@ def test_many_operators_as_short_as_their_call_are_told_of_a_cpu() -> None:
     assert (finding.kind, finding.at_best_ns) == ("tiny operators", 30 * MS)
     assert "20000 calls of 3.50 µs each take 70 % of the step" in finding.text
     assert kinds(facts(30, 0, "python", tiny), facts(30, 0, "python", replace(tiny, calls=20))) == [[], []]
-
-
-def test_what_a_finding_says_of_a_window_is_not_said_of_a_step() -> None:
-    text = only(findings_of(replace(facts(60, 40, "data_wait"), whole="window"))).text
-    assert "for 40 % of the window; without that the window would take" in text
-    assert "step" not in text

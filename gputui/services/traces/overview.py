@@ -43,8 +43,8 @@ def finding_lines(found: ProfiledPass, device: str) -> list[str]:
     """What slows a step down, as far as a trace without peaks and telemetry tells."""
     step_ns = round(found.window_ns / found.steps)
     side = ProfiledSide(found, step_ns, bool(device))
-    facts = StepFacts(side, "", None, None, whole="step" if found.steps > 1 else "window")
-    return [finding.text for finding in findings_of(facts)]
+    texts = [finding.text for finding in findings_of(StepFacts(side, "", None, None))]
+    return texts if found.steps > 1 else [text.replace("the step", "the window") for text in texts]
 
 
 def held_back(found: TraceDifference) -> list[str]:

@@ -172,7 +172,8 @@ def test_a_finding_the_table_and_the_sentence_have_the_same_share(tmp_path: Path
 def test_findings_are_made_of_a_single_step_too(tmp_path: Path) -> None:
     run = read_run(write_training(tmp_path / "a.json", steps=1, wait_us=100))
     (line,) = (one for one in finding_lines(run.found, run.device) if "loader" in one)
-    assert "of the window" in line
+    assert "of the window; without that the window would take at best" in line
+    assert "the step" not in line
 
 
 def test_events_of_a_kind_that_is_not_known_are_counted_and_named(tmp_path: Path) -> None:
