@@ -143,6 +143,9 @@ def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
     found = [finding for rule in _RULES for finding in rule(facts, pieces)]
     if any(finding.kind in _WAITS for finding in found):
         found = [finding for finding in found if finding.kind not in _BOUNDS]
+    for results in [finding for finding in found if finding.kind == KINDS[7]]:
+        most_ns = results.at_best_ns - round(IDLE_TO_BE_LAUNCH_BOUND * facts.side.step_ns)
+        found = [f for f in found if f.kind != KINDS[1] or f.at_best_ns <= most_ns]  # what is left is little
     low, high = BELIEVED_INFLATION
     if not facts.side.is_on_device and not low <= inflation(facts.side) <= high:
         found = [replace(finding, confidence="low") for finding in found]

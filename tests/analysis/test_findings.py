@@ -239,6 +239,11 @@ def test_a_host_that_reads_values_of_a_gpu_could_run_ahead_by_what_it_waits_for_
     assert "for 30 % of the step the host waits for values" in finding.evidence
     assert "(item 20 times)" in finding.evidence
     assert kinds(facts(95, 5, "dispatch", item)) == [[]], "the GPU has work all the time"
+    short = called("item", 20, cpu_ms=45, category="cast_copy")
+    assert kinds(facts(42, 58, "dispatch", item), facts(42, 58, "dispatch", short)) == [
+        ["launch-bound", "waits for results"],
+        ["waits for results"],
+    ], "less than a fifth is left to be launch-bound"
     assert "waits for results" not in kinds(facts(42, 58, "python", item, on_gpu=False))[0]
 
 
