@@ -156,9 +156,12 @@ def waits_of(shares: Sequence[tuple[str, str, float]], *, is_on_device: bool) ->
     """How much of a step it waits, by KINDS, for what a finding tells of; from parts, phases and shares.
 
     A GPU waits for the loader where it is idle meanwhile; a CPU does all that the loader does on its thread.
+    Gaps before a loader, which older files count toward it, are not its own.
     """
     for_loader = sum(
-        share for part, phase, share in shares if part == LOADER or (not is_on_device and phase == "data")
+        share
+        for part, phase, share in shares
+        if part == LOADER or (not is_on_device and phase == "data" and part not in HOST_CAUSES)
     )
     for_host = sum(share for part, _, share in shares if part in HOST_CAUSES)
     least = {KINDS[0]: (for_loader, WORTH_A_LINE), KINDS[1]: (for_host, IDLE_TO_BE_LAUNCH_BOUND)}
@@ -267,11 +270,8 @@ def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
         return
     narrow = min(times_ns, key=_BYTES_OF.__getitem__)
     wide_ns = {name: ns for name, ns in times_ns.items() if _BYTES_OF[name] > _BYTES_OF[narrow]}
-    busy_ns = sum(o.time_ns for o in found.operators)
-    if times_ns[narrow] < WORTH_A_LINE * times_ns.total() or not busy_ns:
-        return
     gone_ns = sum(wide_ns.values()) / found.steps
-    if gone_ns < WORTH_A_LINE * step_ns:
+    if times_ns[narrow] < WORTH_A_LINE * times_ns.total() or gone_ns < WORTH_A_LINE * step_ns:
         return
     names = " and ".join(sorted(wide_ns))
     evidence = (

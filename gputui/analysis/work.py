@@ -32,14 +32,17 @@ def different_work(a: ProfiledPass, b: ProfiledPass) -> str:
         return ""
     calls = [_calls(rows, found) for rows, found in zip(sides, (a, b), strict=True)]
     alike = {key for key in calls[0] if math.isclose(calls[0][key], calls[1].get(key, 0.0), rel_tol=0.02)}
-    if all(_share(rows, [o for o in rows if _work(o) in alike]) >= _ALIKE for rows in sides):
+    shares = [_share(rows, [o for o in rows if _work(o) in alike]) for rows in sides]
+    if min(shares) >= _ALIKE:
         return ""
-    row = max((o for o in sides[0] if _work(o) not in alike), key=lambda o: o.time_ns, default=sides[0][0])
-    others = (o for o in sides[1] if o.operator == row.operator)
+    least = shares.index(min(shares))
+    row = max((o for o in sides[least] if _work(o) not in alike), key=lambda o: o.time_ns)
+    others = (o for o in sides[1 - least] if o.operator == row.operator)
     other = max(others, key=lambda o: (_equal_lengths(o.shapes, row.shapes), o.time_ns))
     name = bare_name(row.operator)
     if row.shapes != other.shapes:
-        return f"a and b do different work: {name} gets {row.shapes} in a, {other.shapes} in b"
+        in_a, in_b = (row.shapes, other.shapes)[:: -1 if least else 1]
+        return f"a and b do different work: {name} gets {in_a} in a, {in_b} in b"
     often = [f"{side[_work(row)]:.3g}" for side in calls]
     return (
         f"a and b do different work: {name} of {row.shapes} is called {often[0]} times a step in a,"
@@ -67,7 +70,11 @@ def even_factor(a: ProfiledPass, b: ProfiledPass) -> str:
     not known.
     """
     times = [_times(found) for found in (a, b)]
-    common = [key for key in times[0] if key in times[1] and _is_equal(times[0][key], times[1][key], a, b)]
+    common = [
+        key
+        for key, of_a in times[0].items()
+        if key[2] and key in times[1] and _is_equal(of_a, times[1][key], a, b)
+    ]
     for of_side in times:
         whole_ns = sum(ns for ns, _ in of_side.values())
         if sum(of_side[key][0] for key in common) < _KNOWN * whole_ns or not whole_ns:
@@ -113,7 +120,7 @@ def _calls(rows: Sequence[Operator], found: ProfiledPass) -> dict[tuple[str, str
 
 
 def _times(found: ProfiledPass) -> dict[_Key, tuple[int, int]]:
-    """Time and calls of operators whose shapes are known, and of the others under no shapes."""
+    """Time and calls of each operator."""
     times: dict[_Key, tuple[int, int]] = {}
     for row in found.operators:
         key = (row.phase, row.operator, row.shapes, row.dtypes)

@@ -43,6 +43,11 @@ def test_as_many_shapes_in_more_calls_are_other_work() -> None:
     assert different_work(BASE, more) == (
         "a and b do different work: mm of 64x8,8x8 is called 1 times a step in a, 4 in b"
     )
+    assert different_work(more, BASE).endswith("is called 4 times a step in a, 1 in b")
+    deeper = step(*BASE.operators, row(shapes="64x512,512x8", ms=100))
+    assert different_work(BASE, deeper).endswith("mm gets 64x8,8x8 in a, 64x512,512x8 in b"), (
+        "a is a part of b"
+    )
     over_steps = step(*(replace(o, calls=3) for o in BASE.operators), steps=3)
     assert different_work(BASE, over_steps) == ""
 
@@ -83,6 +88,11 @@ def test_all_work_that_takes_as_many_times_as_long_is_the_machines() -> None:
 )
 def test_a_machine_is_not_blamed_for_what_a_program_may_have_done(other: ProfiledPass) -> None:
     assert even_factor(BASE, other) == ""
+
+
+def test_without_shapes_slower_work_may_be_larger_work() -> None:
+    bare = step(*(replace(o, shapes="", dtypes="") for o in BASE.operators))
+    assert even_factor(bare, scaled(bare, 2, 2, 2)) == ""
 
 
 def test_the_types_in_which_a_backward_pass_multiplies_are_said_if_they_differ() -> None:

@@ -254,7 +254,7 @@ def _lag(window: Window) -> str:
     what = "the step is" if len(pairs) == 1 else "the first step is left out, and each other one is"
     return (
         f"{ahead}, and the host's own step takes {format_seconds(host_ns * 1e-9)}: {what} counted from the"
-        " end of the work before it to the end of its own"
+        " end of earlier work to the end of the work that it launched"
     )
 
 

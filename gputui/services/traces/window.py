@@ -98,7 +98,7 @@ def window_of(trace: Trace, step_range: str = "", window_s: tuple[float, float] 
 def on_device(trace: Trace, window: Window, device: int | None) -> Window:
     """The steps as the device did them, where it lags behind the host.
 
-    Then a step lasts from the end of the work that the step before launched to the end of its own. The first
+    Then a step lasts from the end of the work that the step before launched to the end of its work. The first
     of several is left out, since the end of the work before it is not known; a single one begins where
     earlier work ends. Without a lag, and where the trace does not tell what a step launched, the host's steps
     count.

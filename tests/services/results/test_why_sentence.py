@@ -104,6 +104,13 @@ def test_all_that_a_loader_does_on_a_cpu_is_the_loaders_whether_operators_or_not
     )
 
 
+def test_a_gap_before_a_loader_is_not_the_loaders_in_an_older_file_either() -> None:
+    found = idle({"python": 25})
+    older = (*found.slices[:-1], replace(found.slices[-1], phase="data"))
+    said = why(replace(found, slices=older), case=CPU)
+    assert said == "The CPU spends 25 % of a step between operators."
+
+
 def test_a_gpu_that_mostly_waits_for_nothing_that_its_host_does_says_so() -> None:
     assert why(idle({"sync": 70})) == "The GPU waits 70 % of a step."
 
