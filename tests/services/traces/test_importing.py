@@ -99,8 +99,8 @@ def test_a_step_of_a_device_that_lags_is_the_work_that_it_launched_end_to_end(tm
     assert run.notes == (
         (
             "the host runs 140 µs ahead of the GPU, and the host's own step takes 80.0 µs: the first step is"
-            " left out, and each other one is counted from the end of earlier work to the end of the work that"
-            " it launched"
+            " left out, and each other one is counted from the end of earlier work to the end of the work"
+            " that it launched"
         ),
         "179 µs of device work outside of the counted steps is left out",
     )
