@@ -21,7 +21,7 @@ from operator import attrgetter
 from gputui.analysis.operator_flops import flops_of_call
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing
-from gputui.model.profiled import IDLE, ProfiledPass
+from gputui.model.profiled import IDLE, ProfiledPass, TimeSlice
 
 BELIEVED_INFLATION = (0.9, 1.3)
 """The profiled step relative to the timed one, without the profiler's known overhead: outside this range
@@ -284,15 +284,8 @@ def divide_step(side: ProfiledSide) -> list[Piece]:
         if s.time_class == IDLE
     ]
     idle_ns = [s.time_ns for s in found.slices if s.time_class == IDLE]
-    if side.is_on_device:
-        work_ns = [o.time_ns for o in found.operators]
-        busy_step_ns = _rounded(Fraction(sum(work_ns), found.steps))
-        idle_step_ns = max(0, side.step_ns - busy_step_ns) if sum(idle_ns) else 0
-    else:
-        work_ns = _net_work_ns(found)
-        idle_net_ns = _net_idle_ns(found)
-        busy_step_ns = _rounded(Fraction(sum(work_ns), found.steps))
-        idle_step_ns = _rounded(Fraction(idle_net_ns, found.steps))
+    work_ns = [o.time_ns for o in found.operators] if side.is_on_device else _net_work_ns(found)
+    busy_step_ns, idle_step_ns = busy_and_idle_ns(side)
     pieces = [
         replace(piece, time_ns=ns) for piece, ns in zip(rows, apportioned(work_ns, busy_step_ns), strict=True)
     ]
@@ -301,6 +294,39 @@ def divide_step(side: ProfiledSide) -> list[Piece]:
     ]
     rest_ns = side.step_ns - sum(piece.time_ns for piece in pieces)
     return [*_merged(pieces, _BY_SHAPES), Piece("", NOT_EXPLAINED, "", "", rest_ns, Fraction(0))]
+
+
+def busy_and_idle_ns(side: ProfiledSide) -> tuple[int, int]:
+    """How long a step works and how long it is idle; what is left of the timed step is not explained."""
+    found = side.found
+    if not side.is_on_device:
+        nets = sum(_net_work_ns(found)), _net_idle_ns(found)
+        busy_ns, idle_ns = (_rounded(Fraction(ns, found.steps)) for ns in nets)
+        return busy_ns, idle_ns
+    busy_ns = _rounded(Fraction(sum(o.time_ns for o in found.operators), found.steps))
+    is_idle = any(s.time_class == IDLE and s.time_ns for s in found.slices)
+    return busy_ns, max(0, side.step_ns - busy_ns) if is_idle else 0
+
+
+def slices_seen(side: ProfiledSide) -> list[tuple[TimeSlice, int]]:
+    """The parts of a pass with their time in a step; on a CPU as they were profiled."""
+    known: list[tuple[TimeSlice, int]] = []
+    for is_idle, total_ns in enumerate(busy_and_idle_ns(_as_seen(side))):
+        parts = [part for part in side.found.slices if (part.time_class == IDLE) == is_idle]
+        known += zip(parts, apportioned([part.time_ns for part in parts], total_ns), strict=True)
+    return known
+
+
+def pieces_seen(side: ProfiledSide) -> list[Piece]:
+    """The pieces of a step in the proportions of `slices_seen`, made as long as the timed step."""
+    pieces = [piece for piece in divide_step(_as_seen(side)) if piece.category != NOT_EXPLAINED]
+    times_ns = apportioned([piece.time_ns for piece in pieces], side.step_ns)
+    return [replace(piece, time_ns=ns) for piece, ns in zip(pieces, times_ns, strict=True)]
+
+
+def _as_seen(side: ProfiledSide) -> ProfiledSide:
+    """With the profiler's overhead where it was seen: operators are listed with it too."""
+    return replace(side, found=replace(side.found, event_cost_ns=0))
 
 
 def apportioned(weights: Sequence[int], total: int) -> list[int]:

@@ -6,13 +6,15 @@ peaks that the same machine reached in the same run. It is reported from a tenth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide, divide_step, inflation
+from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide, inflation, pieces_seen
 from gputui.analysis.operator_flops import flops_of_call
 from gputui.model.absent import Missing
+from gputui.model.profiled import ProfiledPass
 from gputui.model.units import format_percent, format_rate, format_seconds
 
 KINDS = (
@@ -22,9 +24,25 @@ KINDS = (
     "memory-bound",
     "matrix units unused",
     "power-capped",
+    "paused in Python",
+    "waits for results",
+    "many optimizer calls",
+    "wider types",
+    "tiny operators",
+    "waits for the driver",
 )
-_WAITS, _BOUNDS = KINDS[:2], KINDS[2:4]
+_WAITS, _BOUNDS = (*KINDS[:2], KINDS[6], KINDS[11]), KINDS[2:4]
 """A step that waits is bound by what it waits for, whatever it reaches of a peak."""
+_TO_TRY = {
+    KINDS[0]: "more workers of the DataLoader, or less work in it",
+    KINDS[1]: "a larger batch or torch.compile",
+    KINDS[6]: "to find what runs there: logging, evaluation, garbage collection, another thread",
+    KINDS[7]: "to keep these values on the GPU, or to read them once in many steps",
+    KINDS[8]: "fused=True or foreach=True of the optimizer",
+    KINDS[9]: "the narrow type for these too",
+    KINDS[10]: "a larger batch or torch.compile",
+    KINDS[11]: "to find its calls in the trace: memory is allocated and freed, or the device begins its work",
+}
 WORTH_A_LINE = 0.1
 IDLE_TO_BE_LAUNCH_BOUND = 0.2
 """Busy for less than four fifths of the step while it waits for the host."""
@@ -38,6 +56,22 @@ HOST_CAUSES = tuple(
     f"idle: {cause}" for cause in ("launch", "runtime api", "dispatch", "python", "kernel gap")
 )
 LOADER = "idle: data wait"
+PYTHON = "idle: python"
+_DRIVER = "idle: runtime api"
+_PAUSE_NS = 200_000
+"""Python takes some 10 us for each operator that it calls: beyond this it does something else."""
+_RESULTS = frozenset(
+    f"aten::{name}"
+    for name in ("item", "_local_scalar_dense", "is_nonzero", "nonzero", "equal", "masked_select", "_unique2")
+)
+"""What of a GPU's tensor the host cannot know until the GPU has done all work before it."""
+_PAGEABLE = "pageable"
+_MANY_CALLS = 50
+PRODUCTS = ("gemm", "conv", "attention")
+_BYTES_OF = {"c10::Half": 2, "Half": 2, "BFloat16": 2, "float": 4, "double": 8}
+_TINY_NS = 10_000
+"""An operator of a CPU that takes less is mostly the call itself."""
+_TINY_CALLS, _TINY_SHARE = 500, 0.5
 _UNKNOWN = Missing("not measured in this run")
 
 
@@ -97,49 +131,183 @@ class Finding:
     def text(self) -> str:
         least, seen = (format_seconds(ns * 1e-9) for ns in (self.at_best_ns, self.step_ns))
         if_gone = "at that rate" if self.kind in _BOUNDS else "without that"
-        return f"{self.kind}: {self.evidence}; {if_gone} the step would take at best {least} of {seen}"
+        to_try = f". Try {_TO_TRY[self.kind]}" if self.kind in _TO_TRY else ""
+        return (
+            f"{self.kind}: {self.evidence}; {if_gone} the step would take at best {least} of {seen}{to_try}"
+        )
 
 
 def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
     """What slows this step down, largest gain first; the pass must be valid, with at least one step."""
-    pieces = divide_step(facts.side)
+    pieces = pieces_seen(facts.side)
     found = [finding for rule in _RULES for finding in rule(facts, pieces)]
     if any(finding.kind in _WAITS for finding in found):
         found = [finding for finding in found if finding.kind not in _BOUNDS]
+    for results in [finding for finding in found if finding.kind == KINDS[7]]:
+        most_ns = results.at_best_ns - round(IDLE_TO_BE_LAUNCH_BOUND * facts.side.step_ns)
+        found = [f for f in found if f.kind != KINDS[1] or f.at_best_ns <= most_ns]  # what is left is little
     low, high = BELIEVED_INFLATION
     if not facts.side.is_on_device and not low <= inflation(facts.side) <= high:
         found = [replace(finding, confidence="low") for finding in found]
     return tuple(sorted(found, key=lambda finding: finding.at_best_ns))
 
 
-def _starved(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    """On a GPU the time it waited for the loader; on a CPU all that the loader did on the stepping thread."""
-    on_device, step_ns = facts.side.is_on_device, facts.side.step_ns
-    waited_ns = sum(
-        p.time_ns for p in pieces if p.category == LOADER or (not on_device and p.phase == "data")
+def waits_of(shares: Sequence[tuple[str, str, float]], *, is_on_device: bool) -> Mapping[str, float]:
+    """How much of a step it waits, by KINDS, for what a finding tells of; from parts, phases and shares.
+
+    A GPU waits for the loader where it is idle meanwhile; a CPU does all that the loader does on its thread.
+    Gaps before a loader, which older files count toward it, are not its own.
+    """
+    for_loader = sum(
+        share
+        for part, phase, share in shares
+        if part == LOADER or (not is_on_device and phase == "data" and part not in HOST_CAUSES)
     )
-    if waited_ns >= WORTH_A_LINE * step_ns:
+    for_host = sum(share for part, _, share in shares if part in HOST_CAUSES)
+    least = {KINDS[0]: (for_loader, WORTH_A_LINE), KINDS[1]: (for_host, IDLE_TO_BE_LAUNCH_BOUND)}
+    return {kind: share for kind, (share, worth) in least.items() if share >= worth}
+
+
+def _waits(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    step_ns, on_device = facts.side.step_ns, facts.side.is_on_device
+    shares = [(p.category, p.phase, p.time_ns / step_ns) for p in pieces]
+    waits = waits_of(shares, is_on_device=on_device)
+    for_loader, for_host = waits.get(KINDS[0]), waits.get(KINDS[1])
+    if for_loader is not None:
         who = "the GPU waits for the data loader" if on_device else "it is in the data loader"
-        evidence = f"{who} for {format_percent(waited_ns / step_ns)} of the step"
-        yield Finding(KINDS[0], evidence, step_ns, max(0, step_ns - waited_ns), "high")
+        evidence = f"{who} for {format_percent(for_loader)} of the step"
+        yield _without(facts, KINDS[0], evidence, for_loader * step_ns, "high")
+    if for_host is None:
+        return
+    python, driver = (sum(s for part, _, s in shares if part == cause) for cause in (PYTHON, _DRIVER))
+    calls = sum(float(p.calls) for p in pieces)
+    if python > for_host / 2 and python * step_ns > _PAUSE_NS * calls:
+        evidence = f"for {format_percent(python)} of the step the host is in Python and no operator runs"
+        yield _without(facts, KINDS[6], evidence, python * step_ns, "fair")
+    elif driver > for_host / 2:
+        evidence = f"for {format_percent(driver)} of the step the host is in calls of the driver"
+        yield _without(facts, KINDS[11], evidence, driver * step_ns, "fair")
+    elif on_device:
+        lengths = [k.time_ns / k.calls for k in facts.side.found.kernels for _ in range(k.calls)]
+        is_sure = bool(lengths) and median(lengths) < SHORT_KERNEL_NS
+        evidence = f"for {format_percent(for_host)} of the step the GPU waits for the host"
+        if is_sure:
+            evidence += f", and half of its kernels take less than {format_seconds(median(lengths) * 1e-9)}"
+        yield _without(facts, KINDS[1], evidence, for_host * step_ns, "high" if is_sure else "fair")
+    else:
+        evidence = f"{format_percent(for_host)} of the step lies between operators"
+        yield _without(facts, KINDS[1], evidence, for_host * step_ns, "fair")
 
 
-def _launch_bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+def _without(facts: StepFacts, kind: str, evidence: str, gone_ns: float, confidence: str) -> Finding:
+    """What the step would take at best if so much of it were gone."""
     step_ns = facts.side.step_ns
-    idle_ns = sum(p.time_ns for p in pieces if p.category in HOST_CAUSES and p.phase != "data")
-    if idle_ns < IDLE_TO_BE_LAUNCH_BOUND * step_ns:
-        return
-    share = format_percent(idle_ns / step_ns)
+    return Finding(kind, evidence, step_ns, max(0, round(step_ns - gone_ns)), confidence)
+
+
+def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """Calls in which the host waits for all work of the GPU: until it launches again, the GPU has none.
+
+    Without them the host could at best run ahead by the time that it waits in them.
+    """
+    found, step_ns = facts.side.found, facts.side.step_ns
     if not facts.side.is_on_device:
-        evidence = f"{share} of the step lies between operators, in Python"
-        yield Finding(KINDS[1], evidence, step_ns, max(0, step_ns - idle_ns), "fair")
         return
-    lengths = [k.time_ns / k.calls for k in facts.side.found.kernels for _ in range(k.calls)]
-    is_sure = bool(lengths) and median(lengths) < SHORT_KERNEL_NS
-    evidence = f"for {share} of the step the GPU waits for the host"
-    if is_sure:
-        evidence += f", and half of its kernels take less than {format_seconds(median(lengths) * 1e-9)}"
-    yield Finding(KINDS[1], evidence, step_ns, max(0, step_ns - idle_ns), "high" if is_sure else "fair")
+    copies = {
+        k.operator: k.calls
+        for k in found.kernels
+        if k.operator and k.time_class == "copy_d2h" and _PAGEABLE in k.name.lower()
+    }
+    calls: Counter[str] = Counter()
+    waiting_ns = 0.0
+    for row in found.operators:
+        if row.operator in _RESULTS:
+            calls[row.operator] += row.calls
+            waiting_ns += row.cpu_ns / found.steps
+    for name, count in copies.items():
+        rows = [o for o in found.operators if o.operator == name and o.kernels and name not in _RESULTS]
+        if rows:
+            calls[name] += count
+            share = min(1.0, count / sum(o.kernels for o in rows))
+            waiting_ns += share * sum(o.cpu_ns for o in rows) / found.steps
+    idle_ns = sum(p.time_ns for p in pieces if p.category in HOST_CAUSES)
+    if min(waiting_ns, idle_ns) < WORTH_A_LINE * step_ns:
+        return
+    named = [f"{bare_name(name)} {count / found.steps:.3g} times" for name, count in calls.most_common(3)]
+    evidence = (
+        f"for {format_percent(min(waiting_ns / step_ns, 1.0))} of the step the host waits for values"
+        f" that the GPU has yet to compute ({', '.join(named)})"
+    )
+    yield _without(facts, KINDS[7], evidence, min(waiting_ns, idle_ns), "fair")
+
+
+def bare_name(operator: str) -> str:
+    """`linear` for `aten::linear`."""
+    return operator.removeprefix("aten::")
+
+
+def _optimizer(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """An optimizer that calls each operator for each parameter."""
+    mine = [p for p in pieces if p.phase == "optimizer"]
+    calls = sum(
+        float(p.calls) for p in mine if p.category == "elementwise" and p.operator.startswith("aten::")
+    )
+    is_joined = any("_foreach_" in p.operator or "_fused_" in p.operator for p in mine)
+    time_ns, step_ns = sum(p.time_ns for p in mine), facts.side.step_ns
+    if calls < _MANY_CALLS or is_joined or time_ns < WORTH_A_LINE * step_ns:
+        return
+    share = format_percent(time_ns / step_ns)
+    evidence = f"the optimizer takes {share} of the step in {calls:.0f} calls for one parameter each"
+    yield _without(facts, KINDS[8], evidence, time_ns, "fair")
+
+
+def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """Products of a backward pass in a wider type than others of it; going forward, autocast hides types."""
+    del pieces
+    found, step_ns = facts.side.found, facts.side.step_ns
+    times_ns = product_types(found)
+    if len(times_ns) < 2:
+        return
+    narrow = min(times_ns, key=_BYTES_OF.__getitem__)
+    wide_ns = {name: ns for name, ns in times_ns.items() if _BYTES_OF[name] > _BYTES_OF[narrow]}
+    gone_ns = sum(wide_ns.values()) / found.steps
+    if times_ns[narrow] < WORTH_A_LINE * times_ns.total() or gone_ns < WORTH_A_LINE * step_ns:
+        return
+    names = " and ".join(sorted(wide_ns))
+    evidence = (
+        f"products of the backward pass in {names} take {format_percent(gone_ns / step_ns)} of the"
+        f" step, while others of it are in {narrow}"
+    )
+    yield _without(facts, KINDS[9], evidence, gone_ns, "fair")
+
+
+def product_types(found: ProfiledPass) -> Counter[str]:
+    """Time of the backward pass's products by their type; empty if none are listed."""
+    times_ns: Counter[str] = Counter()
+    for row in found.operators:
+        types = set(row.dtypes.split(","))
+        if (
+            row.phase == "backward"
+            and row.category in PRODUCTS
+            and len(types) == 1
+            and types <= set(_BYTES_OF)
+        ):
+            times_ns[types.pop()] += row.time_ns
+    return times_ns
+
+
+def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """On a CPU, operators that take hardly longer than their call; on a GPU that is being launch-bound."""
+    if facts.side.is_on_device:
+        return
+    tiny = [p for p in pieces if p.calls and p.time_ns / float(p.calls) < _TINY_NS]
+    calls, time_ns = sum(float(p.calls) for p in tiny), sum(p.time_ns for p in tiny)
+    if calls < _TINY_CALLS or time_ns < _TINY_SHARE * facts.side.step_ns:
+        return
+    each = format_seconds(time_ns / calls * 1e-9)
+    share = format_percent(time_ns / facts.side.step_ns)
+    evidence = f"{calls:.0f} calls of {each} each take {share} of the step"
+    yield _without(facts, KINDS[10], evidence, time_ns, "fair")
 
 
 def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -152,7 +320,7 @@ def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     if compute_ns >= memory_ns and not isinstance(facts.side.peak_flops, Missing):
         peak = format_rate(facts.side.peak_flops, "flop")
         evidence = f"it computes at {share} of the {peak} that large products reach here"
-        yield Finding(KINDS[2], evidence, step_ns, min(step_ns, compute_ns), "high")
+        yield _without(facts, KINDS[2], evidence, step_ns - compute_ns, "high")
     elif not isinstance(facts.copy_bytes_per_s, Missing):
         copy = format_rate(facts.copy_bytes_per_s, "B")
         evidence = f"it moves at least {share} of the {copy} that large copies reach here"
@@ -216,8 +384,11 @@ def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
 
 
 _RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = (
-    _starved,
-    _launch_bound,
+    _waits,
+    _results,
+    _optimizer,
+    _wider_types,
+    _tiny,
     _bound,
     _matrix_units,
     _power_capped,

@@ -36,6 +36,7 @@ from gputui.services.traces.overview import (
     Ranks,
     category_table,
     finding_lines,
+    held_back,
     largest_operators,
     rank_lines,
     ranks_of,
@@ -172,7 +173,8 @@ def _draw(found: TraceDifference, out: Console) -> None:
     page = Page(out)
     page.part((*sentences(found), "", *side_lines(found)))
     tables = (part_table(found.attribution), kernel_table(found, out.width))
-    _write_parts(page, tables, list(notes(found)))
+    _write_parts(page, tables, held_back(found))
+    _write_parts(page, (), notes(found))
     page.show()
 
 

@@ -29,7 +29,8 @@ IDLE_CAUSES = (
 )
 """What the host did while the device was idle: on a CPU, what it did outside of operators. `kernel_gap` and
 `queue` are the device's own: work had been launched, and waited for the device, another stream or a peer."""
-PHASES = ("data", "forward", "backward", "optimizer")
+PHASES = ("data", "forward", "backward", "optimizer", "between")
+"""`between`: idle time in which the host was in none of the others."""
 CATEGORIES = (
     "gemm",
     "conv",

@@ -17,38 +17,41 @@ def facts(
     gemm_ms: float = 80,
     idle_ms: float = 20,
     cause: str = "sync",
-    *,
+    *more: Operator,
     on_gpu: bool = True,
     precision: str = "fp32",
     kernel_us: float = 100,
     peak: float | Missing = NOT_MEASURED,
     flops: int | None = None,
 ) -> StepFacts:
-    """One profiled step: a product of 2 * 1000^3 operations, and idle time."""
+    """One profiled step: a product of 2 * 1000^3 operations, what else is named, and idle time."""
     gemm_ns, idle_ns = round(gemm_ms * MS), round(idle_ms * MS)
+    window_ns = gemm_ns + idle_ns + sum(operator.time_ns for operator in more)
     found = ProfiledPass(
         launch_id=0,
         case_id=0,
         is_valid=True,
         reason="",
         steps=1,
-        window_ns=gemm_ns + idle_ns,
+        window_ns=window_ns,
         events=1,
         event_cost_ns=0,
         unmatched_ns=0,
         operators=(
             Operator("forward", "gemm", "aten::mm", "1000x1000,1000x1000", "float", 1, 1, gemm_ns, 0, 1),
+            *more,
         ),
         slices=(
             TimeSlice("forward", "compute", "", gemm_ns),
-            TimeSlice("forward", "idle", cause, idle_ns),
+            *(TimeSlice(operator.phase, "compute", "", operator.time_ns) for operator in more),
+            TimeSlice("between", "idle", cause, idle_ns),
         ),
         kernels=(Kernel("sm90_gemm", "compute", "aten::mm", 800, round(800 * kernel_us * 1000), 1),),
         memory=(),
         memory_reason="not asked for",
         trace_bytes=0,
     )
-    return StepFacts(ProfiledSide(found, gemm_ns + idle_ns, on_gpu, peak), precision, flops, None)
+    return StepFacts(ProfiledSide(found, window_ns, on_gpu, peak), precision, flops, None)
 
 
 def only(found: tuple[Finding, ...]) -> Finding:
@@ -66,7 +69,8 @@ def test_a_step_that_waits_for_its_loader_would_take_at_best_the_rest() -> None:
     assert (finding.kind, finding.at_best_ns, finding.confidence) == (KINDS[0], 60 * MS, "high")
     assert finding.text == (
         "starved by the loader: the GPU waits for the data loader for 40 % of the step;"
-        " without that the step would take at best 60.0 ms of 100 ms"
+        " without that the step would take at best 60.0 ms of 100 ms."
+        " Try more workers of the DataLoader, or less work in it"
     )
 
 
@@ -138,7 +142,7 @@ def test_matrix_units_do_not_help_products_that_memory_holds_up_or_that_are_as_s
     short = replace(wide, side=replace(wide.side, found=found))
     assert findings_of(short) == (), "4 µs each"
     on_cpu = replace(short, side=replace(short.side, is_on_device=False))
-    assert only(findings_of(on_cpu)).kind == KINDS[4]
+    assert [f.kind for f in findings_of(on_cpu)] == [KINDS[10], KINDS[4]]
 
 
 def test_a_step_that_computes_faster_than_fp32_can_uses_the_matrix_units_whatever_its_shapes_say() -> None:
@@ -194,3 +198,104 @@ def test_kernels_that_were_never_called_do_not_count_among_the_short_ones() -> N
         "for 60 % of the step the GPU waits for the host, and half of its kernels take less than 3.00 µs"
         in finding.text
     )
+
+
+def called(
+    name: str, calls: int, time_ms: float = 0, *, phase: str = "forward", category: str = "elementwise",
+    types: str = "float", cpu_ms: float = 0, kernels: int = 0,
+) -> Operator:  # fmt: skip
+    times_ns = round(time_ms * MS), round(cpu_ms * MS)
+    return Operator(phase, category, f"aten::{name}", "8x8", types, calls, calls, *times_ns, kernels)
+
+
+def kinds(*found: StepFacts) -> list[list[str]]:
+    return [[finding.kind for finding in findings_of(one)] for one in found]
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_a_pause_between_operators_is_pythons_and_not_the_loaders(on_gpu: bool) -> None:
+    finding = only(findings_of(facts(20, 80, "python", on_gpu=on_gpu)))
+    assert (finding.kind, finding.at_best_ns) == ("paused in Python", 20 * MS)
+    assert "for 80 % of the step the host is in Python and no operator runs" in finding.text
+
+
+def test_short_gaps_of_python_between_many_calls_are_no_pause() -> None:
+    busy = called("add", 1000, 1)
+    assert kinds(facts(19, 80, "python", busy), facts(19, 80, "python", busy, on_gpu=False)) == [
+        ["launch-bound"],
+        ["launch-bound"],
+    ]
+
+
+def test_a_gpu_that_waits_while_its_driver_works_is_not_launch_bound() -> None:
+    finding = only(findings_of(facts(20, 80, "runtime_api")))
+    assert (finding.kind, finding.at_best_ns) == ("waits for the driver", 20 * MS)
+
+
+def test_a_host_that_reads_values_of_a_gpu_could_run_ahead_by_what_it_waits_for_them() -> None:
+    item = called("item", 20, cpu_ms=30, category="cast_copy")
+    finding = next(f for f in findings_of(facts(42, 58, "dispatch", item)) if f.kind == "waits for results")
+    assert finding.at_best_ns == 70 * MS
+    assert "for 30 % of the step the host waits for values" in finding.evidence
+    assert "(item 20 times)" in finding.evidence
+    assert kinds(facts(95, 5, "dispatch", item)) == [[]], "the GPU has work all the time"
+    short = called("item", 20, cpu_ms=45, category="cast_copy")
+    assert kinds(facts(42, 58, "dispatch", item), facts(42, 58, "dispatch", short)) == [
+        ["launch-bound", "waits for results"],
+        ["waits for results"],
+    ], "less than a fifth is left to be launch-bound"
+    assert "waits for results" not in kinds(facts(42, 58, "python", item, on_gpu=False))[0]
+
+
+def test_copies_to_pageable_memory_are_read_values_of_the_operator_that_makes_them() -> None:
+    copy = called("to", 4, cpu_ms=40, category="cast_copy", kernels=4)
+    seen = facts(42, 58, "dispatch", copy)
+    memcpy = Kernel("Memcpy DtoH (Device -> Pageable)", "copy_d2h", "aten::to", 2, 10, 5)
+    assert "waits for results" not in kinds(seen)[0]
+    found = replace(seen.side.found, kernels=(*seen.side.found.kernels, memcpy))
+    finding = next(
+        f
+        for f in findings_of(replace(seen, side=replace(seen.side, found=found)))
+        if f.kind == "waits for results"
+    )
+    assert finding.at_best_ns == 80 * MS, "two of its four kernels are such copies"
+    assert "(to 2 times)" in finding.evidence
+
+
+def test_an_optimizer_with_calls_for_each_parameter_is_named_and_a_fused_one_is_not() -> None:
+    each = called("addcdiv_", 200, 30, phase="optimizer")
+    finding = only(findings_of(facts(70, 0, "python", each)))
+    assert (finding.kind, finding.at_best_ns) == ("many optimizer calls", 70 * MS)
+    assert "takes 30 % of the step in 200 calls for one parameter each" in finding.text
+    fused = called("_fused_adamw_", 1, 30, phase="optimizer", category="optimizer")
+    few, forward = replace(each, calls=10), replace(each, phase="forward")
+    assert kinds(
+        facts(70, 0, "python", fused),
+        facts(40, 0, "python", fused, each),
+        facts(70, 0, "python", few),
+        facts(70, 0, "python", forward),
+    ) == [[], [], [], []]
+
+
+def test_products_of_a_backward_pass_in_a_wider_type_than_others_fell_back() -> None:
+    def product(types: str, time_ms: float, phase: str = "backward") -> Operator:
+        return called("mm", 1, time_ms, phase=phase, category="gemm", types=types)
+
+    narrow, wide = product("BFloat16,BFloat16", 30), product("float,float", 40)
+    finding = only(findings_of(facts(30, 0, "python", narrow, wide)))
+    assert (finding.kind, finding.at_best_ns) == ("wider types", 60 * MS)
+    assert "in float take 40 % of the step, while others of it are in BFloat16" in finding.text
+    assert kinds(
+        facts(30, 0, "python", wide),
+        facts(30, 0, "python", product("BFloat16,BFloat16", 1), wide),
+        facts(30, 0, "python", narrow, product("float,float", 40, "forward")),
+        facts(30, 0, "python", narrow, product("BFloat16,float", 40)),
+    ) == [[], [], [], []], "autocast hides types of the forward pass"
+
+
+def test_many_operators_as_short_as_their_call_are_told_of_a_cpu() -> None:
+    tiny = called("t", 20_000, 70)
+    finding = only(findings_of(facts(30, 0, "python", tiny, on_gpu=False)))
+    assert (finding.kind, finding.at_best_ns) == ("tiny operators", 30 * MS)
+    assert "20000 calls of 3.50 µs each take 70 % of the step" in finding.text
+    assert kinds(facts(30, 0, "python", tiny), facts(30, 0, "python", replace(tiny, calls=20))) == [[], []]

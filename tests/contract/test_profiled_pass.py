@@ -111,7 +111,7 @@ def by_operator(found: ProfiledPass, phase: str) -> dict[str, int]:
 def test_a_tiny_training_step_is_divided_exactly_and_by_phase() -> None:
     found = profiled(TINY)
     assert (found.is_valid, found.reason, found.fault()) == (True, "", "")
-    assert {s.phase for s in found.slices} == {"forward", "backward", "optimizer"}
+    assert {s.phase for s in found.slices} == {"forward", "backward", "optimizer", "between"}
     forward, backward = by_operator(found, "forward"), by_operator(found, "backward")
     assert forward["aten::linear"] == forward["aten::relu"] == found.steps
     assert backward["aten::mm"] == found.steps  # the input needs no gradient, so one product a step

@@ -80,7 +80,7 @@ def test_on_a_cpu_an_instant_belongs_to_the_innermost_event() -> None:
     )
     assert_exact(found)
     assert times(found) == {"aten::linear": 50, "aten::relu": 20}
-    assert slices(found) == {("forward", "compute", ""): 70, ("forward", "idle", "python"): 30}
+    assert slices(found) == {("forward", "compute", ""): 70, ("between", "idle", "python"): 30}
     linear = next(row for row in found.rows if row.operator == "aten::linear")
     assert (linear.calls, linear.events, linear.shapes, linear.category) == (1, 2, "8x64", "gemm")
 
@@ -112,10 +112,10 @@ def test_phases_are_recognized_by_what_autograd_and_optimizers_mark() -> None:
     assert slices(found) == {
         ("data", "idle", "data_wait"): 10,
         ("forward", "compute", ""): 20,
-        ("backward", "idle", "python"): 10,
+        ("between", "idle", "python"): 15,
         ("backward", "compute", ""): 30,
         ("backward", "idle", "dispatch"): 10,
-        ("optimizer", "idle", "python"): 9,
+        ("optimizer", "idle", "python"): 4,
         ("optimizer", "compute", ""): 11,
     }
 
@@ -144,6 +144,30 @@ def test_kernels_that_overlap_share_the_instant_to_the_nanosecond() -> None:
         ("gemm", 31, "aten::mm"),
         ("relu", 21, "aten::relu"),
     ]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(-20, 200), st.integers(0, 60)), max_size=12))
+def test_communication_is_hidden_or_exposed_to_the_nanosecond(work: list[tuple[bool, int, int]]) -> None:
+    events = [
+        kernel("nvshmem_put" if is_transfer else "gemm", start, start + length, stream=stream)
+        for stream, (is_transfer, start, length) in enumerate(work)
+    ]
+    found = partition(events, 0, 150, MAIN)
+    if not found.kernels:
+        assert found.communication_ns == 0
+        return
+
+    def at(is_transfer: bool) -> set[int]:
+        return {
+            ns
+            for kind, start, length in work
+            if kind == is_transfer
+            for ns in range(max(0, start), min(150, start + length))
+        }
+
+    assert found.communication_ns == len(at(True))
+    assert classes(found)["communication"] == len(at(True) - at(False)), "what is exposed"
 
 
 def test_a_copy_behind_a_kernel_costs_nothing_and_an_exposed_one_what_is_exposed() -> None:
@@ -221,13 +245,31 @@ def test_work_of_no_or_negative_length_costs_itself_alone() -> None:
     assert times(with_empty) == {"aten::mm": 50, "empty": 0}
 
 
-def test_time_before_an_optimizers_first_call_is_its_own_whatever_the_device_still_runs() -> None:
+def test_time_between_the_phases_belongs_to_none_of_them() -> None:
+    loader = TraceEvent("enumerate(DataLoader)#_Single", "range", 70, 80, thread=MAIN)
+    on_cpu = partition([op("aten::mm", 0, 50), loader], 0, 100, MAIN)
+    assert slices(on_cpu) == {
+        ("forward", "compute", ""): 50,
+        ("data", "idle", "data_wait"): 10,
+        ("between", "idle", "python"): 40,
+    }
+    on_gpu = partition([op("aten::mm", 0, 50), kernel("gemm", 20, 60), loader], 0, 100, MAIN)
+    assert slices(on_gpu) == {
+        ("forward", "idle", "dispatch"): 20,
+        ("forward", "compute", ""): 40,
+        ("data", "idle", "data_wait"): 10,
+        ("between", "idle", "python"): 30,
+    }
+
+
+def test_time_in_an_optimizers_range_is_its_own_whatever_the_device_still_runs() -> None:
     step = TraceEvent("Optimizer.step#SGD.step", "range", 60, 90, thread=MAIN)
     found = partition([op("aten::mm", 0, 10), kernel("late", 40, 50), step], 0, 100, MAIN)
     assert slices(found) == {
         ("forward", "compute", ""): 10,
         ("forward", "idle", "dispatch"): 10,
-        ("optimizer", "idle", "python"): 80,
+        ("optimizer", "idle", "python"): 30,
+        ("between", "idle", "python"): 50,
     }
 
 
@@ -327,7 +369,7 @@ def test_a_copy_has_the_class_of_its_direction_and_other_work_that_of_its_name()
 
 
 def test_a_window_without_events_is_all_python() -> None:
-    assert slices(partition([], 5, 25, MAIN)) == {("forward", "idle", "python"): 20}
+    assert slices(partition([], 5, 25, MAIN)) == {("between", "idle", "python"): 20}
 
 
 NAMES = (
@@ -623,6 +665,10 @@ def test_a_window_in_parts_has_the_sums_of_the_whole(cuts: tuple[int, ...]) -> N
 @pytest.mark.parametrize(
     ("name", "category"),
     [
+        ("void deep_ep::intranode::dispatch<4, 768>(int4*)", "communication"),
+        ("void dpsk::ep::internode::combine<__nv_bfloat16>(Params)", "communication"),
+        ("nvshmemi_transfer_put_signal", "communication"),
+        ("void multimem_one_shot_reduce_kernel<c10::BFloat16>(long)", "communication"),
         ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16>(Params)", "gemm"),
         ("Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x192x64", "gemm"),
         ("nvjet_tst_64x64_64x16_2x1_2cta_v_bz_bias_TNT", "gemm"),
@@ -690,6 +736,7 @@ def test_a_kernel_has_the_category_that_its_name_tells(name: str, category: str)
         ("aten::t", "view_alloc"),
         ("aten::zero_", "view_alloc"),
         ("c10d::allreduce_", "communication"),
+        ("symm_mem::multimem_one_shot_all_reduce", "communication"),
         ("triton_poi_fused_add_0", "fused"),
         ("aiter::gemm_a16w16", "gemm"),
         ("All2All_Pooled_Req", "communication"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from gputui.analysis.attribution import BELIEVED_INFLATION, ProfiledSide, doubtful
+from gputui.analysis.attribution import BELIEVED_INFLATION, ProfiledSide, doubtful, slices_seen
 from gputui.model.absent import Missing
 from gputui.model.profiled import IDLE, Operator, ProfiledPass
 from gputui.model.result import CaseResult
@@ -55,19 +55,15 @@ def breakdown_of(found: ProfiledPass, case: CaseResult | None = None) -> StepBre
     if not found.is_valid:
         return Missing(found.reason)
     timed_ns = Missing("no step was timed") if case is None else timed_step_ns(case)
-    idle_ns = sum(part.time_ns for part in found.slices if part.time_class == IDLE)
-    is_timed, idle_factor = False, 1.0
     is_on_gpu = case is not None and case.case.variant.device_class == "gpu"
-    if is_on_gpu and not isinstance(timed_ns, Missing) and idle_ns:
+    step_ns, is_timed = found.window_ns / found.steps, False
+    if is_on_gpu and not isinstance(timed_ns, Missing):
         is_timed = not doubtful(ProfiledSide(found, round(timed_ns), is_on_device=True))
-        busy_ns = found.window_ns - idle_ns
-        idle_factor = max(timed_ns * found.steps - busy_ns, 0) / idle_ns if is_timed else 1.0
+        step_ns = timed_ns if is_timed else step_ns
     phases: dict[str, Counter[str]] = {}
-    for part in found.slices:
-        is_idle = part.time_class == IDLE
-        name = f"idle: {part.cause.replace('_', ' ')}" if is_idle else part.time_class
-        by_phase = phases.setdefault(name.replace("_", " "), Counter())
-        by_phase[part.phase] += round(part.time_ns * idle_factor) if is_idle else part.time_ns
+    for part, part_ns in slices_seen(ProfiledSide(found, round(step_ns), is_on_gpu)):
+        name = f"idle: {part.cause}" if part.time_class == IDLE else part.time_class
+        phases.setdefault(name.replace("_", " "), Counter())[part.phase] += part_ns
     whole_ns = sum(by_phase.total() for by_phase in phases.values())
     shares = [
         Share(
@@ -81,7 +77,7 @@ def breakdown_of(found: ProfiledPass, case: CaseResult | None = None) -> StepBre
     for row in found.operators:
         over_types.setdefault((row.phase, row.category, row.operator, row.shapes), []).append(row)
     return StepBreakdown(
-        step_ns=whole_ns / found.steps,
+        step_ns=step_ns,
         inflation=timed_ns if isinstance(timed_ns, Missing) else found.window_ns / found.steps / timed_ns,
         is_timed=is_timed,
         shares=tuple(sorted(shares, key=lambda s: -s.share)),

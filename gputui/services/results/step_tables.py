@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gputui.analysis.findings import BOUND_SHARE, HOST_CAUSES, IDLE_TO_BE_LAUNCH_BOUND, LOADER, WORTH_A_LINE
+from gputui.analysis.findings import BOUND_SHARE, KINDS, LOADER, WORTH_A_LINE, waits_of
 from gputui.document.bars import BarPart
 from gputui.document.table import Column, Table, table_of
 from gputui.document.theme import FAMILIES, TONES
@@ -142,6 +142,17 @@ _WAITING_FOR = {
 }
 
 
+_HELD_UP = {
+    **_WAITING_FOR,
+    "idle: queue": "for queued work that another stream or a peer holds up",
+    "idle: profiler": "for the profiler itself",
+}
+"""Said only of what is more than half of the waiting: a limit may be another."""
+_LIMITS = {KINDS[0]: "the data loader", KINDS[1]: "the CPU"}
+_ON_A_CPU = {KINDS[0]: "in the data loader", KINDS[1]: "between operators"}
+_MOSTLY = 0.5
+
+
 def why_sentence(run: Run, passes: Mapping[int, ProfiledPass]) -> str:
     """`A step is 97 % compute on the GPU, 50 % matmul, and reaches 43 % of this box's own matmul peak.`
 
@@ -169,15 +180,12 @@ def why_sentence(run: Run, passes: Mapping[int, ProfiledPass]) -> str:
 def step_sentence(breakdown: StepBreakdown, step: str, more: str = "", *, is_on_gpu: bool) -> str:
     """What a step waits for, where a finding would say that it waits; else of what it mostly is, and `more`.
 
-    `step` is what it is called. What most of the waiting is for is the limit.
+    `step` is what it is called. What more than half of the waiting is for is the limit.
     """
     idle, whole = breakdown.idle, sum(breakdown.idle.values())
-    waits = (
-        (sum(idle.get(name, 0.0) for name in HOST_CAUSES), IDLE_TO_BE_LAUNCH_BOUND, "the CPU"),
-        (idle.get(LOADER, 0.0), WORTH_A_LINE, "the data loader"),
-    )
-    limits = [(share, what) for share, least, what in waits if share >= least]
-    if not limits:
+    shares = [(one.name, phase, share) for one in breakdown.shares for phase, share in one.phases]
+    waits = waits_of(shares, is_on_device=is_on_gpu)
+    if not waits and whole <= _MOSTLY:
         busy = [
             f"{format_percent(one.share)} {one.name}"
             for one in breakdown.shares
@@ -186,10 +194,14 @@ def step_sentence(breakdown: StepBreakdown, step: str, more: str = "", *, is_on_
         part, share, _ = step_parts(breakdown)[0]
         parts = f"{listed(busy)} on the {'GPU' if is_on_gpu else 'CPU'}, {format_percent(share)} {part}"
         return f"{step[:1].upper()}{step[1:]} is {parts}{more}."
+    if not is_on_gpu and waits:
+        where = [f"{format_percent(share)} of {step} {_ON_A_CPU[kind]}" for kind, share in waits.items()]
+        return f"The CPU spends {listed(where)}."
     largest = max(idle, key=idle.__getitem__)
-    how_much = "most of it" if idle[largest] > whole / 2 else "above all"
-    most = f", {how_much} {_WAITING_FOR[largest]}" if largest in _WAITING_FOR else ""
-    if not is_on_gpu:
-        return f"The CPU spends {format_percent(whole)} of {step} between operators{most}."
-    limit = "".join(f": {what} is the limit" for share, what in limits if share > whole / 2)
-    return f"The GPU waits {format_percent(whole)} of {step}{most}{limit}."
+    is_most = idle[largest] > _MOSTLY * whole
+    words = (_HELD_UP if is_most else _WAITING_FOR).get(largest)
+    most = f", {'most of it' if is_most else 'above all'} {words}" if words else ""
+    limit = "".join(
+        f": {_LIMITS[kind]} is the limit" for kind, share in waits.items() if share > _MOSTLY * whole
+    )
+    return f"The {'GPU' if is_on_gpu else 'CPU'} waits {format_percent(whole)} of {step}{most}{limit}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any  # Any: JSON that is not yet checked
 
 from gputui.errors import GputuiError
-from gputui.model.units import counted
+from gputui.model.units import counted, format_seconds
 from gputui.worker.foreign_json import scan_json
 from gputui.worker.profiling.step_breakdown import TraceEvent
 
@@ -51,7 +52,12 @@ _KINDS = {
     "Memset": "memset",
     "overhead": "overhead",
 }
-"""Categories of Kineto; others, such as a range's copy on the device's track, are ignored."""
+"""Categories of Kineto whose events are counted."""
+_TOLD_TWICE = frozenset(
+    ("python_function", "gpu_user_annotation", "cuda_sync", "cuda_profiler_range", "Trace", "ac2g", "fwdbwd")
+)
+"""Categories that say once more what others say, such as a range's copy on the device's track. Events of any
+other category are left out by name."""
 KINDS = ("op", "range", "runtime", "kernel", "copy", "memset", "overhead")
 _NUMBER_OF = {kind: number for number, kind in enumerate(KINDS)}
 _ON_HOST = ("op", "range", "runtime", "overhead")
@@ -117,6 +123,8 @@ class Trace:
     """Decompressed."""
     damage: tuple[str, ...] = ()
     """What was left out, one sentence each."""
+    foreign_work: str = ""
+    """A category that is not known, of events on streams: work of another kind of device."""
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -170,6 +178,7 @@ class _Reading:
         self._thread: dict[tuple[str, str], int] = {("", ""): 0}
         self._shape: dict[tuple[str, str], int] = {("", ""): 0}
         self._dropped: dict[str, int] = {}
+        self._unknown, self._unknown_ns = Counter[str](), Counter[str]()
         self._lines = 0
 
     def take(self, event: Any) -> None:  # Any: JSON
@@ -185,6 +194,7 @@ class _Reading:
         category = event.get("cat")
         kind = _KINDS.get(category) if isinstance(category, str) else None
         if kind is None:
+            self._leave_out(category, event)
             return
         name = event.get("name")
         start_ns, length_ns = _ns(event.get("ts")), _ns(event.get("dur", 0))
@@ -198,6 +208,16 @@ class _Reading:
             kind = "range"
         arguments = event.get("args")
         self._append(event, kind, name, start_ns, length_ns, arguments if isinstance(arguments, dict) else {})
+
+    def _leave_out(self, category: object, event: dict[str, Any]) -> None:
+        """Count an event of a category that is not known, if it takes time."""
+        length_ns, arguments = _ns(event.get("dur", 0)), event.get("args")
+        if not isinstance(category, str) or category in _TOLD_TWICE or not length_ns or length_ns < 0:
+            return
+        self._unknown[category] += 1
+        self._unknown_ns[category] += length_ns
+        if isinstance(arguments, dict) and "stream" in arguments:
+            self.trace.foreign_work = category
 
     def _append(
         self,
@@ -296,6 +316,10 @@ class _Reading:
         for why, count in self._dropped.items():
             who = "each" if count > 1 else "it"
             self.damage.append(f"{counted(count, 'event')} left out: {who} {why}")
+        for category, events in self._unknown.items():
+            what = f"{counted(events, 'event')} of {_storable(category)!r}"
+            took = format_seconds(self._unknown_ns[category] * 1e-9)
+            self.damage.append(f"{what}, {took} in all, left out: it is not known what they are")
         trace.damage = tuple(self.damage)
         return trace
 

@@ -13,6 +13,7 @@ from gputui.analysis.attribution import Attribution, ProfiledSide, divide_differ
 from gputui.analysis.judgement import RATE, Judgement, judgements
 from gputui.analysis.priors import LAUNCH_SD
 from gputui.analysis.verdict import compare_launches
+from gputui.analysis.work import different_work, even_factor, wider_type
 from gputui.document.table import Table, table_of
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -124,7 +125,7 @@ def _kernels(a: TraceRun, b: TraceRun) -> tuple[KernelDifference, ...]:
 
 
 def sentences(found: TraceDifference) -> tuple[str, ...]:
-    """The answer, and how far it goes.
+    """The answer, what is known of its cause, and how far it goes; first of all whether the work differs.
 
     `b's steps take 26.5 ms less than a's (128 vs 155 ms, 6 and 6 steps): waiting for the loader -30.8 ms, all
     else +4.3 ms.`
@@ -144,7 +145,13 @@ def sentences(found: TraceDifference) -> tuple[str, ...]:
         rest_ns = ns - sum(part_ns for _, part_ns in named)
         parts = [f"{name} {signed(part_ns)}" for name, part_ns in named]
         first += f": {', '.join(parts)}, all else {signed(rest_ns)}"
-    return (f"{first}.", _how_sure(found))
+    different = different_work(a.found, b.found)
+    if different:
+        return (f"{different}.", f"{first}.", _how_sure(found))
+    is_one_device = a.device == b.device
+    even = even_factor(a.found, b.found) if is_one_device else ""
+    causes = [f"{cause[0].upper()}{cause[1:]}." for cause in (wider_type(a.found, b.found), even) if cause]
+    return (f"{first}.", *causes, _how_sure(found))
 
 
 def _named(attribution: Attribution) -> list[tuple[str, int]]:

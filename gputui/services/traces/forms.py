@@ -12,6 +12,7 @@ from gputui.services.traces.difference import (
     sentences,
     side_lines,
 )
+from gputui.services.traces.overview import held_back
 
 _ANY_WIDTH = 10_000
 _KERNEL_NAME_WIDTH = 160
@@ -34,6 +35,7 @@ def difference_as_page(found: TraceDifference) -> str:
             f'<p class="lead">{safe(" ".join(rest))}</p>',
             f'\n<div class="sides">{boxes}</div>',
             part("Where the difference lies", table(part_table(found.attribution, is_drawn=True), "parts")),
+            part("What slows each down", bullets(held_back(found))),
             part("The kernels that differ most", table(kernels, "long") if kernels.rows else ""),
             part("What to know of these traces", bullets(notes(found), "notes")),
         )
@@ -50,6 +52,7 @@ def difference_as_markdown(found: TraceDifference) -> str:
         markdown_list(side_lines(found)),
         markdown_table(part_table(found.attribution)),
         markdown_table(kernels) if kernels.rows else "",
+        markdown_list(held_back(found)),
         markdown_list(notes(found)),
     )
     return "\n".join(part for part in parts if part)

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
@@ -25,7 +26,7 @@ from gputui.model.machine import Machine
 from gputui.model.plan import PROFILED, TRACE_PROFILE, PlannedCase
 from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.model.result import Run
-from gputui.model.units import format_percent
+from gputui.model.units import format_percent, format_seconds
 from gputui.services.support.uuid7 import uuid7
 from gputui.services.traces.chrome_trace import Trace, read_trace
 from gputui.services.traces.window import (
@@ -34,6 +35,7 @@ from gputui.services.traces.window import (
     description_of,
     device_name,
     device_of,
+    on_device,
     partition_of,
     window_of,
 )
@@ -49,6 +51,8 @@ _EARLIEST_US = 1_000_000_000_000_000
 _UNMARKED = "steps are not marked"
 _HOW_TO_MARK = "mark them with profile(schedule=...) and prof.step(), or name their range with --step"
 _UNMATCHED_SHOWN = 0.05
+_LEFT_OUT_SHOWN = 0.01
+_COMMUNICATION_SHOWN = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +91,15 @@ def read_run(
     Raises GputuiError if it cannot be read, or has neither operators nor work of a device.
     """
     trace = read_trace(path, seen)
-    window = window_of(trace, step_range, window_s)
     device = device_of(trace)
+    window = on_device(trace, window_of(trace, step_range, window_s), device)
     described = description_of(trace, device)
+    if device is None and trace.foreign_work:
+        name = trace.devices[0].name if trace.devices else "a device"
+        raise GputuiError(
+            f"{path}: work of {name} ({trace.foreign_work}) is not of a kind that can be read",
+            "CUDA, ROCm and XPU devices, and CPUs alone, are read",
+        )
     found = partition_of(trace, window, device)
     if not found.rows:
         raise GputuiError(
@@ -205,6 +215,18 @@ def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -
         how = f"; {_HOW_TO_MARK}" if window.found_by == WHOLE else ""
         yield f"{_UNMARKED}: all figures are of {window.found_by}{how}"
     busy_ns = sum(s.time_ns for s in found.slices if s.time_class != "idle")
+    if window.host_steps_ns:
+        yield _lag(window)
+    left_out_ns = 0 if window.found_by == "--window" else _outside_ns(trace, window, device)
+    if left_out_ns > _LEFT_OUT_SHOWN * busy_ns:
+        yield f"{format_seconds(left_out_ns * 1e-9)} of device work outside of the counted steps is left out"
+    exposed_ns = sum(s.time_ns for s in found.slices if s.time_class == "communication")
+    if found.communication_ns > _COMMUNICATION_SHOWN * found.window_ns:
+        steps = len(window.steps_ns)
+        took, exposed = (format_seconds(ns / steps * 1e-9) for ns in (found.communication_ns, exposed_ns))
+        hidden = format_percent(1 - exposed_ns / found.communication_ns)
+        each = "a step" if steps > 1 else "in all"
+        yield f"communication takes {took} {each}: {hidden} of it behind compute, {exposed} exposed"
     if found.unmatched_ns > _UNMATCHED_SHOWN * busy_ns:
         share = format_percent(found.unmatched_ns / busy_ns)
         yield f"{share} of device time was launched outside of the trace: its operators are unknown"
@@ -217,6 +239,34 @@ def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -
     others = {trace.device[i] for i in range(len(trace)) if trace.device[i] >= 0} - {device}
     if others:
         yield f"work of {len(others)} other {'device' if len(others) == 1 else 'devices'} in it is left out"
+
+
+def _lag(window: Window) -> str:
+    """How far the host runs ahead of the device, and which steps that leaves."""
+    pairs = tuple(zip(window.steps_ns, window.host_steps_ns, strict=True))
+    lag_ns = median(end_ns - host_end_ns for (_, end_ns), (_, host_end_ns) in pairs)
+    host_ns = median(end_ns - start_ns for start_ns, end_ns in window.host_steps_ns)
+    ahead = (
+        f"the host runs {format_seconds(lag_ns * 1e-9)} ahead of the GPU"
+        if lag_ns > 0
+        else "the GPU still does earlier work when the step begins"
+    )
+    what = "the step is" if len(pairs) == 1 else "the first step is left out, and each other one is"
+    return (
+        f"{ahead}, and the host's own step takes {format_seconds(host_ns * 1e-9)}: {what} counted from the"
+        " end of earlier work to the end of the work that it launched"
+    )
+
+
+def _outside_ns(trace: Trace, window: Window, device: int | None) -> int:
+    """Durations of the device's work that lie outside of the window."""
+    return sum(
+        trace.end_ns[i]
+        - trace.start_ns[i]
+        - max(0, min(trace.end_ns[i], window.end_ns) - max(trace.start_ns[i], window.start_ns))
+        for i in range(len(trace))
+        if trace.device[i] >= 0 and trace.device[i] == device
+    )
 
 
 def _started_us(trace: Trace) -> int:

@@ -19,7 +19,7 @@ from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.compare.why import time_text
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.step_tables import CATEGORY_WORDS, operator_table, step_sentence
-from gputui.services.traces.difference import short_kernel
+from gputui.services.traces.difference import TraceDifference, short_kernel
 from gputui.services.traces.imported import TraceRun
 
 _LEAST_SHARE = 0.01
@@ -39,12 +39,20 @@ def sentence(found: ProfiledPass, device: str) -> str:
 
 
 def finding_lines(found: ProfiledPass, device: str) -> list[str]:
-    """What slows a step down, as far as a trace without peaks and telemetry tells; of one step, nothing."""
-    if found.steps == 1:
-        return []
+    """What slows a step down, as far as a trace without peaks and telemetry tells."""
     step_ns = round(found.window_ns / found.steps)
-    facts = StepFacts(ProfiledSide(found, step_ns, bool(device)), "", None, None)
-    return [finding.text for finding in findings_of(facts)]
+    side = ProfiledSide(found, step_ns, bool(device))
+    texts = [finding.text for finding in findings_of(StepFacts(side, "", None, None))]
+    return texts if found.steps > 1 else [text.replace("the step", "the window") for text in texts]
+
+
+def held_back(found: TraceDifference) -> list[str]:
+    """What slows down the first trace of each side."""
+    return [
+        f"{letter}  {line}"
+        for letter, side in (("a", found.a), ("b", found.b))
+        for line in finding_lines(side[0].found, side[0].device)
+    ]
 
 
 def category_table(found: ProfiledPass) -> Table:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
@@ -18,7 +20,9 @@ PROFILER_STEP = "ProfilerStep#"
 WHOLE = "the whole trace"
 _EVENTS_AT_A_TIME = 200_000
 _ON_DEVICE = tuple(KINDS.index(kind) for kind in ("kernel", "copy", "memset"))
-_OP, _RANGE = KINDS.index("op"), KINDS.index("range")
+_OP, _RANGE, _RUNTIME = KINDS.index("op"), KINDS.index("range"), KINDS.index("runtime")
+_LEAST_LAG = 0.01
+"""Of a step: a device that ends its work later than this after the host's step lags behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +37,24 @@ class Window:
     """Index of the host thread that does the steps."""
     found_by: str
     """`ProfilerStep`, the name of a range, `--window`, or `the whole trace`."""
+    host_steps_ns: tuple[tuple[int, int], ...] = ()
+    """The same steps on the host, where the device lags behind it; else empty."""
 
     @property
     def has_steps(self) -> bool:
         return self.found_by not in ("--window", WHOLE)
+
+    @property
+    def host_ns(self) -> tuple[int, int]:
+        """When the host did these steps."""
+        if not self.host_steps_ns:
+            return self.start_ns, self.end_ns
+        return self.host_steps_ns[0][0], self.host_steps_ns[-1][1]
+
+    @property
+    def whole_ns(self) -> tuple[int, int]:
+        """From the first to the last of what host and device did for these steps."""
+        return min(self.start_ns, self.host_ns[0]), max(self.end_ns, self.host_ns[1])
 
 
 def window_of(trace: Trace, step_range: str = "", window_s: tuple[float, float] | None = None) -> Window:
@@ -77,6 +95,53 @@ def window_of(trace: Trace, step_range: str = "", window_s: tuple[float, float] 
     return Window(0, end_ns, ((0, end_ns),), _busiest_thread(trace), WHOLE)
 
 
+def on_device(trace: Trace, window: Window, device: int | None) -> Window:
+    """The steps as the device did them, where it lags behind the host.
+
+    Then a step lasts from the end of the work that the step before launched to the end of its work. The first
+    of several is left out, since the end of the work before it is not known; a single one begins where
+    earlier work ends. Without a lag, and where the trace does not tell what a step launched, the host's steps
+    count.
+    """
+    if device is None or not window.has_steps:
+        return window
+    steps = window.steps_ns
+    step_of = _steps_by_launch(trace, steps)
+    ends_ns, begin_ns = [0] * len(steps), trace.end_ns[-1]
+    earlier: list[int] = []
+    for index in range(len(trace)):
+        if trace.kind[index] not in _ON_DEVICE or trace.device[index] != device:
+            continue
+        step = step_of.get(trace.correlation[index])
+        if step is None:
+            earlier.append(index)
+            continue
+        ends_ns[step] = max(ends_ns[step], trace.end_ns[index])
+        if not step:
+            begin_ns = min(begin_ns, trace.start_ns[index])
+    before = (trace.end_ns[i] for i in earlier if trace.start_ns[i] < begin_ns)
+    before_ns = max(window.start_ns, min(max(before, default=0), begin_ns))
+    lag_ns = max(before_ns - window.start_ns, ends_ns[-1] - window.end_ns)
+    if not all(ends_ns) or lag_ns <= _LEAST_LAG * (window.end_ns - window.start_ns) / len(steps):
+        last_ns = max(window.end_ns, ends_ns[-1])
+        return replace(window, end_ns=last_ns, steps_ns=(*steps[:-1], (steps[-1][0], last_ns)))
+    counted = steps[1:] or steps
+    edges = [*accumulate(([before_ns, *ends_ns] if counted is steps else ends_ns), max)]
+    return replace(
+        window, start_ns=edges[0], end_ns=edges[-1], steps_ns=tuple(pairwise(edges)), host_steps_ns=counted
+    )
+
+
+def _steps_by_launch(trace: Trace, steps: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """The step in which each call of the driver was made, by its correlation."""
+    starts_ns = [start_ns for start_ns, _ in steps]
+    return {
+        trace.correlation[i]: bisect.bisect_right(starts_ns, trace.start_ns[i]) - 1
+        for i in range(len(trace))
+        if trace.kind[i] == _RUNTIME and starts_ns[0] <= trace.start_ns[i] < steps[-1][1]
+    }
+
+
 def _ranges(trace: Trace, prefix: str) -> list[int]:
     names = {number for number, name in enumerate(trace.names) if name.startswith(prefix)}
     return [i for i in range(len(trace)) if trace.kind[i] == _RANGE and trace.name[i] in names]
@@ -113,7 +178,7 @@ def device_name(trace: Trace, device: int | None) -> str:
 
 def partition_of(trace: Trace, window: Window, device: int | None) -> Partition:
     """Where the window went, in parts of some 200,000 events, so that memory does not grow with the trace."""
-    parts = PartitionInParts(window.thread)
+    parts = PartitionInParts(window.thread, (window.start_ns, window.end_ns), window.host_ns)
     for start_ns, end_ns, events, following in _parts(trace, window, device):
         parts.add(events, start_ns, end_ns, following)
     return parts.result()
@@ -125,14 +190,14 @@ def _parts(
     """Start, end, events and the next work of the device, for each part."""
     order = array("q", sorted(_wanted(trace, window, device), key=trace.start_ns.__getitem__))
     place, carried = 0, array("q")
-    start_ns = window.start_ns
+    start_ns, until_ns = window.whole_ns
     while True:
         last = min(place + _EVENTS_AT_A_TIME, len(order))
-        end_ns = window.end_ns if last == len(order) else trace.start_ns[order[last]]
+        end_ns = until_ns if last == len(order) else trace.start_ns[order[last]]
         while last < len(order) and trace.start_ns[order[last]] <= end_ns:
             last += 1
         if last == len(order):
-            end_ns = window.end_ns
+            end_ns = until_ns
         taken = array("q", [*carried, *order[place:last]])
         following = next((i for i in order[last:] if trace.kind[i] in _ON_DEVICE), None)
         if end_ns > start_ns:
@@ -149,10 +214,8 @@ def _parts(
 
 
 def _wanted(trace: Trace, window: Window, device: int | None) -> Iterator[int]:
-    """The events of the window, without the marks of steps and the work of other devices.
-
-    Launches from before the window count too: their work may lie in it.
-    """
+    """The events of these steps, without the marks of steps and the work of other devices."""
+    start_ns, end_ns = window.whole_ns
     marks = {
         number
         for number, name in enumerate(trace.names)
@@ -165,7 +228,7 @@ def _wanted(trace: Trace, window: Window, device: int | None) -> Iterator[int]:
                 continue
         elif kind == _RANGE and trace.name[index] in marks:
             continue
-        if trace.end_ns[index] > window.start_ns and trace.start_ns[index] < window.end_ns:
+        if trace.end_ns[index] > start_ns and trace.start_ns[index] < end_ns:
             yield index
 
 

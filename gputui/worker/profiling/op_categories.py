@@ -10,6 +10,7 @@ _ANYWHERE: tuple[tuple[str, str], ...] = (
         "communication",
         "c10d:: nccl gloo: record_param_comms all_reduce allreduce all_gather reduce_scatter All2All",
     ),
+    ("communication", "symm_mem:: multimem"),
     ("fused", "CompiledFx CompiledFunction Torch-Compiled triton_ inductor:: cpp_fused"),
     ("cast_copy", "_foreach_copy"),
     ("optimizer", "_fused_adam _fused_sgd _fused_adagrad _foreach_ _amp_ Optimizer."),
@@ -52,7 +53,7 @@ _AT_THE_HEAD: tuple[tuple[str, str], ...] = (
 _OF_KERNELS: tuple[tuple[str, str], ...] = (
     (
         "communication",
-        r"nccl|rccl|msccl|multimem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|all2all|cross_device|nvshmem",
+        r"nccl|rccl|msccl|multimem|all_?(reduce|gather|to_?all)|reduce_?scatter|all2all|cross_device|nvshmem|deep_?ep|(inter|intra)node::|pplx",
     ),
     ("fused", r"^triton_(poi|red|per)_"),
     (

@@ -2,7 +2,8 @@
 
 Every nanosecond of the window goes to one slice. On a CPU each instant of the stepping thread belongs to the
 innermost event that covers it. On a GPU each instant goes to the highest class of work present, shared evenly
-between concurrent work; an instant with none is idle, and its cause is what the host did then.
+between concurrent work; an instant with none is idle, and its cause is what the host did then. Time outside
+of all events belongs to no phase: it lies `between` them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from .op_categories import category_of, category_of_kernel, is_cast, is_of_backward
 from .rows import Kernel, Operator, TimeSlice
@@ -23,6 +23,7 @@ KERNEL_GAP_NS = 5_000
 """A shorter gap before work that was queued already is the device's own. Source: the noise floor of
 TraceLens's idle analysis (how-to/analyze-idle-time)."""
 MOST_ROWS = 400
+_EVER_NS = (-(2**63), 2**63)
 LAUNCH_LATENCY_NS = 20_000
 """Work that begins later than this after its launch returned waited for something else than the host.
 Launches take 2 to 15 us to arrive on the GPUs of the traces that were looked at (V100 to MI300X)."""
@@ -67,6 +68,9 @@ class Partition:
     stand_in_ns: int = 0
     """Device time of work whose launch is known, but lies in no operator: launches of graphs, custom backward
     functions, fused optimizers, kernels of other compilers. A row stands in for the operator."""
+    communication_ns: int = 0
+    """How long the device communicates, whatever else it does then: its slices are what compute does not
+    hide."""
 
 
 @dataclass
@@ -101,7 +105,6 @@ _Key = tuple[str, str, str, str]
 """Phase, name, shapes, dtypes."""
 _Rank = tuple[int, int, int]
 """Decides who gets an instant that several cover; the last number identifies it."""
-_Covers = TypeVar("_Covers")
 
 
 @dataclass(frozen=True)
@@ -143,13 +146,23 @@ def partition(events: Iterable[TraceEvent], start_ns: int, end_ns: int, thread: 
 
 
 class PartitionInParts:
-    """A partition of a window that is too long to be held at once: parts are added in order of time."""
+    """A partition of a window that is too long to be held at once: parts are added in order of time.
 
-    def __init__(self, thread: int) -> None:
+    Where a device lags behind its host, the steps are at another time on each: `device_ns` is the window of
+    the device, which is divided, and `host_ns` that of the host, whose calls are counted. Both are all that
+    is added if not given.
+    """
+
+    def __init__(
+        self, thread: int, device_ns: tuple[int, int] = _EVER_NS, host_ns: tuple[int, int] = _EVER_NS
+    ) -> None:
         self._thread = thread
+        self._device_ns = device_ns
+        self._host_ns = host_ns
         self._window_ns = 0
         self._unmatched_ns = 0
         self._stand_in_ns = 0
+        self._communication_ns = 0
         self._slices: Counter[tuple[str, str, str]] = Counter()
         self._time: dict[_Key, dict[str, _Sums]] = {}
         self._host: dict[_Key, _Sums] = {}
@@ -170,9 +183,12 @@ class PartitionInParts:
         host = [e for e in inside if e.kind in ("op", "range", "runtime", "overhead")]
         device = [e for e in inside if e.kind in ("kernel", "copy", "memset")]
         threads = _threads(host, start_ns, end_ns)
-        self._window_ns += end_ns - start_ns
         if device or self._kernels or following is not None:
-            self._add_device(device, threads, start_ns, end_ns, following)
+            self._launched(threads.values(), start_ns)
+            from_ns, until_ns = max(start_ns, self._device_ns[0]), min(end_ns, self._device_ns[1])
+            if until_ns > from_ns:
+                counted = [e for e in device if e.end_ns > from_ns and e.start_ns < until_ns]
+                self._add_device(counted, threads, from_ns, until_ns, following)
         else:
             self._add_host(threads.get(self._thread, _Thread()), start_ns, end_ns)
         self._is_first = False
@@ -186,6 +202,7 @@ class PartitionInParts:
             self._kernel_rows(),
             self._unmatched_ns,
             self._stand_in_ns,
+            self._communication_ns,
         )
 
     def _add_host(self, thread: _Thread, start_ns: int, end_ns: int) -> None:
@@ -200,10 +217,19 @@ class PartitionInParts:
             self._slices[node.owner.phase, time_class, ""] += node.own_ns
             self._sums(key, category).time_ns += node.own_ns
             self._count_host(node, start_ns)
-        last = thread.pieces[-1][2] if thread.pieces else None
-        for gap_start_ns, gap_end_ns, beside in _uncovered(thread.pieces, start_ns, end_ns, last):
-            phase = "forward" if beside is None else beside.phase
-            self._slices[phase, "idle", "python"] += gap_end_ns - gap_start_ns
+        self._window_ns += end_ns - start_ns
+        covered_ns = sum(node.own_ns for node in thread.nodes)
+        self._slices["between", "idle", "python"] += end_ns - start_ns - covered_ns
+
+    def _launched(self, threads: Iterable[_Thread], start_ns: int) -> None:
+        """What the host launched, and which operators it called."""
+        for thread in threads:
+            for node in (*thread.nodes, *thread.elsewhere):
+                if node.event.kind == "runtime":
+                    self._pending[node.event.correlation] = _launch_of(node)
+            for node in thread.nodes:
+                if node.owner is not None and self._host_ns[0] <= node.start_ns < self._host_ns[1]:
+                    self._count_host(node, start_ns)
 
     def _add_device(
         self,
@@ -215,11 +241,8 @@ class PartitionInParts:
     ) -> None:
         """A part of a GPU's window: what ran on it, and what the host did while nothing ran."""
         nodes = {n.event.number: n for t in threads.values() for n in t.nodes if n.event.number}
-        launches = self._pending
-        for thread in threads.values():
-            for node in (*thread.nodes, *thread.elsewhere):
-                if node.event.kind == "runtime":
-                    launches[node.event.correlation] = _launch_of(node)
+        launches, is_first = self._pending, not self._window_ns
+        self._window_ns += end_ns - start_ns
         launched = [_launch_for(event, nodes, launches) for event in device]
         phase = "forward"
         for event, launch, taken_ns in zip(device, launched, _shares(device, start_ns, end_ns), strict=True):
@@ -241,15 +264,14 @@ class PartitionInParts:
             self._slices[phase, class_of(event), ""] += taken_ns
             sums = self._sums(key, category)
             sums.time_ns += taken_ns
-            if self._is_first or event.start_ns >= start_ns:
+            if is_first or event.start_ns >= start_ns:
                 sums.kernels += 1
                 work = (event.name, class_of(event))
                 self._kernels.setdefault(work, []).append(event.end_ns - event.start_ns)
                 self._kernels_by.setdefault(work, Counter())[operator] += 1
-        for thread in threads.values():
-            for node in thread.nodes:
-                if node.owner is not None:
-                    self._count_host(node, start_ns)
+        transfers = [(e.start_ns, e.end_ns, e) for e in device if class_of(e) == "communication"]
+        silent = _uncovered(sorted(transfers, key=lambda t: t[0]), start_ns, end_ns, None)
+        self._communication_ns += end_ns - start_ns - sum(until - begin for begin, until, _ in silent)
         for phase, cause, idle_ns in _idle(device, launches, threads, start_ns, end_ns, following):
             self._slices[phase, "idle", cause] += idle_ns
         for event in device:
@@ -397,8 +419,8 @@ def _is_engine(name: str) -> bool:
 
 
 def _uncovered(
-    pieces: Iterable[tuple[int, int, _Covers]], start_ns: int, end_ns: int, at_end: _Covers | None
-) -> Iterator[tuple[int, int, _Covers | None]]:
+    pieces: Iterable[tuple[int, int, TraceEvent]], start_ns: int, end_ns: int, at_end: TraceEvent | None
+) -> Iterator[tuple[int, int, TraceEvent | None]]:
     """Stretches without any piece: begin, end, and what follows, or `at_end`. The starts of pieces ascend."""
     at_ns = start_ns
     for piece_start_ns, piece_end_ns, covers in pieces:
@@ -439,7 +461,8 @@ def class_of(event: TraceEvent) -> str:
         if "HtoD" in name:
             return "copy_h2d"
         return "copy_d2h" if "DtoH" in name else "copy_d2d"
-    return "communication" if category_of(event.name) == "communication" else "compute"
+    is_communication = "communication" in (category_of(event.name), category_of_kernel(event.name))
+    return "communication" if is_communication else "compute"
 
 
 def _launch_of(node: _Node) -> _Launch:
@@ -546,30 +569,19 @@ def _host_states(threads: Iterable[_Thread], start_ns: int, end_ns: int) -> list
     """(start, end, phase, cause) of the host over the whole window, ordered by time.
 
     If several threads are active, the one that drives the device counts: autograd's own thread launches while
-    the stepping thread waits for it. Where there is no event, the host is in Python.
+    the stepping thread waits for it. Where there is no event, the host is in Python, between the phases.
     """
+    states: list[tuple[int, int, str, str]] = []
     pieces = list(heapq.merge(*(t.pieces for t in threads), key=lambda p: p[0]))
     ranked = (
         (begin_ns, last_ns, (_CAUSE_RANK[n.cause], at, at))
         for at, (begin_ns, last_ns, n) in enumerate(pieces)
     )
-    edges: list[tuple[int, int, str, str]] = []
     for begin_ns, last_ns, active in _sweep(ranked, start_ns, end_ns):
         node = pieces[active[0][2]][2] if active else None
-        state = ("", "python") if node is None else (node.phase, node.cause)
-        edges.append((begin_ns, last_ns, *state))
-    return _with_phases(edges)
-
-
-def _with_phases(edges: Sequence[tuple[int, int, str, str]]) -> list[tuple[int, int, str, str]]:
-    """Give each stretch outside of all events the phase that follows, at the end the preceding one."""
-    known = [phase for _, _, phase, _ in edges if phase]
-    phase = known[-1] if known else "forward"
-    found = []
-    for begin_ns, last_ns, own, cause in reversed(edges):
-        phase = own or phase
-        found.append((begin_ns, last_ns, phase, cause))
-    return found[::-1]
+        state = ("between", "python") if node is None else (node.phase, node.cause)
+        states.append((begin_ns, last_ns, *state))
+    return states
 
 
 def _key(owner: _Node) -> _Key:

@@ -204,7 +204,7 @@ def test_a_finding_of_a_side_says_what_the_step_would_take_at_best(
     text = on_one_line(printed(both, "--by", "precision"))
 
     assert "a matrix units unused: its products, 80 % of the step, are in fp32" in text
-    assert "without that the step would take at best 36.1 ms of 100 ms" in text
+    assert "without that the step would take at best 36.0 ms of 100 ms" in text
 
 
 def test_two_files_explain_each_other(tmp_path: Path, printed: Callable[..., str]) -> None:

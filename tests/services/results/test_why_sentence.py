@@ -80,14 +80,38 @@ def test_a_gpu_that_waits_says_for_what_and_names_a_limit_only_where_a_finding_w
 
 
 def test_what_is_less_than_half_of_the_waiting_is_not_called_the_limit() -> None:
-    assert why(idle({"python": 10, "launch": 12, "queue": 28})) == "The GPU waits 50 % of a step."
+    queued = (
+        "The GPU waits 50 % of a step, most of it for queued work that another stream or a peer holds up."
+    )
+    assert why(idle({"python": 10, "launch": 12, "queue": 28})) == queued
     both = why(idle({"data_wait": 15, "launch": 23, "queue": 10}))
     assert both == "The GPU waits 48 % of a step, above all for launches."
 
 
 def test_time_between_the_operators_of_a_cpu_is_no_waiting() -> None:
-    text = why(idle({"python": 25}), case=CPU)
-    assert text == "The CPU spends 25 % of a step between operators, most of it for Python between calls."
+    assert why(idle({"python": 25}), case=CPU) == "The CPU spends 25 % of a step between operators."
+
+
+def test_all_that_a_loader_does_on_a_cpu_is_the_loaders_whether_operators_or_not() -> None:
+    found = idle({"python": 25, "data_wait": 10})
+    loads = TimeSlice("data", "compute", "", found.slices[0].time_ns // 2)
+    rest = replace(found.slices[0], time_ns=found.slices[0].time_ns - loads.time_ns)
+    text = why(replace(found, slices=(rest, loads, *found.slices[1:])), case=CPU)
+    share = round(100 * (loads.time_ns / found.window_ns + 0.1))
+    assert (
+        text == f"The CPU spends {share} % of a step in the data loader and 25 % of a step between operators."
+    )
+
+
+def test_a_gap_before_a_loader_is_not_the_loaders_in_an_older_file_either() -> None:
+    found = idle({"python": 25})
+    older = (*found.slices[:-1], replace(found.slices[-1], phase="data"))
+    said = why(replace(found, slices=older), case=CPU)
+    assert said == "The CPU spends 25 % of a step between operators."
+
+
+def test_a_gpu_that_mostly_waits_for_nothing_that_its_host_does_says_so() -> None:
+    assert why(idle({"sync": 70})) == "The GPU waits 70 % of a step."
 
 
 def test_a_gpu_that_waited_longer_under_the_profiler_is_said_to_wait_as_long_as_in_timed_steps() -> None:

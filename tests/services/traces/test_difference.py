@@ -11,7 +11,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.services.traces.difference import as_json, difference_of, sentences, short_kernel
 from gputui.services.traces.imported import read_run
-from gputui.services.traces.overview import Ranks, rank_lines, ranks_of
+from gputui.services.traces.overview import Ranks, held_back, rank_lines, ranks_of
 
 
 def test_the_first_sentence_names_the_loader_with_its_milliseconds(tmp_path: Path) -> None:
@@ -25,6 +25,21 @@ def test_the_first_sentence_names_the_loader_with_its_milliseconds(tmp_path: Pat
     assert "judges nothing" in sentences(found)[1]
     assert sum(part.difference_ns for part in found.attribution.parts) == -37_000
     assert isinstance(found.judgement, Missing)
+
+
+def test_different_work_is_said_before_times_are_compared(tmp_path: Path) -> None:
+    a = read_run(write_training(tmp_path / "a.json"))
+    small = [
+        {**e, "args": {**e["args"], "Input Dims": [[4, 64], [64, 64]]}} if "Input Dims" in e["args"] else e
+        for k in range(3)
+        for e in training_step(1000 + 160 * k, k + 1)
+    ]
+    b = read_run(write_trace(tmp_path / "b.json", small))
+    assert sentences(difference_of([a], [b]))[0] == (
+        "a and b do different work: linear gets 8x64,64x64 in a, 4x64,64x64 in b."
+    )
+    told = held_back(difference_of([a], [b]))
+    assert [line.partition(":")[0] for line in told] == ["a  launch-bound", "b  launch-bound"]
 
 
 def test_kernels_that_differ_most_come_first(tmp_path: Path) -> None:

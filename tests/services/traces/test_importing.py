@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chrome_traces import call, event, kernel, op, span, training_step, write_trace, write_training
@@ -13,6 +14,7 @@ from gputui.services.results.headline import run_headline
 from gputui.services.traces import window as windows
 from gputui.services.traces.chrome_trace import read_trace
 from gputui.services.traces.imported import contents_of, read_run, run_id_of
+from gputui.services.traces.overview import category_table, finding_lines, sentence
 from gputui.services.traces.window import window_from
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run
@@ -68,13 +70,139 @@ def test_a_window_is_given_in_seconds(tmp_path: Path) -> None:
         read_run(path, window_s=(5.0, 6.0))
 
 
+def lagging(steps: int, lag_us: float, *, gemm_us: float = 100, host_us: float = 80) -> list[dict[str, Any]]:
+    """Steps of a host that runs ahead of its device, which does 20 us of earlier work first."""
+    events = [kernel("earlier", 990, 1000 + lag_us, 999)]
+    for k in range(steps):
+        begin, work, n = 1000 + k * host_us, 1000 + lag_us + k * gemm_us, k + 1
+        events += [
+            span(f"ProfilerStep#{n}", begin, begin + host_us),
+            op("aten::linear", begin + 10, begin + 30, n),
+            call("cudaLaunchKernel", begin + 15, begin + 20, n, n),
+            kernel("ampere_sgemm", work + 1, work + gemm_us, n, n),
+        ]
+    return events
+
+
+def test_a_step_of_a_device_that_lags_is_the_work_that_it_launched_end_to_end(tmp_path: Path) -> None:
+    path = write_trace(tmp_path / "a.json", lagging(5, 70))
+    run, trace = read_run(path), read_trace(path)
+    assert (run.found.steps, run.found.window_ns) == (4, 400_000)
+    assert run.window.steps_ns == tuple((180_000 + k * 100_000, 280_000 + k * 100_000) for k in range(4))
+    busy = sum(s.time_ns for s in run.found.slices if s.time_class != "idle")
+    assert busy == busy_ns(trace, run.window.start_ns, run.window.end_ns) == 4 * 99_000
+    assert window_sums(run.found) == (400_000, busy)
+    assert run.found.fault() == ""
+    (row,) = run.found.operators
+    assert (row.operator, row.calls, row.kernels, row.cpu_ns) == ("aten::linear", 4, 4, 80_000)
+    assert (run.found.unmatched_ns, run.found.kernels[0].calls) == (0, 4)
+    assert run.notes == (
+        (
+            "the host runs 140 µs ahead of the GPU, and the host's own step takes 80.0 µs: the first step is"
+            " left out, and each other one is counted from the end of earlier work to the end of the work"
+            " that it launched"
+        ),
+        "179 µs of device work outside of the counted steps is left out",
+    )
+
+
+def test_steps_of_a_lagging_device_are_divided_in_parts_with_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_trace(tmp_path / "a.json", lagging(40, 500))
+    whole = read_run(path).found
+    monkeypatch.setattr(windows, "_EVENTS_AT_A_TIME", 7)
+    parts = read_run(path).found
+    assert (parts.slices, parts.kernels) == (whole.slices, whole.kernels)
+    assert [(o.calls, o.time_ns, o.cpu_ns, o.kernels) for o in parts.operators] == [
+        (o.calls, o.time_ns, o.cpu_ns, o.kernels) for o in whole.operators
+    ]
+
+
+def test_a_single_step_of_a_lagging_device_begins_where_earlier_work_ends(tmp_path: Path) -> None:
+    run = read_run(write_trace(tmp_path / "a.json", lagging(1, 70)))
+    assert (run.found.steps, run.found.window_ns, run.found.unmatched_ns) == (1, 100_000, 0)
+    assert "80.0 µs: the step is counted from the end of earlier work" in run.notes[0]
+
+
+def test_a_device_that_keeps_up_has_the_steps_of_its_host_with_the_end_of_its_last_work(
+    tmp_path: Path,
+) -> None:
+    late = kernel("late", 1470, 1481, 1)
+    run = read_run(
+        write_trace(
+            tmp_path / "a.json",
+            [
+                *(e for k in range(3) for e in training_step(1000 + 160 * k, k + 1)),
+                {**late, "args": {**late["args"], "correlation": 31}},
+            ],
+        )
+    )
+    assert (run.found.steps, run.found.window_ns, run.window.host_steps_ns) == (3, 481_000, ())
+    assert run.notes == ()
+
+
+def test_without_the_launches_of_its_work_a_step_is_that_of_the_host_and_says_what_it_leaves_out(
+    tmp_path: Path,
+) -> None:
+    events = [e for e in lagging(5, 70) if e["cat"] != "cuda_runtime"]
+    run = read_run(write_trace(tmp_path / "a.json", events))
+    assert (run.found.steps, run.found.window_ns) == (5, 400_000)
+    assert any("of device work outside of the counted steps is left out" in note for note in run.notes)
+
+
 def test_work_launched_before_the_trace_began_is_counted_apart(tmp_path: Path) -> None:
-    early = kernel("ampere_sgemm", 1000, 1030, 999)
+    early = kernel("ampere_sgemm", 1070, 1090, 999)
     run = read_run(write_trace(tmp_path / "a.json", [early, *training_step(1000, 1, wait_us=40)]))
-    assert run.found.unmatched_ns == 30_000
+    assert run.found.unmatched_ns == 10_000, "it shares its 20 us with the product"
     assert any("launched outside of the trace" in note for note in run.notes)
-    (row,) = [o for o in run.found.operators if o.operator == "ampere_sgemm"]
-    assert row.category == "gemm"
+
+
+def test_a_finding_the_table_and_the_sentence_have_the_same_share(tmp_path: Path) -> None:
+    pause = [span("enumerate(DataLoader)#_Iter", 1900, 1910)]
+    events = [e for k in range(4) for e in training_step(1000 + 1000 * k, k + 1)]
+    events += [{**e, "ts": e["ts"] + 1000 * k} for k in range(4) for e in pause]
+    run = read_run(write_trace(tmp_path / "a.json", events))
+    table = {str(row[0]): str(row[2]) for row in category_table(run.found).rows}
+    share = table["Python between calls"]
+    assert f"for {share} of the step the host is in Python" in " ".join(finding_lines(run.found, run.device))
+    assert "the loader" not in sentence(run.found, run.device)
+
+
+def test_findings_are_made_of_a_single_step_too(tmp_path: Path) -> None:
+    run = read_run(write_training(tmp_path / "a.json", steps=1, wait_us=100))
+    (line,) = (one for one in finding_lines(run.found, run.device) if "loader" in one)
+    assert "of the window; without that the window would take at best" in line
+    assert "the step" not in line
+
+
+def test_events_of_a_kind_that_is_not_known_are_counted_and_named(tmp_path: Path) -> None:
+    odd = [event("npu_blob", "x", 1010, 1020), event("npu_blob", "y", 1020, 1025.5)]
+    told = [event("python_function", "f", 1000, 1100), event("npu_mark", "z", 1000, 1000)]
+    run = read_run(write_trace(tmp_path / "a.json", [*odd, *told, *training_step(1000, 1)]))
+    assert [note for note in run.notes if "npu" in note or "python" in note] == [
+        "2 events of 'npu_blob', 15.5 µs in all, left out: it is not known what they are"
+    ]
+
+
+def test_a_device_of_an_unknown_kind_is_refused_by_its_name_and_not_called_a_cpu(tmp_path: Path) -> None:
+    work = event("mtia_ccp_events", "run", 1010, 1020, stream=104)
+    path = write_trace(
+        tmp_path / "a.json",
+        [work, op("aten::a", 1000, 1010, 1)],
+        deviceProperties=[{"id": 17, "name": "ARTEMIS"}],
+    )
+    with pytest.raises(GputuiError, match=r"work of ARTEMIS \(mtia_ccp_events\)"):
+        read_run(path)
+
+
+def test_communication_says_what_compute_hides_of_it(tmp_path: Path) -> None:
+    transfers = [
+        {**kernel("ncclDevKernel_AllReduce", at, at + 50, 70 + k), "tid": 9}
+        for k, at in enumerate((1030.0, 1100.0))
+    ]
+    run = read_run(write_trace(tmp_path / "a.json", [*training_step(1000, 1), *transfers]))
+    assert "communication takes 100 µs in all: 90 % of it behind compute, 10.0 µs exposed" in run.notes
 
 
 def test_only_the_busiest_device_counts_and_the_others_are_named(tmp_path: Path) -> None:
