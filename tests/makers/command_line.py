@@ -215,6 +215,7 @@ class Terminal:
     def close(self) -> None:
         """Close the terminal, as a dropped connection does."""
         os.close(self._terminal)
+        self._terminal = -1  # the number may soon be of another file
 
     def end(self) -> int:
         """Read until the command has ended; returns its exit status, negative for a signal."""
