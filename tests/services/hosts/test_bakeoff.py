@@ -203,7 +203,7 @@ def test_a_viewer_of_a_bakeoff_leaves_the_runs_on_their_hosts_and_stop_ends_them
         viewer.send_signal(number)
         said = viewer.communicate(timeout=LONGEST_S)[0]
         assert viewer.returncode == 128 + number, said
-        assert f"to come back: gputui attach {name}; to end them: gputui stop {name}" in said
+        assert f"to come back, or to end them:\n  gputui attach {name}\n  gputui stop {name}\n" in said
         assert "ending the runs" not in said
     assert not db.exists() or not statuses_in(db)
     stopped = gputui("stop", name, env=servers.environment)
