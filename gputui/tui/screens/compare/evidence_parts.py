@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.statistics import bin_of, histogram
 from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate, SpeedEstimate
-from gputui.document.table import table_of
+from gputui.document.table import Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import (
     counted,
@@ -225,8 +225,11 @@ def why_lines(why: Why | None, width: int, most: int) -> list[Line]:
     was not profiled."""
     if why is None or isinstance(why.attribution, Missing) or most < 1:
         return []
-    table = part_table(why.attribution, most, is_drawn=True)
-    return list(table_lines(table, width, margin=0, has_headings=False))
+    columns = part_table(why.attribution, most, is_drawn=True).columns
+    understood = Table(
+        (*columns[:4], *columns[-2:])
+    )  # without headings: times, their difference and its share
+    return list(table_lines(understood, width, margin=0, has_headings=False))
 
 
 def brief_why_lines(why: Why | None, width: int, most: int) -> list[Line]:
