@@ -10,14 +10,10 @@ from collections.abc import Sequence
 
 from gputui.cli.output import beneath, console, say, shown
 from gputui.document.page import Page
-from gputui.document.spans import Line, Span
-from gputui.document.spans import wrapped as lines_in
-from gputui.model.units import format_clock, format_seconds
-from gputui.services.hosts.bakeoff import STYLES, HostStatus
+from gputui.model.units import format_clock, format_whole_seconds
+from gputui.services.hosts.bakeoff import LOST, RUNNING, HostStatus
+from gputui.services.hosts.hosts_table import hosts_table
 
-_DEVICE_CELLS, _STATE_CELLS, _MOST_NAME_CELLS = 20, 13, 24
-_DEVICES_FROM = 110
-"""Columns of a terminal; the devices were listed before the start."""
 _ERASE_BELOW = "\x1b[J"
 
 
@@ -37,37 +33,26 @@ class HostsTable:
 
     def draw(self, statuses: Sequence[HostStatus], *, is_last: bool = False) -> None:
         """Show all hosts; the last table stays, with every line in full."""
-        width = min(max(len(shown(status.name)) for status in statuses), _MOST_NAME_CELLS)
         if not self._is_live:
             for status in statuses:
                 now = status.state, status.why or status.case
                 if self._seen.get(status.name) != now:
                     self._seen[status.name] = now
-                    say(f"{self._elapsed()} {_row(status, width)}")
+                    say(f"{self._elapsed()} {_row(status)}")
             return
-        size = shutil.get_terminal_size()
-        has_devices = size.columns >= _DEVICES_FROM
-        rows = [(_row(one, width, has_devices=has_devices), STYLES.get(one.state, "dim")) for one in statuses]
-        if is_last:
-            rows = [
-                (line, style)
-                for row, style in rows
-                for line in lines_in(row, size.columns - 1, width + 2, breaks=False)
-            ]
-        elif len(rows) > size.lines - 3:  # what is over, or goes well, is counted
-            room = size.lines - 3
-            order = sorted(
-                range(len(rows)), key=lambda n: (not statuses[n].why, statuses[n].state == "done", n)
-            )
-            hidden = f"and {len(rows) - room + 1} more", ""
-            rows = [*(rows[n] for n in sorted(order[: room - 1])), hidden]
-        page = Page(console(sys.stderr))
+        room = shutil.get_terminal_size().lines - 4
+        order = sorted(
+            range(len(statuses)), key=lambda n: (not statuses[n].why, statuses[n].state == "done", n)
+        )
+        # What is over, or goes well, is counted where there is no room.
+        listed = list(statuses) if is_last else [statuses[n] for n in sorted(order[:room])]
         counts = Counter(status.state for status in statuses)
-        summary = " · ".join(f"{count} {state}" for state, count in counts.items())
-        page.line(_cut(f"{self._elapsed()} {summary}", size.columns - 1), "title", is_whole=True)
-        state_at = width + 2 + has_devices * (_DEVICE_CELLS + 2)
-        for row, style in rows:
-            page.spans(_coloured(_cut(shown(row, sys.stderr), size.columns - 1), state_at, style))
+        summary = ", ".join(f"{count} {state}" for state, count in counts.items())
+        page = Page(console(sys.stderr))
+        page.line(f"{self._elapsed()}  {summary}", "title")
+        page.table(hosts_table(listed, page.width, None if is_last else 1), gap=2)
+        if len(listed) < len(statuses):
+            page.line(f"and {len(statuses) - len(listed)} more", "dim")
         self._erase()
         page.show()
         self._drawn = 0 if is_last else page.height
@@ -81,32 +66,13 @@ class HostsTable:
         return format_clock(time.monotonic() - self._begun_s)
 
 
-def _row(status: HostStatus, name_cells: int, *, has_devices: bool = True) -> str:
-    """`gpu-a  NVIDIA L4  running  45 %  ~2 min left  gemm base gpu fp32  41.2 TFLOP/s ±1 %`."""
-    parts = [f"{_cut(shown(status.name), name_cells):{name_cells}}"]
-    if has_devices:
-        parts.append(f"{_cut(shown(status.device), _DEVICE_CELLS):{_DEVICE_CELLS}}")
-    parts.append(f"{status.state:{_STATE_CELLS}}")
-    if status.share_done is not None and status.state == "running":
-        left = "" if status.left_s is None else f"  ~{format_seconds(round(status.left_s))} left"
-        parts.append(f"{100 * status.share_done:3.0f} %{left}")
-    if status.state == "link lost":
-        parts.append(f"heard {format_seconds(round(status.silent_s))} ago")
-    parts += filter(None, (status.case, status.rate, status.why))
-    if status.health and not status.why:
-        parts.append(f"! {status.health}")
-    return "  ".join(parts).rstrip()
-
-
-def _coloured(row: str, state_at: int, style: str) -> Line:
-    """A row with its state in this style; what a row goes on with in the next line has none."""
-    end = state_at if row.startswith(" ") else state_at + _STATE_CELLS
-    return Span(row[:state_at]), Span(row[state_at:end], style), Span(row[end:])
-
-
-def _cut(text: str, cells: int) -> str:
-    """The beginning of a text that is too long, up to a whole word."""
-    if len(text) <= cells:
-        return text
-    words = text[: cells - 1].rsplit(" ", 1)[0].rstrip()
-    return f"{words if len(words) > cells // 2 else text[: cells - 1]}…"
+def _row(status: HostStatus) -> str:
+    """`gpu-a  running  45 %  about 2 min left  matmul base gpu fp32  41.2 TFLOP/s ±1 %`."""
+    parts = [shown(status.name), shown(status.device), status.state]
+    if status.share_done is not None and status.state == RUNNING:
+        left = "" if status.left_s is None else f"  about {format_whole_seconds(status.left_s)} left"
+        parts.append(f"{100 * status.share_done:.0f} %{left}")
+    if status.state == LOST:
+        parts.append(f"heard {format_whole_seconds(status.silent_s)} ago")
+    parts += (status.case, status.rate, status.why or (f"! {status.health}" if status.health else ""))
+    return "  ".join(filter(None, parts))

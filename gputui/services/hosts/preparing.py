@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gputui.errors import GputuiError
 from gputui.model.plan import Plan
-from gputui.model.units import counted, format_hourly, format_seconds
+from gputui.model.units import counted, format_hourly, format_whole_seconds
 from gputui.recording.spec import Spec
 from gputui.services.hosts.bakeoff import (
     GIVES_UP_AFTER_S,
@@ -51,7 +51,7 @@ class PlannedHost:
             device_of(self.box.machine),
             self.box.runtime,
             counted(to_run, "case") + (f", {left_out} cannot run there" if left_out else ""),
-            f"about {format_seconds(round(self.about_s))}",
+            f"about {format_whole_seconds(self.about_s)}",
             *([] if price is None else [format_hourly(price)]),
         ]
         yield " · ".join(parts)
@@ -84,7 +84,7 @@ class PreparedHosts:
         count = len(self.planned)
         hosts = counted(count, "host") + (f" of {count + len(self.refused)}" if self.refused else "")
         cost = f", about ${usd:.2f} in all" if usd else ""
-        return f"{self.planned[0].plan.profile} on {hosts}, about {format_seconds(round(longest_s))}{cost}"
+        return f"{self.planned[0].plan.profile} on {hosts}, about {format_whole_seconds(longest_s)}{cost}"
 
 
 def prepare(

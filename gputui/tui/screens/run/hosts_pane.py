@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gputui.document.bars import gauge_spans
 from gputui.document.table import Column, Table
 from gputui.model.units import counted, format_clock
-from gputui.services.hosts.bakeoff import RUNNING, STYLES, HostStatus
+from gputui.services.hosts.bakeoff import STYLES, HostStatus
+from gputui.services.hosts.hosts_table import hosts_table
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted, width_of, wrapped
-from gputui.tui.widgets.sections import joined, section, table_lines
+from gputui.tui.widgets.sections import section, table_lines
 
-_MOST_NAME, _GAUGE, _DETAIL_ROWS = 20, 8, 3
+_MOST_NAME, _DETAIL_ROWS = 20, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,45 +79,11 @@ def progress_lines(progress: HostsProgress, selected: int, width: int, height: i
     shown = statuses[first : first + room]
     marks = [one is statuses[selected] for one in shown]
     for most in (_DETAIL_ROWS, 1):
-        table = list(table_lines(_table(shown, width, most), width, marks=marks, folds=True))
+        table = list(table_lines(hosts_table(shown, width, most), width, marks=marks, folds=True))
         if len(table) <= room + 1:
             break
     title = (Span("Hosts", "title"), Span(f"  {progress.summary}"))
     return [section(title, width, (Span(format_clock(progress.elapsed_s)),)), *table, *detail]
-
-
-def _table(statuses: Sequence[HostStatus], width: int, most: int) -> Table:
-    """Hosts, with what went wrong in at most so many lines each."""
-    devices = [Span(cut(clean(one.device), width // 4), "dim") for one in statuses]
-    gauges = [
-        [() if one.share_done is None else gauge_spans(one.share_done, 1.0, _GAUGE, "compute")]
-        for one in statuses
-    ]
-    done = ["" if one.share_done is None else f"{100 * one.share_done:.0f} %" for one in statuses]
-    lefts = [
-        "" if one.left_s is None or one.state != RUNNING else format_clock(one.left_s) for one in statuses
-    ]
-    return Table(
-        (
-            Column("HOST", [cut(clean(one.name), _MOST_NAME) for one in statuses]),
-            Column("DEVICE", devices, priority=2),
-            Column(f"{'STATE':13}", [Span(one.state, STYLES.get(one.state, "dim")) for one in statuses]),
-            Column("", gauges, priority=1),
-            Column(f"{'DONE':>5}", done, True),
-            Column(f"{'LEFT':>5}", lefts, True),
-            Column("CASE, RATE", [_latest(one, width, most) for one in statuses]),
-        )
-    )
-
-
-def _latest(one: HostStatus, width: int, most: int) -> Sequence[Line]:
-    """What went wrong, else what is measured."""
-    if one.why:
-        style = STYLES.get(one.state, "warn")
-        return [(Span(row, style),) for row in wrapped(clean(one.why), max(width * 3 // 8, 20), most)]
-    health = f"! {clean(one.health)}" if one.health else ""
-    parts = ((clean(one.case), "accent"), (clean(one.rate), ""), (health, "warn"))
-    return [joined([(Span(text, style),) for text, style in parts if text])]
 
 
 def _detail(one: HostStatus, width: int) -> list[Line]:
