@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any  # Any: messages of the channel
 
 from model_server import Behaviour
@@ -72,7 +72,7 @@ class Offered:
 def offer(url: str, seconds: float, seed: int = 0, **changed: Any) -> Offered:
     """Offer a load for so long, from this process, and return when all is reported."""
     described = {
-        "cases": [{"load": {**LOAD.__dict__, **replace(LOAD, url=url, **changed).__dict__}}],
+        "cases": [{"load": asdict(replace(LOAD, url=url, **changed))}],
         "allowance_s": seconds,
         "replicate": 0,
         "seed": seed,

@@ -65,7 +65,8 @@ class Capture:
         """0: when the program has settled."""
         self._optimizer: int | None = None
         self._seen = 0
-        self._first_s = 0.0
+        self._ends_s: list[float] = []
+        """Of the steps before the window."""
         self._window_s = 0.0
         self._is_last = False
         self._profiler: Any = None
@@ -90,12 +91,14 @@ class Capture:
                 self._guarded(self._go_on, time.perf_counter())
 
     def _go_on(self, now_s: float) -> None:
-        self._first_s = self._first_s or now_s
         if self._profiler is not None:
             self._profiler.step()
-        elif self._unmarked is None and self._begins(now_s):
-            before_s = (now_s - self._first_s) / (self._seen - 1) if self._seen > 1 else 0.0
-            self._tell(first_step=self._seen + 2, before_s=before_s)
+            return
+        self._ends_s.append(now_s)
+        if self._unmarked is None and self._begins(now_s):
+            ends_s = self._ends_s
+            apart_s = sorted(ends_s[n] - ends_s[n - 1] for n in range(1, len(ends_s))) or [0.0]
+            self._tell(first_step=self._seen + 2, before_s=apart_s[len(apart_s) // 2])
             profiler = sys.modules["torch"].profiler
             self._profiler = profiler.profile(
                 schedule=self._action, on_trace_ready=self._store, record_shapes=True
@@ -105,7 +108,7 @@ class Capture:
     def _begins(self, now_s: float) -> bool:
         if self._after:
             return self._seen >= self._after
-        has_settled = self._seen >= _LEAST_BEFORE and now_s - self._first_s >= _SETTLED_S
+        has_settled = self._seen >= _LEAST_BEFORE and now_s - self._ends_s[0] >= _SETTLED_S
         return has_settled or self._seen >= _MOST_BEFORE
 
     def _action(self, step: int) -> Any:
