@@ -37,6 +37,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_large_difference_is_decided_at_the_first_look_and_ends_the_run(base: Path, tmp_path: Path) -> None:
     done = gputui("run", "--against", base, "--resolve", "20", "--db", tmp_path / "mine.db", "--blocks", "5")
 
@@ -70,6 +71,7 @@ def test_a_large_difference_is_decided_at_the_first_look_and_ends_the_run(base: 
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_the_looks_are_in_the_json_of_the_run(base: Path, tmp_path: Path) -> None:
     words = ("--resolve", "20", "--launches", "3", "--blocks", "5", "--json")
     done = gputui("run", "--against", base, *words, "--db", tmp_path / "mine.db")

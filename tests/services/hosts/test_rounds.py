@@ -77,6 +77,7 @@ def test_a_later_round_judges_the_launches_of_all_rounds_together() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_hosts_go_in_rounds_until_their_rows_are_told_from_those_of_the_first(tmp_path: Path) -> None:
     venv.create(tmp_path / "lean", symlinks=True)
     lean, db = str(tmp_path / "lean" / "bin" / "python"), tmp_path / "a.db"
