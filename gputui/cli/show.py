@@ -193,7 +193,7 @@ def _write_breakdowns(
         )
     for case in chosen:
         page.line()
-        _write_step(page, case, passes[case.case_id], top)
+        write_step(page, case, passes[case.case_id], top)
     others = [] if words else found[1:]
     if others:
         page.line()
@@ -220,7 +220,8 @@ def _others_table(cases: Sequence[CaseResult], passes: Mapping[int, ProfiledPass
     return table_of(headings, rows, (1, 2, 3), breaks=(0, 4))
 
 
-def _write_step(page: Page, case: CaseResult, found: ProfiledPass, top: int) -> None:
+def write_step(page: Page, case: CaseResult, found: ProfiledPass, top: int) -> None:
+    """How long a step takes, its parts, `top` of its operators, and its memory; or why that is not known."""
     breakdown = breakdown_of(found, case)
     if isinstance(breakdown, Missing):
         page.line(f"{case_name(case)}: not profiled: {breakdown.reason}")
@@ -247,5 +248,5 @@ def _breakdown(breakdown: StepBreakdown) -> Iterator[str]:
             where = f": {', '.join(parts)}" if len(share.phases) > 1 else f" ({share.phases[0][0]})"
             yield f"{share.name} {format_percent(share.share)}{where}"
     rest = sum(share.share for share in breakdown.shares if share.share < _LEAST_SHARE)
-    if rest > 0:
+    if rest >= _LEAST_SHARE:
         yield f"others {format_percent(rest)}"

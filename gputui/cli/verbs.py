@@ -80,7 +80,7 @@ GROUPS: tuple[Group, ...] = (
         "EXPLAIN",
         "Why is it fast or slow?",
         (
-            Command("why", "why", "where a step's time goes, of your own program: -- python train.py"),
+            Command("why", "why", "where a step's time goes: of a.db, a trace, or -- python train.py"),
             Command("show", "show", "one run in full; --tui: browse files and runs"),
             Command("results", "screens:results", "browse result files and runs on the screen", "show --tui"),
             Command("compare", "compare", "who is faster, by how much, at what cost: a.db b.db"),

@@ -13,21 +13,30 @@ from typing import Any  # JSON
 import click
 
 from gputui.analysis.attribution import BELIEVED_INFLATION
-from gputui.cli import show
 from gputui.cli.options import db_option
-from gputui.cli.output import printed
+from gputui.cli.output import printed, warn
 from gputui.cli.record import ProgramCommand, not_started
-from gputui.cli.traces import read_runs, write_trace
+from gputui.cli.results import write_answer
+from gputui.cli.show import write_step
+from gputui.cli.traces import read_runs, show_trace, write_trace
+from gputui.document.bars import stacked_bar
+from gputui.document.table import Table
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError
+from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted, format_seconds
 from gputui.recording.foreground import Foreground
-from gputui.services.results.selectors import from_here
+from gputui.services.results.conditions import Evidence, findings_of_case
+from gputui.services.results.labels import run_heading_in_one
+from gputui.services.results.selectors import Selection, from_here, run_and_file, run_in
+from gputui.services.results.step_tables import profiled_cases
 from gputui.services.runs.process import writable_target
+from gputui.services.share.card import step_of
 from gputui.services.traces import in_program
 from gputui.services.traces.imported import TraceRun, contents_of
 from gputui.services.traces.in_program import AFTER, DIRECTORY, STEPS
 from gputui.services.traces.window import described
-from gputui.store.selecting import check_label
+from gputui.store.reading import open_result
+from gputui.store.selecting import check_label, find_run
 from gputui.store.writing import store_run
 from gputui.worker.foreign_json import read_json_file
 
@@ -75,12 +84,39 @@ def command(
         return _run(words, _environment(steps, after), db, label or _program(words), top)
     path = _only(words)
     if not path.name.endswith((".json", ".json.gz")):
-        click.get_current_context().invoke(show.command, run=words[0], top=top)
+        _explain_run(words[0], top)
         return EXIT_DONE
     (run,) = read_runs([path], label)
     with printed() as page:
         write_trace(page, run.found, run.device, f"{run.name}: {described(run.window)}", run.notes, top)
     return EXIT_DONE
+
+
+def _explain_run(named: str, top: int) -> None:
+    """Why a stored run is as fast as it is. Raises GputuiError if there is none of that name."""
+    path, selector = run_and_file(named, None)
+    with open_result(path) as result:
+        run = run_in(result, find_run(result.summaries(), selector or "latest").run_id)
+        passes = result.profiled(run.summary.run_id)
+        said = [event.message for event in result.events(run.summary.run_id)]
+        warn(result.warnings)
+    if run.summary.profile == TRACE_PROFILE:
+        show_trace(run, passes[0], said, top, is_verbose=False)
+        return
+    with printed() as page:
+        write_answer(page, run, run_heading_in_one(run), passes)
+        words, parts = step_of(run, passes)
+        if parts:
+            page.line(words, "dim")
+            page.table(Table((stacked_bar(parts),)))
+        found = profiled_cases(run, passes)[:1]
+        for case in found:
+            page.line()
+            write_step(page, case, passes[case.case_id], top)
+            evidence = Evidence((Selection(named, path, (run,), (), {}),))
+            page.part(tuple(one.text for one in findings_of_case(case, run.summary, evidence)))
+        if not found:
+            page.line("no step was profiled: gputui run --trace profiles every case that can be")
 
 
 def _run(words: tuple[str, ...], environ: dict[str, str], db: Path | None, label: str, top: int) -> int:
