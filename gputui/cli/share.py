@@ -41,8 +41,9 @@ _SVG = (
     "-o",
     "--output",
     "--card",
-    "out",
+    "outs",
     required=True,
+    multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="FILE.html, .md: a report; FILE.png, .svg, .txt: a card; FILE.json: data; FILE.db: a result file.",
@@ -59,7 +60,7 @@ _SVG = (
 @trust_option
 def command(
     files: tuple[str, ...],
-    out: Path,
+    outs: tuple[Path, ...],
     trust: bool,
     **kept: bool,
 ) -> None:
@@ -70,6 +71,9 @@ def command(
     from gputui.services.share.rules import Keep
     from gputui.services.share.sharing import share
 
+    if len(outs) > 1:
+        raise GputuiError(f"{' and '.join(map(str, outs))}: one file is written", "call it once for each")
+    (out,) = outs
     shared = share(files, out, Keep(**kept), draw_card=card_of, trust=trust)
     click.echo(f"wrote {out}", err=True)
     for heading, lines in (("in it:", shared.held), ("left out:", shared.left_out)):

@@ -50,12 +50,12 @@ class _WhyCommand(ProgramCommand):
     takes_other_words = True
 
 
-@click.command(cls=_WhyCommand, context_settings={"allow_interspersed_args": False})
+@click.command(cls=_WhyCommand)
 @click.option(
     "--steps",
     type=click.IntRange(1, _MOST_STEPS),
     metavar="N",
-    help="Profile N steps.  [3 to 100]",
+    help="Profile N steps.  [half a second of them, 3 at least]",
 )
 @click.option(
     "--after", type=click.IntRange(1), metavar="N", help="Begin after step N.  [when the program has settled]"
@@ -191,7 +191,8 @@ def _heading(run: TraceRun, told: Mapping[str, Any]) -> str:
     first = int(told["first_step"])
     last = first + run.found.steps - 1
     whole = "" if seen is None else f" of {seen}"
-    heading = f"{where}; steps {first} to {last}{whole} of {run.name}"
+    which = f"steps {first} to {last}" if last > first else f"step {first}"
+    heading = f"{where}; {which}{whole} of {run.name}"
     before_s = float(told["before_s"])
     if not before_s:
         return heading
@@ -209,9 +210,9 @@ def _why_not(told: list[Any]) -> str:
         return "no Python that imports torch ran, or one that ignores PYTHONPATH (-E, -I, -S)"
     seen = max(int(one.get("seen", 0)) for one in told)
     if not seen:
-        return "the program ended before it made an optimizer step"
+        return "it ended before an optimizer step, and within 5 s of importing torch: let it run longer"
     steps = counted(seen, "optimizer step")
-    return f"the program ended after {steps}, before the window: --after 1 --steps 1 begins earlier"
+    return f"it ended after {steps}, before the window: --after 1 --steps 1 begins earlier"
 
 
 def _say(text: str) -> None:

@@ -79,7 +79,7 @@ def test_a_program_without_an_optimizer_is_explained_by_a_while_of_its_main_thre
 @pytest.mark.parametrize(
     ("steps", "reason"),
     [
-        ("0", "before it made an optimizer step"),
+        ("0", "before an optimizer step, and within 5 s of importing torch: let it run longer"),
         ("2", "after 2 optimizer steps, before the window: --after 1 --steps 1 begins earlier"),
     ],
 )
@@ -89,7 +89,7 @@ def test_a_program_that_ends_too_soon_is_named_with_what_would_help(
     (tmp_path / "train.py").write_text(_TRAINS)
     done = why(tmp_path, "--", sys.executable, "train.py", steps)
     assert done.returncode == 7
-    assert f"gputui: nothing was profiled: the program ended {reason}\n" in done.stderr
+    assert f"gputui: nothing was profiled: it ended {reason}\n" in done.stderr
     assert not (tmp_path / "a.db").exists()
 
 
@@ -115,6 +115,7 @@ def test_a_program_without_torch_is_run_and_says_that_nothing_was_profiled(
         (("--",), 125, "no command follows --"),
         (("a.json", "b.json"), 125, "a.json and b.json: one trace is explained, or a command after --"),
         (("a.json",), 125, "a.json"),
+        (("a.json", "--top", "2"), 125, "a.json"),
         (("--steps", "0", "--", "true"), 125, "--steps"),
     ],
 )

@@ -45,9 +45,10 @@ _AHEAD = 2
 
 
 def unanswered(profile: Profile, plan: Plan) -> Iterator[str]:
-    """That a profile which compares the CPU with the GPU in every case finds no GPU to measure."""
+    """That a profile of ours which compares the CPU with the GPU in every case finds no GPU to measure."""
     on_gpu = [case.outcome for case in plan.cases if case.case.variant.device_class == "gpu"]
-    if on_gpu and None not in on_gpu and all({"cpu", "gpu"} <= {*entry.devices} for entry in profile.cases):
+    is_asked = profile.own is None and bool(on_gpu)  # of a step of the user's the CPU's rate is an answer
+    if is_asked and None not in on_gpu and all({"cpu", "gpu"} <= {*entry.devices} for entry in profile.cases):
         yield (
             f"not answered here, without a GPU: {profile.question} Only the CPU is measured. Run it on a box"
             " with a GPU; why this one has none: gputui doctor"

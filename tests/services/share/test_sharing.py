@@ -24,6 +24,7 @@ from matplotlib.image import imread
 from stored_loads import Server, store_loads
 from stored_runs import run_id_of, store
 
+from gputui.cli import main
 from gputui.cli.serve_bench import command as serve_bench
 from gputui.cli.share import card_of
 from gputui.errors import GputuiError, NotStored
@@ -243,6 +244,17 @@ def test_a_png_card_without_the_extra_says_how_to_get_it(
     with pytest.raises(GputuiError, match="needs resvg_py") as failed:
         share([f"{stored}@latest"], tmp_path / "card.png", Keep(), draw_card=card_of)
     assert "pip install resvg-py" in failed.value.hint
+
+
+def test_two_files_at_once_are_refused_and_neither_is_written(
+    stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outs = tmp_path / "c.svg", tmp_path / "r.html"
+    with pytest.raises(SystemExit) as left:
+        main(("share", str(stored), "--card", str(outs[0]), "-o", str(outs[1])))
+    assert left.value.code == 2
+    assert f"{outs[0]} and {outs[1]}: one file is written" in capsys.readouterr().err
+    assert not any(out.exists() for out in outs)
 
 
 def test_the_page_of_one_box_begins_with_its_figures_and_its_step_as_a_bar(

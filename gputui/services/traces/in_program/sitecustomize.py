@@ -31,7 +31,7 @@ _LEAST_BEFORE, _MOST_BEFORE = 3, 50
 """Steps before the window."""
 _LEAST_WINDOW_S = 0.5
 _LEAST_STEPS, _MOST_STEPS = 3, 100
-_UNMARKED_AFTER_S, _UNMARKED_S = 10.0, 2.0
+_UNMARKED_AFTER_S, _UNMARKED_S = 5.0, 2.0
 """Without optimizer steps: when a window begins after the import of torch, and how long it is."""
 _ASKED_EVERY_S = 0.5
 """How often the main thread is asked to begin while it imports something, which a profiler could break."""
