@@ -24,8 +24,7 @@ from gputui.document.theme import Depth, Palette
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
 from gputui.recording.collector import live_collector
 from gputui.services.playback.demo import Demo
-from gputui.services.runs.held_runs import runs_in_progress
-from gputui.services.runs.process import stop
+from gputui.services.runs.process import runs_in_progress, stop
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings

@@ -45,7 +45,7 @@ class _Lazy(click.Group):
         if ctx.resilient_parsing or args[0].startswith("-"):  # a shell completes what is not complete
             return super().resolve_command(ctx, args)
         if args[0] == "help":
-            from gputui.cli.pages import page_of
+            from gputui.services.support.documentation import page_of
 
             click.echo_via_pager(page_of(" ".join(args[1:])))
             ctx.exit()
@@ -64,7 +64,7 @@ def _loaded(found: Command) -> click.Command:
     module = importlib.import_module(f"gputui.cli.{name}")
     command = explained(getattr(module, function or "command"), found.name, getattr(module, "COMMON", ()))
     if COMPLETES in os.environ:
-        from gputui.cli.completion import add_completions
+        from gputui.cli.installation import add_completions
 
         add_completions(command, found.name)
     return command
@@ -149,7 +149,7 @@ def gputui(context: click.Context, /, debug: bool, **given: object) -> int:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its status; errors are reported without a traceback."""
     if COMPLETES in os.environ:
-        import gputui.cli.completion  # noqa: F401  # tells click how bash is answered
+        import gputui.cli.installation  # noqa: F401  # tells click how bash is answered
 
         sys.exit(_status_of(sys.argv[1:]))  # click writes bytes, of words that need no cleaning
     with readable_output():

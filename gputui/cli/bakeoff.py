@@ -17,8 +17,7 @@ import click
 
 from gputui.cli.hosts_table import HostsTable
 from gputui.cli.options import all_rows_option, db_option, host_options
-from gputui.cli.output import confirmed, console, print_hint, say, shown
-from gputui.cli.surroundings import unattended
+from gputui.cli.output import confirmed, console, print_hint, say, shown, unattended
 from gputui.document.page import Page
 from gputui.document.plain_text import command_spans
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, GputuiError, MachineLacks, NoResult

@@ -267,8 +267,8 @@ def _compare_stored_traces(files: tuple[str, ...], form: str, output: Path | Non
 
 def _show(context: click.Context, request: ComparisonRequest) -> int:
     """The Compare screen, which knows sides but neither formats nor checks."""
+    from gputui.cli.output import no_terminal
     from gputui.cli.screens import show_app
-    from gputui.cli.surroundings import no_terminal
 
     _allow_only(
         context,

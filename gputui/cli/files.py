@@ -9,9 +9,7 @@ from pathlib import Path
 import click
 
 from gputui.cli.options import FILE, db_option, file_argument, json_option, trust_option
-from gputui.cli.output import confirmed, print_hint, print_json, printed, warn
-from gputui.cli.recovered import report_recovered
-from gputui.cli.surroundings import unattended
+from gputui.cli.output import confirmed, print_hint, print_json, printed, report_recovered, unattended, warn
 from gputui.document.spans import Span
 from gputui.document.table import Cell, table_of
 from gputui.errors import GputuiError
@@ -26,8 +24,7 @@ from gputui.services.results.selectors import (
     result_file_of,
     result_files_in,
 )
-from gputui.services.runs.held_runs import runs_in_progress
-from gputui.services.runs.process import called
+from gputui.services.runs.process import called, runs_in_progress
 from gputui.services.runs.recovery import import_journal
 from gputui.services.support.paths import default_result_file, make_directory_for, runs_of_others
 from gputui.store.merging import merge_files

@@ -29,8 +29,7 @@ from gputui.services.advise.gpu_choice import (
 )
 
 if TYPE_CHECKING:
-    from gputui.services.advise.inference_fit import InferenceReport
-    from gputui.services.advise.memory_fit import FitReport
+    from gputui.services.advise.memory_fit import FitReport, InferenceReport
 
 _ONE_BOX = 8
 """GPUs; the table does not spell out what needs more, unless an instance has them."""
@@ -93,7 +92,7 @@ def command(
         _refuse(stated, _ONLY_INFERENCE, "only for inference", "add --infer, or leave it out")
     wish = Wish(params=params, cache_precision=stated.pop("kv_precision"), **stated)
     if infer:
-        from gputui.services.advise.inference_fit import inference_report
+        from gputui.services.advise.memory_fit import inference_report
 
         served = inference_report(wish)
         if as_json:

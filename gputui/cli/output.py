@@ -1,7 +1,9 @@
-"""stdout and stderr of the commands, which replace characters that a stream cannot show."""
+"""stdout and stderr of the commands: they replace what a stream cannot show; and who reads them."""
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 import shutil
 import sys
@@ -12,16 +14,78 @@ from typing import TYPE_CHECKING, TextIO, cast
 
 import click
 
-from gputui.cli.surroundings import unattended
 from gputui.document.background import settle
 from gputui.document.page import Console, Page, console_on
 from gputui.document.plain_text import command_spans, in_encoding
 from gputui.document.spans import Line, Span
 from gputui.document.spans import wrapped as lines_in
+from gputui.sources.small_files import read_file
 from gputui.store.text import clean_lines, clean_text
 
 if TYPE_CHECKING:
     from gputui.services.results.next_steps import NextStep
+
+_KERNEL = re.compile(rb"ipykernel|colab_kernel|kernel_launcher|\bxpython\b|PythonShell")
+"""In the command line of a process that executes the cells of a notebook."""
+_KERNEL_NAMES = ("JPY_PARENT_PID", "JPY_SESSION_NAME")
+"""Set by Jupyter for kernels, and not for its terminals."""
+_NOTEBOOK_PREFIXES = ("COLAB_", "KAGGLE_KERNEL_", "KAGGLE_URL_")
+_CI_NAMES = (
+    "GITHUB_ACTIONS", "GITLAB_CI", "BUILDKITE", "CIRCLECI", "JENKINS_URL", "TEAMCITY_VERSION", "TF_BUILD",
+    "DRONE", "BITBUCKET_BUILD_NUMBER", "CODEBUILD_BUILD_ID",
+)  # fmt: skip
+_PERSON_NAMES = ("SSH_TTY", "SSH_CONNECTION", "TMUX", "STY")
+"""Somebody came to debug a job, or opened a terminal beside the notebook."""
+_MOST_PARENTS = 32
+CELL, CI = "a notebook cell", "a CI job"
+
+
+def no_terminal() -> str:
+    """Why no screen can be drawn, as `there is no terminal to draw on`; empty if one can."""
+    drawn_in = unattended()
+    if drawn_in:
+        return f"{drawn_in} has no terminal to draw on"
+    if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb"):
+        return ""
+    return "there is no terminal to draw on"
+
+
+@functools.cache
+def unattended() -> str:
+    """CELL or CI if output goes to a log that nobody can answer, though it may be a pty; else empty."""
+    if os.environ.get("GPUTUI_TERMINAL"):
+        return ""
+    return where(os.environ, os.getpid())
+
+
+def where(environ: Mapping[str, str], pid: int, proc: str = "/proc") -> str:
+    """CELL, CI or empty, for a process with these variables and parents."""
+    if _is_below_kernel(pid, proc):
+        return CELL
+    if any(name in environ for name in _PERSON_NAMES):
+        return ""
+    if any(name in environ for name in _KERNEL_NAMES):
+        return CELL
+    if any(name.startswith(_NOTEBOOK_PREFIXES) for name in environ):
+        return CELL
+    if any(name in environ for name in _CI_NAMES) or environ.get("CI", "").lower() in ("true", "1"):
+        return CI
+    return ""
+
+
+def _is_below_kernel(pid: int, proc: str) -> bool:
+    for _ in range(_MOST_PARENTS):
+        try:
+            stat = read_file(f"{proc}/{pid}/stat")
+            pid = int(stat.rpartition(b")")[2].split()[1])
+            command = read_file(f"{proc}/{pid}/cmdline") if pid > 0 else b""
+        except (OSError, ValueError, IndexError):  # macOS has no /proc
+            return False
+        if pid <= 1:
+            return False
+        if _KERNEL.search(command):
+            return True
+    return False
 
 
 _COMMAND = re.compile(r": (?=(?:gputui|ssh|ssh-\w+|sbatch|\S+ -m pip) )")
@@ -145,7 +209,7 @@ def print_or_write(text: str, path: Path | None) -> None:
     if path is None:
         click.echo(text, nl=False)
         return
-    from gputui.services.support.atomic_write import write_output
+    from gputui.services.support.output_files import write_output
 
     write_output(path, text)
     print(f"wrote {path}", file=sys.stderr)
@@ -181,3 +245,17 @@ def shown(text: str, stream: TextIO | None = None) -> str:
     """One line as the stream (stdout by default) will show it, to determine its width."""
     found = sys.stdout if stream is None else stream
     return in_encoding(clean_text(text), getattr(found, "encoding", None) or "utf-8")
+
+
+def report_recovered() -> None:
+    """Store runs whose supervisors died; reports each in one line on stderr."""
+    from gputui.services.runs.recovery import recover_orphans
+
+    warn(found.message for found in recover_orphans() if found.message)
+
+
+def report_missing_home() -> None:
+    """Report on stderr that files go to the temporary directory, if they do."""
+    from gputui.services.support.paths import missing_home
+
+    warn(filter(None, [missing_home()]))

@@ -4,32 +4,175 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
+from itertools import groupby, zip_longest
+from operator import itemgetter
+from pathlib import Path
 from types import TracebackType
 
 from gputui.cli.output import beneath, drawn_on, shown, wrapped
-from gputui.cli.redrawn import Redrawn
-from gputui.cli.run_picture import picture_lines
 from gputui.document.background import cursor_row, hide_typing
 from gputui.document.page import Page, console_on
+from gputui.document.spans import Line, Span, width_of
 from gputui.model.journal import (
     CaseEnd,
     Event,
     LaunchEnd,
     LaunchesLeftOut,
     LaunchStart,
-    Line,
     RunEnd,
 )
+from gputui.model.journal import Line as JournalLine
 from gputui.model.plan import Plan
 from gputui.model.profiled import ProfiledPass
 from gputui.model.units import counted, format_clock, format_seconds
-from gputui.services.results.labels import plain_case_name
+from gputui.services.results.labels import machine_words, plain_case_name, torch_in
 from gputui.services.runs.device_history import HistoryReader
-from gputui.services.runs.progress import ProgressTracker
+from gputui.services.runs.progress import ProgressSnapshot, ProgressTracker
+
+_WHOLE_EVERY = 30
+"""Drawings: whatever a key or another program wrote into the lines meanwhile is gone then."""
+_STYLED = re.compile(r"(\x1b\[[\d;]*m)")
+
+
+class Redrawn:
+    """What such lines need to be changed: texts for a terminal that moves its cursor; it writes none itself.
+
+    The cursor stays in the first cell of the last line, so that as many lines as the terminal has fit without
+    scrolling, and it is known where it is when lines are broken.
+    """
+
+    def __init__(self) -> None:
+        self._lines: tuple[str, ...] = ()
+        self._above: list[int] = []
+        """Cells of older lines that a smaller terminal pushed out of sight; a larger one shows them again."""
+        self.size = 0, 0
+        """Columns and rows of the terminal that has them."""
+        self._drawings = 0
+
+    def drawing(self, lines: Sequence[str], size: tuple[int, int], in_sight: int) -> str:
+        """What makes these the lines; of the same size, mostly only what differs.
+
+        Of another size it counts how many rows, down to that of the cursor, are `in_sight`.
+        """
+        self._drawings += 1
+        is_kept = size == self.size and len(lines) >= len(self._lines)
+        begin = _up(len(self._lines)) if is_kept else self._clearing(size[0], in_sight) or "\r"
+        before = self._lines if self._drawings % _WHOLE_EVERY else ()
+        changed = [_change(old, line) for old, line in zip_longest(before[: len(lines)], lines)]
+        self._lines, self.size = tuple(lines), size
+        return begin + "\n".join(changed) + "\r"
+
+    def erasing(self, size: tuple[int, int]) -> str:
+        """What removes them, for something else to be written in their place."""
+        text = self._clearing(*size)
+        self._above = []  # it stands between those and the next lines
+        return text
+
+    def _clearing(self, columns: int, in_sight: int) -> str:
+        """What removes all that is in sight; a narrower terminal goes on with long lines in the next row."""
+        cells = [*self._above, *(width_of(_STYLED.sub("", line)) for line in self._lines[:-1])]
+        cells += [0] * bool(self._lines)  # the cursor is in the first row of the last line
+        seen = 0
+        while cells and seen < in_sight:
+            taken = -(-cells[-1] // max(columns, 1)) or 1
+            hidden = max(seen + taken - in_sight, 0)
+            seen += taken - hidden
+            cells[-1:] = [hidden * columns] if hidden else []
+        self._lines, self._above = (), cells
+        # Row by row: of a screen that is cleared from its first cell on, tmux keeps the lines in its history.
+        return _up(seen) + "\x1b[B".join(["\x1b[K"] * seen) + "\x1b[C\x1b[J" + _up(seen) if seen else ""
+
+
+def _change(old: str | None, new: str) -> str:
+    """From the first cell of a line, what makes it the new one: from the first that differs to the last."""
+    cells, before = _cells(new), [] if old is None else _cells(old)
+    if old is None or len(before) > len(cells):  # cleared at its end, it would stay as long
+        return f"\x1b[K{new}"
+    differ = [n for n, (was, cell) in enumerate(zip_longest(before, cells)) if was != cell]
+    if not differ:
+        return ""
+    parts = [f"\x1b[{differ[0]}C"] if differ[0] else []
+    for style, group in groupby(cells[differ[0] : differ[-1] + 1], key=itemgetter(0)):
+        text = "".join(character for _, character in group)
+        parts.append(f"{style}{text}\x1b[0m" if style else text)
+    return "".join(parts)
+
+
+def _cells(line: str) -> list[tuple[str, str]]:
+    """Of each cell its style and character; that of the second cell of a wide character is empty."""
+    cells: list[tuple[str, str]] = []
+    style = ""
+    for part in _STYLED.split(line):
+        if part.startswith("\x1b"):
+            style = "" if part == "\x1b[0m" else style + part
+            continue
+        for character in part:
+            width = width_of(character)
+            if not width and cells:  # it combines with the one before
+                place = -1 if cells[-1][1] else -2
+                cells[place] = (cells[place][0], cells[place][1] + character)
+            cells += [(style, character), *[(style, "")] * (width - 1)] if width else []
+    return cells
+
+
+def _up(rows: int) -> str:
+    """To the first cell of so many rows, the last of which has the cursor."""
+    return f"\x1b[{rows - 1}A\r" if rows > 1 else "\r"
+
+
+MOST_ROWS = 24
+_KEYS = re.compile(r"(Ctrl-\S|gputui .*)")
+MOST_COLUMNS = 100
+"""Lines that change each second are no longer than this, for the sake of slow links."""
+
+
+def picture_lines(
+    progress: ProgressSnapshot, plans: Sequence[Plan], into: str, keys: str, columns: int, rows: int
+) -> list[Line]:
+    """What runs, how far it is, what was measured of each case, the load of the box, and the keys."""
+    # what draws takes a while to import, and pipes do without
+    from gputui.tui.screens.run.cases_pane import cases_so_far, overall
+    from gputui.tui.screens.run.devices_pane import device_rows, host_lines
+    from gputui.tui.screens.run.load_pane import load_lines
+    from gputui.tui.widgets.cells import fitted
+    from gputui.tui.widgets.plain_ascii import in_ascii, wants_ascii
+
+    width, height = min(columns, MOST_COLUMNS), min(rows, MOST_ROWS)
+    ends = progress.ends_at(datetime.now())
+    head = [_heading(progress, plans, into, width), overall(progress, width, time.monotonic_ns(), ends)]
+    foot = [*device_rows(progress, width), *host_lines(progress, width)]
+    if progress.load is not None:
+        foot = [*load_lines(progress.load, width, 2, has_axis=False), *foot]
+    room = height - len(head) - len(foot) - 1
+    cases, _ = cases_so_far(progress, width, room)
+    spare = room - len(cases)
+    gaps = [[()] if spare > number else [] for number in range(3)]
+    named = [Span(part, "accent" if place % 2 else "") for place, part in enumerate(_KEYS.split(f" {keys}"))]
+    lines = [*head, *gaps[0], *cases, *gaps[2], *foot, *gaps[1]][: height - 1]
+    lines.append(fitted(named, width))
+    return [in_ascii(line) for line in lines] if wants_ascii() else lines
+
+
+def _heading(progress: ProgressSnapshot, plans: Sequence[Plan], into: str, width: int) -> Line:
+    """`quick on AMD EPYC, 2 cores   torch 2.13.0+cpu            a.db`."""
+    from gputui.tui.widgets.cells import clean, fitted, line_width, width_of
+
+    spans = [Span(clean(" and ".join(dict.fromkeys(plan.profile for plan in plans))), "title")]
+    if progress.machine is not None:
+        spans.append(Span(f" on {clean(machine_words(progress.machine))}"))
+    if progress.runtime is not None and len(plans) == 1:
+        spans.append(Span(f"   {clean(torch_in(progress.runtime))}", "dim"))
+    room = width - line_width(spans) - 4
+    named = next((name for name in map(clean, (into, Path(into).name)) if width_of(name) <= room), "")
+    gap = " " * (room + 3 - width_of(named))
+    return fitted((Span(" "), *spans, Span(gap + named, "dim")), width)
+
 
 MOST_PASSES_IN_FULL = 3
 """A run of more passes has a line for each case of the first, and then a line for each pass."""
@@ -116,7 +259,7 @@ class Progress:
             in_sight = (has_changed and cursor_row()) or size[1]
             self._write(self._rows.drawing(page.lines, size, in_sight))
 
-    def hear(self, index: int, line: Line) -> None:
+    def hear(self, index: int, line: JournalLine) -> None:
         """Take one line of the journal of run `index`, possibly written long before."""
         self._tracker.hear(index, line)
         if not self._live:
@@ -143,7 +286,7 @@ class Progress:
         elif isinstance(line, RunEnd) and line.status != "finished":
             self.say(f"{self._elapsed()} run {line.status}: {line.reason}")
 
-    def _tell(self, index: int, line: Line) -> None:
+    def _tell(self, index: int, line: JournalLine) -> None:
         """What a picture shows in place: each launch, or pass if there are many."""
         if isinstance(line, LaunchStart):
             plan = self._plans[index]

@@ -13,7 +13,7 @@ from typing import Any  # click's signature
 import click
 
 from gputui.cli.options import db_option, machine_option
-from gputui.cli.recovered import report_missing_home
+from gputui.cli.output import report_missing_home
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
 from gputui.machine.describing import describe_machine
 from gputui.model.units import format_seconds

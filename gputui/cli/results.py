@@ -1,4 +1,4 @@
-"""The table of one run, as `run` ends with it and `show` prints it."""
+"""The results of one run, as `run` ends with them and `show` prints them; and those of loads on a server."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gputui.document.page import Console, Page
 from gputui.document.spans import Line, Span, line_width
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
+from gputui.model.journal import NOTHING_MEASURED, Price
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
@@ -46,7 +47,21 @@ from gputui.services.results.labels import (
 from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
 from gputui.services.results.step_tables import why_sentence
 from gputui.services.results.throughput import Speeds, speed_of, speeds_of
-from gputui.services.share.card import step_of
+from gputui.services.serving.curve import ServingRun
+from gputui.services.serving.text import (
+    SERVER_HEADINGS,
+    break_even_line,
+    curve_table,
+    detail_rows,
+    energy_line,
+    measured_levels,
+    server_line,
+    server_rows,
+    serving_headline,
+    serving_notes,
+    unmeasured_lines,
+)
+from gputui.services.share.report import step_of
 
 _LEAST_ROWS = 3
 _OTHER_LINES = 4
@@ -261,3 +276,46 @@ def _whole(run: Run, measured: Speeds) -> Table:
             Column("blocks", [f"{s.blocks}/{s.launches}".removesuffix("/1") for _, s in measured]),
         )
     )
+
+
+def print_serving(
+    out: Console,
+    run: Run,
+    serving: ServingRun,
+    heading: Sequence[str] = (),
+    footer: Sequence[Line] = (),
+    *,
+    is_verbose: bool = False,
+    api_price: tuple[float, float] | None = None,
+) -> None:
+    """The headline, the server, the curve, what limits its meaning, and `footer`."""
+    page = Page(out)
+    price: Price | Missing = run.summary.price
+    page.line(serving_headline(serving, price), "title")
+    if run.summary.status != "finished" and run.summary.status_reason != NOTHING_MEASURED:
+        why = f" ({run.summary.status_reason})" if run.summary.status_reason else ""
+        page.line(f"The run was {run.summary.status}{why}.")
+    page.part((*heading, server_line(serving)))
+    page.line()
+    levels = measured_levels(serving)
+    if levels:
+        page.table(curve_table(levels))
+        page.line()
+    details = detail_rows(serving) if is_verbose else []
+    if details:
+        headings = ("load", "time", "median", "95 %", "p99", "95 %", "n")
+        page.table(table_of(headings, details, right=(2, 4, 6)))
+        page.line()
+    servers = server_rows(serving) if is_verbose else []
+    if servers:
+        page.line("By the server's own metrics, when each load ended:")
+        page.table(table_of(SERVER_HEADINGS, servers, right=(1, 2, 3, 4)))
+        page.line()
+    energy = energy_line(serving)
+    if energy:
+        page.line(energy)
+    hosted = [] if api_price is None else [break_even_line(serving, price, api_price)]
+    page.part((*hosted, *unmeasured_lines(serving), *serving_notes(serving)))
+    for one in footer:
+        page.spans(one)  # the terminal breaks it, so that a command can be copied whole
+    page.show()

@@ -21,8 +21,7 @@ from gputui.cli.options import (
     machine_option,
     notify_option,
 )
-from gputui.cli.output import confirmed, printed, say, warn
-from gputui.cli.recovered import report_missing_home, report_recovered
+from gputui.cli.output import confirmed, printed, report_missing_home, report_recovered, say, warn
 from gputui.cli.watching import VERBOSE_HELP, detached, measured
 from gputui.errors import GputuiError
 from gputui.model.machine import Machine

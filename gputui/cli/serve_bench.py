@@ -7,14 +7,12 @@ from typing import Any  # Any: what click passes on
 import click
 
 from gputui.cli.options import db_option, detach_option, json_results_option, machine_option, notify_option
-from gputui.cli.output import say
-from gputui.cli.recovered import report_missing_home, report_recovered
+from gputui.cli.output import report_missing_home, report_recovered, say
 from gputui.cli.watching import detached, measured
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_percent, format_whole_seconds
 from gputui.services.runs.start import budget_from, launches_from, price_from
 from gputui.services.serving.plan import (
-    DEFAULT_ATTAINED_SHARE,
     DEFAULT_BUDGET_S,
     DEFAULT_LAUNCHES,
     DEFAULT_USERS,
@@ -24,7 +22,7 @@ from gputui.services.serving.plan import (
     rates_from,
     users_from,
 )
-from gputui.services.serving.profiles import limits_from
+from gputui.services.serving.profiles import DEFAULT_ATTAINED_SHARE, limits_from
 from gputui.services.serving.text import API_PRICE_HELP, api_price_from
 
 DEFINITIONS = """

@@ -97,7 +97,7 @@ def command(
 
         plain = run_as_json(found, passes)
         if not isinstance(loads, Missing):
-            from gputui.services.serving.json import serving_as_json
+            from gputui.services.serving.text import serving_as_json
 
             plain["serving"] = serving_as_json(loads, found.summary.price)
         print_json(plain)
@@ -107,8 +107,7 @@ def command(
 
         show_trace(found, passes[0], [event.message for event in events], top, is_verbose=verbose)
         return
-    from gputui.cli.results import print_run
-    from gputui.cli.serving import print_serving
+    from gputui.cli.results import print_run, print_serving
     from gputui.services.results.next_steps import next_steps
 
     out = console()

@@ -53,10 +53,10 @@ GROUPS: tuple[Group, ...] = (
         "How fast is it?",
         (
             Command("run", "run", "a profile: quick (2 min 20 s), cpu-vs-gpu, fp32-vs-amp, ..."),
-            Command("attach", "in_progress:attach", "watch a run in progress", "run --attach [RUN]"),
+            Command("attach", "watching:attach", "watch a run in progress", "run --attach [RUN]"),
             Command(
                 "stop",
-                "in_progress:stop",
+                "watching:stop",
                 "end a run in progress and keep what is finished",
                 "run --stop [RUN]",
                 may_be_meant=False,
@@ -113,8 +113,8 @@ GROUPS: tuple[Group, ...] = (
         "SETUP",
         "This installation of gputui.",
         (
-            Command("completion", "completion", "print a shell completion script"),
-            Command("paths", "paths", "show where files are kept, and how to remove them"),
+            Command("completion", "installation:completion", "print a shell completion script"),
+            Command("paths", "installation:paths", "show where files are kept, and how to remove them"),
         ),
         "self",
     ),

@@ -1,4 +1,4 @@
-"""Follows runs until they are stored, and reports their results: shared by `run`, `attach` and `stop`."""
+"""Runs in progress, followed until they are stored, then shown; and `gputui attach` and `gputui stop`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,20 @@ from typing import Any  # Any: what is passed on
 
 import click
 
-from gputui.cli.output import beneath, console, print_json, step_lines, warn
+from gputui.cli.options import all_cases_option, json_results_option, notify_option
+from gputui.cli.output import beneath, console, print_json, report_recovered, step_lines, warn
 from gputui.cli.progress import Progress
 from gputui.document.page import Console, console_on
 from gputui.document.plain_text import command_lines
 from gputui.document.spans import Line, Span
-from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, EXIT_NO_RESULT, GputuiError
+from gputui.errors import (
+    EXIT_CASE_FAILED,
+    EXIT_DONE,
+    EXIT_HUNG_UP,
+    EXIT_NO_RESULT,
+    EXIT_TERMINATED,
+    GputuiError,
+)
 from gputui.model.absent import Missing
 from gputui.model.journal import NOTHING_MEASURED, STOPPED, RunEnd, Stored
 from gputui.model.plan import Plan
@@ -34,18 +42,20 @@ from gputui.services.results.selectors import from_here, run_in
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.alerts import Alerts
-from gputui.services.runs.alerts_watch import notification
 from gputui.services.runs.device_history import HistoryReader
-from gputui.services.runs.held_runs import LiveRun
 from gputui.services.runs.process import (
+    LiveRun,
     called,
+    find_in_progress,
     follow,
     is_of_this_boot,
+    runs_in_progress,
     start_runs,
-    stop,
     wait_until_begun,
 )
+from gputui.services.runs.process import stop as end_run
 from gputui.services.runs.recovery import see_stored
+from gputui.services.runs.watching import notification
 from gputui.services.serving.curve import serving_of
 from gputui.store.journal_reader import TelemetryTail
 from gputui.store.reading import open_result
@@ -129,7 +139,7 @@ def watch(
         called = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
         progress.interject(f"{called}: ending the run and keeping what is finished ...")
         try:
-            stop(runs[0], signal.Signals(number))
+            end_run(runs[0], signal.Signals(number))
         except GputuiError as error:
             progress.interject(f"{error.message}: {error.hint}")
 
@@ -207,7 +217,7 @@ def finish(
         said = see_stored(run, watched.stored.get(index))
         warn(said)
         was_killed = was_killed or bool(said)
-    from gputui.cli.results import print_run
+    from gputui.cli.results import print_run, print_serving
     from gputui.services.compare.pairing import runtime_name
     from gputui.services.compare.resolve import Looks
 
@@ -235,7 +245,7 @@ def finish(
         plain = [{**run_as_json(result), "why": why_sentence(result, passes)} for result in results]
         found: dict[str, object] = {"runs": plain}
         if loads:
-            from gputui.services.serving.json import serving_as_json
+            from gputui.services.serving.text import serving_as_json
 
             found["serving"] = [
                 None if isinstance(one, Missing) else serving_as_json(one, result.summary.price)
@@ -245,8 +255,6 @@ def finish(
             found["looks"] = [None if one is None else asdict(one) for one in looks]
         print_json(found)
     elif loads:
-        from gputui.cli.serving import print_serving
-
         for result, load in zip(results, loads, strict=True):
             if not isinstance(load, Missing):
                 lines = list(_last_lines(target, results, steps, console()))
@@ -310,3 +318,76 @@ def _last_lines(
         command = f"scp {option}{user}@{host}:{shlex.quote(str(target))} ."
         for line in command_lines(command, out.width if out.is_terminal else None, "fetch: "):
             yield (Span(line),)
+
+
+@click.command()
+@click.argument("run", default="")
+@notify_option
+@all_cases_option
+@click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP)
+@json_results_option
+def attach(run: str, notify: bool, shows_all: bool, verbose: bool, as_json: bool) -> int:
+    """Watch a run until it ends, then show its results. Ctrl-C leaves; the run continues.
+
+    RUN is its short id or label, needed if several are in progress. It may be a bakeoff; without it, also the
+    last one of today that is not over.
+    """
+    from gputui.cli.bakeoff import see_through  # which `run` does not need, nor ssh
+    from gputui.services.hosts.bakeoff import bakeoff_in_progress
+
+    report_recovered()
+    bakeoff = bakeoff_in_progress(run) if run or not runs_in_progress() else None
+    if bakeoff is not None:
+        return see_through(bakeoff, shows_all=shows_all, verbose=verbose, is_ours=False)
+    runs = find_in_progress(run)
+    plans = [Spec.read(found.run_dir).plan for found in runs]
+    hold_signals()
+    alerts = alerts_of(runs, plans, is_late=True) if notify else None
+    watched = watch(
+        runs,
+        plans,
+        alerts,
+        left=continuing(runs),
+        keys=f"Ctrl-C leaves it running; to end it: gputui stop {runs[0].short_id}",
+    )
+    return finish(runs, watched, runs[0].target, as_json=as_json, is_verbose=verbose, shows_all=shows_all)
+
+
+@click.command()
+@click.argument("run", default="")
+@json_results_option
+def stop(run: str, as_json: bool) -> int:
+    """End RUN, store what is finished, and show that.
+
+    RUN is its short id or label, needed if several are in progress; or the name of a bakeoff.
+    """
+    from gputui.cli.bakeoff import see_through
+    from gputui.services.hosts.bakeoff import bakeoff_in_progress
+
+    report_recovered()
+    if not run:
+        _check_only_one()
+    bakeoff = bakeoff_in_progress(run)
+    if bakeoff is not None:
+        status = see_through(bakeoff, shows_all=False, verbose=False, ends=True)
+        return EXIT_DONE if status == EXIT_TERMINATED else status
+    runs = find_in_progress(run)
+    plans = [Spec.read(found.run_dir).plan for found in runs]
+    hold_signals()
+    end_run(runs[0], signal.SIGTERM)
+    name = runs[0].short_id
+    left = "the run is ending; to see its end:", f"  gputui attach {name}"
+    watched = watch(runs, plans, left=left, keys="Ctrl-C leaves it ending")
+    status = finish(runs, watched, runs[0].target, as_json=as_json)
+    return EXIT_DONE if status == EXIT_TERMINATED else status  # stopping it was the request
+
+
+def _check_only_one() -> None:
+    """Raise GputuiError if a bakeoff is in progress and something else too."""
+    from gputui.services.hosts.bakeoff import bakeoffs_in_progress
+
+    bakeoffs = bakeoffs_in_progress()
+    runs = [called(run) for together in runs_in_progress() for run in together]
+    if len(bakeoffs) > 1 or (bakeoffs and runs):
+        names = [*(f"bakeoff {bakeoff.name}" for bakeoff in bakeoffs), *runs]
+        raise GputuiError(f"{len(names)} runs are in progress: {', '.join(names)}", "name one of them")

@@ -30,7 +30,7 @@ from gputui.services.results.labels import run_heading_in_one
 from gputui.services.results.selectors import Selection, from_here, run_and_file, run_in
 from gputui.services.results.step_tables import profiled_cases
 from gputui.services.runs.process import writable_target
-from gputui.services.share.card import step_of
+from gputui.services.share.report import step_of
 from gputui.services.traces import in_program
 from gputui.services.traces.imported import TraceRun, contents_of
 from gputui.services.traces.in_program import AFTER, DIRECTORY, STEPS

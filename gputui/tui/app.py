@@ -14,8 +14,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from gputui.document.theme import THEMES, Palette
-from gputui.services.runs.active import Groups, watch_runs
-from gputui.services.runs.alerts_watch import notification, watch_alerts
+from gputui.services.runs.watching import Groups, notification, watch_alerts, watch_runs
 from gputui.services.support.paths import default_result_file
 from gputui.tui.monitor.actions import Asked
 from gputui.tui.monitor.frame import short_name
@@ -222,8 +221,7 @@ class MonitorApp(FastPaint):
 
     def keep_error(self, screen_id: str, text: str) -> None:
         """Write an error that a screen has shown to the error log."""
-        from gputui.services.support.error_log import keep_error
-        from gputui.services.support.paths import error_log
+        from gputui.services.support.paths import error_log, keep_error
 
         keep_error(error_log(), screen_id, text)
 

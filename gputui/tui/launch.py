@@ -212,8 +212,7 @@ def _handle(
         try:
             end_process(request.pid, request.start_ticks, signal.Signals[request.signal])
         except GputuiError as error:
-            from gputui.services.support.error_log import keep_error
-            from gputui.services.support.paths import error_log
+            from gputui.services.support.paths import error_log, keep_error
 
             keep_error(error_log(), "monitor", error.message)
             say(error.message, "warn")

@@ -15,7 +15,7 @@ from pty_harness import Terminal
 from stored_runs import store
 
 from gputui.cli import gputui
-from gputui.cli.completion import _COMPLETED, command
+from gputui.cli.installation import _COMPLETED, completion
 from gputui.cli.verbs import GROUPS
 
 SHELLS = [shell for shell in ("bash", "zsh", "fish") if shutil.which(shell)]
@@ -64,10 +64,10 @@ def test_what_is_completed_exists() -> None:
 
 def test_the_script_is_that_of_the_users_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHELL", "/usr/bin/fish")
-    assert "complete --no-files --command gputui" in CliRunner().invoke(command, []).output
+    assert "complete --no-files --command gputui" in CliRunner().invoke(completion, []).output
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     with pytest.raises(Exception, match="tcsh is not known"):
-        CliRunner().invoke(command, [], catch_exceptions=False)
+        CliRunner().invoke(completion, [], catch_exceptions=False)
 
 
 @pytest.mark.slow

@@ -25,9 +25,7 @@ from pty_harness import Terminal
 from run_screen_golden import RUN
 
 from gputui.cli import progress as progress_of_cli
-from gputui.cli.progress import Progress
-from gputui.cli.redrawn import Redrawn
-from gputui.cli.run_picture import MOST_COLUMNS, picture_lines
+from gputui.cli.progress import MOST_COLUMNS, Progress, Redrawn, picture_lines
 from gputui.document.spans import Line, line_width
 from gputui.model.journal import (
     JOURNAL_SCHEMA,

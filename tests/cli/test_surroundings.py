@@ -13,7 +13,7 @@ from command_line import gputui
 from nvml.standin import standin_environment
 from pty_harness import Terminal
 
-from gputui.cli.surroundings import CELL, CI, where
+from gputui.cli.output import CELL, CI, where
 
 COLAB_CELL = {"COLAB_RELEASE_TAG": "release-colab_20261101", "COLAB_GPU": "1", "JPY_PARENT_PID": "78"}
 KAGGLE_CELL = {"KAGGLE_KERNEL_RUN_TYPE": "Interactive", "KAGGLE_URL_BASE": "https://www.kaggle.com"}

@@ -16,8 +16,7 @@ from command_line import gputui_here
 from hand_made import make_case, measured, steady
 from stored_runs import run_id_of, store
 
-from gputui.cli.progress import Progress
-from gputui.cli.run_picture import picture_lines
+from gputui.cli.progress import Progress, picture_lines
 from gputui.model.case import Case
 from gputui.model.journal import Block, CaseEnd, LaunchStart
 from gputui.model.units import format_rate

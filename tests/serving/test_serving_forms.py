@@ -16,7 +16,7 @@ from run_screen_golden import run_model
 from shell_app import make_app, picture, press, settled
 from stored_loads import Server, load_cases, load_lines, store_loads
 
-from gputui.cli.run_picture import picture_lines
+from gputui.cli.progress import picture_lines
 from gputui.model.journal import Figure, LaunchStart, RunStart
 from gputui.model.plan import PlannedCase
 from gputui.model.serving import LoadNow, LoadStep, ServerFound

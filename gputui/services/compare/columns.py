@@ -25,7 +25,7 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.results.roofline import share_of_sheet
 from gputui.services.results.throughput import GAVE, gave_text, rate_of
-from gputui.services.support.csv_cells import Value
+from gputui.services.support.output_files import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

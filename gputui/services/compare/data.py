@@ -25,7 +25,7 @@ from gputui.services.results.json import (
     summary_as_json,
 )
 from gputui.services.results.throughput import rate_of
-from gputui.services.support.csv_cells import Value, csv_text
+from gputui.services.support.output_files import Value, csv_text
 
 
 def headline_as_json(headline: Headline) -> dict[str, Any]:

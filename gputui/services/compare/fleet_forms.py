@@ -20,7 +20,7 @@ from gputui.model.units import cost_unit, counted, format_change, format_rate, f
 from gputui.services.compare.fleet import Fleet, Kind, RankedBox, gpu_of
 from gputui.services.compare.row_text import style_of_word
 from gputui.services.compare.text import write_options
-from gputui.services.support.csv_cells import Value, csv_text
+from gputui.services.support.output_files import Value, csv_text
 
 ROWS = 20
 """Boxes that are shown where there is no room for all."""

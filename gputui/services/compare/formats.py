@@ -32,7 +32,7 @@ def save_comparison(path: Path, asked: Asked, baseline: int, columns: Sequence[C
     `columns` apply to Markdown, empty for its defaults; other forms have all of them.
     Raises GputuiError for another extension, if a file can no longer be read, or this one not be written.
     """
-    from gputui.services.support.atomic_write import write_output  # only who saves needs it
+    from gputui.services.support.output_files import write_output  # only who saves needs it
 
     form = form_of(path)
     answer = asked.compared(baseline, with_energy=form in WITH_ENERGY or ENERGY in columns)

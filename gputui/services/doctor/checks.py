@@ -31,8 +31,7 @@ from gputui.services.live.snapshot import current_user, take_snapshot
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.torch_builds import install_for, unused_gpu
 from gputui.services.runs.start import LEAST_SHM_BYTES
-from gputui.services.support.home import missing_home
-from gputui.services.support.paths import default_result_file, hash_key, run_directories
+from gputui.services.support.paths import default_result_file, hash_key, missing_home, run_directories
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.text import clean_text

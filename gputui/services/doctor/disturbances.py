@@ -16,7 +16,7 @@ from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Machine
 from gputui.model.plan import PlannedLaunch
 from gputui.services.live.snapshot import current_user, take_snapshot
-from gputui.services.runs.held_runs import held_runs
+from gputui.services.runs.process import held_runs
 from gputui.store.text import clean_text
 
 State = Literal["ok", "note", "problem", "unknown"]

@@ -17,7 +17,7 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any  # Any: our own tables
+from typing import TYPE_CHECKING, Any  # Any: our own tables
 
 import tomllib
 
@@ -43,14 +43,18 @@ from gputui.model.machine import Cpu, Gpu, Identity, Interpreter, Layer, Machine
 from gputui.model.plan import DEMO_PROFILE, Plan
 from gputui.model.profiled import IDLE, Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.model.telemetry import HOST, Reading
+from gputui.services.live.demo import EARLIER_S, USER, DemoBox
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.runs.device_history import HistoryReader
+from gputui.services.runs.process import uuid7
 from gputui.services.runs.progress import ProgressSnapshot, ProgressTracker
-from gputui.services.support.uuid7 import uuid7
 from gputui.services.traces.imported import contents_of, read_run
 from gputui.store.journal_reader import JournalContents
 from gputui.version import __version__
+
+if TYPE_CHECKING:
+    from gputui.services.doctor.checks import SystemState, Terminal
 
 _S, _MIB = 10**9, 2**20
 _LAUNCHES, _BLOCKS, _BLOCK_S, _BUDGET_S, _PROFILED_STEPS, _READINGS_PER_S = 4, 10, 0.16, 320.0, 10, 10
@@ -369,3 +373,33 @@ class Demo:
         with self._lock:
             self._is_written = True
             self._stack.close()
+
+
+def made_up_box(demo: Demo, terminal: Terminal) -> SystemState:
+    """Everything that the checks of `doctor` look at; only the terminal is real."""
+    from gputui.services.doctor.checks import SystemState  # the first picture does without
+
+    box = replace(
+        BOXES[0],
+        cpu=replace(BOXES[0].cpu, host_cores=96, host_threads=96, usable_threads=96.0, usable_cores=96),
+        memory=replace(BOXES[0].memory, host_bytes=1008 * 2**30, usable_bytes=1008 * 2**30),
+        gpus=tuple(replace(BOXES[0].gpus[0], index=index) for index in range(demo.gpus)),
+    )
+    return SystemState(
+        machine=box,
+        sample=DemoBox(demo.gpus).at(EARLIER_S, time.monotonic_ns()),
+        user=USER,
+        interpreter=interpreter_of(box),
+        found_as="made up",
+        passed_over=(),
+        clock_source="tsc",
+        governor="performance",
+        terminal=terminal,
+        result_file=demo.db,
+        state_directory=demo.db.parent,
+        free_bytes={demo.db.parent: 812 * 2**30},
+        file_error=None,
+        unwritable={},
+        missing_home="",
+        other_runs=(),
+    )

@@ -17,9 +17,8 @@ from gputui.facts.gpus import find_gpu, memory_of, rows_named
 from gputui.facts.tables import InstanceRow, gpu_rows, instance_row, instance_rows
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.services.support.atomic_write import write_output
-from gputui.services.support.home import make_directory
-from gputui.services.support.paths import price_list_file
+from gputui.services.support.output_files import write_output
+from gputui.services.support.paths import make_directory, price_list_file
 from gputui.store.text import clean_text
 
 OLD_DAYS = 90

@@ -38,9 +38,8 @@ from gputui.services.results.references import (
 )
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.waiting import contention_of, launches_of
-from gputui.services.support.atomic_write import write_output
-from gputui.services.support.home import make_directory
-from gputui.services.support.paths import references_directory
+from gputui.services.support.output_files import write_output
+from gputui.services.support.paths import make_directory, references_directory
 from gputui.store.machines import are_one_box, known_by
 from gputui.store.reading import CaseConditions
 from gputui.store.strict import strict

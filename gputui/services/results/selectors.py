@@ -23,8 +23,7 @@ from gputui.services.results.variation import (
     variation_by_machine,
     with_spreads,
 )
-from gputui.services.support.home import make_directory
-from gputui.services.support.paths import default_result_file, exports_cache
+from gputui.services.support.paths import default_result_file, exports_cache, make_directory
 from gputui.store.machines import runs_with_common_ids, with_common_ids
 from gputui.store.opening import SUFFIXES, check_place, expanded, is_export
 from gputui.store.reading import (

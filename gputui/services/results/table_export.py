@@ -24,8 +24,7 @@ from gputui.services.results.metrics import CaseMetric, metrics_of
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.traces import HOW_TO_OPEN, copy_trace, traces_of
 from gputui.services.results.waiting import waited_share
-from gputui.services.support.atomic_write import write, write_output
-from gputui.services.support.csv_cells import Value, csv_text
+from gputui.services.support.output_files import Value, csv_text, write, write_output
 from gputui.store.reading import TelemetrySeries
 
 SCHEMA = 1

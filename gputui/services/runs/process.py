@@ -1,4 +1,4 @@
-"""Starts runs and follows them: a supervisor in a separate session, seen through its journals."""
+"""Starts runs, finds those in progress by the locks that supervisors hold, and follows their journals."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import STORED_NAME, Line, Stored
 from gputui.recording.journal import holds_a_journal
-from gputui.recording.lock import boot_id, is_held, read_holder
+from gputui.recording.lock import Holder, boot_id, is_held, read_holder
 from gputui.recording.spec import Spec
-from gputui.services.runs.held_runs import LiveRun, runs_in_progress
 from gputui.services.support.paths import (
     default_result_file,
     directories_in,
@@ -28,10 +28,62 @@ from gputui.services.support.paths import (
     new_run_directory,
     run_directories,
 )
-from gputui.services.support.uuid7 import uuid7
 from gputui.store.journal_reader import JournalTail
 from gputui.store.opening import expanded
 from gputui.store.writing import check_writable
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """A run that a supervisor executes, or executed until a moment ago."""
+
+    run_id: str
+    run_dir: Path
+    target: Path
+    """The result file it will be stored in."""
+    supervisor: subprocess.Popen[bytes] | None
+    """The supervisor, if it is a child of this process."""
+
+    @property
+    def short_id(self) -> str:
+        """The run's name on the command line."""
+        return self.run_id[-8:]
+
+    def is_executed(self) -> bool:
+        """Whether its supervisor is alive."""
+        return is_held(self.run_dir) if self.supervisor is None else self.supervisor.poll() is None
+
+
+def held_runs() -> list[tuple[Holder, tuple[Path, ...]]]:
+    """Living supervisors and the directories of their runs, those of the newest run first."""
+    home, found, seen = run_directories(), list[tuple[Holder, tuple[Path, ...]]](), set[Path]()
+    for run_dir in sorted(directories_in(home), reverse=True):
+        holder = read_holder(run_dir)
+        if run_dir in seen or holder is None or not is_held(run_dir):
+            continue
+        if holder.boot_id == boot_id() and not holder.lives_here():
+            continue  # another process is recovering it now
+        together = [d for d in map(Path, holder.run_dirs) if d.parent == home] or [run_dir]
+        seen.update(together)
+        found.append((holder, tuple(together)))
+    return found
+
+
+def runs_in_progress() -> list[tuple[LiveRun, ...]]:
+    """The runs that living supervisors execute, newest first, grouped by supervisor."""
+    return [
+        tuple(LiveRun(d.name, d, Path(holder.target), None) for d in together)
+        for holder, together in held_runs()
+    ]
+
+
+def uuid7(milliseconds: int, bits: int) -> str:
+    """A UUIDv7 (RFC 9562) of UTC milliseconds and 80 other bits, of which version and variant replace six."""
+    number = milliseconds << 80 | bits
+    number = number & ~(0xF << 76) | 0x7 << 76
+    number = number & ~(0x3 << 62) | 0x2 << 62
+    return str(uuid.UUID(int=number))
+
 
 KEPT_STORED_RUNS = 10
 """Directories of stored runs that are kept, for their logs."""

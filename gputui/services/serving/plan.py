@@ -24,7 +24,12 @@ from gputui.model.units import counted, format_seconds
 from gputui.recording.spec import Spec
 from gputui.services.prices.pricing import check_instance, price_of
 from gputui.services.runs.process import new_run_id, writable_target
-from gputui.services.serving.profiles import Limits, RequestProfile, find_request_profile
+from gputui.services.serving.profiles import (
+    DEFAULT_ATTAINED_SHARE,
+    Limits,
+    RequestProfile,
+    find_request_profile,
+)
 from gputui.services.support.paths import hash_key
 from gputui.store.selecting import check_label
 from gputui.worker.serving.prompts import TOKENS_PER_WORD, Body, Prompts
@@ -35,7 +40,6 @@ VERSION = 1
 DEFAULT_USERS = (1, 2, 4, 8, 16, 32)
 DEFAULT_BUDGET_S = 600.0
 DEFAULT_LAUNCHES = 3
-DEFAULT_ATTAINED_SHARE = 0.9
 SEARCH_WEIGHT = 5.0
 """Of the search, relative to one number of users: it offers several rates."""
 MOST_USERS = 2000

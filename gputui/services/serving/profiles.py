@@ -21,6 +21,7 @@ from gputui.services.profiles.loader import profile_directory
 _PART = re.compile(r"(ttft|tpot|e2e)\s*(?:=|<=?|≤)\s*(\d+(?:\.\d+)?)\s*(ms|s)?")
 _HINT = "such as ttft=500ms,tpot=50ms, or e2e=10s; all that are named must be met"
 MOST_S = 3600.0
+DEFAULT_ATTAINED_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
-"""A run of loads as text: its headline, the table of its curve, and what limits its meaning."""
+"""A run of loads in words, tables and JSON, and how to offer its loads again."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any  # Any: JSON
 
 from gputui.analysis.order_statistics import Percentile, sample_needed
 from gputui.document.bars import bars
@@ -14,7 +16,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Price
 from gputui.model.profiled import ProfiledPass
-from gputui.model.result import Run
+from gputui.model.result import Run, RunSummary
 from gputui.model.serving import ANSWERED
 from gputui.model.units import (
     counted,
@@ -29,8 +31,14 @@ from gputui.model.units import (
 from gputui.services.results.headline import as_sentence, run_headline
 from gputui.services.results.load_times import LATE_S
 from gputui.services.results.step_tables import why_sentence
-from gputui.services.serving.curve import CLOSED, SEARCH, Level, ServingRun, Times
-from gputui.services.serving.profiles import limits_of, parameter_of, shipped_request_profiles
+from gputui.services.serving.curve import CLOSED, OPEN, SEARCH, Level, ServingRun, Times
+from gputui.services.serving.profiles import (
+    DEFAULT_ATTAINED_SHARE,
+    SCHEMA,
+    limits_of,
+    parameter_of,
+    shipped_request_profiles,
+)
 
 HEADINGS = ("load", "tok/s", "95 %", "/user", "TTFT p50", "p99", "TPOT p50", "p99", "n")
 """Of `curve_table`; tokens are output tokens, `n` are requests."""
@@ -362,3 +370,144 @@ def api_price_from(text: str) -> tuple[float, float]:
             f"--api-price: {text[:40]!r} is not a price", "USD per million tokens, in and out: 0.15,0.60"
         )
     return (0.0, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])
+
+
+def serving_as_json(serving: ServingRun, price: Price | Missing) -> dict[str, Any]:
+    """Plain types; a value that is absent is null, and its reason stands beside it under `absent`."""
+    server = None if isinstance(serving.server, Missing) else serving.server
+    return {
+        "engine": None if server is None else server.engine or None,
+        "engine_version": None if server is None else server.version or None,
+        "context_tokens": None if server is None else server.context_tokens,
+        "server_is_here": None if server is None else server.is_here,
+        "model": serving.model,
+        "api": serving.api,
+        "profile": serving.profile,
+        "prompt_tokens": serving.prompt_tokens,
+        "shared_tokens": serving.shared_tokens,
+        "output_tokens": serving.output_tokens,
+        "loads": [_level(level, price) for level in serving.levels],
+    }
+
+
+def _level(level: Level, price: Price | Missing) -> dict[str, Any]:
+    absent: dict[str, str] = {}
+
+    def known(name: str, value: float | Missing) -> float | None:
+        if isinstance(value, Missing):
+            absent[name] = value.reason
+            return None
+        return value
+
+    is_search = level.kind == "search"
+    speed = level.speed
+    interval = None if isinstance(speed, Missing) else [speed.low, speed.high]
+    found: dict[str, Any] = {
+        "case_id": level.result.case_id,
+        "load": level.kind,
+        "users": level.users,
+        "rate_per_s": level.rate_per_s,
+        "outcome": level.result.outcome,
+        "reason": level.result.reason,
+        "is_overloaded": level.is_overloaded,
+        "limit_requests_per_s": known("limit_requests_per_s", speed)
+        if is_search and isinstance(speed, Missing)
+        else speed.units_per_s
+        if is_search and not isinstance(speed, Missing)
+        else None,
+        "output_tokens_per_s": known("output_tokens_per_s", level.output_per_s),
+        "interval": interval,
+        "tokens_per_s_and_user": known("tokens_per_s_and_user", level.tokens_per_user),
+        "usd_per_million_output_tokens": known(
+            "usd_per_million_output_tokens", usd_per_million_tokens(level, price)
+        ),
+        "joules_per_output_token": known(
+            "joules_per_output_token",
+            level.energy if isinstance(level.energy, Missing) else level.energy.joules_per_unit,
+        ),
+        "cached_share": known("cached_share", level.cached_share),
+        "other_lengths": level.other_lengths,
+        "held_requests_per_s": level.held_per_s,
+        "failed_requests_per_s": level.failed_per_s,
+        "server": None if isinstance(level.server, Missing) else asdict(level.server),
+        "client_lag_p99_s": level.longest_lag_s,
+        "outcomes": dict(level.outcomes),
+        "requests": level.outcomes.total(),
+    }
+    for name, times in (("ttft", level.ttft), ("tpot", level.tpot), ("e2e", level.e2e)):
+        found[name] = _times(times, name, absent)
+    return {**found, "absent": absent}
+
+
+def _times(times: Times, name: str, absent: dict[str, str]) -> dict[str, Any]:
+    plain: dict[str, Any] = {"requests": times.n}
+    for which, value in (("p50", times.p50_s), ("p99", times.p99_s)):
+        if isinstance(value, Percentile):
+            plain[f"{which}_s"], plain[f"{which}_low_s"], plain[f"{which}_high_s"] = (
+                value.value,
+                value.low,
+                value.high,
+            )
+        else:
+            plain[f"{which}_s"] = plain[f"{which}_low_s"] = plain[f"{which}_high_s"] = None
+            absent[f"{name}.{which}_s"] = value.reason
+    return plain
+
+
+_PORTS = {"vLLM": 8000, "SGLang": 30000, "llama.cpp": 8080, "Ollama": 11434, "TGI": 8080}
+
+
+def engine_words(serving: ServingRun) -> str:
+    """`vLLM 0.11.0`."""
+    server = serving.server
+    found = "" if isinstance(server, Missing) else f"{server.engine} {server.version}".strip()
+    return found or "an unknown engine"
+
+
+def usual_address(serving: ServingRun) -> str:
+    """Where an engine listens unless told otherwise."""
+    engine = "" if isinstance(serving.server, Missing) else serving.server.engine
+    return f"http://127.0.0.1:{_PORTS.get(engine, 8000)}"
+
+
+def commands_of(serving: ServingRun, run: RunSummary, db: str) -> tuple[str, ...]:
+    """Lines for a shell that offer the same loads and store cases that pair with those of the run.
+
+    Where its profile of requests does not ship, they write it first.
+    """
+    shipped = {profile.name: profile for profile in shipped_request_profiles()}
+    known = shipped.get(serving.profile)
+    lines: list[str] = []
+    profile = serving.profile
+    if known is None or (known.prompt_tokens, known.output_tokens) != (
+        serving.prompt_tokens,
+        serving.output_tokens,
+    ):
+        profile = f"{serving.profile}.toml"
+        lines = [
+            f"cat > {shlex.quote(profile)} <<END",
+            f"schema = {SCHEMA}",
+            "version = 1",
+            f"prompt_tokens = {serving.prompt_tokens}",
+            f"output_tokens = {serving.output_tokens}",
+            "END",
+        ]
+    words = ["gputui", "serve-bench", usual_address(serving), "--profile", profile]
+    words += ["--name", serving.model, *_offered(serving)]
+    words += ["--launches", str(run.replicates), "--budget", f"{run.budget_s:g}", "--db", db]
+    return (*lines, shlex.join(words))
+
+
+def _offered(serving: ServingRun) -> tuple[str, ...]:
+    """The options of `gputui serve-bench` that say which loads are offered."""
+    users = [str(level.users) for level in serving.levels if level.kind == CLOSED]
+    rates = [f"{level.rate_per_s or 0.0:.10g}" for level in serving.levels if level.kind == OPEN]
+    limit = serving.limit
+    share = None if limit is None else parameter_of(limit.case, "attained_share")
+    return (
+        *("--api", serving.api, "--concurrency", ",".join(users) or "none"),
+        *(("--rate", ",".join(rates)) if rates else ()),
+        *("--slo", "none" if limit is None else limits_of(limit.case).option),
+        *(("--attain", f"{share:g}") if isinstance(share, float) and share != DEFAULT_ATTAINED_SHARE else ()),
+        *("--shared-prefix", str(serving.shared_tokens)),
+    )

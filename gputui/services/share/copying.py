@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from gputui.model.case import Work
 from gputui.model.result import RunSummary
+from gputui.services.runs.process import uuid7
 from gputui.services.share.rules import Names, TextRule, rules_of
-from gputui.services.support.uuid7 import uuid7
 from gputui.store.opening import CATALOG, rows_of
 from gputui.store.schema import RUN_TABLES, Table
 from gputui.store.writing import explaining, opened_for_writing

@@ -10,23 +10,80 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gputui.document.bars import stacked_bar
+from gputui.document.html import bullets, html_of, page_of, part, safe, table, with_units
+from gputui.document.markdown import escaped, markdown_of, markdown_table
+from gputui.document.spans import Span
+from gputui.document.table import Table, text_of
 from gputui.errors import GputuiError, NotStored
 from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
-from gputui.model.units import counted, listed
+from gputui.model.units import counted, format_percent, listed
+from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.pairing import Side
 from gputui.services.compare.session import Answer, Asked, ask
+from gputui.services.results.headline import as_sentence
 from gputui.services.results.selectors import judged_runs, split_selector
 from gputui.services.serving.curve import serving_of
 from gputui.services.share.copying import shared_copy
-from gputui.services.share.report import SharedSide, below_normal, report_on
+from gputui.services.share.report import REPEAT, Report, SharedSide, below_normal, report_on
 from gputui.services.share.rules import Keep, Names
-from gputui.services.support.atomic_write import write, write_output
+from gputui.services.support.output_files import write, write_output
 from gputui.store.locking import cleared, new_draft
 from gputui.store.opening import expanded
 from gputui.store.reading import ResultFile, check_runs, open_result
 from gputui.store.selecting import find_run
+
+
+def as_markdown(report: Report, compared: tuple[Asked, Answer] | None) -> str:
+    """Headings, lists and tables; names from files cannot become markup."""
+    lines = [f"# {escaped(report.title)}\n", f"{escaped(report.lead)}\n" if report.lead else ""]
+    words, parts = report.step
+    shares = ", ".join(f"{name} {format_percent(share)}" for name, share, _ in parts)
+    step = as_sentence(": ".join(filter(None, (words, shares))))
+    lines += [markdown_table(report.figures), markdown_of(f"{step}.") if step else ""]
+    for section in report.sections:
+        if compared and section.title == REPEAT:
+            _, _, rows = comparison_text(*compared, "markdown").partition("\n\n")  # the title is its headline
+            lines += ["## Side by side\n", rows]
+        lines.append(f"## {section.title}\n")
+        lines += [markdown_of(one) for one in section.parts if one]
+    return "\n".join(filter(None, lines)).rstrip() + "\n"
+
+
+def as_page(report: Report, compared: tuple[Asked, Answer] | None) -> str:
+    """The page that `compare` writes if there is something to compare, with the report below; it fetches and
+    runs nothing."""
+    if compared:
+        whole = comparison_text(*compared, "html")
+        body = "".join(_sections(report))
+        return whole.replace("<footer>", f"{body}<footer>", 1)
+    lead = f'<p class="lead">{safe(report.lead)}</p>' if report.lead else ""
+    head = f"<h1>{with_units(safe(report.title))}</h1>{lead}{_drawn(report)}"
+    return page_of(safe(report.title), head + "".join(_sections(report)))
+
+
+def _drawn(report: Report) -> str:
+    """The figures side by side, and the step as a bar, or why it is not known; nothing without figures."""
+    if report.figures is None:
+        return ""
+    figures = "".join(
+        f'<div><p class="dim">{safe(column.heading)}</p><p class="figure">{safe(text_of(figure))}</p>'
+        f'<p class="{verdict.style}">{safe(verdict.text)}</p></div>'
+        for column in report.figures.written
+        for figure, verdict in [column.cells]
+        if isinstance(verdict, Span)
+    )
+    words, parts = as_sentence(report.step[0]), report.step[1]
+    step = part(words, table(Table((stacked_bar(parts),)))) if parts else bullets([words], "notes")
+    return f'\n<div class="figures">{figures}</div>{step}'
+
+
+def _sections(report: Report) -> Iterator[str]:
+    for section in report.sections:
+        yield part(section.title, "".join(html_of(one) for one in section.parts if one))
+
 
 CARDS = (".png", ".svg", ".txt")
 """Endings of a card: the answer, figures, rates and a step of one run, to post."""
@@ -154,7 +211,6 @@ def _text(form: str, copies: Sequence[Path], shared: Shared) -> str:
     ]
     if form == ".json":
         return _as_json(copies, compared, shared)
-    from gputui.services.share.forms import as_markdown, as_page
 
     boxes = _boxes(copies, compared[0].sides if compared else ())
     if compared:
@@ -207,7 +263,7 @@ def _compared(copies: Sequence[Path]) -> tuple[Asked, Answer]:
 def _as_json(copies: Sequence[Path], compared: tuple[Asked, Answer] | None, shared: Shared) -> str:
     from gputui.services.compare.formats import comparison_plain
     from gputui.services.results.json import run_as_json
-    from gputui.services.serving.json import serving_as_json
+    from gputui.services.serving.text import serving_as_json
 
     runs = []
     for copy in copies:

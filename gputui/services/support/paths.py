@@ -1,16 +1,133 @@
-"""Where gputui keeps its files: result file, run directories, caches, settings."""
+"""Where gputui keeps its files: in XDG's directories, or below the temporary directory if there is no home.
+
+Imports little: the monitor needs its settings before its first picture.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 from gputui.errors import NotStored
-from gputui.services.support.home import make_directory, user_directory
+from gputui.store.text import clean_text
+
+APPLICATION = "gputui"
+_XDG = {
+    "cache": ("XDG_CACHE_HOME", ".cache"),
+    "config": ("XDG_CONFIG_HOME", ".config"),
+    "data": ("XDG_DATA_HOME", ".local/share"),
+    "state": ("XDG_STATE_HOME", ".local/state"),
+}
+_LEAST_BYTES = 16 * 2**20
+"""A temporary directory with less is passed over: a small run with its result file takes this much."""
+_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
+
+
+def user_directory(kind: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """The directory for `cache`, `config`, `data` or `state`, which may not exist yet.
+
+    One that this user cannot create or write is replaced by one in `temporary_home`, if there is any.
+    """
+    usual = _usual(kind, environ)
+    if is_writable(usual):
+        return usual
+    instead = temporary_home(environ)
+    return usual if instead is None else instead / kind
+
+
+def missing_home(environ: Mapping[str, str] = os.environ) -> str:
+    """One sentence if files go to the temporary directory, with what helps; else empty."""
+    stated = {"data": "GPUTUI_DB", "state": "GPUTUI_STATE"}
+    kinds = [
+        kind for kind in stated if not environ.get(stated[kind]) and not is_writable(_usual(kind, environ))
+    ]
+    instead = temporary_home(environ)
+    if not kinds or instead is None:
+        return ""
+    return (
+        f"{_usual(kinds[0], environ)} is not writable: files go to {instead}, which may not outlast this"
+        f" box; set HOME, or {' and '.join(stated[kind] for kind in kinds)}"
+    )
+
+
+def temporary_home(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """This user's directory below a temporary one, which may not exist yet; None if there can be none.
+
+    In $TMPDIR if possible; else one that is there, else where there is room. One that belongs to somebody
+    else, or that others may write, is not used.
+    """
+    # Imported here, since few boxes come this far.
+    from gputui.recording.own_directory import own_name, why_not_private, why_open_to_others
+
+    for bases in ((environ.get("TMPDIR", ""),), _TEMPORARY):
+        possible = [
+            Path(base, own_name()) for base in bases if base.startswith("/") and is_writable(Path(base))
+        ]
+        for directory in possible:
+            if directory.is_dir() and not directory.is_symlink() and not why_not_private(directory):
+                return directory
+        for directory in possible:
+            is_free = not os.path.lexists(directory) and not why_open_to_others(directory)
+            if is_free and _has_room(directory.parent):
+                return directory
+    return None
+
+
+def _has_room(directory: Path) -> bool:
+    try:
+        found = os.statvfs(directory)
+    except (OSError, AttributeError):
+        return True
+    return found.f_bavail * found.f_frsize >= _LEAST_BYTES
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and its parents, for this user alone as XDG wants it. Raises OSError."""
+    missing = [directory for directory in (path, *path.parents) if not directory.exists()]
+    for directory in reversed(missing):
+        directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def is_writable(path: Path) -> bool:
+    """Whether this user may write in a directory, or create it."""
+    for place in (path, *path.parents):
+        try:
+            found = place.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            return False
+        return stat.S_ISDIR(found.st_mode) and os.access(place, os.W_OK | os.X_OK)
+    return False
+
+
+def _usual(kind: str, environ: Mapping[str, str]) -> Path:
+    variable, below_home = _XDG[kind]
+    stated = environ.get(variable, "")
+    if stated.startswith("/"):
+        return Path(stated) / APPLICATION
+    if sys.platform not in ("darwin", "win32") or kind == "config":
+        return _home(environ) / below_home / APPLICATION
+    import platformdirs  # takes 5 ms, and only these systems have places of their own
+
+    return Path(getattr(platformdirs, f"user_{kind}_dir")(APPLICATION))
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    stated = environ.get("HOME", "")
+    if stated:
+        return Path(stated)
+    try:
+        return Path.home()
+    except RuntimeError:  # a user id without a name, as in containers
+        return Path("/nonexistent")
+
 
 KEY_BYTES = 32
 
@@ -191,3 +308,52 @@ def _make_key(path: Path) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)  # left incomplete by an earlier process
     with os.fdopen(descriptor, "wb") as file:
         file.write(os.urandom(KEY_BYTES))
+
+
+LONGEST_FILE = 2**20
+"""Size in bytes from which on the log is rotated; only one older file is kept."""
+_LONGEST_LINE = 4000
+_SHOWN_BYTES = 64 * 1024
+
+
+def older_log(path: Path) -> Path:
+    """The path of the rotated log."""
+    return path.with_name(f"{path.name}.1")
+
+
+def keep_error(path: Path, screen: str, text: str) -> None:
+    """Append an error. Lines after the first, as of a traceback, are indented.
+
+    If the file cannot be written nothing is logged: the error was shown already.
+    """
+    first, *more = text[:_LONGEST_LINE].splitlines() or [""]
+    when = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    rows = [f"{when} {screen}: {clean_text(first)}", *(f"    {clean_text(row)}" for row in more)]
+    with suppress(OSError):
+        make_directory(path.parent)
+        with suppress(FileNotFoundError):
+            if path.stat().st_size > LONGEST_FILE:
+                path.replace(older_log(path))
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+            file.write("".join(f"{row}\n" for row in rows))
+
+
+def kept_errors(path: Path) -> tuple[str, ...]:
+    """The last lines, newest first, safe to show; at most 64 KiB of them."""
+    text = b""
+    for part in (path, older_log(path)):
+        with suppress(OSError), part.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - _SHOWN_BYTES, 0))
+            text = file.read() + text
+    rows = text[-_SHOWN_BYTES:].decode("utf-8", "replace").splitlines()
+    if len(text) > _SHOWN_BYTES:
+        del rows[:1]
+    entries: list[list[str]] = []
+    for row in map(clean_text, rows):
+        if row.startswith(" ") and entries:
+            entries[-1].append(row)
+        else:
+            entries.append([row])
+    return tuple(row for entry in reversed(entries) for row in entry)

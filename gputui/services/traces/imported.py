@@ -27,7 +27,7 @@ from gputui.model.plan import PROFILED, TRACE_PROFILE, PlannedCase
 from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.model.result import Run
 from gputui.model.units import format_percent, format_seconds
-from gputui.services.support.uuid7 import uuid7
+from gputui.services.runs.process import uuid7
 from gputui.services.traces.chrome_trace import Trace, read_trace
 from gputui.services.traces.window import (
     WHOLE,

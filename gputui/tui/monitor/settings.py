@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from gputui.document.theme import THEMES
 from gputui.errors import GputuiError
-from gputui.services.support.home import make_directory
+from gputui.services.support.paths import make_directory
 from gputui.tui.monitor.metrics import BY_ID, DEFAULT_METRICS
 from gputui.tui.monitor.process_columns import COLUMNS
 

@@ -11,8 +11,7 @@ from typing import Any  # whatever an app returns
 from textual.app import App
 
 from gputui.model.units import counted
-from gputui.services.support.home import make_directory
-from gputui.services.support.paths import copies_directory
+from gputui.services.support.paths import copies_directory, make_directory
 
 LONGEST_OSC = 74_994
 """Base64 characters that xterm accepts; https://invisible-island.net/xterm/ctlseqs/ctlseqs.html, OSC 52."""

@@ -11,7 +11,7 @@ from textual.binding import Binding
 from textual.screen import ModalScreen
 
 from gputui.document.table import Column, Table
-from gputui.services.support.error_log import kept_errors
+from gputui.services.support.paths import kept_errors
 from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action, ScreenEntry, shown_keys
 from gputui.tui.terminal.lines import Line, Span

@@ -29,8 +29,7 @@ from gputui.services.advise.gpu_choice import (
     rows_asked,
     shown_first,
 )
-from gputui.services.advise.inference_fit import inference_report
-from gputui.services.advise.memory_fit import report
+from gputui.services.advise.memory_fit import inference_report, report
 
 EIGHT = next(model for model in DECODERS if model.name == "Llama 3.1 8B")
 SERVING = ServedModel(EIGHT.parameters, WEIGHT_FORMATS["bf16"], "bf16", EIGHT, 1, 8192)

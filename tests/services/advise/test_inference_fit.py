@@ -33,7 +33,7 @@ from gputui.analysis.inference_fit import (
 )
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.services.advise.gpu_choice import Wish
-from gputui.services.advise.inference_fit import inference_report
+from gputui.services.advise.memory_fit import inference_report
 from gputui.worker.workloads.decode import WORKLOAD
 
 PROGRAM = Path(__file__).parents[2] / "makers" / "measured_decode.py"

@@ -34,7 +34,7 @@ from gputui.services.compare.session import ask
 from gputui.services.compare.tables import Naming, column_table, comparisons_as_markdown, row_table
 from gputui.services.compare.text import comparison_pages
 from gputui.services.results.conditions import Evidence
-from gputui.services.support.csv_cells import harmless
+from gputui.services.support.output_files import harmless
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 

@@ -37,7 +37,7 @@ from gputui.services.compare.tables import Naming, performance_lines, remarks, r
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import Selection
 from gputui.services.results.throughput import energy_of
-from gputui.services.support.atomic_write import write_output
+from gputui.services.support.output_files import write_output
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run

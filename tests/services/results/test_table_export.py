@@ -22,8 +22,8 @@ from gputui.services.results import table_export as saving
 from gputui.services.results.browser import RunDetail, read_detail, read_runs
 from gputui.services.results.table_export import Sheet, save_sheet, save_trace, sheet_as_csv, sheet_as_json
 from gputui.services.results.traces import traces_directory
-from gputui.services.support.atomic_write import write, write_output
 from gputui.services.support.background import Job
+from gputui.services.support.output_files import write, write_output
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 

@@ -11,8 +11,7 @@ import pytest
 
 from gputui.errors import NotStored
 from gputui.model.journal import JOURNAL_NAME, STORED_NAME
-from gputui.services.runs.held_runs import LiveRun
-from gputui.services.runs.process import LEAST_FREE_BYTES, wait_until_begun
+from gputui.services.runs.process import LEAST_FREE_BYTES, LiveRun, wait_until_begun
 from gputui.services.runs.recovery import see_stored
 
 _Usage = namedtuple("_Usage", "total used free")

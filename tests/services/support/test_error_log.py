@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gputui.services.support.error_log import LONGEST_FILE, keep_error, kept_errors, older_log
-from gputui.services.support.paths import error_log, places
+from gputui.services.support.paths import LONGEST_FILE, error_log, keep_error, kept_errors, older_log, places
 
 
 def test_each_error_is_a_line_with_time_and_screen_and_the_newest_comes_first(tmp_path: Path) -> None:

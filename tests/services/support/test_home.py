@@ -10,18 +10,16 @@ import pytest
 from command_line import gputui, write_spin_profile
 
 from gputui.errors import NotStored
-from gputui.services.support.home import (
-    is_writable,
-    make_directory,
-    missing_home,
-    temporary_home,
-    user_directory,
-)
 from gputui.services.support.paths import (
     hash_key,
+    is_writable,
+    make_directory,
     make_directory_for,
+    missing_home,
     new_run_directory,
     runs_of_others,
+    temporary_home,
+    user_directory,
 )
 
 

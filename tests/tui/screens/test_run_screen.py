@@ -57,7 +57,7 @@ from gputui.recording.lock import read_holder
 from gputui.services.doctor.disturbances import Check
 from gputui.services.profiles.planner import Choices
 from gputui.services.runs.device_history import DeviceHistory
-from gputui.services.runs.held_runs import LiveRun
+from gputui.services.runs.process import LiveRun
 from gputui.services.runs.progress import Happened, ProgressTracker
 from gputui.services.runs.start import Draft, DraftChecker, RunOptions, command_line, read_draft
 from gputui.store.journal_reader import read_journal

@@ -12,8 +12,7 @@ from pty_harness import Terminal
 from shell_app import make_app, picture, press, settled
 
 from gputui.services.support.background import Job
-from gputui.services.support.error_log import keep_error
-from gputui.services.support.paths import error_log, monitor_file
+from gputui.services.support.paths import error_log, keep_error, monitor_file
 from gputui.tui.launch import LiveOptions
 from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 from gputui.tui.shell.shell_screen import ShellScreen

@@ -54,7 +54,7 @@ def test_the_monitor_and_its_look_for_runs_load_neither_openssl_nor_what_reads_f
     code = (
         "import sys\nfrom gputui.tui.terminal.splash import load_asyncio\nload_asyncio()\n"
         "import gputui.tui.app, gputui.tui.monitor.model\n"
-        "import gputui.recording.collector, gputui.services.runs.held_runs\n"
+        "import gputui.recording.collector, gputui.services.runs.process\n"
         "print({'_ssl', '_hashlib', 'msgspec', 'duckdb', 'numpy', 'pandas'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

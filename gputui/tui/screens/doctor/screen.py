@@ -22,7 +22,7 @@ from gputui.services.doctor.checks import (
 )
 from gputui.services.doctor.disturbances import STATE, STYLES, TOPIC, check_lines
 from gputui.services.doctor.readings import Reading, readings
-from gputui.services.playback.demo_box import made_up_box
+from gputui.services.playback.demo import made_up_box
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
 from gputui.tui.screens.doctor.actions import ACTIONS

@@ -27,14 +27,14 @@ from gputui.services.results.selectors import run_in
 from gputui.services.results.throughput import speeds_of
 from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.results.worker_logs import end_of_log
-from gputui.services.runs.active import watch_runs
 from gputui.services.runs.alerts import endings
 from gputui.services.runs.device_history import HistoryReader
-from gputui.services.runs.held_runs import LiveRun, runs_in_progress
 from gputui.services.runs.process import (
+    LiveRun,
     called,
     follow,
     is_of_this_boot,
+    runs_in_progress,
     start_runs,
     stop,
     target_of,
@@ -44,10 +44,10 @@ from gputui.services.runs.process import (
 from gputui.services.runs.progress import CaseProgress, LogTail, ProgressTracker
 from gputui.services.runs.recovery import recover_orphans, see_stored
 from gputui.services.runs.start import Draft, DraftChecker, prepare, read_draft
+from gputui.services.runs.watching import watch_runs
 from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import headline_of
-from gputui.services.support.error_log import keep_error
-from gputui.services.support.paths import error_log, hash_key
+from gputui.services.support.paths import error_log, hash_key, keep_error
 from gputui.store.journal_reader import TelemetryTail
 from gputui.store.text import clean_text
 from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress

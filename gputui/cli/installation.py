@@ -1,9 +1,10 @@
-"""`gputui completion`: what a shell completes behind `gputui`, and the script that it needs for that."""
+"""This installation of gputui: where its files are, and the completion of its commands in a shell."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,8 +17,39 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from gputui.cli.options import COMPLETES
+from gputui.cli.options import COMPLETES, json_option
+from gputui.cli.output import print_json
 from gputui.errors import EXIT_DONE, GputuiError
+from gputui.model.units import format_bytes
+
+
+@click.command()
+@json_option
+def paths(as_json: bool) -> None:
+    """Show where result file, run directories, probes, settings and key lie, and how to remove them."""
+    from gputui.services.support.paths import (
+        missing_home,  # what completes a word does without
+        places,
+    )
+
+    found = places()
+    if as_json:
+        plain = [
+            {"what": p.what, "path": str(p.path), "exists": p.exists, "bytes": p.total_bytes} for p in found
+        ]
+        print_json({"places": plain})
+        return
+    if without_home := missing_home():
+        click.echo(without_home, err=True)
+    for place in found:
+        size = format_bytes(place.total_bytes) if place.exists else "(not there)"
+        click.echo(f"{place.what + ':':19}{place.path}  {size}")
+        if place.note:
+            click.echo(f"{'':19}{place.note}")
+    there = [shlex.quote(str(place.path)) for place in found if place.exists]
+    if there:
+        click.echo(f"to remove all of it, your results too:\n  rm -r {' '.join(there)}")
+
 
 SHELLS = ("bash", "zsh", "fish")
 _MOST_RUNS = 50
@@ -29,7 +61,7 @@ _LOADS_COMPDEF = "(( $+functions[compdef] )) || { autoload -Uz compinit; compini
 
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS), required=False)
-def command(shell: str | None) -> int:
+def completion(shell: str | None) -> int:
     """Print the script that completes commands, profiles, runs, labels, workloads and GPUs.
 
     bash and zsh: `eval "$(gputui completion bash)"` (or zsh) in ~/.bashrc or ~/.zshrc; fish: `gputui
@@ -142,8 +174,7 @@ def _references(incomplete: str) -> Iterator[CompletionItem]:
 
 
 def _in_progress(incomplete: str) -> Iterator[CompletionItem]:
-    from gputui.services.runs.held_runs import runs_in_progress
-    from gputui.services.runs.process import called
+    from gputui.services.runs.process import called, runs_in_progress
 
     for runs in runs_in_progress():
         yield from (CompletionItem(run.short_id, help=called(run)) for run in runs)

@@ -1,10 +1,12 @@
-"""Writes files that users named, or says why that fails and what to do."""
+"""Files that users named: written whole, or why that fails and what to do; CSV that no spreadsheet runs."""
 
 from __future__ import annotations
 
+import csv
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from io import StringIO
 from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
@@ -76,3 +78,20 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+Value = str | int | float | None
+_STARTS_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def harmless(text: str) -> str:
+    """Escape text that a spreadsheet would take for a formula."""
+    return f"'{text}" if text.startswith(_STARTS_FORMULA) else text
+
+
+def csv_text(rows: Iterable[Iterable[Value]]) -> str:
+    """RFC 4180, with what is absent empty; text that a spreadsheet would run gets an apostrophe before it."""
+    made = StringIO(newline="")
+    writer = csv.writer(made, lineterminator="\r\n")
+    writer.writerows([harmless(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    return made.getvalue()
