@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import click
 
-from gputui.cli.help import explained, help_option
-from gputui.cli.options import COMPLETES, ascii_option, no_mouse_option
+from gputui.cli.options import COMPLETES, ascii_option, explained, help_option, no_mouse_option
 from gputui.cli.output import readable_output, wrapped
 from gputui.cli.verbs import COMMANDS, ELSEWHERE, GROUPS, NOUNS, SPELT, Command, understood
 from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError

@@ -28,7 +28,7 @@ from gputui.model.units import (
     format_spread,
     format_usd,
 )
-from gputui.services.advise.buy import Buying, Terms, weigh
+from gputui.services.advise.buy import Buying, Terms, advice_as_json, weigh
 from gputui.services.advise.llm_serving import (
     LLM_HEADINGS,
     LlmAdvice,
@@ -51,7 +51,7 @@ from gputui.services.advise.rent import (
     headline_of,
 )
 from gputui.services.compare.pairing import side_of_runs
-from gputui.services.prices.pricing import price_of, price_of_run, price_source
+from gputui.services.prices import price_of, price_of_run, price_source
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import case_words, device_words
 from gputui.services.results.selectors import Selection, select_all, split_selector
@@ -236,8 +236,6 @@ def command(
 
     answers, refusals = _answered(parsed, answer)
     if as_json:
-        from gputui.services.advise.json import advice_as_json
-
         print_json({"answers": [advice_as_json(*one) for _, one in answers]})
         return _report(refusals)
     runs = {case.run.run_id: case.run for box in boxes for case in box.side.cases}

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
+import shutil
 import signal
 import sys
+import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +18,26 @@ from typing import Any  # Any: what click passes on
 
 import click
 
-from gputui.cli.hosts_table import HostsTable
 from gputui.cli.options import all_rows_option, db_option, host_options
-from gputui.cli.output import confirmed, console, print_hint, say, shown, unattended
+from gputui.cli.output import beneath, confirmed, console, print_hint, say, shown, unattended
 from gputui.document.page import Page
 from gputui.document.plain_text import command_spans
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, GputuiError, MachineLacks, NoResult
-from gputui.model.units import counted, format_bytes, format_hourly, listed
+from gputui.model.units import (
+    counted,
+    format_bytes,
+    format_clock,
+    format_hourly,
+    format_whole_seconds,
+    listed,
+)
 from gputui.services.hosts.bakeoff import (
+    LOST,
+    RUNNING,
     Bakeoff,
     BatchPart,
     HostRun,
+    HostStatus,
     Rounds,
     find_bakeoff,
     on_all,
@@ -33,6 +45,7 @@ from gputui.services.hosts.bakeoff import (
 from gputui.services.hosts.batch_job import JobRequest
 from gputui.services.hosts.box import cleaned, key_for_hosts, left_on
 from gputui.services.hosts.host import Host, hosts_from, hosts_in
+from gputui.services.hosts.hosts_table import hosts_table
 from gputui.services.hosts.link import NothingThere
 from gputui.services.hosts.preparing import (
     PreparedHosts,
@@ -48,6 +61,70 @@ from gputui.services.results.selectors import from_here
 from gputui.services.runs.process import new_run_id, writable_target
 from gputui.services.runs.start import blocks_from, budget_from, launches_from
 from gputui.services.support.paths import hash_key
+
+_ERASE_BELOW = "\x1b[J"
+
+
+class HostsTable:
+    """One line per host, rewritten in place on a terminal; elsewhere a line whenever it changes."""
+
+    def __init__(self, is_live: bool) -> None:
+        self._is_live = is_live
+        self._drawn = 0
+        self._seen: dict[str, tuple[str, str]] = {}
+        self._begun_s = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        self._erase()
+        say(text)
+
+    def draw(self, statuses: Sequence[HostStatus], *, is_last: bool = False) -> None:
+        """Show all hosts; the last table stays, with every line in full."""
+        if not self._is_live:
+            for status in statuses:
+                now = status.state, status.why or status.case
+                if self._seen.get(status.name) != now:
+                    self._seen[status.name] = now
+                    say(f"{self._elapsed()} {_row(status)}")
+            return
+        room = shutil.get_terminal_size().lines - 4
+        order = sorted(
+            range(len(statuses)), key=lambda n: (not statuses[n].why, statuses[n].state == "done", n)
+        )
+        # What is over, or goes well, is counted where there is no room.
+        listed = list(statuses) if is_last else [statuses[n] for n in sorted(order[:room])]
+        counts = Counter(status.state for status in statuses)
+        summary = ", ".join(f"{count} {state}" for state, count in counts.items())
+        page = Page(console(sys.stderr))
+        page.line(f"{self._elapsed()}  {summary}", "title")
+        page.table(hosts_table(listed, page.width, None if is_last else 1), gap=2)
+        if len(listed) < len(statuses):
+            page.line(f"and {len(statuses) - len(listed)} more", "dim")
+        self._erase()
+        page.show()
+        self._drawn = 0 if is_last else page.height
+
+    def _erase(self) -> None:
+        if self._drawn:
+            print(f"\x1b[{self._drawn}A\r{_ERASE_BELOW}", end="", file=beneath(sys.stderr))
+            self._drawn = 0
+
+    def _elapsed(self) -> str:
+        return format_clock(time.monotonic() - self._begun_s)
+
+
+def _row(status: HostStatus) -> str:
+    """`gpu-a  running  45 %  about 2 min left  matmul base gpu fp32  41.2 TFLOP/s ±1 %`."""
+    parts = [shown(status.name), shown(status.device), status.state]
+    if status.share_done is not None and status.state == RUNNING:
+        left = "" if status.left_s is None else f"  about {format_whole_seconds(status.left_s)} left"
+        parts.append(f"{100 * status.share_done:.0f} %{left}")
+    if status.state == LOST:
+        parts.append(f"heard {format_whole_seconds(status.silent_s)} ago")
+    parts += (status.case, status.rate, status.why or (f"! {status.health}" if status.health else ""))
+    return "  ".join(filter(None, parts))
+
 
 _DRAWN_EVERY_S = 0.5
 _HOW_TO_LEAVE = (

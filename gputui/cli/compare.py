@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from gputui.cli.options import all_rows_option, trust_option
-from gputui.cli.output import console, print_or_write, warn
+from gputui.cli.output import console, no_terminal, print_or_write, warn
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, EXIT_UNDECIDED, GputuiError
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted
@@ -267,7 +267,6 @@ def _compare_stored_traces(files: tuple[str, ...], form: str, output: Path | Non
 
 def _show(context: click.Context, request: ComparisonRequest) -> int:
     """The Compare screen, which knows sides but neither formats nor checks."""
-    from gputui.cli.output import no_terminal
     from gputui.cli.screens import show_app
 
     _allow_only(

@@ -16,7 +16,7 @@ from gputui.facts.gpus import closest_gpus, find_gpu, rows_named
 from gputui.facts.tables import GpuRow, PlausibleRow, plausible_rows, source_rows
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_rate, three_digits
-from gputui.services.prices.price_list import (
+from gputui.services.prices import (
     OLD_DAYS,
     best_offer,
     date_words,

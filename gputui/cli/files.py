@@ -14,8 +14,8 @@ from gputui.document.spans import Span
 from gputui.document.table import Cell, table_of
 from gputui.errors import GputuiError
 from gputui.model.units import counted
+from gputui.services.results.browser import list_runs
 from gputui.services.results.labels import day, device_words, torch_words
-from gputui.services.results.run_lists import list_runs
 from gputui.services.results.selectors import (
     chosen_files,
     from_here,

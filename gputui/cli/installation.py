@@ -190,7 +190,7 @@ def _gpus(incomplete: str) -> Iterator[CompletionItem]:
 
 
 def _instances(incomplete: str) -> Iterator[CompletionItem]:
-    from gputui.services.prices.price_list import known_instances
+    from gputui.services.prices import known_instances
 
     for row in known_instances():
         name = f"{row.provider}/{row.instance_type}"

@@ -1,15 +1,25 @@
-"""Options that several commands have, each declared once, and the variable of shell completion."""
+"""Options that several commands have, each declared once, and the help that lists those of a command."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar  # Any: what click decorates
 
 import click
 from click.core import ParameterSource
 
+from gputui.cli.output import console
+from gputui.cli.verbs import COMMANDS, GROUPS
+from gputui.document.page import Console, Page
+from gputui.document.spans import Span
+from gputui.document.table import Cell, table_of
 from gputui.errors import GputuiError, beginning
+from gputui.model.units import counted
 
 if TYPE_CHECKING:
     from gputui.services.hosts.host import Host
@@ -122,3 +132,124 @@ def named_hosts(
 
     named = [*addresses, *(name for file in files for name in hosts_in(file))]
     return hosts_from(named, vias, with_local=False, directory=directory)
+
+
+_LINES, _WIDEST = 23, 80  # a terminal of 24 lines needs one for the prompt
+
+
+def help_option(common: Sequence[str] = ()) -> click.Option:
+    """`--help`, which shows the options `common` first; twice, all of them."""
+
+    def show(context: click.Context, parameter: click.Parameter, times: int) -> None:
+        if times and not context.resilient_parsing:
+            help_page(context, console(), common, shows_all=times > 1).show()
+            context.exit()
+
+    return click.Option(
+        ("-h", "--help"),
+        count=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help="Show this message; with --all, every option.",
+    )
+
+
+def explained(command: click.Command, name: str = "", common: Sequence[str] = ()) -> click.Command:
+    """The command with this help, which also lists the options that `understood` replaces by commands."""
+    made = copy.copy(command)
+    replaced = (
+        click.Option(
+            one.option.split(" ")[1:2],
+            is_flag=one.option.count(" ") == 1,
+            metavar=one.option.split(" ")[-1],
+            expose_value=False,
+            help=f"{one.summary[0].upper()}{one.summary[1:]}.",
+        )
+        for one in COMMANDS
+        if one.option.startswith(f"{name} ")
+    )
+    made.params = [*command.params, *replaced, help_option(common)]
+    if isinstance(made, click.Group):
+        made.commands = {below: explained(one) for below, one in made.commands.items()}
+    return made
+
+
+def help_page(
+    context: click.Context, out: Console, common: Sequence[str] = (), *, shows_all: bool = False
+) -> Page:
+    """The help of the command of this context, in the lines of a terminal unless all of it is asked for."""
+    command, path = context.command, context.command_path
+    page = Page(replace(out, width=min(out.width, _WIDEST)))
+    if context.parent is None and not shows_all:
+        return _first_screen(page)
+    page.line(f"{path} {' '.join(command.collect_usage_pieces(context))}", lead="Usage: ")
+    for paragraph in ("", *_paragraphs(command)):
+        page.line(paragraph and f"  {paragraph}")
+    _list(page, "Commands:", _commands(context))
+    options, begin = _options(context, None if shows_all else common), page.height
+    for count in range(len(options), -1, -1):
+        del page.lines[begin:]
+        _list(page, "Options:", options[:count])
+        if count < len(options):
+            page.line()
+            more = f"{counted(len(options) - count, 'more option')}{', and examples' * bool(command.epilog)}:"
+            page.table(table_of(("", ""), [(more, Span(f"{path} --help --all", "accent"))]))
+        if shows_all or page.height <= _LINES:
+            break
+    for line in (command.epilog or "").replace("\b\n", "").splitlines() if shows_all else ():
+        page.line(line and f"  {line}")
+    return page
+
+
+def _first_screen(page: Page) -> Page:
+    page.line(": see, measure and compare GPUs and CPUs. Alone it shows them live.", lead="gputui")
+    rows: list[tuple[Cell, Cell]] = []
+    for group in (one for one in GROUPS if one.title):
+        shown = [one for one in group.commands if not one.option]
+        below = (Span(f"gputui {group.noun:<5}", "accent"), Span(", ".join(one.name for one in shown)))
+        rows.append((Span(group.title, "title"), [below] if group.noun else Span(group.question, "dim")))
+        rows += [(Span(f"  {one.name}", "accent"), one.summary) for one in shown if not group.noun]
+    ways = (
+        (Span("gputui VERB --help", "accent"), Span(" its options; with --all, all of them")),
+        (Span("gputui help WORDS", "accent"), Span("  finds a paragraph: gputui help why is it slow")),
+    )
+    page.table(table_of(("", ""), [*rows, ("", ""), (Span("HELP", "title"), ways)], breaks=(1,)))
+    return page
+
+
+def _list(page: Page, title: str, rows: Sequence[tuple[str, str]]) -> None:
+    if rows:
+        page.line()
+        page.line(title, "title")
+        cells = [(Span(f"  {typed} ", "accent"), does) for typed, does in rows]
+        page.table(table_of(("", ""), cells, breaks=(1,)))
+
+
+def _paragraphs(command: click.Command) -> list[str]:
+    return [" ".join(one.split()) for one in inspect.cleandoc(command.help or "").split("\n\n")]
+
+
+def _options(context: click.Context, common: Sequence[str] | None) -> list[tuple[str, str]]:
+    """First the options `common`, then those that stand for commands; None: all, in the order of declaration.
+
+    Without the ranges that click adds: an error says what is in range.
+    """
+    found = [one for one in context.command.params if isinstance(one, click.Option)]
+    if common is not None:
+        places = {option: place for place, option in enumerate(common)}
+        found = sorted(found[:-1], key=lambda one: places.get(one.opts[-1], len(places) + one.expose_value))
+    records = (one.get_help_record(context) for one in found)
+    return [(typed, re.sub(r"  \[[\d.]*<?=?x[<>=\d.]+\]", "", does)) for typed, does in filter(None, records)]
+
+
+def _commands(context: click.Context) -> list[tuple[str, str]]:
+    command = context.command
+    if isinstance(command, click.Group) and command.commands:
+        return [(name, _paragraphs(below)[0]) for name, below in command.commands.items()]
+    return [
+        (one.name, one.summary)
+        for group in GROUPS
+        if context.parent is None or group.noun == command.name
+        for one in group.commands
+    ]

@@ -16,7 +16,7 @@ from gputui.facts.gpus import closest_gpus, rows_named
 from gputui.facts.tables import InstanceRow
 from gputui.model.absent import Missing, known
 from gputui.model.units import counted
-from gputui.services.prices.price_list import (
+from gputui.services.prices import (
     OLD_DAYS,
     best_offer,
     closest_instances,

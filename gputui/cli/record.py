@@ -19,7 +19,7 @@ from gputui.machine.describing import describe_machine
 from gputui.model.units import format_seconds
 from gputui.recording.foreground import Foreground
 from gputui.recording.recorder import Recorder
-from gputui.services.prices.pricing import price_of
+from gputui.services.prices import price_of
 from gputui.services.results.selectors import from_here
 from gputui.services.runs.process import lay_out, writable_target
 from gputui.services.runs.recording import (

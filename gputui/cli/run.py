@@ -1,9 +1,13 @@
-"""`gputui run`: measure a profile and store the result."""
+"""`gputui run`: measure a profile and store the result; `gputui join`: lend this box to such a run."""
 
 from __future__ import annotations
 
 import secrets
+import signal
+import socket
+import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -23,10 +27,12 @@ from gputui.cli.options import (
 )
 from gputui.cli.output import confirmed, printed, report_missing_home, report_recovered, say, warn
 from gputui.cli.watching import VERBOSE_HELP, detached, measured
-from gputui.errors import GputuiError
+from gputui.errors import EXIT_INTERRUPTED, EXIT_USAGE, GputuiError, MachineLacks
+from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_whole_seconds
+from gputui.recording.deployment import copy_worker
 from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.pacing import least_budget_s
 from gputui.recording.spec import Spec
@@ -38,7 +44,8 @@ from gputui.services.compare.rerun import (
     repetition_of,
 )
 from gputui.services.compare.resolve import command_of_looks, intent, percent_from
-from gputui.services.prices.pricing import STATED, price_source
+from gputui.services.prices import STATED, price_source
+from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.loader import Profile
 from gputui.services.profiles.planner import Choices
 from gputui.services.results.labels import torch_in
@@ -55,6 +62,7 @@ from gputui.services.runs.start import (
     rendezvous_from,
 )
 from gputui.store.selecting import check_label
+from gputui.worker.procs.multihost import address_of
 
 COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "--price", "--python")
 
@@ -317,3 +325,45 @@ def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
     warn(f"passed over: {found}" for found in chosen.passed_over)
     if plan.rendezvous:
         click.echo(f"waiting for the other hosts; on each: gputui join {plan.rendezvous}", err=True)
+
+
+@click.command()
+@click.argument("rendezvous", metavar="ADDRESS:PORT")
+@click.option("--python", metavar="EXE", help="Interpreter with the same torch version as the other box.")
+def join(rendezvous: str, python: str | None) -> int:
+    """Lend this box to a run of several hosts that another box measures, until Ctrl-C.
+
+    ADDRESS:PORT is what that run is given: `gputui run hosts --rendezvous ADDRESS:PORT`. Its results are
+    there; nothing is stored here.
+    """
+    try:
+        socket.getaddrinfo(*address_of(rendezvous))
+    except (ValueError, OSError) as error:
+        why = f"no such host ({error})" if isinstance(error, OSError) else "is not ADDRESS:PORT"
+        hint = "the one of `gputui run --rendezvous` on the other box, such as 10.0.0.1:29400"
+        raise GputuiError(f"{rendezvous}: {why}", hint) from None
+    chosen = choose_interpreter(python)
+    for found in chosen.passed_over:
+        click.echo(f"passed over: {found}", err=True)
+    version = chosen.interpreter.runtime.torch_version
+    if isinstance(version, Missing):
+        raise MachineLacks(
+            f"{chosen.interpreter.executable}: {version.reason}",
+            "name an interpreter that has torch: --python EXE",
+        )
+    with tempfile.TemporaryDirectory(prefix="gputui-") as folder:
+        start = copy_worker(Path(folder))
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
+        process = subprocess.Popen(
+            [chosen.interpreter.executable, str(start), "join", rendezvous], stdin=subprocess.PIPE
+        )
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:  # the terminal sends it to the process too
+            process.wait()
+            return EXIT_INTERRUPTED
+        finally:
+            process.terminate()
+            process.wait()
+    return EXIT_USAGE if status == 1 else status

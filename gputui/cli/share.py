@@ -68,7 +68,7 @@ def command(
 
     Labels, paths, ids, prices and texts that gputui does not know are left out or replaced.
     """
-    from gputui.services.share.rules import Keep
+    from gputui.services.share.copying import Keep
     from gputui.services.share.sharing import share
 
     if len(outs) > 1:

@@ -20,6 +20,7 @@ from gputui.model.plan import TRACE_PROFILE
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_percent, format_seconds
+from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of, where_messages_are
 from gputui.services.results.labels import (
     case_name,
     plain_case_name,
@@ -36,10 +37,8 @@ from gputui.services.results.step_tables import (
     step_parts,
     step_words,
 )
-from gputui.services.results.traces import HOW_TO_OPEN, traces_of
-from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.serving.curve import serving_of
-from gputui.services.serving.text import API_PRICE_HELP, api_price_from
+from gputui.services.serving.text import API_PRICE_HELP, api_price_from, serving_as_json
 from gputui.services.support.paths import exports_cache
 from gputui.store.opening import expanded
 from gputui.store.reading import TelemetrySummary, open_result
@@ -97,8 +96,6 @@ def command(
 
         plain = run_as_json(found, passes)
         if not isinstance(loads, Missing):
-            from gputui.services.serving.text import serving_as_json
-
             plain["serving"] = serving_as_json(loads, found.summary.price)
         print_json(plain)
         return

@@ -68,7 +68,7 @@ GROUPS: tuple[Group, ...] = (
                 "write a template for a workload of your own",
                 "run --template FILE",
             ),
-            Command("join", "join", "lend this box to a run across several hosts", "run --join A:PORT"),
+            Command("join", "run:join", "lend this box to a run across several hosts", "run --join A:PORT"),
             Command("bakeoff", "bakeoff", "the same on several boxes at once, over your own ssh"),
             Command(
                 "serve-bench", "serve_bench", "an LLM server under load: first token, tokens/s, its limit"

@@ -36,11 +36,10 @@ from gputui.model.result import Run
 from gputui.model.serving import SERVE_PROFILE
 from gputui.recording.spec import Spec
 from gputui.services.profiles.loader import Profile
+from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of, where_messages_are
 from gputui.services.results.labels import has_failed, has_measured
 from gputui.services.results.next_steps import NextStep, next_steps
 from gputui.services.results.selectors import from_here, run_in
-from gputui.services.results.traces import HOW_TO_OPEN, traces_of
-from gputui.services.results.worker_logs import where_messages_are
 from gputui.services.runs.alerts import Alerts
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.process import (

@@ -21,7 +21,7 @@ from quick_runs import store_quick
 
 from gputui.cli import main
 from gputui.model.journal import LaunchStart
-from gputui.services.prices.price_list import MAX_USD_PER_HOUR
+from gputui.services.prices import MAX_USD_PER_HOUR
 from gputui.store.journal_reader import read_journal
 
 PROFILE = """

@@ -11,7 +11,7 @@ import pytest
 from command_line import gputui_here, printed
 
 from gputui.cli import gputui
-from gputui.cli.help import help_page
+from gputui.cli.options import help_page
 from gputui.cli.verbs import COMMANDS, SPELT, Command, understood
 from gputui.document.page import console_on
 from gputui.document.theme import sgr

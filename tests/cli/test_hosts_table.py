@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from gputui.cli.hosts_table import HostsTable
+from gputui.cli.bakeoff import HostsTable
 from gputui.cli.output import say
 from gputui.services.hosts.bakeoff import HostStatus
 

@@ -17,7 +17,7 @@ from gputui.facts.tables import (
 )
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.services.prices.price_list import (
+from gputui.services.prices import (
     closest_instances,
     find_instance,
     is_on_demand,

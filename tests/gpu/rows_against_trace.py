@@ -19,7 +19,7 @@ from sweeps import busy_ns
 
 from gputui.model.journal import trace_name
 from gputui.model.profiled import IDLE, ProfiledPass
-from gputui.services.results.traces import traces_of
+from gputui.services.results.kept_files import traces_of
 from gputui.services.traces.chrome_trace import read_trace
 from gputui.services.traces.imported import read_run
 from gputui.services.traces.window import device_of

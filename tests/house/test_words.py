@@ -12,7 +12,7 @@ import click
 import pytest
 
 from gputui.cli import gputui
-from gputui.cli.help import help_page
+from gputui.cli.options import help_page
 from gputui.cli.verbs import COMMANDS
 from gputui.document.page import console_on
 

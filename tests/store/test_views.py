@@ -13,8 +13,8 @@ from stored_runs import run_id_of, store
 
 from gputui.model.absent import Missing
 from gputui.model.machine import Identity
+from gputui.services.results.browser import list_runs
 from gputui.services.results.frames import load
-from gputui.services.results.run_lists import list_runs
 from gputui.services.results.throughput import speed_of
 from gputui.store.merging import merge_files
 from gputui.store.parquet import export_runs

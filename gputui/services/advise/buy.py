@@ -1,13 +1,17 @@
-"""Whether buying the machines for a job pays compared with renting them, and after how many months."""
+"""Whether buying the machines for a job pays compared with renting them; and an advice with that as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any  # Any: JSON
 
+from gputui.analysis.job import Serving
 from gputui.model.absent import Missing
-from gputui.model.journal import Price
-from gputui.services.advise.rent import HOURS_PER_MONTH, Advice, Offer, ServedLoad
+from gputui.model.journal import Price, to_plain
+from gputui.services.advise.rent import HOURS_PER_MONTH, Advice, Offer, Pick, ServedLoad, headline_of
+from gputui.services.compare.data import judgement_as_json
+from gputui.services.results.json import case_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +122,37 @@ def _weighed(offer: Offer, usd: float, terms: Terms, measured_w: Callable[[str],
         found=found,
         left_out=terms.left_out,
     )
+
+
+def advice_as_json(advice: Advice, buyings: Sequence[Buying] = ()) -> dict[str, Any]:
+    """The answer to one job, with rent against buy if requested."""
+    plain: dict[str, Any] = to_plain(advice)
+    kind = "serving" if isinstance(advice.job, Serving) else "batch"
+    offers = [
+        {**as_json, "case": case_identity(offer.case)}
+        for as_json, offer in zip(plain["offers"], advice.offers, strict=True)
+    ]
+    return {
+        "headline": headline_of(advice),
+        **plain,
+        "job": {"kind": kind, "text": advice.job.text, **plain["job"]},
+        "work": {**plain["work"], "parameters": dict(advice.work.parameters), "key": advice.work.key},
+        "offers": offers,
+        "cheapest": _pick(advice.cheapest),
+        "fastest": _pick(advice.fastest),
+        "left_out": [{"what": what, "reason": reason} for what, reason in advice.left_out],
+        "rent_or_buy": [to_plain(buying) for buying in buyings],
+    }
+
+
+def _pick(pick: Pick | Missing) -> dict[str, Any]:
+    if isinstance(pick, Missing):
+        plain: dict[str, Any] = to_plain(pick)
+        return plain
+    against = [{"what": what, **judgement_as_json(judgement)} for what, judgement in pick.against]
+    return {
+        "box": pick.offer.box,
+        "device_class": pick.offer.device_class,
+        "ties": list(pick.ties),
+        "against": against,
+    }

@@ -15,7 +15,7 @@ from gputui.facts.gpus import closest_gpus, memory_of, rows_named, with_article
 from gputui.facts.tables import GpuRow, InstanceRow, gpu_rows
 from gputui.model.absent import Missing
 from gputui.model.units import format_bytes, format_usd, listed, three_digits
-from gputui.services.prices.price_list import age_words, best_offer, is_on_demand, most_rented
+from gputui.services.prices import age_words, best_offer, is_on_demand, most_rented
 
 SHOWN_FIRST = 10
 """GPUs that are shown without `--all`."""

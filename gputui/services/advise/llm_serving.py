@@ -14,7 +14,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.units import counted, format_usd, listed, three_digits
 from gputui.services.advise.rent import Estimated, PricedSide
-from gputui.services.results.load_times import is_limit
+from gputui.services.results.metrics import is_limit
 from gputui.services.results.throughput import speed_of
 from gputui.services.serving.profiles import Limits, limits_from, limits_of, parameter_of
 

@@ -12,8 +12,7 @@ from typing import Any
 from gputui.errors import GputuiError
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import RunSummary
-from gputui.services.results.browser import read_runs, recent_files
-from gputui.services.results.run_lists import ListedRun
+from gputui.services.results.browser import ListedRun, read_runs, recent_files
 from gputui.services.support.background import Job
 from gputui.store.machines import with_common_ids
 

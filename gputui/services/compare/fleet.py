@@ -32,7 +32,7 @@ from gputui.model.units import counted, format_change, format_rate, listed
 from gputui.services.compare.pairing import Side, SideCase, check_one_box, joined, runs_by
 from gputui.services.compare.ranking import tied
 from gputui.services.compare.row_text import OF_RATES, change_words, than
-from gputui.services.prices.pricing import price_of_run
+from gputui.services.prices import price_of_run
 from gputui.services.results.headline import as_sentence, case_order, case_subject
 from gputui.services.results.labels import device_words
 from gputui.services.results.selectors import Selection

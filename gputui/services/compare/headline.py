@@ -55,7 +55,7 @@ from gputui.services.results.headline import (
     case_subject,
     title_of,
 )
-from gputui.services.results.load_times import is_limit, time_of
+from gputui.services.results.metrics import is_limit, time_of
 from gputui.services.results.throughput import GAVE, run_spread_of
 from gputui.services.results.waiting import is_undecidable
 from gputui.services.serving.profiles import limits_of

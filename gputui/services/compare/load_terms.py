@@ -9,7 +9,7 @@ from gputui.model.case import Case
 from gputui.model.units import format_percent, listed
 from gputui.services.compare.pairing import Comparison, Side
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.load_times import is_limit
+from gputui.services.results.metrics import is_limit
 from gputui.services.serving.curve import ServingRun, serving_of
 from gputui.services.serving.profiles import limits_of, parameter_of
 

@@ -47,14 +47,17 @@ from gputui.model.units import counted, format_percent, format_seconds, listed
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order
 from gputui.services.results.labels import had_no_time, plain_case_name
-from gputui.services.results.load_times import (
+from gputui.services.results.metrics import (
     P95,
     P99,
+    CaseMetric,
+    LaunchValues,
     late_share,
+    launch_values_of,
     load_name,
+    metrics_of,
     times_of,
 )
-from gputui.services.results.metrics import CaseMetric, LaunchValues, launch_values_of, metrics_of
 from gputui.services.results.references import version_of, version_order
 from gputui.services.results.roofline import Use, uses_of
 from gputui.services.results.throughput import (

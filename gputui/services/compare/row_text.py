@@ -25,7 +25,7 @@ from gputui.model.units import (
     format_usd,
 )
 from gputui.services.compare.pairing import Cell, Comparison, FigureRow, GroupMean, Row, Side
-from gputui.services.prices.pricing import age_at_run
+from gputui.services.prices import age_at_run
 from gputui.services.results.labels import (
     cpu_words,
     day,

@@ -37,7 +37,7 @@ from gputui.services.hosts.box import Box, box_from, device_of
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import FilePart, HostFailed, Link, LinkLost
 from gputui.services.hosts.slurm import START_S, job_script
-from gputui.services.prices.pricing import price_of
+from gputui.services.prices import price_of
 from gputui.services.runs.process import mark_stored
 from gputui.services.runs.progress import ProgressTracker
 from gputui.services.runs.start import check_something_runs

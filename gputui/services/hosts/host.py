@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputui.errors import GputuiError
-from gputui.services.prices.price_list import MAX_USD_PER_HOUR
+from gputui.services.prices import MAX_USD_PER_HOUR
 from gputui.store.text import clean_text
 
 _ADDRESS = re.compile(

@@ -37,7 +37,7 @@ from gputui.services.results.labels import (
     needs_budget,
     plain_name,
 )
-from gputui.services.results.load_times import LOAD_TIMES, is_limit
+from gputui.services.results.metrics import LOAD_TIMES, is_limit
 from gputui.services.results.throughput import GAVE, Speeds, gave_text, speed_ratio, speeds_of
 from gputui.services.results.waiting import BY_CLOCK, contention_of, is_undecidable
 

@@ -26,7 +26,7 @@ from gputui.model.units import (
     format_seconds,
     format_spread,
 )
-from gputui.services.prices.pricing import price_source
+from gputui.services.prices import price_source
 from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.throughput import speed_of
 from gputui.services.results.waiting import BY_CLOCK, is_crowded, is_undecidable, waited_share

@@ -19,10 +19,10 @@ from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult, RunSummary
 from gputui.services.results.browser import FileEntry, RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
+from gputui.services.results.kept_files import HOW_TO_OPEN, copy_trace, traces_of
 from gputui.services.results.labels import case_name, device_words, measured_first, run_notes
 from gputui.services.results.metrics import CaseMetric, metrics_of
 from gputui.services.results.throughput import speed_of
-from gputui.services.results.traces import HOW_TO_OPEN, copy_trace, traces_of
 from gputui.services.results.waiting import waited_share
 from gputui.services.support.output_files import Value, csv_text, write, write_output
 from gputui.store.reading import TelemetrySeries

@@ -35,7 +35,7 @@ from gputui.model.plan import MIN_BLOCKS
 from gputui.model.result import CaseResult, Run, Spread, worked_out_once
 from gputui.model.telemetry import LaunchPower
 from gputui.model.units import format_rate
-from gputui.services.results.load_times import late_share
+from gputui.services.results.metrics import late_share
 from gputui.services.results.waiting import (
     launches_of,
     measured_blocks,

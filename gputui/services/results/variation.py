@@ -21,7 +21,7 @@ from gputui.analysis.statistics import hodges_lehmann, sample_variance
 from gputui.analysis.verdict import launch_scatter, log_time
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run, Spread
-from gputui.services.results.load_times import time_of, times_of
+from gputui.services.results.metrics import time_of, times_of
 from gputui.services.results.throughput import paired_prior_of, prior_of
 from gputui.services.results.waiting import is_undecidable, own_launches_of, own_paired_launches
 

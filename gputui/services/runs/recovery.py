@@ -18,7 +18,7 @@ from gputui.model.units import counted
 from gputui.recording.journal import holds_a_journal
 from gputui.recording.lock import Holder, held_if_free, is_held, read_holder
 from gputui.recording.worker_process import end_left_worker
-from gputui.services.results.traces import keep_traces
+from gputui.services.results.kept_files import keep_traces
 from gputui.services.runs.process import LiveRun, full_disk_words, mark_stored, wait_until_begun
 from gputui.services.support.paths import directories_in, run_directories
 from gputui.store.journal_reader import read_journal, read_telemetry

@@ -22,7 +22,7 @@ from gputui.model.plan import MIN_BLOCKS, Plan, PlannedLaunch
 from gputui.model.units import format_bytes
 from gputui.recording.interpreters import ChosenInterpreter, executable_at
 from gputui.recording.spec import Spec
-from gputui.services.prices.pricing import STATED, check_instance, price_of
+from gputui.services.prices import STATED, check_instance, price_of
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan

@@ -22,7 +22,7 @@ from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch, P
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted, format_seconds
 from gputui.recording.spec import Spec
-from gputui.services.prices.pricing import check_instance, price_of
+from gputui.services.prices import check_instance, price_of
 from gputui.services.runs.process import new_run_id, writable_target
 from gputui.services.serving.profiles import (
     DEFAULT_ATTAINED_SHARE,

@@ -29,7 +29,7 @@ from gputui.model.units import (
     with_prefix,
 )
 from gputui.services.results.headline import as_sentence, run_headline
-from gputui.services.results.load_times import LATE_S
+from gputui.services.results.metrics import LATE_S
 from gputui.services.results.step_tables import why_sentence
 from gputui.services.serving.curve import CLOSED, OPEN, SEARCH, Level, ServingRun, Times
 from gputui.services.serving.profiles import (

@@ -20,15 +20,14 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, format_percent, listed
-from gputui.services.compare.formats import comparison_text
+from gputui.services.compare.formats import comparison_plain, comparison_text
 from gputui.services.compare.pairing import Side
 from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.results.headline import as_sentence
 from gputui.services.results.selectors import judged_runs, split_selector
 from gputui.services.serving.curve import serving_of
-from gputui.services.share.copying import shared_copy
+from gputui.services.share.copying import Keep, Names, shared_copy
 from gputui.services.share.report import REPEAT, Report, SharedSide, below_normal, report_on
-from gputui.services.share.rules import Keep, Names
 from gputui.services.support.output_files import write, write_output
 from gputui.store.locking import cleared, new_draft
 from gputui.store.opening import expanded
@@ -261,7 +260,6 @@ def _compared(copies: Sequence[Path]) -> tuple[Asked, Answer]:
 
 
 def _as_json(copies: Sequence[Path], compared: tuple[Asked, Answer] | None, shared: Shared) -> str:
-    from gputui.services.compare.formats import comparison_plain
     from gputui.services.results.json import run_as_json
     from gputui.services.serving.text import serving_as_json
 

@@ -13,7 +13,7 @@ from gputui.errors import GputuiError
 from gputui.facts.tables import InstanceRow, instance_rows
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.services.prices.price_list import (
+from gputui.services.prices import (
     age_words,
     best_offer,
     date_of,
@@ -26,8 +26,9 @@ from gputui.services.prices.price_list import (
     list_price,
     offers_of,
     per_gpu,
+    price_of,
+    price_source,
 )
-from gputui.services.prices.pricing import price_of, price_source
 from gputui.services.support.paths import price_list_file
 
 OURS = "provider,instance_type,gpu,gpu_count,usd_per_hour,price_date,spot_usd_per_hour,spot_date\n"

@@ -10,8 +10,8 @@ from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.machine import Gpu, Layer, Machine
-from gputui.services.prices.price_list import MAX_USD_PER_HOUR
-from gputui.services.prices.pricing import (
+from gputui.services.prices import (
+    MAX_USD_PER_HOUR,
     STATED,
     age_at_run,
     check_instance,

@@ -33,8 +33,7 @@ from gputui.model.result import RunSummary
 from gputui.services.results.selectors import select_all
 from gputui.services.serving.profiles import limits_of
 from gputui.services.share import vocabulary
-from gputui.services.share.copying import SHIFTED, shared_copy
-from gputui.services.share.rules import Keep, Names, rules_of
+from gputui.services.share.copying import SHIFTED, Keep, Names, rules_of, shared_copy
 from gputui.services.share.sharing import CARDS, FORMS, share
 from gputui.store.reading import open_result
 from gputui.store.schema import RUN_TABLES
@@ -140,7 +139,7 @@ def summaries(db: Path) -> tuple[tuple[RunSummary, ...], frozenset[tuple[str, st
 def test_every_text_column_has_a_rule() -> None:
     rules = rules_of(Names(Keep()))
     missing = [f"{t.name}.{c.name}" for t, c in TEXTS if c.name not in rules.get(t.name, {})]
-    assert not missing, f"{missing}: give each a rule in gputui/services/share/rules.py"
+    assert not missing, f"{missing}: give each a rule in gputui/services/share/copying.py"
     assert rules.keys() == {table.name for table in RUN_TABLES}
 
 

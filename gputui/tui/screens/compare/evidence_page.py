@@ -19,7 +19,7 @@ from gputui.services.compare.suggestions import next_steps
 from gputui.services.compare.telemetry_overlay import CROWDED, MOST_LAUNCHES, THROTTLE, SideCurves, curves_of
 from gputui.services.compare.why import Why, finding_lines, part_table, sentence, trust_line
 from gputui.services.results.conditions import NOT_PROFILED
-from gputui.services.results.load_times import load_of
+from gputui.services.results.metrics import load_of
 from gputui.services.serving.curve import Level, ServingRun
 from gputui.services.serving.text import curve_table, server_line, serving_notes, unmeasured_lines
 from gputui.services.support.background import Job

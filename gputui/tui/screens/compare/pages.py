@@ -20,9 +20,9 @@ from gputui.services.compare.row_text import (
     short_name,
     unmeasured_words,
 )
+from gputui.services.results.browser import ListedRun
 from gputui.services.results.labels import day, device_words, torch_words
 from gputui.services.results.references import PREFIX, known_references
-from gputui.services.results.run_lists import ListedRun
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.loaded import Loaded
 from gputui.tui.terminal.lines import Line, Span

@@ -18,6 +18,7 @@ from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import is_bad_news
+from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of
 from gputui.services.results.labels import case_name, launch_number, run_heading, run_notes
 from gputui.services.results.step_tables import (
     POINTS,
@@ -28,7 +29,6 @@ from gputui.services.results.step_tables import (
     why_sentence,
 )
 from gputui.services.results.throughput import speeds_of
-from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.support.paths import default_result_file
 from gputui.tui.screens.results.overview import largest_operators, share_lines, step_lines
 from gputui.tui.screens.results.tables import launch_lines, rests_on_lines

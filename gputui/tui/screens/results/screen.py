@@ -17,13 +17,13 @@ from gputui.services.results.browser import (
     FileEntry,
     FileRuns,
     RunDetail,
+    read_boxes,
     read_detail,
     read_runs,
     read_series,
     recent_files,
 )
 from gputui.services.results.labels import day
-from gputui.services.results.run_lists import read_boxes
 from gputui.services.results.selectors import split_selector
 from gputui.services.results.table_export import files_sheet
 from gputui.services.support.background import Job

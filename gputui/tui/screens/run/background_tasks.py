@@ -21,12 +21,11 @@ from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.profiles.user_workload import is_step_file
 from gputui.services.results.case_table import CaseLine, case_lines
 from gputui.services.results.expected import performance_checks
+from gputui.services.results.kept_files import HOW_TO_OPEN, end_of_log, traces_of
 from gputui.services.results.labels import case_name, outcome_words, torch_in
 from gputui.services.results.next_steps import NextStep, next_steps
 from gputui.services.results.selectors import run_in
 from gputui.services.results.throughput import speeds_of
-from gputui.services.results.traces import HOW_TO_OPEN, traces_of
-from gputui.services.results.worker_logs import end_of_log
 from gputui.services.runs.alerts import endings
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.process import (

@@ -1,14 +1,17 @@
-"""Logs of workers, while the run directory exists."""
+"""What is kept of a run outside the result file: logs of its workers, and Chrome traces."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
+from gputui.model.journal import TRACES_NAME
 from gputui.model.result import Run
 from gputui.recording.worker_process import log_of
 from gputui.services.results.labels import has_failed
 from gputui.services.support.paths import run_directories
+from gputui.store.locking import cleared
 from gputui.store.text import clean_text
 
 MOST_LINES = 40
@@ -40,3 +43,40 @@ def end_of_log(run_dir: Path, launch_id: int) -> tuple[str, ...]:
         return ()
     rows = [clean_text(row.rpartition("\r")[2]) for row in text.rstrip().split("\n")]
     return tuple(rows[-MOST_LINES:]) if text.strip() else ()
+
+
+HOW_TO_OPEN = "open it at https://ui.perfetto.dev or in chrome://tracing"
+
+
+def traces_directory(target: Path) -> Path:
+    """Where the traces of a result file's runs lie."""
+    return target.with_name(f"{target.stem}-traces")
+
+
+def keep_traces(run_dir: Path, run_id: str, target: Path) -> tuple[Path, ...]:
+    """Copy the traces of a run beside the file it is stored in; those that are there already stay.
+
+    Raises OSError if they cannot be written.
+    """
+    found = sorted((run_dir / TRACES_NAME).glob("*.json.gz"))
+    kept = []
+    for trace in found:
+        place = traces_directory(target) / f"{run_id[-8:]}-{trace.name}"
+        if not place.exists():
+            place.parent.mkdir(exist_ok=True)
+            copy_trace(trace, place)
+        kept.append(place)
+    return tuple(kept)
+
+
+def copy_trace(source: Path, target: Path) -> None:
+    """Copy a file that has all its content from the first moment. Raises OSError."""
+    draft = target.with_name(f".{target.name}.new")
+    with cleared(draft):
+        shutil.copyfile(source, draft)
+        draft.replace(target)
+
+
+def traces_of(run_id: str, target: Path) -> tuple[Path, ...]:
+    """The existing traces of a run."""
+    return tuple(sorted(traces_directory(target).glob(f"{run_id[-8:]}-*.json.gz")))
