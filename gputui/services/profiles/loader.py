@@ -221,26 +221,34 @@ def profile_directory() -> Any:
 
 def read_profile(text: str, name: str, source: str) -> Profile:
     """Read one profile. Raises GputuiError naming source, key, what is allowed, and the closest name."""
-    import tomllib  # not in Python 3.10, where batch jobs plan from a profile that was read elsewhere
-
-    try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also numbers and nesting beyond Python's limits
-        raise GputuiError(f"profile {source}: is not valid TOML: {error}", "see docs/profiles.md") from error
-    return _ProfileReader(source).profile(table, name)
+    reader = ProfileReader(source, "docs/profiles.md")
+    return reader.profile(reader.table_in(text, _PROFILE_KEYS, SCHEMA), name)
 
 
-class _ProfileReader:
+class ProfileReader:
     """Checks one file key by key; every error names the place."""
 
-    def __init__(self, source: str) -> None:
-        self._source = source
+    def __init__(self, source: str, page: str) -> None:
+        """`page` describes what may be in it."""
+        self._source, self._page = source, page
+
+    def table_in(self, text: str, keys: Iterable[str], schema: int) -> dict[str, Any]:
+        """The table of a TOML file with these keys, of this schema. Raises GputuiError."""
+        import tomllib  # not in Python 3.10, where batch jobs plan from a profile that was read elsewhere
+
+        try:
+            table = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:  # also numbers and nesting beyond Python's limits
+            raise GputuiError(
+                f"profile {self._source}: is not valid TOML: {error}", f"see {self._page}"
+            ) from error
+        self._known(table, keys, "")
+        if self.whole(table, "schema", "", 1, 10**6) != schema:
+            raise self._wrong("schema", table["schema"], f"this gputui reads {schema}")
+        return table
 
     def profile(self, table: Mapping[str, Any], name: str) -> Profile:
-        self._known(table, _PROFILE_KEYS, "")
-        schema = self._whole(table, "schema", "", 1, 10**6)
-        if schema != SCHEMA:
-            raise self._wrong("schema", schema, f"this gputui reads {SCHEMA}")
+        """A profile of what is measured on a box."""
         if "case" not in table and "command" not in table:
             raise self._wrong("case", None, "at least one [[case]] table or [[command]] table")
         cases = tuple(self._case(entry, f"case {i}: ") for i, entry in self._tables(table, "case"))
@@ -250,14 +258,14 @@ class _ProfileReader:
         self._refuse_repeated(cases, commands)
         return Profile(
             name=name,
-            version=self._whole(table, "version", "", 1, 10**6),
-            title=self._text(table, "title"),
-            question=self._text(table, "question"),
+            version=self.whole(table, "version", "", 1, 10**6),
+            title=self.text(table, "title"),
+            question=self.text(table, "question"),
             budget_s=self._number(table, "budget_s", "", 1, MAX_BUDGET_S),
-            replicates=self._whole(table, "replicates", "", 1, MAX_REPLICATES),
+            replicates=self.whole(table, "replicates", "", 1, MAX_REPLICATES),
             cases=cases,
             commands=commands,
-            most_blocks=self._whole(table, "blocks", "", MIN_BLOCKS, MAX_BLOCKS, MOST_BLOCKS),
+            most_blocks=self.whole(table, "blocks", "", MIN_BLOCKS, MAX_BLOCKS, MOST_BLOCKS),
         )
 
     def _tables(self, table: Mapping[str, Any], key: str) -> Iterable[tuple[int, Mapping[str, Any]]]:
@@ -286,7 +294,7 @@ class _ProfileReader:
             raise self._wrong(f"{place}class", workload_class, WORKLOAD_CLASSES)
         return ProfileCommand(
             name=name,
-            version=self._whole(table, "version", place, 1, 10**6),
+            version=self.whole(table, "version", place, 1, 10**6),
             argv=self._argv(table, place),
             pattern=pattern,
             unit=unit,
@@ -391,7 +399,8 @@ class _ProfileReader:
                 raise self._wrong(place + key, value, expected)
         return tuple(dict.fromkeys(values))
 
-    def _text(self, table: Mapping[str, Any], key: str) -> str:
+    def text(self, table: Mapping[str, Any], key: str) -> str:
+        """One line. Raises GputuiError."""
         value = table.get(key)
         if not isinstance(value, str) or not value.strip() or not value.isprintable():
             raise self._wrong(key, value, "one line of printable text")
@@ -412,9 +421,10 @@ class _ProfileReader:
             raise self._wrong(place + key, value, f"a number from {low:g} to {high:.15g}")
         return float(value)
 
-    def _whole(
+    def whole(
         self, table: Mapping[str, Any], key: str, place: str, low: int, high: int, default: int | None = None
     ) -> int:
+        """A whole number in this range. Raises GputuiError."""
         value = table.get(key, default)
         if type(value) is not int or not low <= value <= high:
             raise self._wrong(place + key, value, f"a whole number from {low:g} to {high:.15g}")

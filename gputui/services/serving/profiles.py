@@ -6,17 +6,13 @@ One TOML file each in `profiles/serving`, or a file of the user's.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any  # Any: TOML that is not yet checked
-
-import tomllib
 
 from gputui.errors import GputuiError
 from gputui.model.case import Case
 from gputui.model.units import format_seconds
-from gputui.services.profiles.loader import profile_directory
+from gputui.services.profiles.loader import ProfileReader, profile_directory
 
 _PART = re.compile(r"(ttft|tpot|e2e)\s*(?:=|<=?|≤)\s*(\d+(?:\.\d+)?)\s*(ms|s)?")
 _HINT = "such as ttft=500ms,tpot=50ms, or e2e=10s; all that are named must be met"
@@ -149,35 +145,18 @@ def find_request_profile(name: str) -> RequestProfile:
 
 def read_request_profile(text: str, name: str, source: str) -> RequestProfile:
     """Read one profile. Raises GputuiError that names the key and what is allowed."""
-    try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise GputuiError(f"profile {source}: is not valid TOML: {error}", "see docs/serving.md") from error
-    for key in table:
-        if key not in _KEYS:
-            raise GputuiError(f"profile {source}: {key[:40]!r} is not known", f"allowed: {', '.join(_KEYS)}")
-    if table.get("schema") != SCHEMA:
-        raise GputuiError(
-            f"profile {source}: schema: {table.get('schema')!r} is not {SCHEMA}", f"write schema = {SCHEMA}"
-        )
+    reader = ProfileReader(source, "docs/serving.md")
+    table = {"title": name, "slo": "none", **reader.table_in(text, _KEYS, SCHEMA)}
     if not _NAME.fullmatch(name):
         raise GputuiError(f"profile {source}: its name may contain only a-z, 0-9, _ and -", "rename the file")
-    title = table.get("title", name)
-    if not isinstance(title, str):
-        raise GputuiError(f"profile {source}: title is not a string", 'such as title = "My requests"')
-    slo = table.get("slo", "none")
-    if not isinstance(slo, str):
-        raise GputuiError(f"profile {source}: slo is not a string", 'such as slo = "ttft=500ms,tpot=50ms"')
     profile = RequestProfile(
         name,
-        _whole(table, "version", source, 1, 10**6),
-        title,
-        _whole(table, "prompt_tokens", source, 8, MOST_TOKENS),
-        _whole(table, "output_tokens", source, 2, MOST_TOKENS),
-        _whole(table, "shared_prefix_tokens", source, 0, MOST_TOKENS)
-        if "shared_prefix_tokens" in table
-        else 0,
-        limits_from(slo, f"profile {source}: slo"),
+        reader.whole(table, "version", "", 1, 10**6),
+        reader.text(table, "title"),
+        reader.whole(table, "prompt_tokens", "", 8, MOST_TOKENS),
+        reader.whole(table, "output_tokens", "", 2, MOST_TOKENS),
+        reader.whole(table, "shared_prefix_tokens", "", 0, MOST_TOKENS, 0),
+        limits_from(reader.text(table, "slo"), f"profile {source}: slo"),
     )
     if profile.shared_tokens >= profile.prompt_tokens:
         raise GputuiError(
@@ -186,13 +165,3 @@ def read_request_profile(text: str, name: str, source: str) -> RequestProfile:
             "identical prompts would measure only the cache",
         )
     return profile
-
-
-def _whole(table: Mapping[str, Any], key: str, source: str, least: int, most: int) -> int:
-    value = table.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise GputuiError(
-            f"profile {source}: {key}: {value!r} is not a whole number from {least} to {most}",
-            "see docs/serving.md",
-        )
-    return value
