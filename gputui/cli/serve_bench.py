@@ -23,7 +23,7 @@ from gputui.services.serving.plan import (
     users_from,
 )
 from gputui.services.serving.profiles import DEFAULT_ATTAINED_SHARE, limits_from
-from gputui.services.serving.text import API_PRICE_HELP, api_price_from
+from gputui.services.serving.text import API_PRICE_HELP, api_price_from, engine_words
 
 DEFINITIONS = """
 \b
@@ -177,7 +177,7 @@ def command(
 
 def _announce(prepared: PreparedServe, attained_share: float) -> None:
     server, plan = prepared.server, prepared.spec.plan
-    engine = " ".join(part for part in (server.engine or "unknown engine", server.version) if part)
+    engine = engine_words(server.engine, server.version)
     context = "" if server.context_tokens is None else f", context {server.context_tokens}"
     slots = "" if server.slots is None else f", {counted(server.slots, 'slot')}"
     where = "here" if prepared.is_here else "elsewhere"

@@ -26,7 +26,7 @@ from whole_tables import claims_difference
 from gputui.analysis.verdict import RatioEstimate
 from gputui.errors import GputuiError, NoResult
 from gputui.services.compare.session import Answer, Asked, ask
-from gputui.services.results.waiting import contention_of
+from gputui.services.results.throughput import contention_of
 
 PLANTED = 1.3
 DIFFERENT = ("faster", "slower")

@@ -49,7 +49,7 @@ from gputui.services.compare.pairing import (
 )
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import Selection, select_all
-from gputui.services.results.waiting import contention_of, launches_of
+from gputui.services.results.throughput import contention_of, launches_of
 
 PLANTED = 1.5
 PROFILE = """schema = 1

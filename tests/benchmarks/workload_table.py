@@ -21,8 +21,7 @@ from gputui.analysis.statistics import lag1_autocorrelation
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.result import CaseResult
 from gputui.model.units import format_percent, format_rate
-from gputui.services.results.throughput import speed_of
-from gputui.services.results.waiting import launches_of
+from gputui.services.results.throughput import launches_of, speed_of
 from gputui.store.reading import open_result
 from gputui.worker.workloads import WORKLOADS
 

@@ -21,7 +21,7 @@ from gputui.model.case import Case
 from gputui.model.journal import Block, CaseEnd, LaunchStart
 from gputui.model.units import format_rate
 from gputui.services.results.browser import read_detail
-from gputui.services.results.waiting import BY_CLOCK
+from gputui.services.results.throughput import BY_CLOCK
 from gputui.services.runs.progress import ProgressSnapshot, ProgressTracker
 from gputui.services.support.background import Job
 from gputui.tui.screens.results.overview import overview_page

@@ -56,8 +56,7 @@ from gputui.services.results.headline import (
     title_of,
 )
 from gputui.services.results.metrics import is_limit, time_of
-from gputui.services.results.throughput import GAVE, run_spread_of
-from gputui.services.results.waiting import is_undecidable
+from gputui.services.results.throughput import GAVE, is_undecidable, run_spread_of
 from gputui.services.serving.profiles import limits_of
 
 _WITH: dict[str, Callable[[str], str]] = {

@@ -31,7 +31,7 @@ from gputui.services.compare.tables import Naming, below_rows, row_table
 from gputui.services.compare.telemetry_overlay import MOST_METRICS
 from gputui.services.compare.why import Why, finding_lines, part_table
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.waiting import step_times_of
+from gputui.services.results.throughput import step_times_of
 from gputui.services.serving.curve import CLOSED, Level, ServingRun, Times
 from gputui.services.serving.text import (
     curve_table,

@@ -63,13 +63,16 @@ from gputui.services.results.roofline import Use, uses_of
 from gputui.services.results.throughput import (
     LAUNCH_IDS_OF_A_RUN,
     PowerOf,
+    contention_of,
     cost_of,
     energy_of,
+    is_undecidable,
+    own_ratio_sd,
     speed_of,
     speed_ratio,
+    undecidable_reason,
 )
 from gputui.services.results.variation import BoxVariation, variation_by_machine, with_spreads
-from gputui.services.results.waiting import contention_of, is_undecidable, own_ratio_sd, undecidable_reason
 from gputui.store.reading import CaseConditions
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}

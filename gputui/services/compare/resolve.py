@@ -42,7 +42,7 @@ from gputui.services.compare.rerun import RepeatedRun
 from gputui.services.compare.row_text import OF_RATES, change_words
 from gputui.services.results.labels import format_ends
 from gputui.services.results.selectors import from_here
-from gputui.services.results.waiting import contention_of
+from gputui.services.results.throughput import contention_of
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run

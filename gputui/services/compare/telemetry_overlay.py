@@ -13,7 +13,7 @@ from gputui.model.result import CaseResult
 from gputui.model.series import TimeSeries
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.waiting import CROWDED_SHARE, waited_of
+from gputui.services.results.throughput import CROWDED_SHARE, waited_of
 from gputui.store.reading import POWER_CAP_BIT, SLOWED_BITS, LaunchSeries
 
 MOST_LAUNCHES = 6

@@ -15,7 +15,7 @@ from gputui.machine.describing import describe_machine
 from gputui.machine.storage import storage_warning
 from gputui.machine.tree import Tree
 from gputui.metrics import number, with_unit
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, known
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Gpu, Interpreter, Machine, TorchDevice
 from gputui.model.units import counted, format_bytes, three_digits
@@ -151,11 +151,8 @@ def _driver(box: SystemState) -> Iterator[Check]:
         return
     names = dict.fromkeys(gpu.name for gpu in machine.gpus)
     counted = ", ".join(f"{sum(g.name == name for g in machine.gpus)}x {name}" for name in names)
-    yield Check(
-        "driver",
-        "ok",
-        f"{_known(machine.driver_version)}, CUDA up to {_known(machine.cuda_driver_version)}: {counted}",
-    )
+    driver, cuda = (known(one) or "unknown" for one in (machine.driver_version, machine.cuda_driver_version))
+    yield Check("driver", "ok", f"{driver}, CUDA up to {cuda}: {counted}")
 
 
 def _torch(box: SystemState) -> Iterator[Check]:
@@ -473,10 +470,6 @@ def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:
 
 
 _STORING = ("result file", "run directories")
-
-
-def _known(value: str | Missing) -> str:
-    return "unknown" if isinstance(value, Missing) else value
 
 
 def _is_seen(path: Path) -> bool:

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 
 from gputui.errors import MachineLacks
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, known
 from gputui.model.machine import Interpreter, Machine, Runtime
 from gputui.model.plan import Plan
 
@@ -100,7 +100,7 @@ def unused_gpu(interpreter: Interpreter, machine: Machine) -> UnusedGpu | None:
     if gpus:
         name, is_amd, capability = gpus[0].name, False, gpus[0].compute_capability
     elif machine.gpus:
-        name, capability = machine.gpus[0].name, _known(machine.gpus[0].compute_capability)
+        name, capability = machine.gpus[0].name, known(machine.gpus[0].compute_capability) or ""
     elif not interpreter.amd_gpus:
         return None
     hidden_by = interpreter.hidden_by
@@ -138,11 +138,9 @@ def _why_unseen(runtime: Runtime, machine: Machine) -> str:
         return f"it is a build without {'CUDA' if machine.gpus else 'ROCm'}"
     if not machine.gpus:
         return "it is a build for CUDA"
-    newest = _known(machine.cuda_driver_version)
+    newest = known(machine.cuda_driver_version)
     if newest and _number(runtime.torch_cuda) > _number(newest):
-        driver = (
-            f"driver {_known(machine.driver_version)}" if _known(machine.driver_version) else "the driver"
-        )
+        driver = _driver(machine) or "the driver"
         return f"it was built for CUDA {runtime.torch_cuda}, {driver} goes up to {newest}"
     return ""
 
@@ -163,9 +161,7 @@ def install_for(interpreter: Interpreter, machine: Machine, capability: str) -> 
     """What to do in words, or else the pip line, for this driver and a GPU of this compute capability."""
     build = build_for(_branch(machine), _pair(capability))
     if build is None:
-        driver = (
-            f"driver {_known(machine.driver_version)}" if _known(machine.driver_version) else "this driver"
-        )
+        driver = _driver(machine) or "this driver"
         on = f" on compute capability {capability}" if capability else ""
         return f"no torch that can be measured runs with {driver}{on}: install a newer driver", ""
     python = _pair(interpreter.runtime.python_version)
@@ -181,11 +177,11 @@ def _pip(interpreter: Interpreter) -> str:
 
 def _branch(machine: Machine) -> int | None:
     """The branch of NVIDIA's driver, 535 of 535.54.03; the oldest of its CUDA if it is unknown."""
-    if branch := _number(_known(machine.driver_version)):
+    if branch := _number(known(machine.driver_version) or ""):
         return branch
-    major = _number(_known(machine.cuda_driver_version))
-    known = (build.least_driver for build in BUILDS if _number(build.cuda) <= major)
-    return max(known, default=0) if major else None
+    major = _number(known(machine.cuda_driver_version) or "")
+    fitting = (build.least_driver for build in BUILDS if _number(build.cuda) <= major)
+    return max(fitting, default=0) if major else None
 
 
 def _number(version: str) -> int:
@@ -193,8 +189,9 @@ def _number(version: str) -> int:
     return int(digits) if digits.isdecimal() else 0
 
 
-def _known(value: str | Missing) -> str:
-    return "" if isinstance(value, Missing) else value
+def _driver(machine: Machine) -> str:
+    version = known(machine.driver_version)
+    return f"driver {version}" if version else ""
 
 
 def _pair(version: str) -> tuple[int, int] | None:

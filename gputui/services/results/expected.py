@@ -34,8 +34,7 @@ from gputui.services.results.references import (
     version_of,
 )
 from gputui.services.results.roofline import facts_of
-from gputui.services.results.throughput import speed_of
-from gputui.services.results.waiting import contention_of
+from gputui.services.results.throughput import contention_of, speed_of
 
 CHECK_WORDS = {
     NORMAL: Span("normal", "good"),

@@ -38,8 +38,16 @@ from gputui.services.results.labels import (
     plain_name,
 )
 from gputui.services.results.metrics import LOAD_TIMES, is_limit
-from gputui.services.results.throughput import GAVE, Speeds, gave_text, speed_ratio, speeds_of
-from gputui.services.results.waiting import BY_CLOCK, contention_of, is_undecidable
+from gputui.services.results.throughput import (
+    BY_CLOCK,
+    GAVE,
+    Speeds,
+    contention_of,
+    gave_text,
+    is_undecidable,
+    speed_ratio,
+    speeds_of,
+)
 
 HAD_THE_CPU = "Other programs had the CPU"
 _OF_USER = {"step": "your step {}", "command": "your program {}", "record": "your recording {}"}

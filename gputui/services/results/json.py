@@ -21,8 +21,7 @@ from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.step_breakdown import timed_step_ns
 from gputui.services.results.step_tables import why_sentence
-from gputui.services.results.throughput import cost_of, rate_of, speed_of
-from gputui.services.results.waiting import waited_share
+from gputui.services.results.throughput import cost_of, rate_of, speed_of, waited_share
 
 
 def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> dict[str, Any]:

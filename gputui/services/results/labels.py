@@ -28,8 +28,7 @@ from gputui.model.units import (
 )
 from gputui.services.prices import price_source
 from gputui.services.results.metrics import CaseMetric
-from gputui.services.results.throughput import speed_of
-from gputui.services.results.waiting import BY_CLOCK, is_crowded, is_undecidable, waited_share
+from gputui.services.results.throughput import BY_CLOCK, is_crowded, is_undecidable, speed_of, waited_share
 from gputui.worker.failures import IN_LOG
 from gputui.worker.workloads import WORKLOADS
 

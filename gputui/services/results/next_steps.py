@@ -20,7 +20,7 @@ from gputui.services.results.headline import main_case
 from gputui.services.results.labels import day, is_recording, lacking, needs_budget
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import from_here
-from gputui.services.results.waiting import contention_of
+from gputui.services.results.throughput import contention_of
 from gputui.worker.workloads import WORKLOADS
 
 _ROUNDED_TO_S = 10

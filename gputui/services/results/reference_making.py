@@ -36,8 +36,7 @@ from gputui.services.results.references import (
     version_of,
     version_order,
 )
-from gputui.services.results.throughput import speed_of
-from gputui.services.results.waiting import contention_of, launches_of
+from gputui.services.results.throughput import contention_of, launches_of, speed_of
 from gputui.services.support.output_files import write_output
 from gputui.services.support.paths import make_directory, references_directory
 from gputui.store.machines import are_one_box, known_by

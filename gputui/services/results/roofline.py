@@ -12,8 +12,7 @@ from gputui.model.machine import Machine
 from gputui.model.result import CaseResult
 from gputui.model.units import format_percent
 from gputui.services.results.labels import plain_name
-from gputui.services.results.throughput import devices_of, speed_of
-from gputui.services.results.waiting import is_undecidable
+from gputui.services.results.throughput import devices_of, is_undecidable, speed_of
 
 IMPOSSIBLE = 1.1
 """Times the data sheet's peak: clocks may go beyond the sheet's by a few percent, but not so far.

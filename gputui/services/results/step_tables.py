@@ -16,8 +16,7 @@ from gputui.model.units import counted, format_bytes, format_percent, format_rat
 from gputui.services.results.headline import case_order, case_subject, main_case
 from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
-from gputui.services.results.throughput import speeds_of
-from gputui.services.results.waiting import is_undecidable
+from gputui.services.results.throughput import is_undecidable, speeds_of
 
 _MOST_PARTS, _LEAST_PART = 4, 0.01
 """Of a step: how many are named, so that with the others each has a hue, and from which share."""

@@ -22,8 +22,7 @@ from gputui.services.results.expected import performance_checks
 from gputui.services.results.kept_files import HOW_TO_OPEN, copy_trace, traces_of
 from gputui.services.results.labels import case_name, device_words, measured_first, run_notes
 from gputui.services.results.metrics import CaseMetric, metrics_of
-from gputui.services.results.throughput import speed_of
-from gputui.services.results.waiting import waited_share
+from gputui.services.results.throughput import speed_of, waited_share
 from gputui.services.support.output_files import Value, csv_text, write, write_output
 from gputui.store.reading import TelemetrySeries
 

@@ -22,8 +22,13 @@ from gputui.analysis.verdict import launch_scatter, log_time
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, Run, Spread
 from gputui.services.results.metrics import time_of, times_of
-from gputui.services.results.throughput import paired_prior_of, prior_of
-from gputui.services.results.waiting import is_undecidable, own_launches_of, own_paired_launches
+from gputui.services.results.throughput import (
+    is_undecidable,
+    own_launches_of,
+    own_paired_launches,
+    paired_prior_of,
+    prior_of,
+)
 
 RUNS_TAKEN = 20
 """Of a box, the newest: more would change little."""

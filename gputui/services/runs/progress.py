@@ -50,11 +50,14 @@ from gputui.services.results.throughput import (
     GAVE,
     gave_of_launch,
     gave_text,
+    is_launch_undecidable,
+    is_undecidable,
+    own_times,
     speed_of,
     speed_of_launch,
     told_rate,
+    waited_of,
 )
-from gputui.services.results.waiting import is_launch_undecidable, is_undecidable, own_times, waited_of
 from gputui.services.runs.device_history import DeviceHistory, HistoryReader
 from gputui.store.text import clean_text
 from gputui.worker.launch.timed_launch import ENOUGH_HALF_WIDTH, MAX_BLOCK_S

@@ -12,7 +12,7 @@ from gputui.document.bars import bars
 from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Table
 from gputui.errors import GputuiError
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, known
 from gputui.model.case import Case
 from gputui.model.journal import Price
 from gputui.model.profiled import ProfiledPass
@@ -70,7 +70,7 @@ def curve_table(levels: Sequence[Level], *, is_full: bool = False, styles: str |
         for place, heading in enumerate(_FULL_HEADINGS if is_full else HEADINGS)
     ]
     if styles:
-        output = [_known(level.output_per_s) for level in levels]
+        output = [known(level.output_per_s) or 0.0 for level in levels]
         columns.insert(2, bars(output, max(output, default=0.0) or 1.0, styles))
     return Table(tuple(columns))
 
@@ -142,8 +142,8 @@ def serving_headline(serving: ServingRun, price: Price | Missing) -> str:
     best = [level for level in serving.levels if not isinstance(level.output_per_s, Missing)]
     said = ""
     if best:
-        most = max(best, key=lambda level: _known(level.output_per_s))
-        rate = _number(_known(most.output_per_s))
+        most = max(best, key=lambda level: known(level.output_per_s) or 0.0)
+        rate = _number_or_none(most.output_per_s)
         said = f"{as_sentence(serving.profile)}: at most {rate} output tok/s, with {load_words(most)}."
     if limit is not None:
         said = f"{said} {_without_limit(limit)}.".strip()
@@ -170,10 +170,6 @@ def share_words(limit: Level) -> str:
     return format_percent(float(share)) if isinstance(share, int | float) else "enough"
 
 
-def _known(value: float | Missing) -> float:
-    return 0.0 if isinstance(value, Missing) else value
-
-
 def usd_per_million_tokens(level: Level, price: Price | Missing) -> float | Missing:
     """USD for a million output tokens of a load, all of the box's price on them."""
     if isinstance(price, Missing):
@@ -187,10 +183,10 @@ def usd_per_million_tokens(level: Level, price: Price | Missing) -> float | Miss
 
 def energy_line(serving: ServingRun) -> str:
     """`GPU energy per output token: 1.20 J with 1 user, 0.31 J with 16 users`; empty if none is known."""
-    known = [(one, one.energy) for one in serving.levels if not isinstance(one.energy, Missing)]
-    if not known:
+    told = [(one, one.energy) for one in serving.levels if not isinstance(one.energy, Missing)]
+    if not told:
         return ""
-    ends = known if len(known) < 3 else [known[0], known[-1]]
+    ends = told if len(told) < 3 else [told[0], told[-1]]
     parts = [f"{format_energy(energy.joules_per_unit, 'tok')} with {load_words(one)}" for one, energy in ends]
     return f"energy of the GPUs: {', '.join(parts)}"
 
@@ -201,8 +197,7 @@ def server_line(serving: ServingRun) -> str:
     if isinstance(server, Missing):
         engine = "an unknown server"
     else:
-        engine = " ".join(part for part in (server.engine or "unknown engine", server.version) if part)
-        engine += "" if server.is_here else " elsewhere"
+        engine = engine_words(server.engine, server.version) + ("" if server.is_here else " elsewhere")
     shared = (
         f"the first {serving.shared_tokens} alike" if serving.shared_tokens else "prompts begin differently"
     )
@@ -214,7 +209,7 @@ def server_line(serving: ServingRun) -> str:
 
 def serving_notes(serving: ServingRun) -> Iterator[str]:
     """What limits the meaning of the table, one sentence each; none for a clean run."""
-    measured = [level for level in serving.levels if not isinstance(level.speed, Missing)]
+    measured = measured_levels(serving)
     few = [level for level in measured if level.ttft.n and isinstance(level.ttft.p99_s, Missing)]
     if few:
         most = max(level.ttft.n for level in few)
@@ -455,19 +450,12 @@ def _times(times: Times, name: str, absent: dict[str, str]) -> dict[str, Any]:
 
 
 _PORTS = {"vLLM": 8000, "SGLang": 30000, "llama.cpp": 8080, "Ollama": 11434, "TGI": 8080}
+"""Where engines listen unless told otherwise."""
 
 
-def engine_words(serving: ServingRun) -> str:
+def engine_words(engine: str, version: str) -> str:
     """`vLLM 0.11.0`."""
-    server = serving.server
-    found = "" if isinstance(server, Missing) else f"{server.engine} {server.version}".strip()
-    return found or "an unknown engine"
-
-
-def usual_address(serving: ServingRun) -> str:
-    """Where an engine listens unless told otherwise."""
-    engine = "" if isinstance(serving.server, Missing) else serving.server.engine
-    return f"http://127.0.0.1:{_PORTS.get(engine, 8000)}"
+    return f"{engine or 'unknown engine'} {version}".rstrip()
 
 
 def commands_of(serving: ServingRun, run: RunSummary, db: str) -> tuple[str, ...]:
@@ -492,7 +480,9 @@ def commands_of(serving: ServingRun, run: RunSummary, db: str) -> tuple[str, ...
             f"output_tokens = {serving.output_tokens}",
             "END",
         ]
-    words = ["gputui", "serve-bench", usual_address(serving), "--profile", profile]
+    engine = "" if isinstance(serving.server, Missing) else serving.server.engine
+    address = f"http://127.0.0.1:{_PORTS.get(engine, 8000)}"
+    words = ["gputui", "serve-bench", address, "--profile", profile]
     words += ["--name", serving.model, *_offered(serving)]
     words += ["--launches", str(run.replicates), "--budget", f"{run.budget_s:g}", "--db", db]
     return (*lines, shlex.join(words))

@@ -382,7 +382,12 @@ def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     tool = f"gputui {run.gputui_version}"
     to_share = f"With {result} as a file (gputui share F@RUN -o shared.db)"
     if not isinstance(box.serving, Missing):
-        model, engine = f"{box.serving.model} stands for its name", engine_words(box.serving)
+        model, server = f"{box.serving.model} stands for its name", box.serving.server
+        engine = (
+            "an unknown engine"
+            if isinstance(server, Missing)
+            else engine_words(server.engine, server.version)
+        )
         yield f"With {tool}, and the same model ({model}) served by {engine} on the box, at its address:"
         yield Code((*commands_of(box.serving, run, "again.db"), "gputui show -v latest again.db"))
         yield f"{to_share}:"

@@ -38,8 +38,7 @@ from gputui.services.compare.pairing import (
     sides_by,
     with_telemetry,
 )
-from gputui.services.results.throughput import cost_of, speed_of
-from gputui.services.results.waiting import paired_blocks
+from gputui.services.results.throughput import cost_of, paired_blocks, speed_of
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import CaseConditions, MeasuredSpan, open_result
 from gputui.store.writing import store_run

@@ -13,20 +13,18 @@ from gputui.model.case import Case
 from gputui.model.units import format_rate
 from gputui.services.results.labels import interval_words
 from gputui.services.results.throughput import (
+    contention_of,
     gave_of_launch,
     gave_text,
-    rate_of,
-    speed_of,
-    speed_of_launch,
-)
-from gputui.services.results.waiting import (
-    contention_of,
     is_crowded,
     is_undecidable,
     launches_of,
     own_launches_of,
     own_ratio_sd,
     own_sd,
+    rate_of,
+    speed_of,
+    speed_of_launch,
     undecidable_reason,
     waited_of,
     waited_share,

@@ -33,8 +33,7 @@ from gputui.model.result import CaseResult, Measurement
 from gputui.model.telemetry import HOST
 from gputui.model.units import format_rate
 from gputui.services.results.labels import interval_words
-from gputui.services.results.throughput import speed_of, speed_of_launch
-from gputui.services.results.waiting import own_times
+from gputui.services.results.throughput import own_times, speed_of, speed_of_launch
 from gputui.services.runs.progress import (
     EVENTS_KEPT,
     INTERVAL_BLOCKS,

@@ -33,7 +33,7 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.why import Why, part_table
 from gputui.services.results.labels import interval_words
-from gputui.services.results.waiting import step_times_of
+from gputui.services.results.throughput import step_times_of
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import cut, fitted, width_of, wrapped
 from gputui.tui.widgets.charts import area

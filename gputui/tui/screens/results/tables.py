@@ -40,12 +40,16 @@ from gputui.services.results.metrics import metrics_of
 from gputui.services.results.step_breakdown import added_up
 from gputui.services.results.step_tables import CATEGORY_WORDS
 from gputui.services.results.table_export import Sheet, runs_sheet
-from gputui.services.results.throughput import GAVE, HELD_BY_OTHERS, gave_text, speed_of, speeds_of
-from gputui.services.results.waiting import (
+from gputui.services.results.throughput import (
+    GAVE,
+    HELD_BY_OTHERS,
+    gave_text,
     is_crowded,
     is_undecidable,
     measured_blocks,
     own_launches_of,
+    speed_of,
+    speeds_of,
     waited_of,
     waited_share,
 )

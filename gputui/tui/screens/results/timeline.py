@@ -18,7 +18,7 @@ from gputui.model.result import CaseResult, Measurement
 from gputui.model.units import format_clock, format_percent, format_seconds
 from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.labels import launch_number, plain_name
-from gputui.services.results.waiting import CROWDED_SHARE
+from gputui.services.results.throughput import CROWDED_SHARE
 from gputui.store.reading import POWER_CAP_BIT, SLOWED_BITS, MeasuredSpan, TelemetrySeries
 from gputui.tui.screens.results.overview import largest_operators, main_series, step_lines
 from gputui.tui.screens.results.pages import not_sampled

@@ -9,8 +9,7 @@ from gputui.document.bars import gauge_spans
 from gputui.document.table import Column, Drawing, Table
 from gputui.model.units import UNKNOWN, counted, format_clock, format_seconds
 from gputui.services.results.roofline import share_text
-from gputui.services.results.throughput import GAVE, HELD_BY_OTHERS
-from gputui.services.results.waiting import BY_CLOCK
+from gputui.services.results.throughput import BY_CLOCK, GAVE, HELD_BY_OTHERS
 from gputui.services.runs.progress import CaseProgress, ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, fitted, line_width

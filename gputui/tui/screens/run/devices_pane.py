@@ -12,7 +12,7 @@ from gputui.model.devices import HOST
 from gputui.model.live import DeviceSample
 from gputui.model.machine import Machine
 from gputui.model.units import counted, format_clock, format_percent
-from gputui.services.results.waiting import CROWDED_SHARE
+from gputui.services.results.throughput import CROWDED_SHARE
 from gputui.services.runs.device_history import MOST_BINS, DeviceHistory
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.tui.terminal.lines import Line, Span
