@@ -201,7 +201,8 @@ class Progress:
         their clock is ours, `into` the file they are stored in, and `keys` are for the picture."""
         self._plans = plans
         self._live = live
-        self._tracker = ProgressTracker(plans)
+        self.tracker = ProgressTracker(plans)
+        """Of all lines so far."""
         self._histories, self._into, self._keys = histories, into, keys
         self._rows = Redrawn()
         self._pass = 0
@@ -246,12 +247,12 @@ class Progress:
     def tick(self) -> None:
         """Draw the picture, at most once a second, once all lines so far were heard."""
         if self._histories:
-            self._tracker.pace.trust_clock()
+            self.tracker.pace.trust_clock()
         now_s = time.monotonic()
         if self._live and now_s - self._drawn_s >= _REDRAWN_EVERY_S:
             self._drawn_s = now_s
             page = Page(console_on(drawn_on(sys.stderr), is_terminal=True))
-            progress = self._tracker.picture(self._histories)
+            progress = self.tracker.picture(self._histories)
             size = page.out.width, page.out.height
             for line in picture_lines(progress, self._plans, self._into, self._keys, *size):
                 page.spans(line)
@@ -261,7 +262,7 @@ class Progress:
 
     def hear(self, index: int, line: JournalLine) -> None:
         """Take one line of the journal of run `index`, possibly written long before."""
-        self._tracker.hear(index, line)
+        self.tracker.hear(index, line)
         if not self._live:
             self._tell(index, line)
         if isinstance(line, CaseEnd):
@@ -276,7 +277,7 @@ class Progress:
             self._logs.add(line.log_tail)
             rows = [] if known else [f"    {row}" for row in line.log_tail.split("\n")]
             said = (
-                f"{self._elapsed()} {self._tracker.launched.get((index, line.launch_id), 'a launch')}: {how}"
+                f"{self._elapsed()} {self.tracker.launched.get((index, line.launch_id), 'a launch')}: {how}"
             )
             self.say(f"{said}; its log ends{' as before' if known else ':'}", *rows)
         elif isinstance(line, Event):
@@ -294,7 +295,7 @@ class Progress:
                 self._said.clear()
             if plan.replicates <= MOST_PASSES_IN_FULL or not line.replicate:
                 self.say(
-                    f"{self._elapsed()} {self._tracker.launched.get((index, line.launch_id), 'a launch')}"
+                    f"{self._elapsed()} {self.tracker.launched.get((index, line.launch_id), 'a launch')}"
                 )
             elif line.replicate > self._pass:
                 self._pass = line.replicate
@@ -305,7 +306,7 @@ class Progress:
         if (index, line.case_id, line.outcome) in self._said or (self._live and line.outcome not in _FOUND):
             return
         self._said.add((index, line.case_id, line.outcome))
-        rate = self._tracker.launch_rate(index, line.case_id, line.launch_id)
+        rate = self.tracker.launch_rate(index, line.case_id, line.launch_id)
         if line.outcome == "ok" and rate:
             what = self._times(index, line.case_id) or counted(line.blocks, "block")
             self.say(f"{self._elapsed()} {name}  {rate}  {what}")
@@ -314,7 +315,7 @@ class Progress:
 
     def _times(self, index: int, case_id: int) -> str:
         """The median times of a load, `TTFT 52.0 ms, TPOT 10.1 ms`; empty for a case of another kind."""
-        known = self._tracker.figures_of(index, case_id)
+        known = self.tracker.figures_of(index, case_id)
         return ", ".join(f"{name} {format_seconds(known[key][-1])}" for key, name in _TIMES if key in known)
 
     def _name(self, index: int, case_id: int) -> str:
@@ -322,7 +323,7 @@ class Progress:
         return name if len(self._plans) == 1 else f"[{index + 1}] {name}"
 
     def _elapsed(self) -> str:
-        return format_clock(self._tracker.pace.elapsed_s())
+        return format_clock(self.tracker.pace.elapsed_s())
 
     def _erasing(self) -> str:
         """What removes the picture, which is drawn again at the next tick."""

@@ -49,16 +49,15 @@ from gputui.services.results.step_tables import why_sentence
 from gputui.services.results.throughput import Speeds, speed_of, speeds_of
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.text import (
-    SERVER_HEADINGS,
     break_even_line,
     curve_table,
-    detail_rows,
     energy_line,
     measured_levels,
     server_line,
-    server_rows,
+    server_table,
     serving_headline,
     serving_notes,
+    times_table,
     unmeasured_lines,
 )
 from gputui.services.share.report import step_of
@@ -301,15 +300,12 @@ def print_serving(
     if levels:
         page.table(curve_table(levels))
         page.line()
-    details = detail_rows(serving) if is_verbose else []
-    if details:
-        headings = ("load", "time", "median", "95 %", "p99", "95 %", "n")
-        page.table(table_of(headings, details, right=(2, 4, 6)))
+    if is_verbose and (times := times_table(serving)):
+        page.table(times)
         page.line()
-    servers = server_rows(serving) if is_verbose else []
-    if servers:
+    if is_verbose and (server := server_table(serving)):
         page.line("By the server's own metrics, when each load ended:")
-        page.table(table_of(SERVER_HEADINGS, servers, right=(1, 2, 3, 4)))
+        page.table(server)
         page.line()
     energy = energy_line(serving)
     if energy:

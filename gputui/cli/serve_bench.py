@@ -192,5 +192,3 @@ def _announce(prepared: PreparedServe, attained_share: float) -> None:
     )
     for note in prepared.notes:
         say(note)
-    if prepared.warning:
-        click.echo(prepared.warning, err=True)

@@ -7,7 +7,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -30,7 +30,7 @@ from gputui.errors import (
     GputuiError,
 )
 from gputui.model.absent import Missing
-from gputui.model.journal import NOTHING_MEASURED, STOPPED, RunEnd, Stored
+from gputui.model.journal import NOTHING_MEASURED, STOPPED, RunEnd
 from gputui.model.plan import Plan
 from gputui.model.result import Run
 from gputui.model.serving import SERVE_PROFILE
@@ -53,6 +53,7 @@ from gputui.services.runs.process import (
     wait_until_begun,
 )
 from gputui.services.runs.process import stop as end_run
+from gputui.services.runs.progress import ProgressTracker
 from gputui.services.runs.recovery import see_stored
 from gputui.services.runs.watching import notification
 from gputui.services.serving.curve import serving_of
@@ -64,14 +65,6 @@ _STEPS_NAMED = 2
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 HOW_TO_LEAVE = "Ctrl-C ends it and keeps what is measured, Ctrl-\\ leaves it running"
 VERBOSE_HELP = "Add efficiency, notes, and why cases were not measured."
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """The last journal lines of runs, by index; a run whose supervisor was killed has none."""
-
-    ended: dict[int, RunEnd] = field(default_factory=dict)
-    stored: dict[int, Stored] = field(default_factory=dict)
 
 
 def hold_signals() -> None:
@@ -124,7 +117,7 @@ def watch(
     *,
     left: Sequence[str] = (),
     keys: str = HOW_TO_LEAVE,
-) -> Watched:
+) -> ProgressTracker:
     """Show progress until every run is stored, or its supervisor is gone.
 
     SIGINT and SIGTERM end the runs; a hang-up and SIGQUIT end this process and leave the runs. `left` is for
@@ -132,7 +125,6 @@ def watch(
     runs too. `keys` is what a terminal says of that.
     The terminal rings for `alerts`; other streams get none of them.
     """
-    watched = Watched()
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         called = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
@@ -175,13 +167,9 @@ def watch(
             progress.hear(index, line)
             if alerts is not None:
                 alerts.hear(index, line)
-            if isinstance(line, RunEnd):
-                watched.ended[index] = line
-            elif isinstance(line, Stored):
-                watched.stored[index] = line
     if alerts is not None:
         _ring(alerts.end())
-    return watched
+    return progress.tracker
 
 
 def _ring(text: str) -> None:
@@ -194,7 +182,7 @@ def _ring(text: str) -> None:
 
 def finish(
     runs: Sequence[LiveRun],
-    watched: Watched,
+    watched: ProgressTracker,
     target: Path,
     *,
     as_json: bool,

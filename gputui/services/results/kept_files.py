@@ -11,7 +11,7 @@ from gputui.model.result import Run
 from gputui.recording.worker_process import log_of
 from gputui.services.results.labels import has_failed
 from gputui.services.support.paths import run_directories
-from gputui.store.locking import cleared
+from gputui.store.locking import cleared, new_draft
 from gputui.store.text import clean_text
 
 MOST_LINES = 40
@@ -64,14 +64,14 @@ def keep_traces(run_dir: Path, run_id: str, target: Path) -> tuple[Path, ...]:
         place = traces_directory(target) / f"{run_id[-8:]}-{trace.name}"
         if not place.exists():
             place.parent.mkdir(exist_ok=True)
-            copy_trace(trace, place)
+            copy_whole(trace, place)
         kept.append(place)
     return tuple(kept)
 
 
-def copy_trace(source: Path, target: Path) -> None:
+def copy_whole(source: Path, target: Path) -> None:
     """Copy a file that has all its content from the first moment. Raises OSError."""
-    draft = target.with_name(f".{target.name}.new")
+    draft = new_draft(target)
     with cleared(draft):
         shutil.copyfile(source, draft)
         draft.replace(target)

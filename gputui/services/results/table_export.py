@@ -19,7 +19,7 @@ from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult, RunSummary
 from gputui.services.results.browser import FileEntry, RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.kept_files import HOW_TO_OPEN, copy_trace, traces_of
+from gputui.services.results.kept_files import HOW_TO_OPEN, copy_whole, traces_of
 from gputui.services.results.labels import case_name, device_words, measured_first, run_notes
 from gputui.services.results.metrics import CaseMetric, metrics_of
 from gputui.services.results.throughput import speed_of, waited_share
@@ -269,7 +269,7 @@ def trace_of(detail: RunDetail, case: CaseResult | None) -> Path:
 def save_trace(path: Path, detail: RunDetail, case: CaseResult | None) -> str:
     """Copy the trace; returns how to open it. Raises GputuiError if there is none or it cannot be copied."""
     found = trace_of(detail, case)
-    write(path, lambda: copy_trace(found, path))
+    write(path, lambda: copy_whole(found, path))
     return f"saved the Chrome trace in {path}; {HOW_TO_OPEN}"
 
 

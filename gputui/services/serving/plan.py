@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputui.errors import GputuiError, MachineLacks
@@ -17,7 +17,7 @@ from gputui.machine.describing import describe_machine
 from gputui.machine.storage import storage_warning
 from gputui.model.absent import Missing
 from gputui.model.case import WHOLE_BOX, Case, Parameter, program_case
-from gputui.model.machine import Machine, Runtime
+from gputui.model.machine import Runtime
 from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch, PlannedLoad
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted, format_seconds
@@ -92,18 +92,14 @@ class PreparedServe:
 
     spec: Spec
     target: Path
-    machine: Machine
     server: ServerIdentity
     api: str
     model: str
     profile: RequestProfile
     is_here: bool
     """Whether the server's address is one of this box."""
-    ignores_eos: bool
-    warning: str
-    """That the file would be lost with the machine; empty otherwise."""
-    notes: tuple[str, ...] = field(default=())
-    """What the user should know before it begins."""
+    notes: tuple[str, ...]
+    """What the user should know before it begins, also that the file would be lost with the machine."""
 
 
 def prepare_serve(options: ServeOptions) -> PreparedServe:
@@ -149,20 +145,19 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
         )
     if not is_here:
         notes.append("the server is not on this box: what is stored of the machine is this one's")
+    if lost := storage_warning(target, machine.layers):
+        notes.append(lost)
     plan = _plan(options, profile, limits, body)
     _check_budget(plan, profile, _alone_s(address, key, profile, body, deadline_s))
     runtime = Runtime.without_torch(Missing("a load on a server asks no interpreter"))
     return PreparedServe(
         Spec(new_run_id(), plan, runtime, options.label, price, options.machine, hash_key(), str(target)),
         target,
-        machine,
         server,
         body.api,
         model,
         replace(profile, limits=limits),
         is_here,
-        body.ignores_eos,
-        storage_warning(target, machine.layers),
         tuple(notes),
     )
 

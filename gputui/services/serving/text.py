@@ -10,7 +10,7 @@ from typing import Any  # Any: JSON
 from gputui.analysis.order_statistics import Percentile, sample_needed
 from gputui.document.bars import bars
 from gputui.document.spans import Span
-from gputui.document.table import Column, Drawing, Table
+from gputui.document.table import Column, Drawing, Table, table_of
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing, known
 from gputui.model.case import Case
@@ -274,12 +274,8 @@ def unmeasured_lines(serving: ServingRun) -> Iterator[str]:
             yield f"{load_words(level)}: {outcome}{why}"
 
 
-SERVER_HEADINGS = ("load", "queue", "KV cache", "prefix cache hits", "preemptions")
-"""Of `server_rows`."""
-
-
-def server_rows(serving: ServingRun) -> list[tuple[str, ...]]:
-    """What the server said of itself during each load; none if it offers nothing."""
+def server_table(serving: ServingRun) -> Table | None:
+    """What the server said of itself during each load; None if it offers nothing."""
     rows: list[tuple[str, ...]] = []
     for level in serving.levels:
         server = level.server
@@ -290,25 +286,20 @@ def server_rows(serving: ServingRun) -> list[tuple[str, ...]]:
         counts = (server.waiting, server.preemptions)
         waiting, preemptions = (_NOTHING if count is None else f"{count:.0f}" for count in counts)
         rows.append((load_words(level), waiting, kv_cache, hits, preemptions))
-    return rows
+    headings = ("load", "queue", "KV cache", "prefix cache hits", "preemptions")
+    return table_of(headings, rows, right=(1, 2, 3, 4)) if rows else None
 
 
-def detail_rows(serving: ServingRun) -> list[tuple[str, ...]]:
-    """Every percentile with its interval: load, time, median, its interval, p99, its interval, requests."""
-    rows: list[tuple[str, ...]] = []
-    for level in serving.levels:
-        for name, times in (("TTFT", level.ttft), ("TPOT", level.tpot), ("E2E", level.e2e)):
-            if times.n:
-                rows.append(
-                    (
-                        load_words(level),
-                        name,
-                        *_with_interval(times.p50_s),
-                        *_with_interval(times.p99_s),
-                        str(times.n),
-                    )
-                )
-    return rows
+def times_table(serving: ServingRun) -> Table | None:
+    """Every percentile with its interval; None if no request was answered."""
+    rows = [
+        (load_words(level), name, *_with_interval(times.p50_s), *_with_interval(times.p99_s), str(times.n))
+        for level in serving.levels
+        for name, times in (("TTFT", level.ttft), ("TPOT", level.tpot), ("E2E", level.e2e))
+        if times.n
+    ]
+    headings = ("load", "time", "median", "95 %", "p99", "95 %", "n")
+    return table_of(headings, rows, right=(2, 4, 6)) if rows else None
 
 
 def _with_interval(found: Percentile | Missing) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,12 +23,12 @@ from gputui.services.compare.formats import comparison_plain, comparison_text
 from gputui.services.compare.pairing import Side
 from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.results.headline import as_sentence
+from gputui.services.results.kept_files import copy_whole
 from gputui.services.results.selectors import judged_runs, split_selector
 from gputui.services.serving.curve import serving_of
 from gputui.services.share.copying import Keep, Names, shared_copy
 from gputui.services.share.report import REPEAT, Report, SharedSide, below_normal, report_on
 from gputui.services.support.output_files import write, write_output
-from gputui.store.locking import cleared, new_draft
 from gputui.store.opening import expanded
 from gputui.store.reading import ResultFile, check_runs, open_result
 from gputui.store.selecting import find_run
@@ -151,7 +150,7 @@ def share(
         if form == ".db":
             copy = Path(place) / "shared.db"
             held = _held([copy], _copy(picked, copy, names))
-            write(out, lambda: _move(copy, target))
+            write(out, lambda: copy_whole(copy, target))
         else:
             copies, rows = [], Counter[str]()
             for letter, one in zip(_letters(len(picked)), picked, strict=True):
@@ -189,13 +188,6 @@ def _copy(picked: Sequence[Picked], out: Path, names: Names) -> Counter[str]:
         once[path] = [run for run_id, run in of_file.items() if run_id not in seen]
         seen |= of_file.keys()
     return shared_copy(once, {one.path: one.columns for one in picked}, out, names)
-
-
-def _move(copy: Path, target: Path) -> None:
-    draft = new_draft(target)
-    with cleared(draft):
-        shutil.copyfile(copy, draft)
-        draft.rename(target)
 
 
 def _letters(count: int) -> list[str]:
