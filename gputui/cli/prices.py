@@ -76,7 +76,8 @@ def command(
         raise GputuiError("--provider and --date describe a list to import", "add --import FILE")
     today = datetime.date.today()
     if imported is not None:
-        _import(imported, provider, date)
+        for line in import_prices(imported, provider, date):
+            click.echo(line)
     elif forget:
         path = price_list_file()
         found = path.exists()
@@ -86,16 +87,6 @@ def command(
         print_json({"offers": [_plain(row, today) for row in _offers(name, today)]})
     else:
         _print(_offers(name, today), name, every, today)
-
-
-def _import(path: Path, provider: str, date: str) -> None:
-    done = import_prices(path, provider, date)
-    click.echo(f"{counted(done.prices, 'price')} from a {done.layout} list, kept in {price_list_file()}")
-    if done.skipped:
-        click.echo(f"left out: {counted(done.skipped, 'line')} without a GPU or a price")
-    if done.unknown_gpus:
-        names = ", ".join(done.unknown_gpus[:8]) + (" ..." if len(done.unknown_gpus) > 8 else "")
-        click.echo(f"GPUs that gputui does not know, found by instance type only: {names}")
 
 
 def _offers(name: str | None, today: datetime.date) -> list[InstanceRow]:

@@ -14,7 +14,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from gputui.errors import GputuiError
@@ -24,7 +24,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.machine import Machine
 from gputui.model.result import RunSummary
-from gputui.model.units import format_hourly
+from gputui.model.units import counted, format_hourly
 from gputui.services.support.output_files import write_output
 from gputui.services.support.paths import make_directory, price_list_file
 from gputui.store.text import clean_text
@@ -64,19 +64,8 @@ _LAYOUTS = {
     },
 }
 """Public layouts of price lists: our columns by theirs. `is_spot` says which kind the price is."""
+_MOST_NAMED = 8
 _REQUIRED = ("instance_type", "gpu", "gpu_count", "usd_per_hour")
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """What became of a list."""
-
-    layout: str
-    prices: int
-    unknown_gpus: tuple[str, ...]
-    """Names that no row of `gpus.csv` has; their prices are found by instance type only."""
-    skipped: int
-    """Rows without a GPU or a price."""
 
 
 def known_instances() -> tuple[InstanceRow, ...]:
@@ -111,8 +100,8 @@ def date_words(date: str, today: datetime.date) -> str:
     return ", ".join(filter(None, (date[:10].rstrip(" ("), age_words(date, today))))
 
 
-def import_prices(path: Path, provider: str, date: str) -> Imported:
-    """Replace the user's list by a CSV or Parquet file of one of the known layouts.
+def import_prices(path: Path, provider: str, date: str) -> list[str]:
+    """Replace the user's list by a CSV or Parquet file of one of the known layouts; what became of it.
 
     `provider` and `date` (YYYY-MM-DD) stand in for columns that the file lacks. Of a type that is listed for
     several zones of one region the lowest price is kept. Raises GputuiError for what cannot be read, and then
@@ -161,7 +150,13 @@ def import_prices(path: Path, provider: str, date: str) -> Imported:
             "set XDG_CONFIG_HOME to a directory you can write to",
         ) from error
     write_output(target, page.getvalue())
-    return Imported(layouts[0], len(found), tuple(sorted(unknown)), skipped)
+    lines = [f"{counted(len(found), 'price')} from a {layouts[0]} list, kept in {target}"]
+    if skipped:
+        lines.append(f"left out: {counted(skipped, 'line')} without a GPU or a price")
+    if unknown:
+        names = ", ".join(sorted(unknown)[:_MOST_NAMED]) + (" ..." if len(unknown) > _MOST_NAMED else "")
+        lines.append(f"GPUs that gputui does not know, found by instance type only: {names}")
+    return lines
 
 
 def _plain_row(ours: Mapping[str, str], provider: str, date: str, where: str) -> dict[str, str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 from gputui.errors import GputuiError
 from gputui.metrics import charted, metric_named, number, word
@@ -12,50 +12,43 @@ from gputui.model.devices import HOST
 from gputui.model.live import DeviceSample
 from gputui.model.units import counted, format_bytes
 from gputui.services.doctor.checks import SystemState
+from gputui.services.doctor.disturbances import Check
 from gputui.store.text import clean_text
 
 _LOAD = ("load_1min", "cpu_busy_pct")
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What was read of one part of the box."""
-
-    topic: str
-    """`CPU`, `GPU 0`."""
-    found: str
-    """Values with their units, what could not be read left out."""
-
-
-def readings(box: SystemState) -> tuple[Reading, ...]:
-    """The processor, memory, each GPU, software and disks; those of which something is known."""
+def readings(box: SystemState) -> tuple[Check, ...]:
+    """The processor, memory, each GPU, software and disks: what is known of each, judged by no check."""
     found = (*_host(box), *map(_gpu, box.sample.gpus), *_software(box), *_disks(box))
-    return tuple(Reading(one.topic, clean_text(one.found)) for one in found if one.found)
+    return tuple(replace(one, found=clean_text(one.found)) for one in found if one.found)
 
 
-def _host(box: SystemState) -> Iterator[Reading]:
+def _host(box: SystemState) -> Iterator[Check]:
     cpu, memory, values = box.machine.cpu, box.machine.memory, box.sample.host.values
     cache = cpu.last_level_cache_bytes
-    yield Reading(
+    yield Check(
         "CPU",
+        "ok",
         _joined(
             cpu.model,
             f"{counted(cpu.usable_cores, 'core')}, {cpu.usable_threads:g} of {cpu.host_threads} threads",
             "" if isinstance(cache, Missing) else f"{format_bytes(cache)} cache",
         ),
     )
-    yield Reading("instructions", ", ".join(cpu.features))
+    yield Check("instructions", "ok", ", ".join(cpu.features))
     cpu_now = {**values, "cpu_limit_cores": float(cpu.usable_threads)}
-    yield Reading("now", _joined(*(metric_named(key, HOST).in_words(cpu_now) for key in _LOAD)))
+    yield Check("now", "ok", _joined(*(metric_named(key, HOST).in_words(cpu_now) for key in _LOAD)))
     used = number(values, "memory_used_bytes")
     whole = f"{format_bytes(memory.usable_bytes)} of {format_bytes(memory.host_bytes)} usable"
-    yield Reading("memory", _joined(whole, "" if used is None else f"{format_bytes(used)} in use"))
+    yield Check("memory", "ok", _joined(whole, "" if used is None else f"{format_bytes(used)} in use"))
 
 
-def _gpu(gpu: DeviceSample) -> Reading:
+def _gpu(gpu: DeviceSample) -> Check:
     lanes = number(gpu.values, "pcie_width")
-    return Reading(
+    return Check(
         f"GPU {gpu.label}",
+        "ok",
         _joined(
             word(gpu.values, "name"),
             *(metric.in_words(gpu.values) for metric in charted(gpu.device)),
@@ -64,25 +57,26 @@ def _gpu(gpu: DeviceSample) -> Reading:
     )
 
 
-def _software(box: SystemState) -> Iterator[Reading]:
+def _software(box: SystemState) -> Iterator[Check]:
     machine = box.machine
-    yield Reading("system", _joined(machine.os_name, _named("kernel", machine.kernel), machine.libc))
+    yield Check("system", "ok", _joined(machine.os_name, _named("kernel", machine.kernel), machine.libc))
     if isinstance(box.interpreter, GputuiError):
         return
     runtime = box.interpreter.runtime
-    yield Reading(
+    yield Check(
         "torch",
+        "ok",
         _joined(
             runtime.torch_version, _named("CUDA", runtime.torch_cuda), _named("cuDNN", runtime.cudnn_version)
         ),
     )
-    yield Reading("Python", f"{runtime.python_version}, {box.interpreter.executable}")
+    yield Check("Python", "ok", f"{runtime.python_version}, {box.interpreter.executable}")
 
 
-def _disks(box: SystemState) -> Iterator[Reading]:
+def _disks(box: SystemState) -> Iterator[Check]:
     for place, free in box.free_bytes.items():
         if not isinstance(free, Missing):
-            yield Reading("disk", f"{format_bytes(free)} free in {place}")
+            yield Check("disk", "ok", f"{format_bytes(free)} free in {place}")
 
 
 def _named(name: str, value: object) -> str:

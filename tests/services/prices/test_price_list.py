@@ -70,8 +70,11 @@ def test_a_skypilot_catalog_names_its_provider_and_day_by_options_and_keeps_the_
     )
     done = import_prices(catalog, "AWS", "2026-11-21")
 
-    assert (done.layout, done.prices, done.skipped) == ("SkyPilot catalog", 2, 1)
-    assert done.unknown_gpus == ("tpu-v5",)
+    assert done == [
+        f"2 prices from a SkyPilot catalog list, kept in {price_list_file()}",
+        "left out: 1 line without a GPU or a price",
+        "GPUs that gputui does not know, found by instance type only: tpu-v5",
+    ]
     (row,) = find_instance("aws/p5.48xlarge")
     assert (row.gpu, row.usd_per_hour, row.spot_usd_per_hour) == ("H100 SXM 80GB", 58.0, 25.0)
 
@@ -88,7 +91,7 @@ def test_a_gpuhunt_catalog_as_parquet_gives_on_demand_and_spot_of_one_type(tmp_p
         connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
     done = import_prices(path, "", "2026-11-21")
 
-    assert (done.layout, done.prices) == ("gpuhunt catalog", 1)
+    assert done == [f"1 price from a gpuhunt catalog list, kept in {price_list_file()}"]
     (row,) = find_instance("runpod/A100 80")
     assert (row.usd_per_hour, row.spot_usd_per_hour, row.gpu) == (1.64, 0.82, "A100-SXM4-80GB")
 

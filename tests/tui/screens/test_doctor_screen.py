@@ -9,7 +9,6 @@ from shell_app import make_app, picture, press, settled
 
 from gputui.services.doctor.checks import grouped
 from gputui.services.doctor.disturbances import Check, check_lines
-from gputui.services.doctor.readings import Reading
 from gputui.tui.screens.doctor.screen import page_of
 from gputui.tui.widgets.cells import width_of
 
@@ -73,7 +72,7 @@ def test_the_answer_is_first_and_what_is_not_well_can_be_jumped_to(width: int) -
         assert word in text, "the state is a word, not only a colour"
 
 
-READ = tuple(Reading(f"GPU {index}", f"NVIDIA H200, {index} % busy, 71 of 700 W") for index in range(8))
+READ = tuple(Check(f"GPU {index}", "ok", f"NVIDIA H200, {index} % busy, 71 of 700 W") for index in range(8))
 
 
 @pytest.mark.parametrize(("width", "height", "is_shown"), [(80, 22, False), (80, 24, True), (200, 22, True)])

@@ -20,8 +20,8 @@ from gputui.services.doctor.checks import (
     judged,
     readiness,
 )
-from gputui.services.doctor.disturbances import STATE, STYLES, TOPIC, check_lines
-from gputui.services.doctor.readings import Reading, readings
+from gputui.services.doctor.disturbances import STATE, STYLES, TOPIC, Check, check_lines
+from gputui.services.doctor.readings import readings
 from gputui.services.playback.demo import made_up_box
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
@@ -112,7 +112,7 @@ class DoctorScreen(ShellScreen):
 
 
 def page_of(
-    answer: str, groups: Sequence[Group], width: int, height: int, read: Sequence[Reading] = ()
+    answer: str, groups: Sequence[Group], width: int, height: int, read: Sequence[Check] = ()
 ) -> tuple[Sequence[Line], Sequence[int]]:
     """The answer and the groups, and the lines at which problems and notes begin.
 
@@ -160,7 +160,7 @@ def _in_two_columns(head: list[Line], blocks: Sequence[_Block], width: int) -> _
     return [*head, *side_by_side([one for one in columns if one], width, 3)], sorted(places)
 
 
-def _reading_lines(read: Sequence[Reading], width: int) -> list[Line]:
+def _reading_lines(read: Sequence[Check], width: int) -> list[Line]:
     """What the checks looked at."""
     lines: list[Line] = [section((Span("what was read", "title"),), width)]
     label = STATE + TOPIC
