@@ -92,7 +92,7 @@ GROUPS: tuple[Group, ...] = (
         (
             Command("advise", "advise", "what a job takes and costs on each box; rent or buy"),
             Command("fit", "fit", "on which GPUs a model fits, and what the cheapest costs"),
-            Command("prices", "prices", "what GPUs cost to rent"),
+            Command("prices", "facts:prices", "what GPUs cost to rent"),
             Command("share", "share", "a report or file to send, without names, ids and paths"),
         ),
     ),
