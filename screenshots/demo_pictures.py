@@ -9,7 +9,7 @@ from terminal_svg import svg_of
 
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
-from gputui.services.live.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox
+from gputui.services.playback.demo_gpus import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.shell.registry import screens_line

@@ -8,7 +8,7 @@ from demo_pictures import watched
 from rich.cells import cell_len
 from terminal_svg import FOREGROUND, Colours, Frame, Piece, moving_svg, pieces_of_lines
 
-from gputui.services.live.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox
+from gputui.services.playback.demo_gpus import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 

@@ -80,7 +80,7 @@ def monitor(
 def _show_hosts(hosts: tuple[Host, ...], *, interval_s: float | None, is_ascii: bool, has_mouse: bool) -> int:
     """The live view of several hosts, until the user leaves."""
     from gputui.services.hosts.live import watch_hosts
-    from gputui.services.live.snapshot import current_user
+    from gputui.services.snapshot import current_user
     from gputui.services.support.paths import monitor_file
     from gputui.tui.hosts_app import HostsApp
     from gputui.tui.monitor.settings import load_settings
@@ -124,7 +124,7 @@ def show_app(
     """Run the app on this terminal, starting with the screen and arguments in `opens`; returns the exit
     status."""
     from gputui.recording.collector import live_collector
-    from gputui.services.live.snapshot import current_user
+    from gputui.services.snapshot import current_user
     from gputui.tui.launch import SHOW_DEMO
 
     def show(*opens: str) -> int:
@@ -171,8 +171,8 @@ def demo(gpus: int, is_ascii: bool, no_mouse: bool) -> int:
 
 def _show_demo(gpus: int = 8, *, is_ascii: bool, has_mouse: bool) -> int:
     """Run the app on so many made-up GPUs until the user leaves; returns the exit status."""
-    from gputui.services.live.demo import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox, DemoFeed
     from gputui.services.playback.demo import Demo
+    from gputui.services.playback.demo_gpus import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox, DemoFeed
 
     made_up: Demo | None = None
     try:

@@ -22,7 +22,7 @@ from gputui.model.absent import Missing
 from gputui.model.devices import HOST, device_order
 from gputui.model.live import DeviceSample, LiveSample, ProcessSample
 from gputui.model.units import counted, format_bytes, format_seconds
-from gputui.services.live.snapshot import current_user, take_snapshot
+from gputui.services.snapshot import current_user, take_snapshot
 from gputui.store.text import clean_text
 
 if TYPE_CHECKING:

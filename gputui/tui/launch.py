@@ -86,7 +86,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
         feed.start()
         try:
             with without_collecting():
-                from gputui.services.live.demo import DemoFeed
+                from gputui.services.playback.demo_gpus import DemoFeed
                 from gputui.tui.monitor.model import MonitorModel
                 from gputui.tui.shell.registry import SCREENS, screens_line
 
@@ -200,7 +200,7 @@ def _handle(
     request: Asked, feed: Feed, say: Callable[[str, str], None], leave: Callable[[int], None]
 ) -> None:
     """Handle a request of the model that concerns the demo or another process, and report the outcome."""
-    from gputui.services.live.demo import DemoFeed
+    from gputui.services.playback.demo_gpus import DemoFeed
     from gputui.sources.processes import end_process
     from gputui.tui.monitor.actions import ShowDemo
 

@@ -23,7 +23,7 @@ def test_without_a_terminal_it_names_the_command_that_needs_none() -> None:
 def test_made_up_gpus_need_nothing_heavy(gpus: str) -> None:
     code = (
         "import sys\n"
-        "from gputui.services.live.demo import DemoBox\n"
+        "from gputui.services.playback.demo_gpus import DemoBox\n"
         f"sample = DemoBox({gpus}).at(3, 0)\n"
         "print(len(sample.gpus), {'duckdb', 'numpy', 'pandas', 'torch'} & set(sys.modules) or 'light')"
     )

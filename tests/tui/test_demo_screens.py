@@ -18,8 +18,8 @@ from pty_harness import Terminal
 from shell_app import make_app, picture, press, settled
 
 from gputui.model.result import Run
-from gputui.services.live.demo import CAUTION
 from gputui.services.playback.demo import BOXES, Demo, MadeUpProgress
+from gputui.services.playback.demo_gpus import CAUTION
 from gputui.services.results.browser import read_detail
 from gputui.services.results.headline import case_order
 from gputui.services.results.reference_making import Candidate, problems_of_run

@@ -15,8 +15,8 @@ from gputui.model.journal import LOCK_NAME
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Machine
 from gputui.model.plan import PlannedLaunch
-from gputui.services.live.snapshot import current_user, take_snapshot
 from gputui.services.runs.process import held_runs
+from gputui.services.snapshot import current_user, take_snapshot
 from gputui.store.text import clean_text
 
 State = Literal["ok", "note", "problem", "unknown"]

@@ -43,7 +43,7 @@ from gputui.model.machine import Cpu, Gpu, Identity, Interpreter, Layer, Machine
 from gputui.model.plan import DEMO_PROFILE, Plan
 from gputui.model.profiled import IDLE, Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.model.telemetry import HOST, Reading
-from gputui.services.live.demo import EARLIER_S, USER, DemoBox
+from gputui.services.playback.demo_gpus import EARLIER_S, USER, DemoBox
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.runs.device_history import HistoryReader

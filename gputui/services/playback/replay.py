@@ -20,7 +20,7 @@ from gputui.model.devices import HOST
 from gputui.model.live import DeviceSample, LiveSample, Value
 from gputui.model.ranges import sane
 from gputui.model.result import RunSummary
-from gputui.services.live.demo import TimedFeed
+from gputui.services.playback.demo_gpus import TimedFeed
 from gputui.services.results.selectors import locate_run
 from gputui.store.reading import TelemetrySeries, open_result
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputui.model.units import counted
-from gputui.services.live.demo import CAUTION
+from gputui.services.playback.demo_gpus import CAUTION
 from gputui.store.text import clean_text
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import fitted, line_width

@@ -40,7 +40,7 @@ from gputui.services.doctor.disturbances import (
     disturbances,
     gpus_of,
 )
-from gputui.services.live.snapshot import current_user
+from gputui.services.snapshot import current_user
 from gputui.services.support.paths import _key_path, run_directories
 
 CU126 = "torch==2.13.0+cu126 --extra-index-url https://download.pytorch.org/whl/cu126"

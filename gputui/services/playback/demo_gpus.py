@@ -1,4 +1,4 @@
-"""A made-up machine, for exploring the panes."""
+"""A made-up machine, for exploring the panes; and the feed of samples that a function makes."""
 
 from __future__ import annotations
 

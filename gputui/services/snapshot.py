@@ -1,4 +1,4 @@
-"""A single reading of everything on this machine."""
+"""A single reading of everything on this machine, within half a second. In: sources. Out: a frozen sample."""
 
 from __future__ import annotations
 
