@@ -21,7 +21,6 @@ from gputui.model.units import format_bytes, format_percent
 from gputui.services.advise.gpu_choice import (
     SHOWN_FIRST,
     GpuClass,
-    GpuOffer,
     Wish,
     shown_first,
     trick_words,
@@ -90,18 +89,16 @@ def command(
         _refuse(stated, _ONLY_TRAINING, "only for training", "leave it out, or leave out --infer")
     else:
         _refuse(stated, _ONLY_INFERENCE, "only for inference", "add --infer, or leave it out")
+    from gputui.services.advise.memory_fit import inference_report, report
+
     wish = Wish(params=params, cache_precision=stated.pop("kv_precision"), **stated)
     if infer:
-        from gputui.services.advise.memory_fit import inference_report
-
         served = inference_report(wish)
         if as_json:
             print_json(_plain_inference(served))
         else:
             _print_inference(served, every)
         return
-    from gputui.services.advise.memory_fit import report
-
     found = report(wish)
     warn(found.warnings)
     if as_json:
@@ -212,7 +209,9 @@ def _write_gpus(
             Span(name, "title" if name in named else ""),
             ("~" if one.is_estimated else "") + format_bytes(one.memory_bytes),
             Span(_verdict(one.fit, offer is not None), _STYLES.get(one.fit.word, "")),
-            "—" if offer is None else f"{_marks(offer)}{offer.usd_per_hour:.2f}",
+            "—"
+            if offer is None
+            else f"{'' if offer.is_on_demand else '+'}{'*' if offer.age else ''}{offer.usd_per_hour:.2f}",
             *most[one.names],
         )
         for one, name in shown
@@ -229,10 +228,6 @@ def _write_gpus(
     if other := {offer.instance.price_kind for offer in offers if not offer.is_on_demand}:
         notes.append(f"+: not on demand: {', '.join(sorted(other))}.")
     page.line(" ".join(notes), "dim")
-
-
-def _marks(offer: GpuOffer) -> str:
-    return ("" if offer.is_on_demand else "+") + ("*" if offer.age else "")
 
 
 def _batch(batch: int) -> str:

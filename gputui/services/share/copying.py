@@ -334,14 +334,15 @@ COUNTED = {
     "event": "events",
 }
 """What is counted of a copy, and the rows that are that."""
-Picked = Mapping[Path, Sequence[RunSummary]]
-"""The runs to copy of each file."""
 
 
 def shared_copy(
-    picked: Picked, columns: Mapping[Path, frozenset[tuple[str, str]]], out: Path, names: Names
+    picked: Mapping[Path, Sequence[RunSummary]],
+    columns: Mapping[Path, frozenset[tuple[str, str]]],
+    out: Path,
+    names: Names,
 ) -> Counter[str]:
-    """Copy runs into `out`, which is new; `columns` are the tables and columns that each file has.
+    """Copy runs of files into `out`, which is new; `columns` are the tables and columns that each file has.
 
     Returns how many rows of each kind of COUNTED are in it.
 
