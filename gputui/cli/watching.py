@@ -40,9 +40,9 @@ from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of, where_mes
 from gputui.services.results.labels import has_failed, has_measured
 from gputui.services.results.next_steps import NextStep, next_steps
 from gputui.services.results.selectors import from_here, run_in
-from gputui.services.runs.alerts import Alerts
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.process import (
+    Alerts,
     LiveRun,
     called,
     find_in_progress,

@@ -1,6 +1,6 @@
 """Watches the runs in progress on this machine, in threads: which they are, and what alerts the user.
 
-Separate from `alerts`, whose imports would delay the first frame of the screens.
+Imports little, so that the first frame of the screens is not delayed.
 """
 
 from __future__ import annotations
@@ -141,8 +141,7 @@ def _follow(
     alert: Callable[[str], None], ends: threading.Event, runs: tuple[LiveRun, ...], is_late: bool
 ) -> None:
     from gputui.recording.spec import Spec
-    from gputui.services.runs.alerts import Alerts
-    from gputui.services.runs.process import called, follow
+    from gputui.services.runs.process import Alerts, called, follow
 
     try:
         plans = [Spec.read(run.run_dir).plan for run in runs]

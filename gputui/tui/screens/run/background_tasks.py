@@ -26,11 +26,11 @@ from gputui.services.results.labels import case_name, outcome_words, torch_in
 from gputui.services.results.next_steps import NextStep, next_steps
 from gputui.services.results.selectors import run_in
 from gputui.services.results.throughput import speeds_of
-from gputui.services.runs.alerts import endings
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.process import (
     LiveRun,
     called,
+    endings,
     follow,
     is_of_this_boot,
     runs_in_progress,
