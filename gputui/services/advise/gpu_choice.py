@@ -66,7 +66,7 @@ class GpuOffer:
 
     @property
     def is_on_demand(self) -> bool:
-        """As `price_list.is_on_demand`."""
+        """As `prices.is_on_demand`."""
         return is_on_demand(self.instance.price_kind)
 
 
@@ -91,7 +91,7 @@ class GpuClass:
 
 
 def shown_first(names: Iterable[str]) -> frozenset[str]:
-    """Of these GPUs the ten to show first: those that people rent first (`price_list.most_rented`)."""
+    """Of these GPUs the ten to show first: those that people rent first (`prices.most_rented`)."""
     return frozenset(_by_rent(names)[:SHOWN_FIRST])
 
 
