@@ -379,7 +379,7 @@ def serving_as_json(serving: ServingRun, price: Price | Missing) -> dict[str, An
 def _level(level: Level, price: Price | Missing) -> dict[str, Any]:
     absent: dict[str, str] = {}
 
-    def known(name: str, value: float | Missing) -> float | None:
+    def or_null(name: str, value: float | Missing) -> float | None:
         if isinstance(value, Missing):
             absent[name] = value.reason
             return None
@@ -396,22 +396,22 @@ def _level(level: Level, price: Price | Missing) -> dict[str, Any]:
         "outcome": level.result.outcome,
         "reason": level.result.reason,
         "is_overloaded": level.is_overloaded,
-        "limit_requests_per_s": known("limit_requests_per_s", speed)
+        "limit_requests_per_s": or_null("limit_requests_per_s", speed)
         if is_search and isinstance(speed, Missing)
         else speed.units_per_s
         if is_search and not isinstance(speed, Missing)
         else None,
-        "output_tokens_per_s": known("output_tokens_per_s", level.output_per_s),
+        "output_tokens_per_s": or_null("output_tokens_per_s", level.output_per_s),
         "interval": interval,
-        "tokens_per_s_and_user": known("tokens_per_s_and_user", level.tokens_per_user),
-        "usd_per_million_output_tokens": known(
+        "tokens_per_s_and_user": or_null("tokens_per_s_and_user", level.tokens_per_user),
+        "usd_per_million_output_tokens": or_null(
             "usd_per_million_output_tokens", usd_per_million_tokens(level, price)
         ),
-        "joules_per_output_token": known(
+        "joules_per_output_token": or_null(
             "joules_per_output_token",
             level.energy if isinstance(level.energy, Missing) else level.energy.joules_per_unit,
         ),
-        "cached_share": known("cached_share", level.cached_share),
+        "cached_share": or_null("cached_share", level.cached_share),
         "other_lengths": level.other_lengths,
         "held_requests_per_s": level.held_per_s,
         "failed_requests_per_s": level.failed_per_s,
@@ -455,10 +455,10 @@ def commands_of(serving: ServingRun, run: RunSummary, db: str) -> tuple[str, ...
     Where its profile of requests does not ship, they write it first.
     """
     shipped = {profile.name: profile for profile in shipped_request_profiles()}
-    known = shipped.get(serving.profile)
+    ours = shipped.get(serving.profile)
     lines: list[str] = []
     profile = serving.profile
-    if known is None or (known.prompt_tokens, known.output_tokens) != (
+    if ours is None or (ours.prompt_tokens, ours.output_tokens) != (
         serving.prompt_tokens,
         serving.output_tokens,
     ):
