@@ -385,9 +385,8 @@ def _level(level: Level, price: Price | Missing) -> dict[str, Any]:
             return None
         return value
 
-    is_search = level.kind == "search"
     speed = level.speed
-    interval = None if isinstance(speed, Missing) else [speed.low, speed.high]
+    per_s = speed if isinstance(speed, Missing) else speed.units_per_s
     found: dict[str, Any] = {
         "case_id": level.result.case_id,
         "load": level.kind,
@@ -396,13 +395,9 @@ def _level(level: Level, price: Price | Missing) -> dict[str, Any]:
         "outcome": level.result.outcome,
         "reason": level.result.reason,
         "is_overloaded": level.is_overloaded,
-        "limit_requests_per_s": or_null("limit_requests_per_s", speed)
-        if is_search and isinstance(speed, Missing)
-        else speed.units_per_s
-        if is_search and not isinstance(speed, Missing)
-        else None,
+        "limit_requests_per_s": or_null("limit_requests_per_s", per_s) if level.kind == SEARCH else None,
         "output_tokens_per_s": or_null("output_tokens_per_s", level.output_per_s),
-        "interval": interval,
+        "interval": None if isinstance(speed, Missing) else [speed.low, speed.high],
         "tokens_per_s_and_user": or_null("tokens_per_s_and_user", level.tokens_per_user),
         "usd_per_million_output_tokens": or_null(
             "usd_per_million_output_tokens", usd_per_million_tokens(level, price)
