@@ -44,6 +44,7 @@ from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.process import (
     Alerts,
     LiveRun,
+    alerts_of,
     called,
     find_in_progress,
     follow,
@@ -70,11 +71,6 @@ VERBOSE_HELP = "Add efficiency, notes, and why cases were not measured."
 def hold_signals() -> None:
     """Block signals until `watch` can forward them, so that none is lost while a supervisor starts."""
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
-
-
-def alerts_of(runs: Sequence[LiveRun], plans: Sequence[Plan], *, is_late: bool = False) -> Alerts:
-    """The alerts of these runs; `is_late` if they began before this process."""
-    return Alerts(plans, " and ".join(called(run) for run in runs), is_late=is_late)
 
 
 def continuing(runs: Sequence[LiveRun]) -> tuple[str, ...]:

@@ -377,3 +377,8 @@ class Alerts:
         first, *others = self._waiting
         self._waiting.clear()
         return f"{first}, and {len(others)} more" if others else first
+
+
+def alerts_of(runs: Sequence[LiveRun], plans: Sequence[Plan], *, is_late: bool = False) -> Alerts:
+    """The alerts of these runs; `is_late` if they began before this process."""
+    return Alerts(plans, " and ".join(called(run) for run in runs), is_late=is_late)

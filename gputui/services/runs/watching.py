@@ -141,13 +141,13 @@ def _follow(
     alert: Callable[[str], None], ends: threading.Event, runs: tuple[LiveRun, ...], is_late: bool
 ) -> None:
     from gputui.recording.spec import Spec
-    from gputui.services.runs.process import Alerts, called, follow
+    from gputui.services.runs.process import alerts_of, follow
 
     try:
         plans = [Spec.read(run.run_dir).plan for run in runs]
     except GputuiError:
         return  # of another version: the screen of the run reports that
-    alerts = Alerts(plans, " and ".join(called(run) for run in runs), is_late=is_late)
+    alerts = alerts_of(runs, plans, is_late=is_late)
     for index, line in follow(runs, READ_EVERY_S):
         if ends.is_set():
             return
