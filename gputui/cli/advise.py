@@ -60,6 +60,7 @@ from gputui.store.reading import open_result
 J = TypeVar("J")
 A = TypeVar("A")
 
+_EXAMPLE = "50M tokens train"
 COMMON = ("--job", "--price", "--instance", "--buy", "--precision", "--workload", "--verbose", "--json")
 
 
@@ -71,7 +72,7 @@ def _finite(context: click.Context, parameter: click.Parameter, number: float | 
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="F[@RUN]...")
+@click.argument("files", nargs=-1, metavar="F[@RUN]...")
 @click.option(
     "--job",
     "jobs",
@@ -183,7 +184,17 @@ def command(
     files, typed_jobs = _files_and_jobs(files)
     jobs = (*jobs, *(f"{amount} tokens" for amount in tokens), *typed_jobs)
     if not files:
-        raise GputuiError("advise: no result file is named", f"gputui advise a.db b.db --job {jobs[0]!r}")
+        job = jobs[0] if jobs else _EXAMPLE
+        raise GputuiError("advise: no result file is named", f"gputui advise a.db b.db --job {job!r}")
+    stated = _amounts("--price", prices, files)
+    typed = _by_file("--instance", instances, files)
+    cpus = _amounts("--cpu-price", cpu_prices, files)
+    selections = select_all(files, trust=trust, pool=pool)
+    boxes = [_box(selection, stated, typed, cpus, pool) for selection in selections]
+    if not jobs:
+        jobs = (example_job(boxes) or example_llm_job(boxes) or _EXAMPLE,)
+        yours = f"gputui advise {shlex.join(files)} --job '...'"
+        warn([f"no job is stated; answered for '{jobs[0]}' as an example. Yours: {yours}"])
     llm_jobs = tuple(text for text in jobs if is_llm_job(text))
     if llm_jobs and len(llm_jobs) < len(jobs):
         raise GputuiError(
@@ -198,18 +209,7 @@ def command(
         raise GputuiError(
             f"--workload {workload}: no workload is named", "NAME or NAME:SIZE, as gpt_train:base"
         )
-    stated = _amounts("--price", prices, files)
-    typed = _by_file("--instance", instances, files)
-    cpus = _amounts("--cpu-price", cpu_prices, files)
-    selections = select_all(files, trust=trust, pool=pool)
     warn(warning for selection in selections for warning in selection.warnings)
-    boxes = [_box(selection, stated, typed, cpus, pool) for selection in selections]
-    if not jobs:
-        example = example_job(boxes) or example_llm_job(boxes) or "50M tokens train"
-        raise GputuiError(
-            "advise: no job is stated: how much work is it?",
-            f"gputui advise {shlex.join(files)} --job {shlex.quote(example)}",
-        )
     if wanted:
         found, refusals = _answered(wanted, lambda job: advise_llm(job, boxes, hours_per_month))
         if as_json:

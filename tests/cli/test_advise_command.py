@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -139,17 +138,27 @@ def test_a_job_is_understood_as_people_type_it(
 
 
 @pytest.mark.usefixtures("there")
-def test_what_is_missing_is_named_with_a_line_that_works(capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_without_a_job_are_answered_for_an_example_that_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     status, out, err = printed(capsys, "advise", "cpu.db", "gpu.db")
-    assert (status, out) == (2, "")
-    assert err == (
-        "gputui: advise: no job is stated: how much work is it?\n"
-        "  gputui advise cpu.db gpu.db --job '50M tokens train'\n"
-    )
-    assert printed(capsys, *shlex.split(err.splitlines()[1])[1:])[0] == 0
 
-    status, _, err = printed(capsys, "advise", "2e9", "tokens")
-    assert (status, err.splitlines()[1]) == (2, "  gputui advise a.db b.db --job '2e9 tokens'")
+    assert status == 0
+    assert err == (
+        "no job is stated; answered for '50M tokens train' as an example."
+        " Yours: gputui advise cpu.db gpu.db --job '...'\n"
+    )
+    assert out == printed(capsys, "advise", "cpu.db", "gpu.db", "--job", "50M tokens train")[1]
+
+
+@pytest.mark.usefixtures("there")
+@pytest.mark.parametrize(("words", "job"), [(("2e9", "tokens"), "2e9 tokens"), ((), "50M tokens train")])
+def test_a_job_without_files_is_an_error_that_shows_a_whole_command(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], job: str
+) -> None:
+    status, _, err = printed(capsys, "advise", *words)
+
+    assert (status, err.splitlines()[1]) == (2, f"  gputui advise a.db b.db --job '{job}'")
 
 
 @pytest.mark.usefixtures("there")

@@ -73,6 +73,7 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
         "groups": [
             {
                 "group": group.group,
+                "device_class": group.device_class,
                 "common_rows": group.common,
                 "rows": group.rows,
                 "mean": None

@@ -63,7 +63,7 @@ class RankedBox:
     of_kind: float
     """Its rate in the main case, times the median of its kind."""
     overall: float
-    """The geometric mean of that over all cases that its kind measured too."""
+    """The geometric mean of that over all cases on the device of the main case that its kind measured too."""
     cases: int
     """How many those are."""
     stands_out: str
@@ -312,7 +312,8 @@ def _ranked(kind: str, sides: Mapping[int, Side], measured: _Measured, main: Cas
             middle = statistics.median(rates.values())
             logs[case] = {place: math.log(rate / middle) for place, rate in rates.items()}
     places = list(logs.get(main, ()))
-    overall = [statistics.fmean(of[place] for of in logs.values() if place in of) for place in places]
+    alike = [of for case, of in logs.items() if case.variant.device_class == main.variant.device_class]
+    overall = [statistics.fmean(of[place] for of in alike if place in of) for place in places]
     out = standing_out(overall, FALSE_ALARMS / 2)
     usual = [log for at, log in enumerate(overall) if at not in out]
     where: dict[int, list[tuple[str, float]]] = {}
@@ -332,7 +333,7 @@ def _ranked(kind: str, sides: Mapping[int, Side], measured: _Measured, main: Cas
             speed=speed,
             of_kind=math.exp(logs[main][place]),
             overall=math.exp(log),
-            cases=sum(place in of for of in logs.values()),
+            cases=sum(place in of for of in alike),
             stands_out=("slower" if log < 0 else "faster") if at in out else "uneven" if single else "",
             where=tuple(single),
             usd_per_million=_usd(of_main),

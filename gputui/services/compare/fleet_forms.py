@@ -31,7 +31,7 @@ _AT_ONCE = 40
 _HOW_TO_READ = (
     (
         "Each dot is a {0}: its rates against the medians of its kind, of the same devices, as the"
-        " geometric mean over all cases. The band is the middle 90 % of the kind."
+        " geometric mean over all cases on the main case's device. The band is the middle 90 % of the kind."
     ),
     "Rates and ranks are of the main case: {1}.",
     (

@@ -10,7 +10,7 @@ from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_change
 from gputui.services.compare.pairing import Comparison, Row
-from gputui.services.compare.row_text import change_text, mean_name
+from gputui.services.compare.row_text import change_text, mean_devices, mean_name
 from gputui.services.compare.suggestions import steps_for_absent, steps_for_limit
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import short_case_name
@@ -64,9 +64,11 @@ def check_gate(
                 )
             else:
                 asked.append((name, row, row.rate))
+        devices = mean_devices([comparison])
         for group in comparison.groups:
             if group.rate.ratio is not None and group.common > 1:
-                asked.append((f"{beside}{mean_name(group)}", None, group.rate))
+                name = mean_name(group, devices[group.device_class])
+                asked.append((f"{beside}{name}", None, group.rate))
     slower: list[str] = []
     are_beyond = (
         [False] * len(asked) if limit is None else surely_slower([rate for _, _, rate in asked], limit)

@@ -234,9 +234,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class GroupMean:
-    """The geometric mean of the common rows of one class."""
+    """The geometric mean of the common rows of one class of workloads on one class of devices."""
 
     group: str
+    device_class: str
+    """`gpu` or `cpu`; empty where the sides are what tells devices apart."""
     rate: Judgement
     """Of the mean by its own interval, judged together with the rows."""
     common: int
@@ -785,19 +787,23 @@ def _is_of_gpu(cell: Cell) -> bool:
 
 
 def _group_means(rows: Sequence[Row], ignore: str) -> Iterable[GroupMean]:
-    """Of each class that has any rows, not yet judged."""
-    for workload_class, name in GROUPS.items():
-        members = [
-            row.estimate
-            for row in rows
-            if row.case.workload_class == workload_class
-            and not row.case.is_time
-            and not (ignore and None in (row.a.result, row.b.result))
-        ]
-        common = [e for e in members if not isinstance(e, Missing)]
-        if members:
+    """Of each class that has any rows, GPUs first, not yet judged."""
+    members: dict[tuple[str, str], list[RatioEstimate | Missing]] = {
+        (workload_class, device): []
+        for device in ([""] if ignore == "device" else ["gpu", "cpu"])
+        for workload_class in GROUPS
+    }
+    for row in rows:
+        device = "" if ignore == "device" else row.case.variant.device_class
+        is_alone = ignore and None in (row.a.result, row.b.result)
+        if (row.case.workload_class, device) in members and not row.case.is_time and not is_alone:
+            members[row.case.workload_class, device].append(row.estimate)
+    for (workload_class, device), estimates in members.items():
+        common = [e for e in estimates if not isinstance(e, Missing)]
+        if estimates:
             rate = Judgement(RATE, geometric_mean(common), _UNREAD.verdict)
-            yield GroupMean(name, rate, sum(not e.doubt for e in common), len(members))
+            shared = sum(not e.doubt for e in common)
+            yield GroupMean(GROUPS[workload_class], device, rate, shared, len(estimates))
 
 
 def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:

@@ -323,11 +323,17 @@ def both_text(judgement: Judgement) -> str:
     return f"{point_text(judgement)} {judgement.word}" if judgement.is_decided else verdict_text(judgement)
 
 
-def mean_name(group: GroupMean) -> str:
-    """`average of 6 peak tests`; of how many, where one side lacks some."""
+def mean_name(group: GroupMean, device: str = "") -> str:
+    """`average of 6 GPU peak tests`; of how many, where one side lacks some."""
     of = f"{group.common}" if group.common == group.rows else f"{group.common} of {group.rows}"
-    kinds = {"training": "trainings", "inference": "inference cases", "host": "host cases"}
-    return f"average of {of} {kinds.get(group.group, 'peak tests')}"
+    kinds = {"training": "trainings", "inference": "inferences", "host": "host cases"}
+    return " ".join(filter(None, ("average of", of, device, kinds.get(group.group, "peak tests"))))
+
+
+def mean_devices(comparisons: Iterable[Comparison]) -> dict[str, str]:
+    """What means say of their device, by its class; nothing where all are of one."""
+    classes = {group.device_class for one in comparisons for group in one.groups}
+    return {one: one.upper() for one in classes} if len(classes) > 1 else dict.fromkeys(classes, "")
 
 
 def change_text(judgement: Judgement) -> str:

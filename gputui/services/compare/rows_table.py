@@ -4,7 +4,7 @@ what to leave out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.judgement import Judgement
@@ -32,6 +32,7 @@ from gputui.services.compare.row_text import (
     doubted_point_text,
     letter_of,
     mark_of,
+    mean_devices,
     mean_name,
     point_text,
     style_of,
@@ -123,7 +124,15 @@ def rows_table(
     sides = range(len(comparisons))
     is_pair = len(sides) == 1
     made: list[Column | Drawing] = [
-        _names(items, rows, ignore, is_pair, bool(groups), _VALUES + 0.5 if is_beside_evidence else _HEADING)
+        _names(
+            items,
+            rows,
+            ignore,
+            is_pair,
+            bool(groups),
+            _VALUES + 0.5 if is_beside_evidence else _HEADING,
+            mean_devices(comparisons),
+        )
     ]
     of_a = [first_of(item.rows).a if item.rows else None for item in items]
     of_sides = [[row.b if (row := _row(item, side)) else None for item in items] for side in sides]
@@ -189,12 +198,10 @@ def _items(
     comparisons: Sequence[Comparison], rows: Sequence[RowOfSides], *, has_groups: bool, has_means: bool
 ) -> tuple[list[Item], dict[int, str]]:
     items = [Item(key, row) for key, row in enumerate(rows)]
-    names = dict.fromkeys(mean.group for one in comparisons for mean in one.groups) if has_means else {}
-    by_group = [{mean.group: mean for mean in one.groups} for one in comparisons]
-    means = {group: Item(-1, means=tuple(found.get(group) for found in by_group)) for group in names}
-    drawn = {
-        group: item for group, item in means.items() if any(map(item.judgement, range(len(comparisons))))
-    }
+    by_group = [{(mean.group, mean.device_class): mean for mean in one.groups} for one in comparisons]
+    names = dict.fromkeys(name for found in by_group for name in found) if has_means else {}
+    means = {name: Item(-1, means=tuple(found.get(name) for found in by_group)) for name in names}
+    drawn = {name: item for name, item in means.items() if any(map(item.judgement, range(len(comparisons))))}
     if not has_groups:
         return [*items, *drawn.values()], {}
     classes = [first_of(item.rows).case.workload_class for item in items]
@@ -204,7 +211,7 @@ def _items(
     for group in dict.fromkeys(groups):
         headings[len(ordered)] = MEANS.get(group, group)
         ordered += [item for item, of in zip(items, groups, strict=True) if of == group]
-        ordered += [drawn[group]] if group in drawn else []
+        ordered += [item for (of, _), item in drawn.items() if of == group]
     return ordered, headings
 
 
@@ -215,6 +222,7 @@ def _names(
     is_pair: bool,
     has_groups: bool,
     heading_priority: float,
+    devices: Mapping[str, str],
 ) -> Column:
     """What each case is called; shorter where intervals have no room, then without the size where a workload
     has one, and so is the heading in its turn."""
@@ -228,9 +236,11 @@ def _names(
             unsaid = [*common, row.case.work.size] if is_short and is_only_size else common
             return Span(clean_text(short_case_name(row.case, unsaid, ignore, is_short=is_short)))
         mean = next(mean for mean in item.means if mean is not None)
+        device = devices[mean.device_class]
         if is_pair and not has_groups:
-            return Span(mean_name(mean), "dim")
-        return Span("average" if has_groups else f"average, {MEANS[mean.group]}", "dim")
+            return Span(mean_name(mean, device), "dim")
+        of = " ".join(filter(None, (device, "" if has_groups else MEANS[mean.group])))
+        return Span(f"average, {of}" if of else "average", "dim")
 
     heading = case_heading(common)
     short = [name(item, True) for item in items]

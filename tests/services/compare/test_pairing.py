@@ -38,6 +38,7 @@ from gputui.services.compare.row_text import (
     choice_words,
     side_words,
 )
+from gputui.services.compare.rows_table import rows_of_sides, rows_table
 from gputui.services.compare.tables import Naming, disturbances, remarks, row_table
 from gputui.services.results.json import run_as_json
 from gputui.services.results.labels import has_failed, run_notes
@@ -312,6 +313,22 @@ def test_each_class_has_its_mean_over_common_rows_and_none_is_over_all() -> None
         ("training", 1, 1),
     ]
     assert means == pytest.approx([0.5, 4.0])  # 0.5 is the mean of 2 and 1/8
+
+
+def test_rows_of_cpus_and_of_gpus_have_means_of_their_own_and_these_say_of_what() -> None:
+    cases = [make_case(size=f"mini-{place}", device_class=of) for of in ("cpu", "gpu") for place in range(2)]
+    times_s = (0.2, 0.2, 0.05, 0.05)
+
+    comparison = compared(
+        *(measured(case, steady(0.1)) for case in cases),
+        b=tuple(measured(case, steady(s)) for case, s in zip(cases, times_s, strict=True)),
+    )
+
+    means = {g.device_class: g.mean.ratio for g in comparison.groups if isinstance(g.mean, GeometricMean)}
+    assert means == pytest.approx({"gpu": 2.0, "cpu": 0.5})
+    table = rows_table([comparison], rows_of_sides([comparison], "", one_sided=False), "").table
+    names = [row[0] for row in table.rows]
+    assert names[-2:] == ["average of 2 GPU peak tests", "average of 2 CPU peak tests"]
 
 
 def test_a_class_without_a_common_row_has_no_mean_and_says_so() -> None:
