@@ -113,7 +113,7 @@ def write_trace(
         page,
         (
             category_table(found),
-            largest_operators(found, page.width, most),
+            largest_operators(found, device, page.width, most),
             kernel_overview(found, page.width, most),
         ),
         [*finding_lines(found, device), *said],

@@ -108,4 +108,5 @@ def added_up(rows: Sequence[Operator]) -> Operator:
         time_ns=sum(row.time_ns for row in rows),
         cpu_ns=sum(row.cpu_ns for row in rows),
         kernels=sum(row.kernels for row in rows),
+        kernel_ns=sum(row.kernel_ns for row in rows),
     )

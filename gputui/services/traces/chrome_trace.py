@@ -14,6 +14,7 @@ from json.decoder import JSONDecodeError
 from pathlib import Path
 from typing import Any  # Any: JSON that is not yet checked
 
+from gputui.analysis.operator_flops import told_of_results
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
 from gputui.worker.foreign_json import scan_json
@@ -255,9 +256,9 @@ class _Reading:
             0 if kind in ("op", "range", "overhead") else _whole(arguments.get("correlation"))
         )
         trace.operator.append(_whole(arguments.get("External id", arguments.get("external id"))))
-        trace.inputs.append(self._inputs(arguments) if kind == "op" else 0)
+        trace.inputs.append(self._inputs(name, arguments) if kind == "op" else 0)
 
-    def _inputs(self, arguments: dict[str, Any]) -> int:
+    def _inputs(self, name: str, arguments: dict[str, Any]) -> int:
         dims = arguments.get("Input Dims", arguments.get("Input dims"))
         types = arguments.get("Input type")
         if not isinstance(dims, list) or not isinstance(types, list):
@@ -267,8 +268,10 @@ class _Reading:
             for d, t in zip(dims, types, strict=False)
             if isinstance(d, list) and d and t not in _SCALARS
         ]
+        given = arguments.get("Concrete Inputs")
+        told = told_of_results(name, dims, given) if isinstance(given, list) else ""
         key = (
-            _storable(",".join("x".join(map(str, d)) for d, _ in kept)[:_LONGEST_SHAPES]),
+            _storable((",".join("x".join(map(str, d)) for d, _ in kept) + told)[:_LONGEST_SHAPES]),
             _storable(
                 ",".join(str(t).removeprefix("c10::").replace("long int", "int64") for _, t in kept)[
                     :_LONGEST_SHAPES

@@ -27,6 +27,7 @@ from gputui.model.plan import PROFILED, TRACE_PROFILE, PlannedCase
 from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.model.result import Run
 from gputui.model.units import format_percent, format_seconds
+from gputui.services.results.operator_rates import product_sentence
 from gputui.services.support.uuid7 import uuid7
 from gputui.services.traces.chrome_trace import Trace, read_trace
 from gputui.services.traces.window import (
@@ -95,9 +96,9 @@ def read_run(
     window = on_device(trace, window_of(trace, step_range, window_s), device)
     described = description_of(trace, device)
     if device is None and trace.foreign_work:
-        name = trace.devices[0].name if trace.devices else "a device"
+        other = trace.devices[0].name if trace.devices else "a device"
         raise GputuiError(
-            f"{path}: work of {name} ({trace.foreign_work}) is not of a kind that can be read",
+            f"{path}: work of {other} ({trace.foreign_work}) is not of a kind that can be read",
             "CUDA, ROCm and XPU devices, and CPUs alone, are read",
         )
     found = partition_of(trace, window, device)
@@ -106,17 +107,19 @@ def read_run(
             f"{path}: no operator and no work of a device lies in {window.found_by}",
             "take another --window, or record with activities CPU and CUDA",
         )
+    name, divided = device_name(trace, device), _pass(trace, window, found)
+    products = product_sentence(divided, name)
     return TraceRun(
         path=path,
         name=label or stem(path),
-        device=device_name(trace, device),
+        device=name,
         memory_bytes=0 if described is None else described.memory_bytes,
         compute_capability="" if described is None else described.compute_capability,
         rank=trace.rank if (trace.ranks or 1) > 1 else None,
         window=window,
-        found=_pass(trace, window, found),
+        found=divided,
         collectives=_collectives(trace, window, device),
-        notes=(*trace.damage, *_notes(trace, window, device, found)),
+        notes=(*trace.damage, *_notes(trace, window, device, found), *filter(None, (products,))),
         started_utc_us=_started_us(trace),
         digest=_digest(path),
     )
@@ -182,6 +185,7 @@ def _pass(trace: Trace, window: Window, found: Partition) -> ProfiledPass:
                 r.time_ns,
                 r.cpu_ns,
                 r.kernels,
+                r.kernel_ns,
             )
             for r in found.rows
         ),

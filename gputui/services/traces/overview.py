@@ -17,6 +17,7 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import IDLE, ProfiledPass
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.compare.why import time_text
+from gputui.services.results.operator_rates import efficiency_text
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.step_tables import CATEGORY_WORDS, operator_table, step_sentence
 from gputui.services.traces.difference import TraceDifference, short_kernel
@@ -80,12 +81,13 @@ def category_table(found: ProfiledPass) -> Table:
     return table_of(("part of a step", "time", "share"), rows, (1, 2))
 
 
-def largest_operators(found: ProfiledPass, width: int, most: int) -> Table:
-    """The operators with the most time."""
+def largest_operators(found: ProfiledPass, device: str, width: int, most: int) -> Table:
+    """The operators with the most time, and how well they use the device."""
     rows = found.operators[:most]
     room = max(20, width - _FIGURES_WIDTH)
     names = [short_kernel(row.operator.removeprefix("aten::"), room) for row in rows]
-    return operator_table(found, rows, names=names)
+    efficiencies = [efficiency_text(row, found, device) for row in rows]
+    return operator_table(found, rows, names=names, efficiencies=efficiencies)
 
 
 def kernel_table(found: ProfiledPass, width: int, most: int) -> Table | None:

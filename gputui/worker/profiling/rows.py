@@ -31,6 +31,8 @@ class Operator:
     """Host time in it and in what it calls, except calls that are rows themselves."""
     kernels: int
     """Kernels and copies it launched."""
+    kernel_ns: int = 0
+    """Sum of their durations: those of concurrent ones count in full. 0 in files that did not hold it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,7 @@ class _Sums:
     time_ns: int = 0
     cpu_ns: int = 0
     kernels: int = 0
+    kernel_ns: int = 0
 
 
 _Key = tuple[str, str, str, str]
@@ -266,6 +267,7 @@ class PartitionInParts:
             sums.time_ns += taken_ns
             if is_first or event.start_ns >= start_ns:
                 sums.kernels += 1
+                sums.kernel_ns += event.end_ns - event.start_ns
                 work = (event.name, class_of(event))
                 self._kernels.setdefault(work, []).append(event.end_ns - event.start_ns)
                 self._kernels_by.setdefault(work, Counter())[operator] += 1
@@ -601,7 +603,7 @@ def _rows(found: Mapping[_Key, Mapping[str, _Sums]], host: Mapping[_Key, _Sums])
         first = max(by_category, key=lambda category: by_category[category].time_ns)
         for category, sums in by_category.items():
             own = of_host if category == first else _Sums()
-            numbers = (own.calls, own.events, sums.time_ns, own.cpu_ns, sums.kernels)
+            numbers = (own.calls, own.events, sums.time_ns, own.cpu_ns, sums.kernels, sums.kernel_ns)
             rows.append(Operator(phase, category, name, shapes, dtypes, *numbers))
     rows.sort(key=lambda r: (-r.time_ns, -r.cpu_ns, r.phase, r.operator, r.shapes, r.dtypes, r.category))
     others: dict[tuple[str, str], list[Operator]] = {}
@@ -623,6 +625,7 @@ def _merged(rows: Sequence[Operator]) -> Operator:
         time_ns=sum(row.time_ns for row in rows),
         cpu_ns=sum(row.cpu_ns for row in rows),
         kernels=sum(row.kernels for row in rows),
+        kernel_ns=sum(row.kernel_ns for row in rows),
     )
 
 
