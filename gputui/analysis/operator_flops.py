@@ -34,9 +34,45 @@ TYPE_BYTES = {
 }
 """By the names that traces have for types."""
 _ELEMENTWISE = frozenset(
-    "add sub mul div neg exp log log1p sqrt rsqrt pow sin cos tanh sigmoid relu gelu silu clamp lerp addcmul"
-    " addcdiv reciprocal abs sign erf leaky_relu clamp_min clamp_max clone contiguous square"
-    " threshold_backward gelu_backward silu_backward tanh_backward sigmoid_backward".split()
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "neg",
+        "exp",
+        "log",
+        "log1p",
+        "sqrt",
+        "rsqrt",
+        "pow",
+        "sin",
+        "cos",
+        "tanh",
+        "sigmoid",
+        "relu",
+        "gelu",
+        "silu",
+        "clamp",
+        "lerp",
+        "addcmul",
+        "addcdiv",
+        "reciprocal",
+        "abs",
+        "sign",
+        "erf",
+        "leaky_relu",
+        "clamp_min",
+        "clamp_max",
+        "clone",
+        "contiguous",
+        "square",
+        "threshold_backward",
+        "gelu_backward",
+        "silu_backward",
+        "tanh_backward",
+        "sigmoid_backward",
+    ]
 )
 """Operators of aten whose result has the shape of all inputs, broadcast."""
 _Shape = tuple[int, ...]
@@ -181,7 +217,9 @@ def _convolved(inputs: object, weight: object, arguments: Sequence[object]) -> s
     if not len(inputs) - 2 == len(kernel) == len(stride) == len(padding) == len(dilation) or 0 in stride:
         return ""
     sizes = zip(inputs[2:], kernel, stride, padding, dilation, strict=True)
-    return _result([inputs[0], weight[0], *((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes)])
+    return _result(
+        [inputs[0], weight[0], *((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes)]
+    )
 
 
 def work_of_call(operator: str, shapes: str) -> CallWork | Missing:

@@ -33,16 +33,14 @@ from gputui.services.traces.difference import (
 from gputui.services.traces.difference import as_json as difference_as_json
 from gputui.services.traces.imported import TraceRun, contents_of, read_run, stored_run
 from gputui.services.traces.overview import (
-    Ranks,
     category_table,
     finding_lines,
     held_back,
     largest_operators,
-    rank_lines,
-    ranks_of,
     sentence,
 )
 from gputui.services.traces.overview import kernel_table as kernel_overview
+from gputui.services.traces.ranks import Ranks, rank_lines, ranks_of
 from gputui.services.traces.window import described, window_from
 from gputui.store.reading import open_result
 from gputui.store.selecting import find_run

@@ -43,7 +43,7 @@ def uses_of_operator(row: Operator, found: ProfiledPass, device: str) -> tuple[U
     time_ns = row.kernel_ns if device else row.time_ns
     if not row.calls or not time_ns or _crosses_a_bus(row, found):
         return ()
-    if row.kernels % row.calls if device else row.operator == "aten::contiguous":
+    if row.kernels % row.calls if device else row.operator == "aten::contiguous" or _lacks_its_gpu(found):
         return ()  # some calls have no kernel in the window, or may have had nothing to copy
     per_s = row.calls / time_ns * 1e9
     gpu = find_gpu(device, None) if device else Missing("gputui has no peak figures for CPUs")
@@ -57,6 +57,11 @@ def uses_of_operator(row: Operator, found: ProfiledPass, device: str) -> tuple[U
         for unit, each, peak in zip(("flop", "B"), (flops, moved), peaks, strict=True)
         if not isinstance(each, Missing) and each
     )
+
+
+def _lacks_its_gpu(found: ProfiledPass) -> bool:
+    """Whether the work of a GPU was not recorded: NCCL needs one."""
+    return any(row.operator.startswith("nccl:") for row in found.operators)
 
 
 def _crosses_a_bus(row: Operator, found: ProfiledPass) -> bool:

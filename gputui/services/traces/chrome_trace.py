@@ -84,6 +84,20 @@ class TraceDevice:
     """`9.0`; empty if unknown."""
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What one rank gives to a collective, and gets from it."""
+
+    operation: str
+    """`allreduce`, `_allgather_base`, ..."""
+    given: int
+    """Elements."""
+    got: int
+    """Elements."""
+    dtype: str
+    ranks: int
+
+
 @dataclass
 class Trace:
     """The events of a trace in columns, one entry each; times are nanoseconds since `base_ns`."""
@@ -108,6 +122,8 @@ class Trace:
     """The external id."""
     inputs: array[int] = field(default_factory=lambda: array("i"))
     """Index into `shapes`."""
+    messages: dict[int, Message] = field(default_factory=dict)
+    """By the index of the event that carries it; of newer traces."""
     names: list[str] = field(default_factory=list)
     shapes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
     """Shapes and types of inputs."""
@@ -190,6 +206,8 @@ class _Reading:
         if event.get("ph") == "i":
             self._instant(event)
             return
+        if event.get("ph") in ("B", "E"):
+            self._drop("has no other half with it: beginnings and ends that stand alone are not read")
         if event.get("ph") != "X":
             return
         category = event.get("cat")
@@ -213,7 +231,8 @@ class _Reading:
     def _leave_out(self, category: object, event: dict[str, Any]) -> None:
         """Count an event of a category that is not known, if it takes time."""
         length_ns, arguments = _ns(event.get("dur", 0)), event.get("args")
-        if not isinstance(category, str) or category in _TOLD_TWICE or not length_ns or length_ns < 0:
+        category = category if isinstance(category, str) else "no category"
+        if category in _TOLD_TWICE or not length_ns or length_ns < 0:
             return
         self._unknown[category] += 1
         self._unknown_ns[category] += length_ns
@@ -257,6 +276,14 @@ class _Reading:
         )
         trace.operator.append(_whole(arguments.get("External id", arguments.get("external id"))))
         trace.inputs.append(self._inputs(name, arguments) if kind == "op" else 0)
+        if kind == "kernel" and "Collective name" in arguments:
+            trace.messages[len(trace) - 1] = Message(
+                _storable(str(arguments["Collective name"]))[:_LONGEST_SHAPES],
+                _whole(arguments.get("In msg nelems")),
+                _whole(arguments.get("Out msg nelems")),
+                str(arguments.get("dtype")),
+                _whole(arguments.get("Group size")),
+            )
 
     def _inputs(self, name: str, arguments: dict[str, Any]) -> int:
         dims = arguments.get("Input Dims", arguments.get("Input dims"))

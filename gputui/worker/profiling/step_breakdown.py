@@ -27,6 +27,10 @@ _EVER_NS = (-(2**63), 2**63)
 LAUNCH_LATENCY_NS = 20_000
 """Work that begins later than this after its launch returned waited for something else than the host.
 Launches take 2 to 15 us to arrive on the GPUs of the traces that were looked at (V100 to MI300X)."""
+TRANSFERS = ("gloo:", "mpi:", "ucc:", "nccl:", "xccl:", "ccl:")
+"""Ranges of the host in which torch.distributed sends and receives, by the beginnings of their names."""
+WAKES_NS, WAKES_SHARE = 300_000, 0.05
+"""Within this, or this share of its waiting, a thread goes on after what it waited for."""
 _ENGINE_FRAME = "autograd::engine::evaluate_function: "
 _SYNC_WORDS = ("Synchronize", "StreamWait", "EventQuery")
 _LAUNCH_WORDS = ("Launch", "Memcpy", "Memset", "launch")
@@ -191,7 +195,7 @@ class PartitionInParts:
                 counted = [e for e in device if e.end_ns > from_ns and e.start_ns < until_ns]
                 self._add_device(counted, threads, from_ns, until_ns, following)
         else:
-            self._add_host(threads.get(self._thread, _Thread()), start_ns, end_ns)
+            self._add_host(threads, start_ns, end_ns)
         self._is_first = False
 
     def result(self) -> Partition:
@@ -206,10 +210,15 @@ class PartitionInParts:
             self._communication_ns,
         )
 
-    def _add_host(self, thread: _Thread, start_ns: int, end_ns: int) -> None:
+    def _add_host(self, threads: Mapping[int, _Thread], start_ns: int, end_ns: int) -> None:
         """A part of a CPU's window: the exclusive time of each event of the stepping thread, and the gaps
         between them."""
+        thread = threads.get(self._thread, _Thread())
+        transfers = [n for t in threads.values() for n in t.nodes if n.event.name.startswith(TRANSFERS)]
+        communicating = [(node.start_ns, node.end_ns, node.event) for node in transfers]
         for node in thread.nodes:
+            if node.event.name.startswith(TRANSFERS):
+                node.owner = node  # whatever it is in: the thread sends and receives itself
             if node.owner is None:
                 self._slices[node.phase, "idle", node.cause] += node.own_ns
                 continue
@@ -219,8 +228,23 @@ class PartitionInParts:
             self._sums(key, category).time_ns += node.own_ns
             self._count_host(node, start_ns)
         self._window_ns += end_ns - start_ns
-        covered_ns = sum(node.own_ns for node in thread.nodes)
-        self._slices["between", "idle", "python"] += end_ns - start_ns - covered_ns
+        for begin_ns, until_ns, node in thread.pieces:
+            if node.owner is not None and category_of(node.owner.event.name) == "communication":
+                communicating.append((begin_ns, until_ns, node.event))
+        self._communication_ns += _covered_ns(communicating, start_ns, end_ns)
+        elsewhere = [node for node in transfers if node.event.thread != self._thread]
+        for begin_ns, until_ns, before, inside in _bare(thread.pieces, start_ns, end_ns):
+            phase, cause = ("between", "python") if inside is None else (inside.phase, inside.cause)
+            if inside is None:
+                self._slices["between", "idle", "python"] += until_ns - begin_ns
+            waited = _waited_for(elsewhere, begin_ns, until_ns)
+            if waited is not None:
+                transfer, waited_ns = waited
+                of = "forward" if before is None else before.phase
+                self._slices[phase, "idle", cause] -= waited_ns
+                self._slices[of, "communication", ""] += waited_ns
+                sums = self._sums((of, transfer.event.name, "", ""), "communication")
+                sums.time_ns += waited_ns
 
     def _launched(self, threads: Iterable[_Thread], start_ns: int) -> None:
         """What the host launched, and which operators it called."""
@@ -272,8 +296,7 @@ class PartitionInParts:
                 self._kernels.setdefault(work, []).append(event.end_ns - event.start_ns)
                 self._kernels_by.setdefault(work, Counter())[operator] += 1
         transfers = [(e.start_ns, e.end_ns, e) for e in device if class_of(e) == "communication"]
-        silent = _uncovered(sorted(transfers, key=lambda t: t[0]), start_ns, end_ns, None)
-        self._communication_ns += end_ns - start_ns - sum(until - begin for begin, until, _ in silent)
+        self._communication_ns += _covered_ns(transfers, start_ns, end_ns)
         for phase, cause, idle_ns in _idle(device, launches, threads, start_ns, end_ns, following):
             self._slices[phase, "idle", cause] += idle_ns
         for event in device:
@@ -431,6 +454,41 @@ def _uncovered(
         at_ns = max(at_ns, piece_end_ns)
     if at_ns < end_ns:
         yield at_ns, end_ns, at_end
+
+
+def _covered_ns(pieces: Iterable[tuple[int, int, TraceEvent]], start_ns: int, end_ns: int) -> int:
+    """How long any of them lasts."""
+    bare = _uncovered(sorted(pieces, key=lambda piece: piece[0]), start_ns, end_ns, None)
+    return end_ns - start_ns - sum(until_ns - begin_ns for begin_ns, until_ns, _ in bare)
+
+
+def _bare(
+    pieces: Iterable[tuple[int, int, _Node]], start_ns: int, end_ns: int
+) -> Iterator[tuple[int, int, _Node | None, _Node | None]]:
+    """Stretches of a thread outside of operators: begin, end, what came before, and the range they lie in."""
+    at_ns, before = start_ns, None
+    for begin_ns, until_ns, node in pieces:
+        if begin_ns > at_ns:
+            yield at_ns, begin_ns, before, None
+        if node.owner is None and node.event.kind == "range":
+            yield begin_ns, until_ns, before, node
+        else:
+            before = node
+        at_ns = until_ns
+    if end_ns > at_ns:
+        yield at_ns, end_ns, before, None
+
+
+def _waited_for(transfers: Iterable[_Node], begin_ns: int, end_ns: int) -> tuple[_Node, int] | None:
+    """What a thread without an event waited for, and how long: it goes on as the last of the transfers of
+    other threads ends. None if it is not certain that it waited."""
+    ended = [node for node in transfers if begin_ns < node.end_ns <= end_ns]
+    last = max(ended, key=lambda node: node.end_ns, default=None)
+    if last is None:
+        return None
+    waited_ns = last.end_ns - max(begin_ns, min(node.start_ns for node in ended))
+    wakes_ns = end_ns - last.end_ns
+    return (last, waited_ns) if wakes_ns <= max(WAKES_NS, WAKES_SHARE * waited_ns) else None
 
 
 def _sweep(
