@@ -2,7 +2,7 @@
 
 The busy time is checked against the union of the raw intervals, communication and what of it is exposed
 against a sweep, the length of a step against the ends of the work that the host launched in each (`off`), and
-`cut` is work launched by a counted step that its window lacks. Below each trace stands what it leaves out. With `--big MB` the largest trace is
+`cut` is work launched by a counted step that its window lacks. Below each stands what is left out. With `--big MB` the largest trace is
 repeated, shifted in time, until it has that size, and read too. `early` is the part of `unmatched` that was
 launched before the first call in the file, by its correlation id: the file holds nothing to link it to.
 
@@ -21,7 +21,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from gputui.model.absent import Missing
 from gputui.services.traces.chrome_trace import KINDS, Trace, read_trace
 from gputui.services.traces.imported import read_run, stem
 from gputui.services.traces.window import Window, device_name, device_of, partition_of, window_of
@@ -88,7 +87,7 @@ def _one(path: Path) -> dict[str, object]:
     events = [trace.event(i) for i in range(len(trace)) if trace.device[i] == device]
     kernels = [(e.start_ns, e.end_ns, class_of(e) == "communication") for e in events if e.kind == "kernel"]
     swept = communication_ns(kernels, window.start_ns, window.end_ns)
-    alone = sum(c.exposed_ns for c in run.collectives if not isinstance(c.exposed_ns, Missing))
+    alone = sum(c.exposed_ns for c in run.collectives)
     busy = max(sums[1], 1)
     off, cut_ns = _launched(trace, window, device)
     return {

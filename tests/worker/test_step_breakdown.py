@@ -104,7 +104,7 @@ def test_a_thread_without_an_event_waits_for_a_transfer_if_it_goes_on_as_that_en
         [
             op("autograd::engine::evaluate_function: AddmmBackward0", 0, 10_000),
             op("aten::mm", 0, 10_000),
-            transfer("gloo:all_reduce", 9_000, ends, thread=BACKWARD),
+            transfer("gloo:all_reduce", 9_000, ends, thread=AUTOGRAD),
             op("aten::add_", 1_000_000, 1_010_000),
         ],
         0,
@@ -123,7 +123,7 @@ def test_a_thread_that_waits_inside_a_range_waits_for_the_transfer_all_the_same(
         [
             transfer("my backward", 0, 100, thread=MAIN),
             op("aten::mm", 0, 10),
-            transfer("gloo:all_reduce", 10, 90, thread=BACKWARD),
+            transfer("gloo:all_reduce", 10, 90, thread=AUTOGRAD),
         ],
         0,
         100,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from gputui.analysis.findings import PRODUCTS
-from gputui.analysis.operator_flops import RESULTS, bytes_of_call, flops_of_call
+from gputui.analysis.operator_flops import CAUSAL, FULL, bytes_of_call, flops_of_call
 from gputui.facts.gpus import find_gpu, peak_bandwidth, peak_for
 from gputui.model.absent import Missing
 from gputui.model.profiled import Operator, ProfiledPass
@@ -92,7 +92,7 @@ def efficiency_text(row: Operator, found: ProfiledPass, device: str) -> str:
     if not uses:
         return ""
     known = [(use.of_sheet, use) for use in uses if not isinstance(use.of_sheet, Missing)]
-    at_most = "up to " if row.category == "attention" and RESULTS not in row.shapes else ""
+    at_most = "up to " if row.category == "attention" and not row.shapes.endswith((CAUSAL, FULL)) else ""
     if len(known) < len(uses):
         return at_most + format_rate(uses[0].per_s, uses[0].unit)
     share, use = max(known, key=lambda one: one[0])

@@ -123,7 +123,7 @@ class Trace:
     inputs: array[int] = field(default_factory=lambda: array("i"))
     """Index into `shapes`."""
     messages: dict[int, Message] = field(default_factory=dict)
-    """By the index of the event that carries it; of newer traces."""
+    """By the correlation of the kernel that carries it; of newer traces."""
     names: list[str] = field(default_factory=list)
     shapes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
     """Shapes and types of inputs."""
@@ -277,7 +277,7 @@ class _Reading:
         trace.operator.append(_whole(arguments.get("External id", arguments.get("external id"))))
         trace.inputs.append(self._inputs(name, arguments) if kind == "op" else 0)
         if kind == "kernel" and "Collective name" in arguments:
-            trace.messages[len(trace) - 1] = Message(
+            trace.messages[trace.correlation[-1]] = Message(
                 _storable(str(arguments["Collective name"]))[:_LONGEST_SHAPES],
                 _whole(arguments.get("In msg nelems")),
                 _whole(arguments.get("Out msg nelems")),

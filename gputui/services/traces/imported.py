@@ -109,7 +109,7 @@ def read_run(
         )
     name, divided = device_name(trace, device), _pass(trace, window, found)
     products = product_sentence(divided, name)
-    collectives = collectives_of(trace, window, device)
+    collectives = collectives_of(trace, found)
     return TraceRun(
         path=path,
         name=label or stem(path),

@@ -70,7 +70,7 @@ def ranks_of(runs: Sequence[TraceRun]) -> Ranks | Missing:
         return Missing("the ranks did not do the same collectives")
     first = next(iter(of_rank))
     behind_ns = {
-        rank: median(ones[rank].end_ns - ones[first].end_ns for _, ones in together) for rank in of_rank
+        rank: median(_end_ns(ones[rank]) - _end_ns(ones[first]) for _, ones in together) for rank in of_rank
     }
     late_at: dict[int, Counter[str]] = {rank: Counter() for rank in of_rank}
     last_of, waiting_ns, transfer_ns = Counter[int](), Counter[int](), 0
@@ -80,10 +80,10 @@ def ranks_of(runs: Sequence[TraceRun]) -> Ranks | Missing:
         others_ns = median(t_ns for rank, t_ns in enters_ns.items() if rank != last)
         late_at[last][place] += round(enters_ns[last] - others_ns)
         last_of[last] += 1
-        shortest_ns = min(one.end_ns - one.start_ns for one in ones.values())
+        shortest_ns = min(one.length_ns for one in ones.values())
         transfer_ns += shortest_ns
         for rank, one in ones.items():
-            waiting_ns[rank] += one.end_ns - one.start_ns - shortest_ns
+            waiting_ns[rank] += one.length_ns - shortest_ns
     parts = {rank: _parts(run.found) for rank, run in of_rank.items()}
     ranks = [
         Rank(
@@ -104,7 +104,7 @@ def ranks_of(runs: Sequence[TraceRun]) -> Ranks | Missing:
 
 def _together(of_rank: Mapping[int, TraceRun]) -> list[tuple[str, dict[int, Collective]]]:
     """Each collective with its place in a step, by rank; empty if the ranks did not do the same."""
-    by_name = {rank: _by_name(run.collectives) for rank, run in of_rank.items()}
+    by_name = {rank: _by_name(run) for rank, run in of_rank.items()}
     counts = [{name: len(ones) for name, ones in found.items()} for found in by_name.values()]
     if any(count != counts[0] for count in counts):
         return []
@@ -116,11 +116,17 @@ def _together(of_rank: Mapping[int, TraceRun]) -> list[tuple[str, dict[int, Coll
     ]
 
 
-def _by_name(collectives: Sequence[Collective]) -> dict[str, list[Collective]]:
+def _by_name(run: TraceRun) -> dict[str, list[Collective]]:
+    """Those that begin in its window."""
     found: dict[str, list[Collective]] = defaultdict(list)
-    for one in collectives:
-        found[one.operation].append(one)
+    for one in run.collectives:
+        if one.start_ns >= run.window.start_ns:
+            found[one.name].append(one)
     return found
+
+
+def _end_ns(one: Collective) -> int:
+    return one.start_ns + one.length_ns
 
 
 def _place(name: str, index: int, count: int, steps: int) -> str:

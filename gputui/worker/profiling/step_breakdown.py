@@ -13,6 +13,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from .op_categories import category_of, category_of_kernel, is_cast, is_of_backward
 from .rows import Kernel, Operator, TimeSlice
@@ -75,6 +76,8 @@ class Partition:
     communication_ns: int = 0
     """How long the device communicates, whatever else it does then: its slices are what compute does not
     hide."""
+    transfers: tuple[tuple[TraceEvent, int], ...] = ()
+    """Each piece of communication, and how much of those slices is its own."""
 
 
 @dataclass
@@ -108,6 +111,7 @@ class _Sums:
 
 _Key = tuple[str, str, str, str]
 """Phase, name, shapes, dtypes."""
+_Any = TypeVar("_Any")
 _Rank = tuple[int, int, int]
 """Decides who gets an instant that several cover; the last number identifies it."""
 
@@ -168,6 +172,7 @@ class PartitionInParts:
         self._unmatched_ns = 0
         self._stand_in_ns = 0
         self._communication_ns = 0
+        self._transfers: Counter[TraceEvent] = Counter()
         self._slices: Counter[tuple[str, str, str]] = Counter()
         self._time: dict[_Key, dict[str, _Sums]] = {}
         self._host: dict[_Key, _Sums] = {}
@@ -208,6 +213,7 @@ class PartitionInParts:
             self._unmatched_ns,
             self._stand_in_ns,
             self._communication_ns,
+            tuple(self._transfers.items()),
         )
 
     def _add_host(self, threads: Mapping[int, _Thread], start_ns: int, end_ns: int) -> None:
@@ -215,10 +221,10 @@ class PartitionInParts:
         between them."""
         thread = threads.get(self._thread, _Thread())
         transfers = [n for t in threads.values() for n in t.nodes if n.event.name.startswith(TRANSFERS)]
-        communicating = [(node.start_ns, node.end_ns, node.event) for node in transfers]
+        for node in transfers:
+            self._transfers[node.event] += 0
+            node.owner = node  # whatever operator it is in
         for node in thread.nodes:
-            if node.event.name.startswith(TRANSFERS):
-                node.owner = node  # whatever it is in: the thread sends and receives itself
             if node.owner is None:
                 self._slices[node.phase, "idle", node.cause] += node.own_ns
                 continue
@@ -228,23 +234,20 @@ class PartitionInParts:
             self._sums(key, category).time_ns += node.own_ns
             self._count_host(node, start_ns)
         self._window_ns += end_ns - start_ns
-        for begin_ns, until_ns, node in thread.pieces:
-            if node.owner is not None and category_of(node.owner.event.name) == "communication":
-                communicating.append((begin_ns, until_ns, node.event))
-        self._communication_ns += _covered_ns(communicating, start_ns, end_ns)
+        covered_ns = sum(node.own_ns for node in thread.nodes)
+        self._slices["between", "idle", "python"] += end_ns - start_ns - covered_ns
+        own = [
+            p for p in thread.pieces if p[2].owner and category_of(p[2].owner.event.name) == "communication"
+        ]
+        all_of_it = [*own, *((node.start_ns, node.end_ns, node) for node in transfers)]
+        self._communication_ns += _covered_ns(all_of_it, start_ns, end_ns)
         elsewhere = [node for node in transfers if node.event.thread != self._thread]
-        for begin_ns, until_ns, before, inside in _bare(thread.pieces, start_ns, end_ns):
-            phase, cause = ("between", "python") if inside is None else (inside.phase, inside.cause)
-            if inside is None:
-                self._slices["between", "idle", "python"] += until_ns - begin_ns
-            waited = _waited_for(elsewhere, begin_ns, until_ns)
-            if waited is not None:
-                transfer, waited_ns = waited
-                of = "forward" if before is None else before.phase
+        for begin_ns, until_ns, before, (phase, cause) in _bare(thread.pieces, start_ns, end_ns):
+            for transfer, waited_ns in _waited_for(elsewhere, begin_ns, until_ns):
                 self._slices[phase, "idle", cause] -= waited_ns
-                self._slices[of, "communication", ""] += waited_ns
-                sums = self._sums((of, transfer.event.name, "", ""), "communication")
-                sums.time_ns += waited_ns
+                self._slices[before, "communication", ""] += waited_ns
+                self._sums((before, transfer.event.name, "", ""), "communication").time_ns += waited_ns
+                self._transfers[transfer.event] += waited_ns
 
     def _launched(self, threads: Iterable[_Thread], start_ns: int) -> None:
         """What the host launched, and which operators it called."""
@@ -289,6 +292,8 @@ class PartitionInParts:
             self._slices[phase, class_of(event), ""] += taken_ns
             sums = self._sums(key, category)
             sums.time_ns += taken_ns
+            if class_of(event) == "communication":
+                self._transfers[event] += taken_ns
             if is_first or event.start_ns >= start_ns:
                 sums.kernels += 1
                 sums.kernel_ns += event.end_ns - event.start_ns
@@ -444,8 +449,8 @@ def _is_engine(name: str) -> bool:
 
 
 def _uncovered(
-    pieces: Iterable[tuple[int, int, TraceEvent]], start_ns: int, end_ns: int, at_end: TraceEvent | None
-) -> Iterator[tuple[int, int, TraceEvent | None]]:
+    pieces: Iterable[tuple[int, int, _Any]], start_ns: int, end_ns: int, at_end: _Any | None
+) -> Iterator[tuple[int, int, _Any | None]]:
     """Stretches without any piece: begin, end, and what follows, or `at_end`. The starts of pieces ascend."""
     at_ns = start_ns
     for piece_start_ns, piece_end_ns, covers in pieces:
@@ -456,7 +461,7 @@ def _uncovered(
         yield at_ns, end_ns, at_end
 
 
-def _covered_ns(pieces: Iterable[tuple[int, int, TraceEvent]], start_ns: int, end_ns: int) -> int:
+def _covered_ns(pieces: Iterable[tuple[int, int, _Any]], start_ns: int, end_ns: int) -> int:
     """How long any of them lasts."""
     bare = _uncovered(sorted(pieces, key=lambda piece: piece[0]), start_ns, end_ns, None)
     return end_ns - start_ns - sum(until_ns - begin_ns for begin_ns, until_ns, _ in bare)
@@ -464,31 +469,32 @@ def _covered_ns(pieces: Iterable[tuple[int, int, TraceEvent]], start_ns: int, en
 
 def _bare(
     pieces: Iterable[tuple[int, int, _Node]], start_ns: int, end_ns: int
-) -> Iterator[tuple[int, int, _Node | None, _Node | None]]:
-    """Stretches of a thread outside of operators: begin, end, what came before, and the range they lie in."""
-    at_ns, before = start_ns, None
+) -> Iterator[tuple[int, int, str, tuple[str, str]]]:
+    """Stretches of a thread outside of operators: begin, end, phase of what came before, and phase and cause
+    as which they count."""
+    at_ns, before = start_ns, "forward"
     for begin_ns, until_ns, node in pieces:
         if begin_ns > at_ns:
-            yield at_ns, begin_ns, before, None
+            yield at_ns, begin_ns, before, ("between", "python")
         if node.owner is None and node.event.kind == "range":
-            yield begin_ns, until_ns, before, node
+            yield begin_ns, until_ns, before, (node.phase, node.cause)
         else:
-            before = node
+            before = node.phase
         at_ns = until_ns
     if end_ns > at_ns:
-        yield at_ns, end_ns, before, None
+        yield at_ns, end_ns, before, ("between", "python")
 
 
-def _waited_for(transfers: Iterable[_Node], begin_ns: int, end_ns: int) -> tuple[_Node, int] | None:
+def _waited_for(transfers: Iterable[_Node], begin_ns: int, end_ns: int) -> Iterator[tuple[_Node, int]]:
     """What a thread without an event waited for, and how long: it goes on as the last of the transfers of
-    other threads ends. None if it is not certain that it waited."""
-    ended = [node for node in transfers if begin_ns < node.end_ns <= end_ns]
-    last = max(ended, key=lambda node: node.end_ns, default=None)
-    if last is None:
-        return None
-    waited_ns = last.end_ns - max(begin_ns, min(node.start_ns for node in ended))
-    wakes_ns = end_ns - last.end_ns
-    return (last, waited_ns) if wakes_ns <= max(WAKES_NS, WAKES_SHARE * waited_ns) else None
+    other threads ends. Nothing if it is not certain that it waited."""
+    ended = sorted((n for n in transfers if begin_ns < n.end_ns <= end_ns), key=lambda node: node.end_ns)
+    if not ended or end_ns - ended[-1].end_ns > max(WAKES_NS, WAKES_SHARE * (end_ns - begin_ns)):
+        return
+    for node in ended:
+        begin_ns = max(begin_ns, node.start_ns)
+        yield node, node.end_ns - begin_ns
+        begin_ns = node.end_ns
 
 
 def _sweep(

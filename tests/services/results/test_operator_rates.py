@@ -9,6 +9,7 @@ import pytest
 from gputui.model.profiled import Kernel, Operator, ProfiledPass, without_result
 from gputui.services.results.operator_rates import efficiency_text, product_sentence, uses_of_operator
 
+HEADS = "1x8x1024x64"
 H100 = "NVIDIA H100 80GB HBM3"
 """989.4 TFLOP/s in bf16, 66.9 in fp32, 494.7 in tf32, and 3.35 TB/s."""
 
@@ -55,7 +56,9 @@ def one_step(*rows: Operator, kernels: tuple[str, ...] = ()) -> ProfiledPass:
             "185 TFLOP/s, 19 %: neither",
         ),
         (
-            row("scaled_dot_product_attention", ",".join(["1x8x1024x64"] * 3), "Half,Half,Half", 10),
+            row(
+                "scaled_dot_product_attention", ",".join(["1x8x1024x64"] * 3) + " full", "Half,Half,Half", 10
+            ),
             "215 TFLOP/s, 22 %: neither",
         ),
     ],
@@ -65,9 +68,9 @@ def test_a_row_says_its_rate_and_the_nearer_limit(one: Operator, text: str) -> N
 
 
 def test_attention_is_up_to_that_rate_unless_the_trace_says_what_it_sees() -> None:
-    shapes = ",".join(["1x8x1024x64"] * 3)
+    shapes = f"{HEADS},{HEADS},{HEADS}"
     one = row("scaled_dot_product_attention", shapes, "Half,Half,Half", 10, category="attention")
-    told = replace(one, shapes=f"{shapes}->1x8x1024x64 causal")
+    told = replace(one, shapes=f"{shapes} causal")
     assert efficiency_text(one, one_step(one), H100) == "up to 215 TFLOP/s, 22 %: neither"
     assert efficiency_text(told, one_step(told), H100) == "107 TFLOP/s, 11 %: neither"
 
@@ -82,9 +85,7 @@ def test_attention_is_up_to_that_rate_unless_the_trace_says_what_it_sees() -> No
         ((), "34.4 TFLOP/s"),
     ],
 )
-def test_products_of_floats_have_the_peak_that_their_kernels_name(
-    kernels: tuple[str, ...], text: str
-) -> None:
+def test_products_of_floats_have_the_peak_that_kernels_name(kernels: tuple[str, ...], text: str) -> None:
     one = row("mm", "4096x4096,4096x4096", "float,float", 4000)
     assert efficiency_text(one, one_step(one, kernels=kernels), H100) == text
 

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweeps import communication_ns
 
-from gputui.model.absent import Missing
 from gputui.services.traces.chrome_trace import Message
 from gputui.services.traces.collectives import bus_bytes, collective_lines, message_bytes
 from gputui.services.traces.imported import TraceRun, read_run
@@ -40,7 +39,7 @@ def test_hidden_and_exposed_communication_is_that_of_an_independent_sweep(
     raw = [(b * 1000 + n, (b + length) * 1000 + 2 * n, c) for n, (b, length, c, _) in enumerate(kernels, 1)]
     total, exposed = communication_ns(raw, run.window.start_ns, run.window.end_ns)
     assert sum(s.time_ns for s in run.found.slices if s.time_class == "communication") == exposed
-    assert sum(c.exposed_ns for c in run.collectives if not isinstance(c.exposed_ns, Missing)) == exposed
+    assert sum(c.exposed_ns for c in run.collectives) == exposed
     assert run.found.fault() == ""
     if total > 0.01 * run.found.window_ns:
         assert any(note.startswith("communication takes") for note in run.notes)
@@ -61,8 +60,8 @@ def test_each_kind_and_size_says_how_often_how_long_and_how_fast(tmp_path: Path)
                 span("ProfilerStep#1", 0, 1000),
                 op("aten::mm", 0, 10, 1),
                 kernel("ampere_sgemm", 100, 200, 1),
-                event("kernel", "ncclDevKernel_A", 150, 250, device=0, stream=9, **message),
-                event("kernel", "ncclDevKernel_A", 300, 500, device=0, stream=9, **message),
+                event("kernel", "ncclDevKernel_A", 150, 250, device=0, stream=9, correlation=71, **message),
+                event("kernel", "ncclDevKernel_A", 300, 500, device=0, stream=9, correlation=72, **message),
                 event("kernel", "void deep_ep::intranode::dispatch<8>(int)", 600, 660, device=0, stream=9),
             ],
         )
@@ -117,14 +116,10 @@ def cpu_rank(place: Path, *events: dict[str, object]) -> TraceRun:
 
 
 def test_a_rank_that_waits_in_gloo_communicates_and_is_not_in_python(tmp_path: Path) -> None:
-    run = cpu_rank(
-        tmp_path,
-        op("aten::mm", 0, 100, 1),
-        span("gloo:all_reduce", 100, 1900, tid=5),
-        op("aten::add_", 1950, 2000),
-    )
+    transfer = span("gloo:all_reduce", 100, 1900, tid=5)
+    run = cpu_rank(tmp_path, op("aten::mm", 0, 100, 1), transfer, op("aten::add_", 1950, 2000))
     assert sum(s.time_ns for s in run.found.slices if s.time_class == "communication") == 1_800_000
-    assert run.notes[-1] == "gloo:all_reduce: 1 in all, 1.80 ms"
+    assert run.notes[-1] == "gloo:all_reduce: 1 in all, 1.80 ms, 1.80 ms of it exposed"
 
 
 def test_a_trace_with_nccl_and_no_gpu_says_that_the_work_of_its_gpu_is_missing(tmp_path: Path) -> None:
