@@ -22,7 +22,6 @@ TYPE_BYTES = {
     **dict.fromkeys(("int64", "double"), 8),
 }
 """By the names that traces have for types."""
-_UNKNOWN = Missing("its floating-point operations are not known")
 _Shape = tuple[int, ...]
 _Shapes = Sequence[_Shape]
 _Formula = Callable[[_Shapes, _Shapes, bool], tuple[int, int] | None]
@@ -42,18 +41,6 @@ def _product(left: _Shape, right: _Shape) -> tuple[int, int] | None:
 def _broadcast(shapes: _Shapes) -> list[int]:
     sizes = itertools.zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
     return [max(each) if min(each) else 0 for each in sizes]
-
-
-def _linear(shapes: _Shapes, _: _Shapes, __: bool) -> tuple[int, int] | None:
-    """Of `... x in` with a weight `out x in`."""
-    inputs, (outward, inward) = shapes[:2]
-    return _product(inputs, (inward, outward))
-
-
-def _convolution(shapes: _Shapes, results: _Shapes, _: bool) -> tuple[int, int] | None:
-    """Of a weight `out x in of a group x size ...`; without its result the stride is not known."""
-    (result,) = results
-    return 2 * math.prod(result) * math.prod(shapes[1][1:]), math.prod(result)
 
 
 def _convolution_backward(shapes: _Shapes, results: _Shapes, _: bool) -> tuple[int, int] | None:
@@ -95,8 +82,8 @@ _IS_CAUSAL_AT = {
 _PRODUCTS: dict[str, _Formula] = {
     **{f"aten::{name}": lambda s, _, __: _product(s[0], s[1]) for name in ("mm", "bmm", "mv", "matmul")},
     **{f"aten::{name}": lambda s, _, __: _product(s[1], s[2]) for name in ("addmm", "baddbmm")},
-    "aten::linear": _linear,
-    **dict.fromkeys(_CONVOLUTIONS, _convolution),
+    "aten::linear": lambda s, _, __: _product(s[0], s[1][::-1]),
+    **dict.fromkeys(_CONVOLUTIONS, lambda s, r, _: (2 * math.prod((*r[0], *s[1][1:])), math.prod(r[0]))),
     "aten::convolution_backward": _convolution_backward,
     **{name: _attention_backward if "backward" in name else _attention for name in _IS_CAUSAL_AT},
 }
@@ -139,7 +126,7 @@ def bytes_of_call(operator: str, shapes: str, dtypes: str, narrowed_to: int | No
 
 def _work(formula: _Formula | None, shapes: str) -> tuple[int, int] | Missing:
     if formula is None:
-        return _UNKNOWN
+        return Missing("its floating-point operations are not known")
     try:
         found = formula(*_parsed(shapes), shapes.endswith(CAUSAL))
     except (IndexError, ValueError):  # fewer inputs or dimensions than it needs
@@ -168,21 +155,20 @@ def told_of_results(operator: str, inputs: Sequence[object], arguments: Sequence
     if operator == "aten::convolution_backward" and words[7:8] == ["False"]:  # not transposed
         wanted = zip(inputs[1:3], re.findall("True|False", words[-1]), strict=False)
         return _result(*(shape for shape, word in wanted if word == "True"))
-    if operator in _CONVOLUTIONS and words[6:7] != ["True"]:
-        return _convolved(*inputs[:2], *words[3:6])
-    return ""
+    is_told = operator in _CONVOLUTIONS and len(words) > 6 and words[6] != "True"
+    return _convolved(inputs[0], inputs[1], words[3:6]) if is_told else ""
 
 
 def _result(*shapes: object) -> str:
     return RESULTS + ",".join("x".join(map(str, shape)) for shape in shapes if isinstance(shape, list))
 
 
-def _convolved(inputs: object = (), weight: object = (), *lists: str) -> str:
+def _convolved(inputs: object, weight: object, lists: Sequence[str]) -> str:
     """The result of a convolution by its stride, padding and dilation; empty if they do not fit."""
     if not isinstance(inputs, list) or not isinstance(weight, list):
         return ""
     sizes = [inputs[2:], weight[2:], *([int(n) for n in re.findall(r"\d+", one)] for one in lists)]
-    if len(sizes) != 5 or len({len(each) for each in sizes}) > 1 or 0 in sizes[2]:
+    if len({len(each) for each in sizes}) > 1 or 0 in sizes[2]:
         return ""
     spread = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(*sizes, strict=True)]
     return _result([inputs[0], weight[0], *spread])

@@ -16,6 +16,7 @@ from gputui.cli.output import console, print_hint, print_or_write, printed
 from gputui.document.page import Console, Page, console_on
 from gputui.document.table import Table
 from gputui.errors import GputuiError
+from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import counted
@@ -40,7 +41,7 @@ from gputui.services.traces.overview import (
     sentence,
 )
 from gputui.services.traces.overview import kernel_table as kernel_overview
-from gputui.services.traces.ranks import Ranks, rank_lines, ranks_of
+from gputui.services.traces.ranks import rank_lines, ranks_of
 from gputui.services.traces.window import described, window_from
 from gputui.store.reading import open_result
 from gputui.store.selecting import find_run
@@ -82,7 +83,7 @@ def import_traces(
             click.echo(f"  {note}")
         runs.append(run)
     found = ranks_of(runs)
-    for line in rank_lines(found) if isinstance(found, Ranks) else ():
+    for line in () if isinstance(found, Missing) else rank_lines(found):
         click.echo(line)
     file = shlex.quote(from_here(str(target)))
     print_hint("next", f"gputui show {latest} {file} --verbose")

@@ -20,6 +20,7 @@ BOUND_OF_SHEET = 0.4
 """Share of a data sheet's peak from which an operator is bound by it: large products and copies reach some
 70 % of a sheet, and a step that is bound by something reaches 60 % of what they do."""
 _NO_MEASURE = Missing("peaks are those of the data sheet")
+_OVER_A_BUS = ("copy_h2d", "copy_d2h")
 _PRECISIONS = {
     "BFloat16": "bf16",
     "Half": "fp16",
@@ -41,10 +42,8 @@ def uses_of_operator(row: Operator, found: ProfiledPass, device: str) -> tuple[U
     `device`: its name, empty for a CPU, of which no peaks are kept.
     """
     time_ns = row.kernel_ns if device else row.time_ns
-    if not row.calls or not time_ns or _crosses_a_bus(row, found):
+    if not row.calls or not time_ns or _is_unsure(row, found, device):
         return ()
-    if row.kernels % row.calls if device else row.operator == "aten::contiguous" or _lacks_its_gpu(found):
-        return ()  # some calls have no kernel in the window, or may have had nothing to copy
     per_s = row.calls / time_ns * 1e9
     gpu = find_gpu(device, None) if device else Missing("gputui has no peak figures for CPUs")
     precision = _precision(row, found)
@@ -59,14 +58,14 @@ def uses_of_operator(row: Operator, found: ProfiledPass, device: str) -> tuple[U
     )
 
 
-def _lacks_its_gpu(found: ProfiledPass) -> bool:
-    """Whether the work of a GPU was not recorded: NCCL needs one."""
-    return any(row.operator.startswith("nccl:") for row in found.operators)
-
-
-def _crosses_a_bus(row: Operator, found: ProfiledPass) -> bool:
-    """Whether it may be a copy between host and device."""
-    return any(k.operator == row.operator and k.time_class in ("copy_h2d", "copy_d2h") for k in found.kernels)
+def _is_unsure(row: Operator, found: ProfiledPass, device: str) -> bool:
+    """Whether some calls may have had nothing to do, have no kernel in the window, or cross a bus; or whether
+    the work of a GPU, which NCCL needs, was not recorded."""
+    if not device:
+        is_elsewhere = any(one.operator.startswith("nccl:") for one in found.operators)
+        return is_elsewhere or row.operator == "aten::contiguous"
+    crosses = (k.operator == row.operator and k.time_class in _OVER_A_BUS for k in found.kernels)
+    return row.kernels % row.calls > 0 or any(crosses)
 
 
 def _precision(row: Operator, found: ProfiledPass) -> str:
@@ -107,16 +106,17 @@ def product_sentence(found: ProfiledPass, device: str) -> str:
 
     Empty if none is. Those that memory holds up are left out.
     """
-    total_flops, least_ns, time_ns = 0.0, 0.0, 0
+    rated: list[tuple[Operator, float]] = []
+    least_ns = 0.0
     for row in found.operators:
         uses = uses_of_operator(row, found, device) if row.category in ("gemm", "conv") else ()
-        shares = [0.0 if isinstance(use.of_sheet, Missing) else use.of_sheet for use in uses]
-        if len(uses) == 2 and shares[0] >= shares[1]:
-            total_flops += uses[0].per_s * row.kernel_ns * 1e-9
+        shares = [use.of_sheet for use in uses if not isinstance(use.of_sheet, Missing)]
+        if len(shares) > 1 and shares[0] >= shares[1]:
+            rated.append((row, uses[0].per_s))
             least_ns += shares[0] * row.kernel_ns
-            time_ns += row.kernel_ns
-    if not least_ns:
+    time_ns = sum(row.kernel_ns for row, _ in rated)
+    if not time_ns:
         return ""
-    rate, share = format_rate(total_flops / (time_ns * 1e-9), "flop"), format_percent(least_ns / time_ns)
-    took = format_seconds(time_ns / found.steps * 1e-9)
+    rate = format_rate(sum(per_s * row.kernel_ns for row, per_s in rated) / time_ns, "flop")
+    took, share = format_seconds(time_ns / found.steps * 1e-9), format_percent(least_ns / time_ns)
     return f"matrix products run at {rate} for {took} a step: {share} of the data sheet's peak"

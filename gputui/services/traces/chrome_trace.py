@@ -71,6 +71,7 @@ _OLD_RANGES = (
 )
 """Ranges that old traces list among the operators."""
 _SCALARS = ("Scalar", "ScalarList", "")
+_OF_MESSAGES = ("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +83,6 @@ class TraceDevice:
     memory_bytes: int
     compute_capability: str
     """`9.0`; empty if unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What one rank gives to a collective, and gets from it."""
-
-    operation: str
-    """`allreduce`, `_allgather_base`, ..."""
-    given: int
-    """Elements."""
-    got: int
-    """Elements."""
-    dtype: str
-    ranks: int
 
 
 @dataclass
@@ -122,8 +109,8 @@ class Trace:
     """The external id."""
     inputs: array[int] = field(default_factory=lambda: array("i"))
     """Index into `shapes`."""
-    messages: dict[int, Message] = field(default_factory=dict)
-    """By the correlation of the kernel that carries it; of newer traces."""
+    messages: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What newer traces say of a collective, by the correlation of its kernel: JSON under _OF_MESSAGES."""
     names: list[str] = field(default_factory=list)
     shapes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
     """Shapes and types of inputs."""
@@ -277,13 +264,8 @@ class _Reading:
         trace.operator.append(_whole(arguments.get("External id", arguments.get("external id"))))
         trace.inputs.append(self._inputs(name, arguments) if kind == "op" else 0)
         if kind == "kernel" and "Collective name" in arguments:
-            trace.messages[trace.correlation[-1]] = Message(
-                _storable(str(arguments["Collective name"]))[:_LONGEST_SHAPES],
-                _whole(arguments.get("In msg nelems")),
-                _whole(arguments.get("Out msg nelems")),
-                str(arguments.get("dtype")),
-                _whole(arguments.get("Group size")),
-            )
+            message = {key: arguments.get(key) for key in _OF_MESSAGES}
+            trace.messages[trace.correlation[-1]] = message
 
     def _inputs(self, name: str, arguments: dict[str, Any]) -> int:
         dims = arguments.get("Input Dims", arguments.get("Input dims"))

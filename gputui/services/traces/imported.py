@@ -24,7 +24,7 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Machine
 from gputui.model.plan import PROFILED, TRACE_PROFILE, PlannedCase
-from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
+from gputui.model.profiled import MemoryPoint, ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.results.operator_rates import product_sentence
@@ -174,26 +174,9 @@ def _pass(trace: Trace, window: Window, found: Partition) -> ProfiledPass:
         events=len(trace),
         event_cost_ns=0,
         unmatched_ns=found.unmatched_ns,
-        operators=tuple(
-            Operator(
-                r.phase,
-                r.category,
-                r.operator,
-                r.shapes,
-                r.dtypes,
-                r.calls,
-                r.events,
-                r.time_ns,
-                r.cpu_ns,
-                r.kernels,
-                r.kernel_ns,
-            )
-            for r in found.rows
-        ),
-        slices=tuple(TimeSlice(s.phase, s.time_class, s.cause, s.time_ns) for s in found.slices),
-        kernels=tuple(
-            Kernel(k.name, k.time_class, k.operator, k.calls, k.time_ns, k.longest_ns) for k in found.kernels
-        ),
+        operators=found.rows,
+        slices=found.slices,
+        kernels=found.kernels,
         memory=() if peak is None else (MemoryPoint("peak", 0, 0, 0, 0, 0, peak, reserved),),
         memory_reason="" if peak is not None else "the trace was recorded without profile_memory",
         trace_bytes=0,
@@ -221,7 +204,7 @@ def _notes(
         hidden = format_percent(1 - exposed_ns / found.communication_ns)
         each = "a step" if steps > 1 else "in all"
         yield f"communication takes {took} {each}: {hidden} of it behind compute, {exposed} exposed"
-        yield from collective_lines(collectives, steps)
+        yield from collective_lines(collectives, steps, is_on_device=device is not None)
     if found.unmatched_ns > _UNMATCHED_SHOWN * busy_ns:
         share = format_percent(found.unmatched_ns / busy_ns)
         yield f"{share} of device time was launched outside of the trace: its operators are unknown"
@@ -233,22 +216,13 @@ def _notes(
         )
     others = {trace.device[i] for i in range(len(trace)) if trace.device[i] >= 0} - {device}
     if device is None:
-        threads = _busy_threads(trace, window) - {window.thread}
+        inside = (i for i in range(len(trace)) if window.start_ns <= trace.start_ns[i] < window.end_ns)
+        threads = {trace.thread[i] for i in inside if KINDS[trace.kind[i]] == "op"} - {window.thread}
         if threads:
-            yield f"operators of {counted(len(threads), 'other thread')} are left out: the one that steps counts"
+            who = counted(len(threads), "other thread")
+            yield f"operators of {who} are left out: the one that steps counts"
     if others:
         yield f"work of {len(others)} other {'device' if len(others) == 1 else 'devices'} in it is left out"
-
-
-def _busy_threads(trace: Trace, window: Window) -> set[int]:
-    """The threads with operators in the window."""
-    return {
-        trace.thread[i]
-        for i in range(len(trace))
-        if KINDS[trace.kind[i]] == "op"
-        and trace.end_ns[i] > window.start_ns
-        and trace.start_ns[i] < window.end_ns
-    }
 
 
 def _lag(window: Window) -> str:

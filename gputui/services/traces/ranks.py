@@ -7,7 +7,7 @@ spends in it beyond the shortest of all is waiting, and that shortest is the tra
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -16,7 +16,6 @@ from gputui.model.absent import Missing
 from gputui.model.profiled import IDLE, ProfiledPass
 from gputui.model.units import format_percent, format_seconds
 from gputui.services.results.step_tables import CATEGORY_WORDS
-from gputui.services.traces.collectives import Collective
 from gputui.services.traces.imported import TraceRun
 
 _EVEN_SHARE = 0.02
@@ -30,109 +29,64 @@ class Rank:
     """One rank; times per step."""
 
     rank: int
-    name: str
     step_ns: int
     transfer_ns: int
     waiting_ns: int
     """In collectives, for the rank that enters them last."""
     late_ns: int
     """How much later than the middle one of the others it enters those that it enters last."""
-    last_of: int
-    """How many it enters last, of all in the window."""
     latest: str
     """Which of them it holds up most."""
     excess: str
     """What its steps have more of than those of the others; empty if that is not most of its lateness."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ranks:
-    """All ranks of a job, by number."""
-
-    ranks: tuple[Rank, ...]
-    collectives: int
-    """Of each rank, in its window."""
-
-    @property
-    def late(self) -> tuple[Rank, ...]:
-        """Those that hold up the others, the latest first; none if they are even."""
-        found = [one for one in self.ranks if one.late_ns >= _EVEN_SHARE * one.step_ns and one.late_ns]
-        return tuple(sorted(found, key=lambda one: -one.late_ns))
-
-
-def ranks_of(runs: Sequence[TraceRun]) -> Ranks | Missing:
-    """Compare the collectives of ranks. Missing if there are not two ranks with the same collectives."""
+def ranks_of(runs: Sequence[TraceRun]) -> tuple[Rank, ...] | Missing:
+    """Compare the collectives of ranks, by number. Missing if no two ranks have the same collectives."""
     of_rank = {run.rank: run for run in sorted(runs, key=lambda run: run.rank or 0) if run.rank is not None}
     if len(of_rank) < 2:
         return Missing("fewer than two ranks")
-    together = _together(of_rank)
-    if not together:
-        return Missing("the ranks did not do the same collectives")
-    first = next(iter(of_rank))
-    behind_ns = {
-        rank: median(_end_ns(ones[rank]) - _end_ns(ones[first]) for _, ones in together) for rank in of_rank
+    collectives = {
+        rank: sorted((c for c in run.collectives if c.start_ns >= run.window.start_ns), key=lambda c: c.name)
+        for rank, run in of_rank.items()
     }
+    names, *others = ([one.name for one in ones] for ones in collectives.values())
+    if not names or any(other != names for other in others):
+        return Missing("the ranks did not do the same collectives")
+    together = [dict(zip(collectives, ones, strict=True)) for ones in zip(*collectives.values(), strict=True)]
+    first = next(iter(of_rank))
+    behind_ns = {r: median(ones[r].end_ns - ones[first].end_ns for ones in together) for r in of_rank}
     late_at: dict[int, Counter[str]] = {rank: Counter() for rank in of_rank}
-    last_of, waiting_ns, transfer_ns = Counter[int](), Counter[int](), 0
-    for place, ones in together:
+    waiting_ns, transfer_ns = Counter[int](), 0
+    for index, ones in enumerate(together):
         enters_ns = {rank: one.start_ns - behind_ns[rank] for rank, one in ones.items()}
         last = max(enters_ns, key=enters_ns.__getitem__)
         others_ns = median(t_ns for rank, t_ns in enters_ns.items() if rank != last)
-        late_at[last][place] += round(enters_ns[last] - others_ns)
-        last_of[last] += 1
-        shortest_ns = min(one.length_ns for one in ones.values())
-        transfer_ns += shortest_ns
-        for rank, one in ones.items():
-            waiting_ns[rank] += one.length_ns - shortest_ns
+        late_at[last][_place(names, index, of_rank[last].found.steps)] += round(enters_ns[last] - others_ns)
+        lengths_ns = Counter({rank: one.end_ns - one.start_ns for rank, one in ones.items()})
+        transfer_ns += min(lengths_ns.values())
+        waiting_ns.update({rank: ns - min(lengths_ns.values()) for rank, ns in lengths_ns.items()})
     parts = {rank: _parts(run.found) for rank, run in of_rank.items()}
-    ranks = [
+    return tuple(
         Rank(
             rank=rank,
-            name=run.name,
             step_ns=run.found.window_ns // run.found.steps,
             transfer_ns=transfer_ns // run.found.steps,
             waiting_ns=waiting_ns[rank] // run.found.steps,
             late_ns=late_at[rank].total() // run.found.steps,
-            last_of=last_of[rank],
             latest=max(late_at[rank], key=late_at[rank].__getitem__, default=""),
             excess=_excess(rank, parts, late_at[rank].total() / run.found.steps),
         )
         for rank, run in of_rank.items()
-    ]
-    return Ranks(tuple(ranks), len(together))
+    )
 
 
-def _together(of_rank: Mapping[int, TraceRun]) -> list[tuple[str, dict[int, Collective]]]:
-    """Each collective with its place in a step, by rank; empty if the ranks did not do the same."""
-    by_name = {rank: _by_name(run) for rank, run in of_rank.items()}
-    counts = [{name: len(ones) for name, ones in found.items()} for found in by_name.values()]
-    if any(count != counts[0] for count in counts):
-        return []
-    steps = next(iter(of_rank.values())).found.steps
-    return [
-        (_place(name, k, count, steps), {rank: found[name][k] for rank, found in by_name.items()})
-        for name, count in counts[0].items()
-        for k in range(count)
-    ]
-
-
-def _by_name(run: TraceRun) -> dict[str, list[Collective]]:
-    """Those that begin in its window."""
-    found: dict[str, list[Collective]] = defaultdict(list)
-    for one in run.collectives:
-        if one.start_ns >= run.window.start_ns:
-            found[one.name].append(one)
-    return found
-
-
-def _end_ns(one: Collective) -> int:
-    return one.start_ns + one.length_ns
-
-
-def _place(name: str, index: int, count: int, steps: int) -> str:
-    """`allreduce 2 of 5`, of a step if each has as many."""
+def _place(names: Sequence[str], index: int, steps: int) -> str:
+    """`allreduce 2 of 5`, of a step if each has as many; of names in order."""
+    name = names[index]
+    count = names.count(name)
     of = count if count % steps else count // steps
-    return f"{name} {index % of + 1} of {of}" if of > 1 else name
+    return f"{name} {(index - names.index(name)) % of + 1} of {of}" if of > 1 else name
 
 
 def _parts(found: ProfiledPass) -> Counter[str]:
@@ -157,33 +111,27 @@ def _excess(rank: int, parts: Mapping[int, Counter[str]], late_ns: float) -> str
     return f"{format_seconds(more_ns[most] * 1e-9)} more of {most}"
 
 
-def rank_lines(found: Ranks) -> list[str]:
+def rank_lines(ranks: Sequence[Rank]) -> list[str]:
     """Who holds up the others and why, and a line for each rank."""
-    lines = [_late_line(one, found) for one in found.late]
-    if not lines:
-        lines = [f"{len(found.ranks)} ranks are even: none waits long for another"]
-    for one in found.ranks:
+    late = [one for one in ranks if one.late_ns > _EVEN_SHARE * one.step_ns]
+    lines = []
+    for one in sorted(late, key=lambda one: -one.late_ns):
+        did = (
+            f"a step of it has {one.excess} than one of the others"
+            if one.excess
+            else "its steps do not tell why: look at what it did before them"
+        )
+        if one.step_ns < min(other.step_ns for other in ranks if other is not one):
+            did += ". Its own step is the shortest, since it waits for nobody"
+        lines.append(
+            f"rank {one.rank} holds up the others: it enters collectives last,"
+            f" {format_seconds(one.late_ns * 1e-9)} a step later than they, most at {one.latest}; {did}"
+        )
+    for one in ranks:
         share = format_percent(one.waiting_ns / one.step_ns) if one.step_ns else "—"
         lines.append(
             f"  rank {one.rank}: step {format_seconds(one.step_ns * 1e-9)}, waiting for others"
             f" {format_seconds(one.waiting_ns * 1e-9)} ({share}),"
             f" transferring {format_seconds(one.transfer_ns * 1e-9)}"
         )
-    return lines
-
-
-def _late_line(one: Rank, found: Ranks) -> str:
-    did = (
-        f"a step of it has {one.excess} than one of the others"
-        if one.excess
-        else "its steps do not tell why: look at what it did before them"
-    )
-    others_ns = [other.step_ns for other in found.ranks if other is not one]
-    if one.step_ns < min(others_ns):
-        did += ". Its own step is the shortest, since it waits for nobody"
-    entered = f"{one.last_of} of {found.collectives} collectives"
-    late = format_seconds(one.late_ns * 1e-9)
-    return (
-        f"rank {one.rank} holds up the others: it enters {entered} last, {late} a step late, most at"
-        f" {one.latest}; {did}"
-    )
+    return lines if late else [f"{len(ranks)} ranks are even: none waits long for another", *lines]

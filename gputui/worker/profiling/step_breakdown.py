@@ -77,7 +77,7 @@ class Partition:
     """How long the device communicates, whatever else it does then: its slices are what compute does not
     hide."""
     transfers: tuple[tuple[TraceEvent, int], ...] = ()
-    """Each piece of communication, and how much of those slices is its own."""
+    """Each piece of communication, and how much of those slices is its own; 0 on a CPU."""
 
 
 @dataclass
@@ -192,8 +192,12 @@ class PartitionInParts:
         inside = [e for e in events if e.end_ns > start_ns and e.start_ns < end_ns and e.start_ns <= e.end_ns]
         host = [e for e in inside if e.kind in ("op", "range", "runtime", "overhead")]
         device = [e for e in inside if e.kind in ("kernel", "copy", "memset")]
+        is_on_device = device or self._kernels or following is not None
+        if not is_on_device:
+            self._transfers.update(dict.fromkeys(filter(_is_transfer, host), 0))
+            host = [*host, *_waits(host, self._thread, start_ns, end_ns)]
         threads = _threads(host, start_ns, end_ns)
-        if device or self._kernels or following is not None:
+        if is_on_device:
             self._launched(threads.values(), start_ns)
             from_ns, until_ns = max(start_ns, self._device_ns[0]), min(end_ns, self._device_ns[1])
             if until_ns > from_ns:
@@ -220,11 +224,10 @@ class PartitionInParts:
         """A part of a CPU's window: the exclusive time of each event of the stepping thread, and the gaps
         between them."""
         thread = threads.get(self._thread, _Thread())
-        transfers = [n for t in threads.values() for n in t.nodes if n.event.name.startswith(TRANSFERS)]
-        for node in transfers:
-            self._transfers[node.event] += 0
-            node.owner = node  # whatever operator it is in
+        sent = [(n.start_ns, n.end_ns, n) for t in threads.values() for n in t.nodes if _is_transfer(n.event)]
         for node in thread.nodes:
+            if _is_transfer(node.event):
+                node.owner = node  # whatever operator it is in
             if node.owner is None:
                 self._slices[node.phase, "idle", node.cause] += node.own_ns
                 continue
@@ -236,18 +239,10 @@ class PartitionInParts:
         self._window_ns += end_ns - start_ns
         covered_ns = sum(node.own_ns for node in thread.nodes)
         self._slices["between", "idle", "python"] += end_ns - start_ns - covered_ns
-        own = [
-            p for p in thread.pieces if p[2].owner and category_of(p[2].owner.event.name) == "communication"
-        ]
-        all_of_it = [*own, *((node.start_ns, node.end_ns, node) for node in transfers)]
-        self._communication_ns += _covered_ns(all_of_it, start_ns, end_ns)
-        elsewhere = [node for node in transfers if node.event.thread != self._thread]
-        for begin_ns, until_ns, before, (phase, cause) in _bare(thread.pieces, start_ns, end_ns):
-            for transfer, waited_ns in _waited_for(elsewhere, begin_ns, until_ns):
-                self._slices[phase, "idle", cause] -= waited_ns
-                self._slices[before, "communication", ""] += waited_ns
-                self._sums((before, transfer.event.name, "", ""), "communication").time_ns += waited_ns
-                self._transfers[transfer.event] += waited_ns
+        for piece in thread.pieces:
+            if piece[2].owner and category_of(piece[2].owner.event.name) == "communication":
+                sent.append(piece)
+        self._communication_ns += _covered_ns(sent, start_ns, end_ns)
 
     def _launched(self, threads: Iterable[_Thread], start_ns: int) -> None:
         """What the host launched, and which operators it called."""
@@ -395,7 +390,7 @@ def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
 
 def _node(event: TraceEvent, start_ns: int, end_ns: int, parent: _Node | None, before: str) -> _Node:
     """`before` is the phase of the previous event: a bare driver call belongs to it."""
-    alone = before if event.kind == "runtime" else "forward"
+    alone = before if event.kind == "runtime" or _is_transfer(event) else "forward"
     phase = _phase_of(event) or (parent.phase if parent else alone)
     cause = "data_wait" if phase == "data" else _cause_of(event)
     node = _Node(event, start_ns, end_ns, phase, cause, None, parent.frame if parent else None)
@@ -467,34 +462,22 @@ def _covered_ns(pieces: Iterable[tuple[int, int, _Any]], start_ns: int, end_ns: 
     return end_ns - start_ns - sum(until_ns - begin_ns for begin_ns, until_ns, _ in bare)
 
 
-def _bare(
-    pieces: Iterable[tuple[int, int, _Node]], start_ns: int, end_ns: int
-) -> Iterator[tuple[int, int, str, tuple[str, str]]]:
-    """Stretches of a thread outside of operators: begin, end, phase of what came before, and phase and cause
-    as which they count."""
-    at_ns, before = start_ns, "forward"
-    for begin_ns, until_ns, node in pieces:
-        if begin_ns > at_ns:
-            yield at_ns, begin_ns, before, ("between", "python")
-        if node.owner is None and node.event.kind == "range":
-            yield begin_ns, until_ns, before, (node.phase, node.cause)
-        else:
-            before = node.phase
-        at_ns = until_ns
-    if end_ns > at_ns:
-        yield at_ns, end_ns, before, ("between", "python")
+def _is_transfer(event: TraceEvent) -> bool:
+    return event.kind == "range" and event.name.startswith(TRANSFERS)
 
 
-def _waited_for(transfers: Iterable[_Node], begin_ns: int, end_ns: int) -> Iterator[tuple[_Node, int]]:
-    """What a thread without an event waited for, and how long: it goes on as the last of the transfers of
-    other threads ends. Nothing if it is not certain that it waited."""
-    ended = sorted((n for n in transfers if begin_ns < n.end_ns <= end_ns), key=lambda node: node.end_ns)
-    if not ended or end_ns - ended[-1].end_ns > max(WAKES_NS, WAKES_SHARE * (end_ns - begin_ns)):
-        return
-    for node in ended:
-        begin_ns = max(begin_ns, node.start_ns)
-        yield node, node.end_ns - begin_ns
-        begin_ns = node.end_ns
+def _waits(host: Sequence[TraceEvent], thread: int, start_ns: int, end_ns: int) -> Iterator[TraceEvent]:
+    """The transfers of other threads for which a thread waits: it calls no operator meanwhile, and goes on as
+    the last of them ends. In DDP that wait has no event of its own."""
+    transfers = sorted((e for e in host if _is_transfer(e) and e.thread != thread), key=lambda e: e.end_ns)
+    calls = [(e.start_ns, e.end_ns, e) for e in host if e.thread == thread and e.kind == "op"]
+    ordered = sorted(calls, key=lambda call: call[0]) if transfers else ()
+    for at_ns, until_ns, _ in _uncovered(ordered, start_ns, end_ns, None) if transfers else ():
+        ended = [e for e in transfers if at_ns < e.end_ns <= until_ns]
+        if ended and until_ns - ended[-1].end_ns <= max(WAKES_NS, WAKES_SHARE * (until_ns - at_ns)):
+            for event in ended:
+                begin_ns, at_ns = max(at_ns, event.start_ns), event.end_ns
+                yield replace(event, start_ns=begin_ns, thread=thread, number=0)
 
 
 def _sweep(

@@ -9,7 +9,7 @@ from chrome_traces import event, op, span, training_step, write_trace
 
 from gputui.model.absent import Missing
 from gputui.services.traces.imported import TraceRun, read_run
-from gputui.services.traces.ranks import Ranks, rank_lines, ranks_of
+from gputui.services.traces.ranks import rank_lines, ranks_of
 
 
 def reduced(start_us: float, end_us: float, **message: object) -> dict[str, Any]:
@@ -37,12 +37,11 @@ def two_ranks(place: Path, skew_us: float = 0.0) -> tuple[TraceRun, ...]:
 
 def test_the_straggler_enters_last_and_its_excess_is_the_reason(tmp_path: Path) -> None:
     found = ranks_of(two_ranks(tmp_path))
-    assert isinstance(found, Ranks)
-    (late,) = found.late
-    assert (late.rank, late.late_ns, late.last_of, late.waiting_ns) == (1, 50_000, 1, 0)
-    assert [(r.waiting_ns, r.transfer_ns) for r in found.ranks] == [(50_000, 10_000), (0, 10_000)]
+    assert not isinstance(found, Missing)
+    assert [(r.late_ns, r.latest) for r in found] == [(0, ""), (50_000, "ncclDevKernel_AllReduce")]
+    assert [(r.waiting_ns, r.transfer_ns) for r in found] == [(50_000, 10_000), (0, 10_000)]
     assert rank_lines(found)[0] == (
-        "rank 1 holds up the others: it enters 1 of 1 collectives last, 50.0 µs a step late, most at"
+        "rank 1 holds up the others: it enters collectives last, 50.0 µs a step later than they, most at"
         " ncclDevKernel_AllReduce; a step of it has 50.0 µs more of waiting for the loader than one of the"
         " others"
     )
@@ -50,8 +49,8 @@ def test_the_straggler_enters_last_and_its_excess_is_the_reason(tmp_path: Path) 
 
 def test_clocks_that_differ_are_aligned_at_the_ends_of_collectives(tmp_path: Path) -> None:
     found = ranks_of(two_ranks(tmp_path, skew_us=1e6))
-    assert isinstance(found, Ranks)
-    assert [(one.rank, one.late_ns) for one in found.late] == [(1, 50_000)]
+    assert not isinstance(found, Missing)
+    assert [one.late_ns for one in found] == [0, 50_000]
 
 
 def test_each_rank_that_is_late_says_at_which_collective_of_a_step(tmp_path: Path) -> None:
@@ -69,10 +68,10 @@ def test_each_rank_that_is_late_says_at_which_collective_of_a_step(tmp_path: Pat
         for rank, (first, second) in enumerate(enters)
     ]
     found = ranks_of(runs)
-    assert isinstance(found, Ranks)
-    assert [(one.rank, one.late_ns, one.latest) for one in found.late] == [
-        (2, 90_000, "ncclDevKernel_AllReduce 2 of 2"),
-        (1, 50_000, "ncclDevKernel_AllReduce 1 of 2"),
+    assert not isinstance(found, Missing)
+    assert [(one.late_ns, one.latest) for one in found[1:]] == [
+        (50_000, "ncclDevKernel_AllReduce 1 of 2"),
+        (90_000, "ncclDevKernel_AllReduce 2 of 2"),
     ]
     assert "2 of 2; a step of it has 65.0 µs more of Python between calls" in rank_lines(found)[0]
 
@@ -91,7 +90,7 @@ def test_a_late_rank_with_the_shortest_step_says_why_it_is_short(tmp_path: Path)
         for rank, _ in enumerate(ends)
     ]
     found = ranks_of(runs)
-    assert isinstance(found, Ranks)
+    assert not isinstance(found, Missing)
     assert rank_lines(found)[0].endswith("Its own step is the shortest, since it waits for nobody")
 
 
@@ -99,7 +98,7 @@ def test_even_ranks_and_ranks_of_other_work_are_told_so(tmp_path: Path) -> None:
     common = (span("ProfilerStep#1", 1000, 1500), op("aten::a", 1000, 1010, 1))
     even = [rank_run(tmp_path, rank, 2, *common, reduced(1100 + rank, 1200)) for rank in range(2)]
     found = ranks_of(even)
-    assert isinstance(found, Ranks)
+    assert not isinstance(found, Missing)
     assert rank_lines(found)[0] == "2 ranks are even: none waits long for another"
     assert isinstance(ranks_of(even[:1]), Missing)
     other = rank_run(tmp_path, 1, 2, *common, reduced(1100, 1200), reduced(1200, 1300))
@@ -120,6 +119,6 @@ def test_ranks_of_cpus_are_compared_by_their_transfers(tmp_path: Path) -> None:
         for rank in range(2)
     ]
     found = ranks_of(runs)
-    assert isinstance(found, Ranks)
-    assert [(one.rank, one.latest) for one in found.late] == [(1, "gloo:all_reduce")]
+    assert not isinstance(found, Missing)
+    assert found[1].latest == "gloo:all_reduce"
     assert "1.50 ms more of Python between calls" in rank_lines(found)[0]
