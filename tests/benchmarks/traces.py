@@ -4,8 +4,8 @@ The busy time is checked against the union of the raw intervals, communication a
 against a sweep, the length of a step against the ends of the work that the host launched in each (`off`), and
 `cut` is work launched by a counted step that its window lacks. Below each stands what is left out. With
 `--big MB` the largest trace is repeated, shifted in time, until it has that size, and read too. `early` is
-the part of `unmatched` that was launched before the first call in the file, by its correlation id: the file holds
-nothing to link it to.
+the part of `unmatched` that was launched before the first call in the file, by its correlation id: the file
+holds nothing to link it to.
 
     python tests/benchmarks/traces.py DIRECTORY [--big 1000]
 """

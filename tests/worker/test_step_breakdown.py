@@ -94,7 +94,8 @@ def transfer(name: str, start: int, end: int, thread: int) -> TraceEvent:
     [
         (900_000, 890_000),  # the thread goes on right after it
         (500_000, 0),  # it does something else for long
-        (1_100_000, 0),  # it goes on before
+        (1_100_000, 990_000),  # the thread is told first
+        (1_400_000, 0),  # it goes on long before
     ],
 )
 def test_a_thread_without_an_event_waits_for_a_transfer_if_it_goes_on_as_that_ends(
@@ -115,7 +116,14 @@ def test_a_thread_without_an_event_waits_for_a_transfer_if_it_goes_on_as_that_en
     assert times(found).get("gloo:all_reduce", 0) == waited
     assert slices(found).get(("backward", "communication", ""), 0) == waited
     assert classes(found)["python"] == 990_000 - waited
-    assert found.communication_ns == min(ends, 1_010_000) - 9_000
+    assert found.communication_ns == min(ends, 1_010_000) - 9_000, "whether it waits or not"
+
+
+def test_short_pauses_before_a_transfer_ends_are_no_waits() -> None:
+    pauses = [op("aten::mm", at, at + 90_000) for at in range(0, 1_000_000, 100_000)]
+    found = partition([*pauses, transfer("gloo:all_reduce", 0, 950_000, AUTOGRAD)], 0, 1_000_000, MAIN)
+    assert times(found) == {"aten::mm": 900_000}
+    assert classes(found)["python"] == 100_000
 
 
 def test_a_thread_that_waits_inside_a_range_waits_for_the_transfer_all_the_same() -> None:

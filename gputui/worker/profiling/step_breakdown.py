@@ -31,7 +31,7 @@ Launches take 2 to 15 us to arrive on the GPUs of the traces that were looked at
 TRANSFERS = ("gloo:", "mpi:", "ucc:", "nccl:", "xccl:", "ccl:")
 """Ranges of the host in which torch.distributed sends and receives, by the beginnings of their names."""
 WAKES_NS, WAKES_SHARE = 300_000, 0.05
-"""Within this, or this share of its waiting, a thread goes on after what it waited for."""
+"""Within this, or this share of its waiting, a thread goes on before or after what it waited for ends."""
 _ENGINE_FRAME = "autograd::engine::evaluate_function: "
 _SYNC_WORDS = ("Synchronize", "StreamWait", "EventQuery")
 _LAUNCH_WORDS = ("Launch", "Memcpy", "Memset", "launch")
@@ -468,16 +468,17 @@ def _is_transfer(event: TraceEvent) -> bool:
 
 def _waits(host: Sequence[TraceEvent], thread: int, start_ns: int, end_ns: int) -> Iterator[TraceEvent]:
     """The transfers of other threads for which a thread waits: it calls no operator meanwhile, and goes on as
-    the last of them ends. In DDP that wait has no event of its own."""
+    the last of them ends, whichever thread is told first. In DDP that wait has no event of its own."""
     transfers = sorted((e for e in host if _is_transfer(e) and e.thread != thread), key=lambda e: e.end_ns)
     calls = [(e.start_ns, e.end_ns, e) for e in host if e.thread == thread and e.kind == "op"]
     ordered = sorted(calls, key=lambda call: call[0]) if transfers else ()
     for at_ns, until_ns, _ in _uncovered(ordered, start_ns, end_ns, None) if transfers else ():
-        ended = [e for e in transfers if at_ns < e.end_ns <= until_ns]
-        if ended and until_ns - ended[-1].end_ns <= max(WAKES_NS, WAKES_SHARE * (until_ns - at_ns)):
+        slack_ns = min(until_ns - at_ns, max(WAKES_NS, WAKES_SHARE * (until_ns - at_ns)))
+        ended = [e for e in transfers if at_ns < e.end_ns <= until_ns + slack_ns and e.start_ns < until_ns]
+        if ended and until_ns - ended[-1].end_ns <= slack_ns:
             for event in ended:
-                begin_ns, at_ns = max(at_ns, event.start_ns), event.end_ns
-                yield replace(event, start_ns=begin_ns, thread=thread, number=0)
+                begin_ns, at_ns = max(at_ns, event.start_ns), min(event.end_ns, until_ns)
+                yield replace(event, start_ns=begin_ns, end_ns=at_ns, thread=thread, number=0)
 
 
 def _sweep(
