@@ -87,6 +87,8 @@ _PRODUCTS: dict[str, _Formula] = {
     "aten::convolution_backward": _convolution_backward,
     **{name: _attention_backward if "backward" in name else _attention for name in _IS_CAUSAL_AT},
 }
+_TELL_MORE = frozenset((*_IS_CAUSAL_AT, *_CONVOLUTIONS, "aten::convolution_backward"))
+_LONGEST_WORD = 100
 _ELEMENTWISE = (
     "add sub mul div neg exp log log1p sqrt rsqrt pow sin cos tanh sigmoid relu gelu silu clamp lerp addcmul"
     " addcdiv reciprocal abs sign erf leaky_relu clamp_min clamp_max clone contiguous square"
@@ -137,7 +139,7 @@ def _work(formula: _Formula | None, shapes: str) -> tuple[int, int] | Missing:
 def _parsed(text: str) -> tuple[list[_Shape], list[_Shape]]:
     """Shapes of inputs, and of results if they are told; none at all if one of them is not known."""
     sides = text.removesuffix(CAUSAL).removesuffix(FULL).partition(RESULTS)[::2]
-    if not re.fullmatch(r"[\dx,]*", "".join(sides)):
+    if not re.fullmatch(r"[\dx,]*", "".join(sides)) or re.search(r"\d{13}", text):
         return [], []
     inputs, results = ([tuple(map(int, s.split("x"))) for s in side.split(",") if s] for side in sides)
     return inputs, results
@@ -148,7 +150,9 @@ def told_of_results(operator: str, inputs: Sequence[object], arguments: Sequence
 
     `inputs` are the sizes of each argument, empty if it is no tensor; `arguments` are the others as text.
     """
-    words = [str(one) for one in arguments]
+    if operator not in _TELL_MORE:
+        return ""
+    words = [str(one)[:_LONGEST_WORD] for one in arguments]
     causal_at = _IS_CAUSAL_AT.get(operator, len(words))
     if causal_at < len(words):
         return CAUSAL if words[causal_at] == "True" else FULL
@@ -156,19 +160,19 @@ def told_of_results(operator: str, inputs: Sequence[object], arguments: Sequence
         wanted = zip(inputs[1:3], re.findall("True|False", words[-1]), strict=False)
         return _result(*(shape for shape, word in wanted if word == "True"))
     is_told = operator in _CONVOLUTIONS and len(words) > 6 and words[6] != "True"
-    return _convolved(inputs[0], inputs[1], words[3:6]) if is_told else ""
+    return _convolved(inputs[:2], words[3:6]) if is_told else ""
 
 
 def _result(*shapes: object) -> str:
     return RESULTS + ",".join("x".join(map(str, shape)) for shape in shapes if isinstance(shape, list))
 
 
-def _convolved(inputs: object, weight: object, lists: Sequence[str]) -> str:
+def _convolved(inputs: Sequence[object], lists: Sequence[str]) -> str:
     """The result of a convolution by its stride, padding and dilation; empty if they do not fit."""
-    if not isinstance(inputs, list) or not isinstance(weight, list):
-        return ""
-    sizes = [inputs[2:], weight[2:], *([int(n) for n in re.findall(r"\d+", one)] for one in lists)]
-    if len({len(each) for each in sizes}) > 1 or 0 in sizes[2]:
+    shapes = [shape for shape in inputs if isinstance(shape, list) and len(shape) > 2]
+    sizes = [*(shape[2:] for shape in shapes), *([int(n) for n in re.findall(r"\d+", one)] for one in lists)]
+    is_whole = all(isinstance(n, int) for each in sizes for n in each)
+    if len(sizes) != 5 or len({len(each) for each in sizes}) > 1 or not is_whole or 0 in sizes[2]:
         return ""
     spread = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(*sizes, strict=True)]
-    return _result([inputs[0], weight[0], *spread])
+    return _result([shapes[0][0], shapes[1][0], *spread])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import zlib
 from array import array
@@ -263,9 +264,8 @@ class _Reading:
         )
         trace.operator.append(_whole(arguments.get("External id", arguments.get("external id"))))
         trace.inputs.append(self._inputs(name, arguments) if kind == "op" else 0)
-        if kind == "kernel" and "Collective name" in arguments:
-            message = {key: arguments.get(key) for key in _OF_MESSAGES}
-            trace.messages[trace.correlation[-1]] = message
+        if kind == "kernel" and "Collective name" in arguments and trace.correlation[-1]:
+            trace.messages[trace.correlation[-1]] = {key: arguments.get(key) for key in _OF_MESSAGES}
 
     def _inputs(self, name: str, arguments: dict[str, Any]) -> int:
         dims = arguments.get("Input Dims", arguments.get("Input dims"))
@@ -472,7 +472,7 @@ class _Text:
         self._size = path.stat().st_size
         is_gzip = self._file.peek(2)[:2] == b"\x1f\x8b"
         self._inflater = _Inflater() if is_gzip else None
-        self._rest = b""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._is_over = False
 
     def more(self) -> bool:
@@ -499,10 +499,7 @@ class _Text:
             self._is_over = True
             self._file.close()
             return False
-        raw = self._rest + raw
-        whole = _whole_characters(raw)
-        self._rest = raw[whole:]
-        self.buffer += raw[:whole].decode("utf-8", "replace")
+        self.buffer += self._decoder.decode(raw)
         return True
 
     def _raw(self) -> bytes:
@@ -585,18 +582,6 @@ class _Inflater:
             self._ahead = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
             if found:
                 return found
-
-
-def _whole_characters(raw: bytes) -> int:
-    """How many bytes at the front hold whole characters of UTF-8."""
-    for back in range(1, min(4, len(raw)) + 1):
-        byte = raw[-back]
-        if byte >= 0xC0:
-            needed = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2
-            return len(raw) if back >= needed else len(raw) - back
-        if byte < 0x80:
-            break
-    return len(raw)
 
 
 def _storable(text: str) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from .op_categories import category_of, category_of_kernel, is_cast, is_of_backward
-from .rows import Kernel, Operator, TimeSlice
+from .rows import Kernel, Operator, TimeSlice, added_up
 
 DEVICE_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset")
 """In order of precedence: the first class present gets the instant."""
@@ -657,23 +657,12 @@ def _rows(found: Mapping[_Key, Mapping[str, _Sums]], host: Mapping[_Key, _Sums])
     others: dict[tuple[str, str], list[Operator]] = {}
     for row in rows[MOST_ROWS:]:
         others.setdefault((row.phase, row.category), []).append(row)
-    return (*rows[:MOST_ROWS], *(_merged(alike) for _, alike in sorted(others.items())))
-
-
-def _merged(rows: Sequence[Operator]) -> Operator:
-    """The row that stands for several of one phase and category."""
-    return Operator(
-        phase=rows[0].phase,
-        category=rows[0].category,
-        operator="others",
-        shapes="",
-        dtypes="",
-        calls=sum(row.calls for row in rows),
-        events=sum(row.events for row in rows),
-        time_ns=sum(row.time_ns for row in rows),
-        cpu_ns=sum(row.cpu_ns for row in rows),
-        kernels=sum(row.kernels for row in rows),
-        kernel_ns=sum(row.kernel_ns for row in rows),
+    return (
+        *rows[:MOST_ROWS],
+        *(
+            replace(added_up(alike), operator="others", shapes="", dtypes="")
+            for _, alike in sorted(others.items())
+        ),
     )
 
 
