@@ -102,7 +102,7 @@ def read_run(
             "CUDA, ROCm and XPU devices, and CPUs alone, are read",
         )
     found = partition_of(trace, window, device)
-    if not found.rows:
+    if not found.rows and not found.transfers:
         raise GputuiError(
             f"{path}: no operator and no work of a device lies in {window.found_by}",
             "take another --window, or record with activities CPU and CUDA",

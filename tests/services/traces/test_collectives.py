@@ -12,6 +12,7 @@ from sweeps import communication_ns
 
 from gputui.services.traces.collectives import collective_lines, message_sizes
 from gputui.services.traces.imported import TraceRun, read_run
+from gputui.services.traces.overview import category_table, sentence
 from gputui.worker.profiling.op_categories import category_of_kernel
 
 _KERNELS = st.lists(
@@ -138,3 +139,12 @@ def test_a_trace_with_nccl_and_no_gpu_says_that_the_work_of_its_gpu_is_missing(t
 def test_operators_of_other_threads_of_a_cpu_are_counted_and_left_out(tmp_path: Path) -> None:
     run = cpu_rank(tmp_path, op("aten::mm", 0, 100, 1), op("aten::copy_", 50, 80, 2, tid=7))
     assert run.notes == ("operators of 1 other thread are left out: the one that steps counts",)
+
+
+@pytest.mark.parametrize("thread", [5, 100])
+def test_a_rank_with_nothing_but_ranges_of_gloo_is_read(tmp_path: Path, thread: int) -> None:
+    run = cpu_rank(tmp_path, span("gloo:all_reduce", 100, 1300, tid=thread))
+    assert run.found.fault() == ""
+    assert "communication takes 1.20 ms in all" in run.notes[0]
+    assert sentence(run.found, run.device).startswith("The window takes 2.00 ms.")
+    assert category_table(run.found).rows
