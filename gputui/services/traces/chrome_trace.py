@@ -195,7 +195,7 @@ class _Reading:
             self._instant(event)
             return
         if event.get("ph") in ("B", "E"):
-            self._drop("has no other half with it: beginnings and ends that stand alone are not read")
+            self._drop("is only the beginning or the end of a stretch")
         if event.get("ph") != "X":
             return
         category = event.get("cat")
