@@ -8,20 +8,21 @@ spends in it beyond the shortest of all is waiting, and that shortest is the tra
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from gputui.model.absent import Missing
-from gputui.model.profiled import IDLE, ProfiledPass
+from gputui.model.profiled import ProfiledPass
 from gputui.model.units import format_percent, format_seconds
+from gputui.services.results.step_breakdown import breakdown_of
 from gputui.services.results.step_tables import CATEGORY_WORDS
 from gputui.services.traces.imported import TraceRun
 
 _EVEN_SHARE = 0.02
 """Of a step: ranks that are less late than this are even."""
-_OF_OTHERS = ("queue", "sync")
-"""Causes of idle time that are not a rank's own doing."""
+_OF_OTHERS = ("communication", "idle: queue", "idle: sync")
+"""Parts of a step that are not a rank's own doing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,12 @@ def ranks_of(runs: Sequence[TraceRun]) -> tuple[Rank, ...] | Missing:
     behind_ns = {r: median(ones[r].end_ns - ones[first].end_ns for ones in together) for r in of_rank}
     late_at: dict[int, Counter[str]] = {rank: Counter() for rank in of_rank}
     waiting_ns, transfer_ns = Counter[int](), 0
-    for index, ones in enumerate(together):
+    places = _places(names, of_rank[first].found.steps)
+    for place, ones in zip(places, together, strict=True):
         enters_ns = {rank: one.start_ns - behind_ns[rank] for rank, one in ones.items()}
         last = max(enters_ns, key=enters_ns.__getitem__)
         others_ns = median(t_ns for rank, t_ns in enters_ns.items() if rank != last)
-        late_at[last][_place(names, index, of_rank[last].found.steps)] += round(enters_ns[last] - others_ns)
+        late_at[last][place] += round(enters_ns[last] - others_ns)
         lengths_ns = Counter({rank: one.end_ns - one.start_ns for rank, one in ones.items()})
         transfer_ns += min(lengths_ns.values())
         waiting_ns.update({rank: ns - min(lengths_ns.values()) for rank, ns in lengths_ns.items()})
@@ -81,30 +83,27 @@ def ranks_of(runs: Sequence[TraceRun]) -> tuple[Rank, ...] | Missing:
     )
 
 
-def _place(names: Sequence[str], index: int, steps: int) -> str:
-    """`allreduce 2 of 5`, of a step if each has as many; of names in order."""
-    name = names[index]
-    count = names.count(name)
-    of = count if count % steps else count // steps
-    return f"{name} {(index - names.index(name)) % of + 1} of {of}" if of > 1 else name
+def _places(names: Sequence[str], steps: int) -> Iterator[str]:
+    """`allreduce 2 of 5`, of a step if each has as many."""
+    counts, seen = Counter(names), Counter[str]()
+    for name in names:
+        of = counts[name] if counts[name] % steps else counts[name] // steps
+        yield f"{name} {seen[name] % of + 1} of {of}" if of > 1 else name
+        seen[name] += 1
 
 
-def _parts(found: ProfiledPass) -> Counter[str]:
-    """Time of a step by what a rank does itself."""
-    parts = Counter[str]()
-    for part in found.slices:
-        if part.time_class == IDLE and part.cause not in _OF_OTHERS:
-            cause = f"idle: {part.cause.replace('_', ' ')}"
-            parts[CATEGORY_WORDS.get(cause, cause)] += part.time_ns
-        elif part.time_class not in (IDLE, "communication"):
-            parts[part.time_class.replace("_", " ")] += part.time_ns
-    return Counter({name: ns // found.steps for name, ns in parts.items()})
+def _parts(found: ProfiledPass) -> dict[str, float]:
+    """Nanoseconds of a step by what a rank does itself."""
+    breakdown = breakdown_of(found)
+    shares = () if isinstance(breakdown, Missing) else breakdown.shares
+    mine = ((one.name, one.share) for one in shares if one.name not in _OF_OTHERS)
+    return {CATEGORY_WORDS.get(name, name): share * found.window_ns / found.steps for name, share in mine}
 
 
-def _excess(rank: int, parts: Mapping[int, Counter[str]], late_ns: float) -> str:
+def _excess(rank: int, parts: Mapping[int, Mapping[str, float]], late_ns: float) -> str:
     """`7.10 ms more of waiting for the loader`, against the middle one of the others."""
     others = [of for number, of in parts.items() if number != rank]
-    more_ns = {name: ns - median(of[name] for of in others) for name, ns in parts[rank].items()}
+    more_ns = {name: ns - median(of.get(name, 0.0) for of in others) for name, ns in parts[rank].items()}
     most = max(more_ns, key=more_ns.__getitem__, default="")
     if not late_ns or not most or more_ns[most] < late_ns / 2:
         return ""
