@@ -102,9 +102,9 @@ def efficiency_text(row: Operator, found: ProfiledPass, device: str) -> str:
 
 
 def product_sentence(found: ProfiledPass, device: str) -> str:
-    """`matrix products run at 594 TFLOP/s, 60 % of the data sheet's peak`: all whose rate is known, together.
+    """`matrix products run at 613 TFLOP/s for 9.00 ms a step: 62 % of the data sheet's peak`.
 
-    Empty if none is. Those that memory holds up are left out.
+    Of all whose rate is known, together, but for those that memory holds up; empty if there is none.
     """
     rated: list[tuple[Operator, float]] = []
     least_ns = 0.0
@@ -119,4 +119,5 @@ def product_sentence(found: ProfiledPass, device: str) -> str:
         return ""
     rate = format_rate(sum(per_s * row.kernel_ns for row, per_s in rated) / time_ns, "flop")
     took, share = format_seconds(time_ns / found.steps * 1e-9), format_percent(least_ns / time_ns)
-    return f"matrix products run at {rate} for {took} a step: {share} of the data sheet's peak"
+    each = "a step" if found.steps > 1 else "in all"
+    return f"matrix products run at {rate} for {took} {each}: {share} of the data sheet's peak"

@@ -113,6 +113,6 @@ def test_products_are_summed_up_without_those_that_memory_holds_up() -> None:
     slow = replace(fast, kernel_ns=600_000)
     starved = row("linear", "1x8000,8000x8000", "BFloat16,BFloat16", 50)
     assert product_sentence(one_step(fast, slow, starved), H100) == (
-        "matrix products run at 344 TFLOP/s for 800 µs a step: 35 % of the data sheet's peak"
+        "matrix products run at 344 TFLOP/s for 800 µs in all: 35 % of the data sheet's peak"
     )
     assert product_sentence(one_step(starved), H100) == product_sentence(one_step(fast), "GPU 0") == ""
