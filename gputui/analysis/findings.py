@@ -345,7 +345,7 @@ def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
         evidence = f"its products, {share} of the step, are in fp32, and large ones are {gain}"
         confidence = "fair"
     elif facts.precision_used.startswith("amp"):
-        known = [(p, flops_of_call(p.operator, p.shapes)) for p in pieces]
+        known = [(p, flops_of_call(p.operator, p.shapes)) for p in products]
         sums = [(p.time_ns, float(p.calls) * f) for p, f in known if not isinstance(f, Missing)]
         time_ns, flops = sum(ns for ns, _ in sums), sum(f for _, f in sums)
         if (

@@ -16,6 +16,7 @@ from gputui.cli.output import console, print_hint, print_or_write, printed
 from gputui.document.page import Console, Page, console_on
 from gputui.document.table import Table
 from gputui.errors import GputuiError
+from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import counted
@@ -33,16 +34,14 @@ from gputui.services.traces.difference import (
 from gputui.services.traces.difference import as_json as difference_as_json
 from gputui.services.traces.imported import TraceRun, contents_of, read_run, stored_run
 from gputui.services.traces.overview import (
-    Ranks,
     category_table,
     finding_lines,
     held_back,
     largest_operators,
-    rank_lines,
-    ranks_of,
     sentence,
 )
 from gputui.services.traces.overview import kernel_table as kernel_overview
+from gputui.services.traces.ranks import rank_lines, ranks_of
 from gputui.services.traces.window import described, window_from
 from gputui.store.reading import open_result
 from gputui.store.selecting import find_run
@@ -84,7 +83,7 @@ def import_traces(
             click.echo(f"  {note}")
         runs.append(run)
     found = ranks_of(runs)
-    for line in rank_lines(found) if isinstance(found, Ranks) else ():
+    for line in () if isinstance(found, Missing) else rank_lines(found):
         click.echo(line)
     file = shlex.quote(from_here(str(target)))
     print_hint("next", f"gputui show {latest} {file} --verbose")
@@ -113,7 +112,7 @@ def write_trace(
         page,
         (
             category_table(found),
-            largest_operators(found, page.width, most),
+            largest_operators(found, device, page.width, most),
             kernel_overview(found, page.width, most),
         ),
         [*finding_lines(found, device), *said],

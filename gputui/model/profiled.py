@@ -12,6 +12,7 @@ from gputui.model.case import OfCase
 from gputui.worker.profiling.rows import Kernel as Kernel
 from gputui.worker.profiling.rows import Operator as Operator
 from gputui.worker.profiling.rows import TimeSlice as TimeSlice
+from gputui.worker.profiling.rows import added_up as added_up
 
 TIME_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset", "idle")
 """What the device did. If several apply at an instant, the first of them counts."""

@@ -434,7 +434,8 @@ def profiled_from(row: Row, parts: Mapping[str, Sequence[Row]]) -> ProfiledPass:
         for point in parts["memory_points"]
     ]
     fields_of = {field: parts[table] for table, field in PROFILED_PARTS.items()}
-    return strict({**row, **fields_of, "memory": memory}, ProfiledPass)
+    operators = [{**one, "kernel_ns": one["kernel_ns"] or 0} for one in parts["operators"]]
+    return strict({**row, **fields_of, "operators": operators, "memory": memory}, ProfiledPass)
 
 
 _CASE_COLUMNS = tuple(

@@ -376,6 +376,7 @@ TABLES: tuple[Table, ...] = (
             "time_ns BIGINT of the window, this row's alone",
             "cpu_ns BIGINT of the host",
             "kernels BIGINT kernels and copies it launched",
+            "kernel_ns BIGINT sum of their durations; empty in older files",
         ),
         is_late=True,
     ),

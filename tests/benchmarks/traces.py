@@ -1,8 +1,11 @@
 """Traces of a directory, each read in its own process: exact or not, what is unmatched, time, memory.
 
-The busy time is checked against the union of the raw intervals. With `--big MB` the largest trace is
-repeated, shifted in time, until it has that size, and read too. `early` is the part of `unmatched` that was
-launched before the first call in the file, by its correlation id: the file holds nothing to link it to.
+The busy time is checked against the union of the raw intervals, communication and what of it is exposed
+against a sweep, the length of a step against the ends of the work that the host launched in each (`off`), and
+`cut` is work launched by a counted step that its window lacks. Below each stands what is left out. With
+`--big MB` the largest trace is repeated, shifted in time, until it has that size, and read too. `early` is
+the part of `unmatched` that was launched before the first call in the file, by its correlation id: the file
+holds nothing to link it to.
 
     python tests/benchmarks/traces.py DIRECTORY [--big 1000]
 """
@@ -20,11 +23,12 @@ import time
 from pathlib import Path
 
 from gputui.services.traces.chrome_trace import KINDS, Trace, read_trace
-from gputui.services.traces.imported import stem
+from gputui.services.traces.imported import read_run, stem
 from gputui.services.traces.window import Window, device_name, device_of, partition_of, window_of
+from gputui.worker.profiling.step_breakdown import class_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "makers"))
-from sweeps import busy_ns
+from sweeps import busy_ns, communication_ns, launched_ends_ns
 
 
 def main() -> None:
@@ -37,7 +41,8 @@ def main() -> None:
         print(json.dumps(_one(options.directory)))
         return
     print(
-        f"{'trace':26}{'device':24}{'window ms':>10} {'exact':6}{'busy':>6}{'unmatched':>10}{'early':>7}"
+        f"{'trace':26}{'device':20}{'steps':>6}{'step ms':>9}{'off':>7}{'cut ns':>7} {'exact':6}{'busy':>6}"
+        f"{'comm ms':>9}{'exposed':>9} {'sweep':6}{'unmatched':>10}{'early':>7}"
         f"{'stand-in':>9}{'other':>7}{'MB':>7}{'CPU s':>7}{'ms/MB':>7}{'peak MiB':>9}"
     )
     for path in sorted(p for p in options.directory.iterdir() if p.name.endswith((".json", ".json.gz"))):
@@ -53,34 +58,50 @@ def _print(path: Path) -> None:
         [sys.executable, __file__, "--one", str(path)], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        print(f"{path.name[:25]:26}{done.stderr.strip().splitlines()[-1]}")
+        print(f"{path.name[:25]:26}{' '.join(done.stderr.strip().splitlines()[-2:])}")
         return
     r = json.loads(done.stdout)
+    off = "" if r["off"] is None else f"{r['off']:+.1%}"
     print(
-        f"{r['name'][:25]:26}{r['device'][:23]:24}"
-        f"{r['window_ns'] / 1e6:10.1f} {r['exact']!s:6}{r['busy']:6.1%}"
+        f"{r['name'][:25]:26}{r['device'][:19]:20}{r['steps']:6}{r['step_ns'] / 1e6:9.2f}"
+        f"{off:>7}{r['cut_ns']:7} {r['exact']!s:6}{r['busy']:6.1%}"
+        f"{r['communication'][0] / 1e6:9.3f}{r['communication'][1] / 1e6:9.3f} {r['is_swept']!s:6}"
         f"{r['unmatched']:10.1%}{r['early']:7.1%}{r['stand_in']:9.1%}{r['other']:7.1%}"
         f"{r['bytes'] / 1e6:7.1f}{r['cpu_s']:7.2f}"
         f"{r['cpu_s'] * 1e9 / r['bytes']:7.0f}{r['peak_mib']:9.0f}"
     )
+    for note in r["left_out"]:
+        print(f"    {note}")
 
 
 def _one(path: Path) -> dict[str, object]:
     begun = time.process_time()
-    trace = read_trace(path)
-    window, device = window_of(trace), device_of(trace)
-    found = partition_of(trace, window, device)
+    run = read_run(path)
     cpu_s = time.process_time() - begun
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    trace, window = read_trace(path), run.window
+    device = device_of(trace)
+    found = partition_of(trace, window, device)
     sums = sum(s.time_ns for s in found.slices), sum(r.time_ns for r in found.rows)
     union_ns = busy_ns(trace, window.start_ns, window.end_ns, device) if device is not None else sums[1]
+    exposed = sum(s.time_ns for s in found.slices if s.time_class == "communication")
+    events = [trace.event(i) for i in range(len(trace)) if trace.device[i] == device]
+    kernels = [(e.start_ns, e.end_ns, class_of(e) == "communication") for e in events if e.kind == "kernel"]
+    swept = communication_ns(kernels, window.start_ns, window.end_ns)
+    alone = sum(c.exposed_ns for c in run.collectives)
     busy = max(sums[1], 1)
+    off, cut_ns = _launched(trace, window, device)
     return {
         "name": stem(path),
         "device": device_name(trace, device) or "CPU",
-        "window_ns": found.window_ns,
+        "steps": len(window.steps_ns),
+        "step_ns": found.window_ns / len(window.steps_ns),
+        "off": off,
+        "cut_ns": cut_ns,
         "exact": sums == (found.window_ns, union_ns),
         "busy": sums[1] / found.window_ns,
+        "communication": (found.communication_ns, exposed),
+        "is_swept": device is None or ((found.communication_ns, exposed) == swept and alone == exposed),
         "unmatched": found.unmatched_ns / busy,
         "early": _early_ns(trace, window, device) / busy,
         "stand_in": found.stand_in_ns / busy,
@@ -88,7 +109,33 @@ def _one(path: Path) -> dict[str, object]:
         "bytes": trace.read_bytes,
         "cpu_s": cpu_s,
         "peak_mib": peak_mib,
+        "left_out": [note for note in run.notes if "left out" in note or "known" in note],
     }
+
+
+def _launched(trace: Trace, window: Window, device: int | None) -> tuple[float | None, int]:
+    """How far the mean step is from the ends of what the host launched in each, and how much of what it
+    launched in the counted steps lies outside of the window."""
+    if device is None or not window.has_steps:
+        return None, 0
+    host = window_of(trace).steps_ns
+    ends = launched_ends_ns(trace, host, device)
+    counted = window.host_steps_ns or host
+    launched = [
+        trace.correlation[i]
+        for i in range(len(trace))
+        if KINDS[trace.kind[i]] == "runtime" and counted[0][0] <= trace.start_ns[i] < counted[-1][1]
+    ]
+    calls = set(launched) - {0}
+    cut_ns = sum(
+        max(0, trace.end_ns[i] - window.end_ns) + max(0, window.start_ns - trace.start_ns[i])
+        for i in range(len(trace))
+        if trace.device[i] == device and trace.correlation[i] in calls
+    )
+    if len(ends) < 2 or not all(ends):
+        return None, cut_ns
+    mean_ns = (ends[-1] - ends[0]) / (len(ends) - 1)
+    return (window.end_ns - window.start_ns) / len(window.steps_ns) / mean_ns - 1, cut_ns
 
 
 def _early_ns(trace: Trace, window: Window, device: int | None) -> int:

@@ -85,6 +85,89 @@ def test_on_a_cpu_an_instant_belongs_to_the_innermost_event() -> None:
     assert (linear.calls, linear.events, linear.shapes, linear.category) == (1, 2, "8x64", "gemm")
 
 
+def transfer(name: str, start: int, end: int, thread: int) -> TraceEvent:
+    return TraceEvent(name, "range", start, end, thread=thread)
+
+
+@pytest.mark.parametrize(
+    ("ends", "waited"),
+    [
+        (900_000, 890_000),  # the thread goes on right after it
+        (500_000, 0),  # it does something else for long
+        (1_100_000, 990_000),  # the thread is told first
+        (1_400_000, 0),  # it goes on long before
+    ],
+)
+def test_a_thread_without_an_event_waits_for_a_transfer_if_it_goes_on_as_that_ends(
+    ends: int, waited: int
+) -> None:
+    found = partition(
+        [
+            op("autograd::engine::evaluate_function: AddmmBackward0", 0, 10_000),
+            op("aten::mm", 0, 10_000),
+            transfer("gloo:all_reduce", 9_000, ends, thread=AUTOGRAD),
+            op("aten::add_", 1_000_000, 1_010_000),
+        ],
+        0,
+        1_010_000,
+        MAIN,
+    )
+    assert_exact(found)
+    assert times(found).get("gloo:all_reduce", 0) == waited
+    assert slices(found).get(("backward", "communication", ""), 0) == waited
+    assert classes(found)["python"] == 990_000 - waited
+    assert found.communication_ns == min(ends, 1_010_000) - 9_000, "whether it waits or not"
+
+
+def test_short_pauses_before_a_transfer_ends_are_no_waits() -> None:
+    pauses = [op("aten::mm", at, at + 90_000) for at in range(0, 1_000_000, 100_000)]
+    found = partition([*pauses, transfer("gloo:all_reduce", 0, 950_000, AUTOGRAD)], 0, 1_000_000, MAIN)
+    assert times(found) == {"aten::mm": 900_000}
+    assert classes(found)["python"] == 100_000
+
+
+def test_a_thread_that_waits_inside_a_range_waits_for_the_transfer_all_the_same() -> None:
+    found = partition(
+        [
+            transfer("my backward", 0, 100, thread=MAIN),
+            op("aten::mm", 0, 10),
+            transfer("gloo:all_reduce", 10, 90, thread=AUTOGRAD),
+        ],
+        0,
+        100,
+        MAIN,
+    )
+    assert_exact(found)
+    assert classes(found) == {"compute": 10, "communication": 80, "python": 10}
+
+
+def test_a_rank_of_which_only_transfers_were_recorded_communicates() -> None:
+    found = partition([transfer("gloo:all_reduce", 20, 90, thread=MAIN)], 0, 100, MAIN)
+    assert_exact(found)
+    assert classes(found) == {"communication": 70, "python": 30}
+    assert [(row.operator, row.category) for row in found.rows] == [("gloo:all_reduce", "communication")]
+
+
+def test_the_kernels_of_a_row_count_in_full_where_others_run_at_the_same_time() -> None:
+    found = partition(
+        [
+            op("aten::mm", 0, 10, number=1),
+            op("aten::add", 10, 20, number=2),
+            kernel("gemm", 20, 60, operator=1),
+            kernel("elementwise", 40, 60, operator=2, stream=8),
+            kernel("Memcpy DtoD", 50, 80, operator=2, stream=9),
+        ],
+        0,
+        100,
+        MAIN,
+    )
+    assert_exact(found)
+    assert {row.operator: (row.time_ns, row.kernel_ns) for row in found.rows if row.kernel_ns} == {
+        "aten::mm": (30, 40),
+        "aten::add": (30, 50),
+    }
+
+
 def test_a_cast_inside_an_operator_is_a_row_of_its_own() -> None:
     found = partition(
         [op("aten::linear", 0, 100), op("aten::to", 10, 40), op("aten::_to_copy", 15, 35)], 0, 100, MAIN

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 
 from gputui.analysis.attribution import BELIEVED_INFLATION, ProfiledSide, doubtful, slices_seen
 from gputui.model.absent import Missing
-from gputui.model.profiled import IDLE, Operator, ProfiledPass
+from gputui.model.profiled import IDLE, Operator, ProfiledPass, added_up
 from gputui.model.result import CaseResult
 
 
@@ -96,16 +95,3 @@ def is_believed(breakdown: StepBreakdown) -> bool:
     low, high = BELIEVED_INFLATION
     inflation = breakdown.inflation
     return breakdown.is_timed or (not isinstance(inflation, Missing) and low <= inflation <= high)
-
-
-def added_up(rows: Sequence[Operator]) -> Operator:
-    """Rows as one, which is called as the first; without types where these differ."""
-    return replace(
-        rows[0],
-        dtypes=rows[0].dtypes if len({row.dtypes for row in rows}) == 1 else "",
-        calls=sum(row.calls for row in rows),
-        events=sum(row.events for row in rows),
-        time_ns=sum(row.time_ns for row in rows),
-        cpu_ns=sum(row.cpu_ns for row in rows),
-        kernels=sum(row.kernels for row in rows),
-    )

@@ -89,9 +89,14 @@ def step_parts(breakdown: StepBreakdown) -> list[BarPart]:
 
 
 def operator_table(
-    found: ProfiledPass, operators: Sequence[Operator], step_ns: float = 0.0, names: Sequence[str] = ()
+    found: ProfiledPass,
+    operators: Sequence[Operator],
+    step_ns: float = 0.0,
+    names: Sequence[str] = (),
+    efficiencies: Sequence[str] = (),
 ) -> Table:
-    """Operators with their share of a step; shapes and categories go first where there is no room.
+    """Operators with their share of a step; efficiencies, shapes and categories go first where there is no
+    room.
 
     `step_ns`: of a step, that of the pass by default. `names` may be shorter ones.
     """
@@ -108,6 +113,7 @@ def operator_table(
             Column("phase", [row.phase for row in operators], priority=2),
             Column("category", categories, priority=3),
             Column("shapes", [row.shapes for row in operators], priority=4),
+            *([Column("efficiency", efficiencies, priority=5)] if any(efficiencies) else []),
         )
     )
 

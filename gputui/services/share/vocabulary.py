@@ -188,7 +188,7 @@ figure_key = either(one_of(*(figure.key for figure in _FIGURES)), _OF_LOADS)
 figure_title = either(one_of(*(figure.title for figure in _FIGURES)), _OF_LOADS)
 """Of results of workloads and loads of gputui's."""
 precision = matching(r"(?:amp-)?(?:fp|bf|tf|int)\d{1,2}(?:_e\dm\d)?|amp|own|(?:mx|nv)fp\d{1,2}")
-shapes = matching(r"[\d x,\[\]()-]*")
+shapes = matching(r"[\d x,\[\]()>-]*( causal| full)?")
 dtypes = each(
     matching(r"(?:unsigned )?(?:float|double|half|int|long|short|char|bool|byte)(?: int)?\d{0,2}"
              r"|[a-z]{0,2}float\d+"

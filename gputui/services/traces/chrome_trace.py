@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import zlib
 from array import array
@@ -14,6 +15,7 @@ from json.decoder import JSONDecodeError
 from pathlib import Path
 from typing import Any  # Any: JSON that is not yet checked
 
+from gputui.analysis.operator_flops import told_of_results
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
 from gputui.worker.foreign_json import scan_json
@@ -70,6 +72,7 @@ _OLD_RANGES = (
 )
 """Ranges that old traces list among the operators."""
 _SCALARS = ("Scalar", "ScalarList", "")
+_OF_MESSAGES = ("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,8 @@ class Trace:
     """The external id."""
     inputs: array[int] = field(default_factory=lambda: array("i"))
     """Index into `shapes`."""
+    messages: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What newer traces say of a collective, by the correlation of its kernel: JSON under _OF_MESSAGES."""
     names: list[str] = field(default_factory=list)
     shapes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
     """Shapes and types of inputs."""
@@ -189,6 +194,8 @@ class _Reading:
         if event.get("ph") == "i":
             self._instant(event)
             return
+        if event.get("ph") in ("B", "E"):
+            self._drop("is only the beginning or the end of a stretch")
         if event.get("ph") != "X":
             return
         category = event.get("cat")
@@ -212,7 +219,8 @@ class _Reading:
     def _leave_out(self, category: object, event: dict[str, Any]) -> None:
         """Count an event of a category that is not known, if it takes time."""
         length_ns, arguments = _ns(event.get("dur", 0)), event.get("args")
-        if not isinstance(category, str) or category in _TOLD_TWICE or not length_ns or length_ns < 0:
+        category = category if isinstance(category, str) else "no category"
+        if category in _TOLD_TWICE or not length_ns or length_ns < 0:
             return
         self._unknown[category] += 1
         self._unknown_ns[category] += length_ns
@@ -255,9 +263,11 @@ class _Reading:
             0 if kind in ("op", "range", "overhead") else _whole(arguments.get("correlation"))
         )
         trace.operator.append(_whole(arguments.get("External id", arguments.get("external id"))))
-        trace.inputs.append(self._inputs(arguments) if kind == "op" else 0)
+        trace.inputs.append(self._inputs(name, arguments) if kind == "op" else 0)
+        if kind == "kernel" and "Collective name" in arguments and trace.correlation[-1]:
+            trace.messages[trace.correlation[-1]] = {key: arguments.get(key) for key in _OF_MESSAGES}
 
-    def _inputs(self, arguments: dict[str, Any]) -> int:
+    def _inputs(self, name: str, arguments: dict[str, Any]) -> int:
         dims = arguments.get("Input Dims", arguments.get("Input dims"))
         types = arguments.get("Input type")
         if not isinstance(dims, list) or not isinstance(types, list):
@@ -267,8 +277,10 @@ class _Reading:
             for d, t in zip(dims, types, strict=False)
             if isinstance(d, list) and d and t not in _SCALARS
         ]
+        given = arguments.get("Concrete Inputs")
+        told = told_of_results(name, dims, given) if isinstance(given, list) else ""
         key = (
-            _storable(",".join("x".join(map(str, d)) for d, _ in kept)[:_LONGEST_SHAPES]),
+            _storable((",".join("x".join(map(str, d)) for d, _ in kept) + told)[:_LONGEST_SHAPES]),
             _storable(
                 ",".join(str(t).removeprefix("c10::").replace("long int", "int64") for _, t in kept)[
                     :_LONGEST_SHAPES
@@ -460,7 +472,7 @@ class _Text:
         self._size = path.stat().st_size
         is_gzip = self._file.peek(2)[:2] == b"\x1f\x8b"
         self._inflater = _Inflater() if is_gzip else None
-        self._rest = b""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._is_over = False
 
     def more(self) -> bool:
@@ -487,10 +499,7 @@ class _Text:
             self._is_over = True
             self._file.close()
             return False
-        raw = self._rest + raw
-        whole = _whole_characters(raw)
-        self._rest = raw[whole:]
-        self.buffer += raw[:whole].decode("utf-8", "replace")
+        self.buffer += self._decoder.decode(raw)
         return True
 
     def _raw(self) -> bytes:
@@ -573,18 +582,6 @@ class _Inflater:
             self._ahead = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
             if found:
                 return found
-
-
-def _whole_characters(raw: bytes) -> int:
-    """How many bytes at the front hold whole characters of UTF-8."""
-    for back in range(1, min(4, len(raw)) + 1):
-        byte = raw[-back]
-        if byte >= 0xC0:
-            needed = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2
-            return len(raw) if back >= needed else len(raw) - back
-        if byte < 0x80:
-            break
-    return len(raw)
 
 
 def _storable(text: str) -> str:

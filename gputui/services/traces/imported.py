@@ -24,11 +24,13 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Machine
 from gputui.model.plan import PROFILED, TRACE_PROFILE, PlannedCase
-from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
+from gputui.model.profiled import MemoryPoint, ProfiledPass
 from gputui.model.result import Run
-from gputui.model.units import format_percent, format_seconds
+from gputui.model.units import counted, format_percent, format_seconds
+from gputui.services.results.operator_rates import product_sentence
 from gputui.services.runs.process import uuid7
-from gputui.services.traces.chrome_trace import Trace, read_trace
+from gputui.services.traces.chrome_trace import KINDS, Trace, read_trace
+from gputui.services.traces.collectives import Collective, collective_lines, collectives_of
 from gputui.services.traces.window import (
     WHOLE,
     Window,
@@ -41,7 +43,6 @@ from gputui.services.traces.window import (
 )
 from gputui.store.journal_reader import JournalContents
 from gputui.version import __version__
-from gputui.worker.profiling.op_categories import category_of_kernel
 from gputui.worker.profiling.step_breakdown import Partition
 
 NOT_TIMED = "a trace has no timed steps, so it has no rate"
@@ -71,8 +72,8 @@ class TraceRun:
     rank: int | None
     window: Window
     found: ProfiledPass
-    collectives: tuple[tuple[str, int], ...]
-    """Name and nanoseconds of each piece of communication within the window, in order of time."""
+    collectives: tuple[Collective, ...]
+    """Each piece of communication within the window, in order of time."""
     notes: tuple[str, ...]
     """What a reader must know before believing it, one sentence each."""
     started_utc_us: int
@@ -95,28 +96,31 @@ def read_run(
     window = on_device(trace, window_of(trace, step_range, window_s), device)
     described = description_of(trace, device)
     if device is None and trace.foreign_work:
-        name = trace.devices[0].name if trace.devices else "a device"
+        other = trace.devices[0].name if trace.devices else "a device"
         raise GputuiError(
-            f"{path}: work of {name} ({trace.foreign_work}) is not of a kind that can be read",
+            f"{path}: work of {other} ({trace.foreign_work}) is not of a kind that can be read",
             "CUDA, ROCm and XPU devices, and CPUs alone, are read",
         )
     found = partition_of(trace, window, device)
-    if not found.rows:
+    if not found.rows and not found.transfers:
         raise GputuiError(
             f"{path}: no operator and no work of a device lies in {window.found_by}",
             "take another --window, or record with activities CPU and CUDA",
         )
+    name, divided = device_name(trace, device), _pass(trace, window, found)
+    products = product_sentence(divided, name)
+    collectives = collectives_of(trace, found)
     return TraceRun(
         path=path,
         name=label or stem(path),
-        device=device_name(trace, device),
+        device=name,
         memory_bytes=0 if described is None else described.memory_bytes,
         compute_capability="" if described is None else described.compute_capability,
         rank=trace.rank if (trace.ranks or 1) > 1 else None,
         window=window,
-        found=_pass(trace, window, found),
-        collectives=_collectives(trace, window, device),
-        notes=(*trace.damage, *_notes(trace, window, device, found)),
+        found=divided,
+        collectives=collectives,
+        notes=(*trace.damage, *_notes(trace, window, device, found, collectives), *filter(None, (products,))),
         started_utc_us=_started_us(trace),
         digest=_digest(path),
     )
@@ -170,47 +174,18 @@ def _pass(trace: Trace, window: Window, found: Partition) -> ProfiledPass:
         events=len(trace),
         event_cost_ns=0,
         unmatched_ns=found.unmatched_ns,
-        operators=tuple(
-            Operator(
-                r.phase,
-                r.category,
-                r.operator,
-                r.shapes,
-                r.dtypes,
-                r.calls,
-                r.events,
-                r.time_ns,
-                r.cpu_ns,
-                r.kernels,
-            )
-            for r in found.rows
-        ),
-        slices=tuple(TimeSlice(s.phase, s.time_class, s.cause, s.time_ns) for s in found.slices),
-        kernels=tuple(
-            Kernel(k.name, k.time_class, k.operator, k.calls, k.time_ns, k.longest_ns) for k in found.kernels
-        ),
+        operators=found.rows,
+        slices=found.slices,
+        kernels=found.kernels,
         memory=() if peak is None else (MemoryPoint("peak", 0, 0, 0, 0, 0, peak, reserved),),
         memory_reason="" if peak is not None else "the trace was recorded without profile_memory",
         trace_bytes=0,
     )
 
 
-def _collectives(trace: Trace, window: Window, device: int | None) -> tuple[tuple[str, int], ...]:
-    if (trace.ranks or 1) < 2:
-        return ()
-    names = {n for n, name in enumerate(trace.names) if category_of_kernel(name) == "communication"}
-    found = [
-        (trace.start_ns[i], trace.names[trace.name[i]], trace.end_ns[i] - trace.start_ns[i])
-        for i in range(len(trace))
-        if trace.device[i] >= 0
-        and trace.device[i] == device
-        and trace.name[i] in names
-        and window.start_ns <= trace.start_ns[i] < window.end_ns
-    ]
-    return tuple((name, ns) for _, name, ns in sorted(found))
-
-
-def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -> Iterator[str]:
+def _notes(
+    trace: Trace, window: Window, device: int | None, found: Partition, collectives: Sequence[Collective]
+) -> Iterator[str]:
     if not window.has_steps:
         how = f"; {_HOW_TO_MARK}" if window.found_by == WHOLE else ""
         yield f"{_UNMARKED}: all figures are of {window.found_by}{how}"
@@ -221,12 +196,15 @@ def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -
     if left_out_ns > _LEFT_OUT_SHOWN * busy_ns:
         yield f"{format_seconds(left_out_ns * 1e-9)} of device work outside of the counted steps is left out"
     exposed_ns = sum(s.time_ns for s in found.slices if s.time_class == "communication")
-    if found.communication_ns > _COMMUNICATION_SHOWN * found.window_ns:
+    if device is None and any(name.startswith("nccl:") for name in trace.names):
+        yield "NCCL needs a GPU, whose work was not recorded: times are those of the host's calls"
+    elif found.communication_ns > _COMMUNICATION_SHOWN * found.window_ns:
         steps = len(window.steps_ns)
         took, exposed = (format_seconds(ns / steps * 1e-9) for ns in (found.communication_ns, exposed_ns))
         hidden = format_percent(1 - exposed_ns / found.communication_ns)
         each = "a step" if steps > 1 else "in all"
         yield f"communication takes {took} {each}: {hidden} of it behind compute, {exposed} exposed"
+        yield from collective_lines(collectives, steps, is_on_device=device is not None)
     if found.unmatched_ns > _UNMATCHED_SHOWN * busy_ns:
         share = format_percent(found.unmatched_ns / busy_ns)
         yield f"{share} of device time was launched outside of the trace: its operators are unknown"
@@ -237,6 +215,12 @@ def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -
             " of kernels"
         )
     others = {trace.device[i] for i in range(len(trace)) if trace.device[i] >= 0} - {device}
+    if device is None:
+        inside = (i for i in range(len(trace)) if window.start_ns <= trace.start_ns[i] < window.end_ns)
+        threads = {trace.thread[i] for i in inside if KINDS[trace.kind[i]] == "op"} - {window.thread}
+        if threads:
+            who = counted(len(threads), "other thread")
+            yield f"operators of {who} are left out: the one that steps counts"
     if others:
         yield f"work of {len(others)} other {'device' if len(others) == 1 else 'devices'} in it is left out"
 

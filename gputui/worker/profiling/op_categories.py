@@ -10,7 +10,7 @@ _ANYWHERE: tuple[tuple[str, str], ...] = (
         "communication",
         "c10d:: nccl gloo: record_param_comms all_reduce allreduce all_gather reduce_scatter All2All",
     ),
-    ("communication", "symm_mem:: multimem"),
+    ("communication", "symm_mem:: multimem mpi: ucc: ccl:"),
     ("fused", "CompiledFx CompiledFunction Torch-Compiled triton_ inductor:: cpp_fused"),
     ("cast_copy", "_foreach_copy"),
     ("optimizer", "_fused_adam _fused_sgd _fused_adagrad _foreach_ _amp_ Optimizer."),
@@ -53,7 +53,7 @@ _AT_THE_HEAD: tuple[tuple[str, str], ...] = (
 _OF_KERNELS: tuple[tuple[str, str], ...] = (
     (
         "communication",
-        r"nccl|rccl|msccl|multimem|all_?(reduce|gather|to_?all)|reduce_?scatter|all2all|cross_device|nvshmem|deep_?ep|(inter|intra)node::|pplx",
+        r"nccl|rccl|oneccl|msccl|userbuffers|multimem|all_?(reduce|gather|to_?all)|reduce_?scatter|all2all|cross_device|nvshmem|deep_?ep|(inter|intra)node(_ll)?::|pplx",
     ),
     ("fused", r"^triton_(poi|red|per)_"),
     (

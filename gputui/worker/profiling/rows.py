@@ -5,7 +5,8 @@ All times are integer nanoseconds of the window.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,22 @@ class Operator:
     """Host time in it and in what it calls, except calls that are rows themselves."""
     kernels: int
     """Kernels and copies it launched."""
+    kernel_ns: int = 0
+    """Sum of their durations: those of concurrent ones count in full. 0 in files that did not hold it."""
+
+
+def added_up(rows: Sequence[Operator]) -> Operator:
+    """Rows as one, which is called as the first; without types where these differ."""
+    return replace(
+        rows[0],
+        dtypes=rows[0].dtypes if len({row.dtypes for row in rows}) == 1 else "",
+        calls=sum(row.calls for row in rows),
+        events=sum(row.events for row in rows),
+        time_ns=sum(row.time_ns for row in rows),
+        cpu_ns=sum(row.cpu_ns for row in rows),
+        kernels=sum(row.kernels for row in rows),
+        kernel_ns=sum(row.kernel_ns for row in rows),
+    )
 
 
 @dataclass(frozen=True, slots=True)

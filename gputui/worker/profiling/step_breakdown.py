@@ -13,9 +13,10 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from .op_categories import category_of, category_of_kernel, is_cast, is_of_backward
-from .rows import Kernel, Operator, TimeSlice
+from .rows import Kernel, Operator, TimeSlice, added_up
 
 DEVICE_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset")
 """In order of precedence: the first class present gets the instant."""
@@ -27,6 +28,10 @@ _EVER_NS = (-(2**63), 2**63)
 LAUNCH_LATENCY_NS = 20_000
 """Work that begins later than this after its launch returned waited for something else than the host.
 Launches take 2 to 15 us to arrive on the GPUs of the traces that were looked at (V100 to MI300X)."""
+TRANSFERS = ("gloo:", "mpi:", "ucc:", "nccl:", "xccl:", "ccl:")
+"""Ranges of the host in which torch.distributed sends and receives, by the beginnings of their names."""
+WAKES_NS, WAKES_SHARE = 300_000, 0.05
+"""Within this, or this share of its waiting, a thread goes on before or after what it waited for ends."""
 _ENGINE_FRAME = "autograd::engine::evaluate_function: "
 _SYNC_WORDS = ("Synchronize", "StreamWait", "EventQuery")
 _LAUNCH_WORDS = ("Launch", "Memcpy", "Memset", "launch")
@@ -71,6 +76,8 @@ class Partition:
     communication_ns: int = 0
     """How long the device communicates, whatever else it does then: its slices are what compute does not
     hide."""
+    transfers: tuple[tuple[TraceEvent, int], ...] = ()
+    """Each piece of communication, and how much of those slices is its own; 0 on a CPU."""
 
 
 @dataclass
@@ -99,10 +106,12 @@ class _Sums:
     time_ns: int = 0
     cpu_ns: int = 0
     kernels: int = 0
+    kernel_ns: int = 0
 
 
 _Key = tuple[str, str, str, str]
 """Phase, name, shapes, dtypes."""
+_Any = TypeVar("_Any")
 _Rank = tuple[int, int, int]
 """Decides who gets an instant that several cover; the last number identifies it."""
 
@@ -163,6 +172,7 @@ class PartitionInParts:
         self._unmatched_ns = 0
         self._stand_in_ns = 0
         self._communication_ns = 0
+        self._transfers: Counter[TraceEvent] = Counter()
         self._slices: Counter[tuple[str, str, str]] = Counter()
         self._time: dict[_Key, dict[str, _Sums]] = {}
         self._host: dict[_Key, _Sums] = {}
@@ -182,15 +192,19 @@ class PartitionInParts:
         inside = [e for e in events if e.end_ns > start_ns and e.start_ns < end_ns and e.start_ns <= e.end_ns]
         host = [e for e in inside if e.kind in ("op", "range", "runtime", "overhead")]
         device = [e for e in inside if e.kind in ("kernel", "copy", "memset")]
+        is_on_device = device or self._kernels or following is not None
+        if not is_on_device:
+            self._transfers.update(dict.fromkeys(filter(_is_transfer, host), 0))
+            host = [*host, *_waits(host, self._thread, start_ns, end_ns)]
         threads = _threads(host, start_ns, end_ns)
-        if device or self._kernels or following is not None:
+        if is_on_device:
             self._launched(threads.values(), start_ns)
             from_ns, until_ns = max(start_ns, self._device_ns[0]), min(end_ns, self._device_ns[1])
             if until_ns > from_ns:
                 counted = [e for e in device if e.end_ns > from_ns and e.start_ns < until_ns]
                 self._add_device(counted, threads, from_ns, until_ns, following)
         else:
-            self._add_host(threads.get(self._thread, _Thread()), start_ns, end_ns)
+            self._add_host(threads, start_ns, end_ns)
         self._is_first = False
 
     def result(self) -> Partition:
@@ -203,12 +217,17 @@ class PartitionInParts:
             self._unmatched_ns,
             self._stand_in_ns,
             self._communication_ns,
+            tuple(self._transfers.items()),
         )
 
-    def _add_host(self, thread: _Thread, start_ns: int, end_ns: int) -> None:
+    def _add_host(self, threads: Mapping[int, _Thread], start_ns: int, end_ns: int) -> None:
         """A part of a CPU's window: the exclusive time of each event of the stepping thread, and the gaps
         between them."""
+        thread = threads.get(self._thread, _Thread())
+        sent = [(n.start_ns, n.end_ns, n) for t in threads.values() for n in t.nodes if _is_transfer(n.event)]
         for node in thread.nodes:
+            if _is_transfer(node.event):
+                node.owner = node  # whatever operator it is in
             if node.owner is None:
                 self._slices[node.phase, "idle", node.cause] += node.own_ns
                 continue
@@ -220,6 +239,10 @@ class PartitionInParts:
         self._window_ns += end_ns - start_ns
         covered_ns = sum(node.own_ns for node in thread.nodes)
         self._slices["between", "idle", "python"] += end_ns - start_ns - covered_ns
+        for piece in thread.pieces:
+            if piece[2].owner and category_of(piece[2].owner.event.name) == "communication":
+                sent.append(piece)
+        self._communication_ns += _covered_ns(sent, start_ns, end_ns)
 
     def _launched(self, threads: Iterable[_Thread], start_ns: int) -> None:
         """What the host launched, and which operators it called."""
@@ -264,14 +287,16 @@ class PartitionInParts:
             self._slices[phase, class_of(event), ""] += taken_ns
             sums = self._sums(key, category)
             sums.time_ns += taken_ns
+            if class_of(event) == "communication":
+                self._transfers[event] += taken_ns
             if is_first or event.start_ns >= start_ns:
                 sums.kernels += 1
+                sums.kernel_ns += event.end_ns - event.start_ns
                 work = (event.name, class_of(event))
                 self._kernels.setdefault(work, []).append(event.end_ns - event.start_ns)
                 self._kernels_by.setdefault(work, Counter())[operator] += 1
         transfers = [(e.start_ns, e.end_ns, e) for e in device if class_of(e) == "communication"]
-        silent = _uncovered(sorted(transfers, key=lambda t: t[0]), start_ns, end_ns, None)
-        self._communication_ns += end_ns - start_ns - sum(until - begin for begin, until, _ in silent)
+        self._communication_ns += _covered_ns(transfers, start_ns, end_ns)
         for phase, cause, idle_ns in _idle(device, launches, threads, start_ns, end_ns, following):
             self._slices[phase, "idle", cause] += idle_ns
         for event in device:
@@ -365,7 +390,7 @@ def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
 
 def _node(event: TraceEvent, start_ns: int, end_ns: int, parent: _Node | None, before: str) -> _Node:
     """`before` is the phase of the previous event: a bare driver call belongs to it."""
-    alone = before if event.kind == "runtime" else "forward"
+    alone = before if event.kind == "runtime" or _is_transfer(event) else "forward"
     phase = _phase_of(event) or (parent.phase if parent else alone)
     cause = "data_wait" if phase == "data" else _cause_of(event)
     node = _Node(event, start_ns, end_ns, phase, cause, None, parent.frame if parent else None)
@@ -419,8 +444,8 @@ def _is_engine(name: str) -> bool:
 
 
 def _uncovered(
-    pieces: Iterable[tuple[int, int, TraceEvent]], start_ns: int, end_ns: int, at_end: TraceEvent | None
-) -> Iterator[tuple[int, int, TraceEvent | None]]:
+    pieces: Iterable[tuple[int, int, _Any]], start_ns: int, end_ns: int, at_end: _Any | None
+) -> Iterator[tuple[int, int, _Any | None]]:
     """Stretches without any piece: begin, end, and what follows, or `at_end`. The starts of pieces ascend."""
     at_ns = start_ns
     for piece_start_ns, piece_end_ns, covers in pieces:
@@ -429,6 +454,31 @@ def _uncovered(
         at_ns = max(at_ns, piece_end_ns)
     if at_ns < end_ns:
         yield at_ns, end_ns, at_end
+
+
+def _covered_ns(pieces: Iterable[tuple[int, int, _Any]], start_ns: int, end_ns: int) -> int:
+    """How long any of them lasts."""
+    bare = _uncovered(sorted(pieces, key=lambda piece: piece[0]), start_ns, end_ns, None)
+    return end_ns - start_ns - sum(until_ns - begin_ns for begin_ns, until_ns, _ in bare)
+
+
+def _is_transfer(event: TraceEvent) -> bool:
+    return event.kind == "range" and event.name.startswith(TRANSFERS)
+
+
+def _waits(host: Sequence[TraceEvent], thread: int, start_ns: int, end_ns: int) -> Iterator[TraceEvent]:
+    """The transfers of other threads for which a thread waits: it calls no operator meanwhile, and goes on as
+    the last of them ends, whichever thread is told first. In DDP that wait has no event of its own."""
+    transfers = sorted((e for e in host if _is_transfer(e) and e.thread != thread), key=lambda e: e.end_ns)
+    calls = [(e.start_ns, e.end_ns, e) for e in host if e.thread == thread and e.kind == "op"]
+    ordered = sorted(calls, key=lambda call: call[0]) if transfers else ()
+    for at_ns, until_ns, _ in _uncovered(ordered, start_ns, end_ns, None) if transfers else ():
+        slack_ns = min(until_ns - at_ns, max(WAKES_NS, WAKES_SHARE * (until_ns - at_ns)))
+        ended = [e for e in transfers if at_ns < e.end_ns <= until_ns + slack_ns and e.start_ns < until_ns]
+        if ended and until_ns - ended[-1].end_ns <= slack_ns:
+            for event in ended:
+                begin_ns, at_ns = max(at_ns, event.start_ns), min(event.end_ns, until_ns)
+                yield replace(event, start_ns=begin_ns, end_ns=at_ns, thread=thread, number=0)
 
 
 def _sweep(
@@ -601,28 +651,18 @@ def _rows(found: Mapping[_Key, Mapping[str, _Sums]], host: Mapping[_Key, _Sums])
         first = max(by_category, key=lambda category: by_category[category].time_ns)
         for category, sums in by_category.items():
             own = of_host if category == first else _Sums()
-            numbers = (own.calls, own.events, sums.time_ns, own.cpu_ns, sums.kernels)
+            numbers = (own.calls, own.events, sums.time_ns, own.cpu_ns, sums.kernels, sums.kernel_ns)
             rows.append(Operator(phase, category, name, shapes, dtypes, *numbers))
     rows.sort(key=lambda r: (-r.time_ns, -r.cpu_ns, r.phase, r.operator, r.shapes, r.dtypes, r.category))
     others: dict[tuple[str, str], list[Operator]] = {}
     for row in rows[MOST_ROWS:]:
         others.setdefault((row.phase, row.category), []).append(row)
-    return (*rows[:MOST_ROWS], *(_merged(alike) for _, alike in sorted(others.items())))
-
-
-def _merged(rows: Sequence[Operator]) -> Operator:
-    """The row that stands for several of one phase and category."""
-    return Operator(
-        phase=rows[0].phase,
-        category=rows[0].category,
-        operator="others",
-        shapes="",
-        dtypes="",
-        calls=sum(row.calls for row in rows),
-        events=sum(row.events for row in rows),
-        time_ns=sum(row.time_ns for row in rows),
-        cpu_ns=sum(row.cpu_ns for row in rows),
-        kernels=sum(row.kernels for row in rows),
+    return (
+        *rows[:MOST_ROWS],
+        *(
+            replace(added_up(alike), operator="others", shapes="", dtypes="")
+            for _, alike in sorted(others.items())
+        ),
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chrome_traces import event, training_step, write_trace, write_training
+from chrome_traces import training_step, write_trace, write_training
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.services.traces.difference import as_json, difference_of, sentences, short_kernel
 from gputui.services.traces.imported import read_run
-from gputui.services.traces.overview import Ranks, held_back, rank_lines, ranks_of
+from gputui.services.traces.overview import held_back
 
 
 def test_the_first_sentence_names_the_loader_with_its_milliseconds(tmp_path: Path) -> None:
@@ -73,34 +73,6 @@ def test_json_holds_every_part_and_kernel(tmp_path: Path) -> None:
     assert isinstance(parts, list)
     assert sum(part["difference_ns"] for part in parts) == -10_000
     assert plain["step_a_ns"] == 160_000
-
-
-def test_the_straggler_is_the_rank_that_waits_least(tmp_path: Path) -> None:
-    runs = []
-    for rank, (at_us, reduce_us) in enumerate(((1100, 60.0), (1150, 10.0))):
-        collective = {
-            **event(
-                "kernel",
-                "ncclDevKernel_AllReduce",
-                at_us,
-                at_us + reduce_us,
-                device=0,
-                correlation=900,
-                stream=9,
-            )
-        }
-        path = write_trace(
-            tmp_path / f"r{rank}.json",
-            [*training_step(1000, 1, gemm_us=150), collective],
-            distributedInfo={"rank": rank, "world_size": 2},
-        )
-        runs.append(read_run(path))
-    found = ranks_of(runs)
-    assert isinstance(found, Ranks)
-    assert found.straggler == 1
-    assert [(r.waiting_ns, r.transfer_ns) for r in found.ranks] == [(50_000, 10_000), (0, 10_000)]
-    assert rank_lines(found)[0].startswith("rank 1 is the slowest")
-    assert isinstance(ranks_of(runs[:1]), Missing)
 
 
 def test_a_kernels_name_keeps_both_ends() -> None:

@@ -185,6 +185,19 @@ def test_events_of_a_kind_that_is_not_known_are_counted_and_named(tmp_path: Path
     ]
 
 
+def test_halves_of_events_and_events_without_a_category_are_counted_too(tmp_path: Path) -> None:
+    odd: list[dict[str, Any]] = [
+        {"ph": "B", "name": "x", "ts": 1010, "pid": 1, "tid": 1},
+        {"ph": "E", "name": "x", "ts": 1020, "pid": 1, "tid": 1},
+        {"ph": "X", "name": "y", "ts": 1010, "dur": 7, "pid": 1, "tid": 1},
+    ]
+    run = read_run(write_trace(tmp_path / "a.json", [*odd, *training_step(1000, 1)]))
+    assert [note for note in run.notes if "left out" in note] == [
+        "2 events left out: each is only the beginning or the end of a stretch",
+        "1 event of 'no category', 7.00 µs in all, left out: it is not known what they are",
+    ]
+
+
 def test_a_device_of_an_unknown_kind_is_refused_by_its_name_and_not_called_a_cpu(tmp_path: Path) -> None:
     work = event("mtia_ccp_events", "run", 1010, 1020, stream=104)
     path = write_trace(
@@ -233,6 +246,7 @@ def test_a_stored_trace_is_read_back_as_it_was_and_stored_once(tmp_path: Path) -
         stored = result.run(run_id_of(run))
     summary = stored.summary
     assert set(passes[0].slices) == set(run.found.slices)
+    assert set(passes[0].operators) == set(run.found.operators)
     assert run_headline(stored) == "An imported trace: where its steps spend their time, without rates."
     assert summary.label == "before"
     assert summary.machine.gpus[0].name == "NVIDIA A100"

@@ -13,7 +13,7 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.bars import bars
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
-from gputui.model.profiled import Operator
+from gputui.model.profiled import Operator, added_up
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import (
     counted,
@@ -37,7 +37,6 @@ from gputui.services.results.labels import (
     short_result_name,
 )
 from gputui.services.results.metrics import metrics_of
-from gputui.services.results.step_breakdown import added_up
 from gputui.services.results.step_tables import CATEGORY_WORDS
 from gputui.services.results.table_export import Sheet, runs_sheet
 from gputui.services.results.throughput import (
