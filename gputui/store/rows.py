@@ -434,7 +434,8 @@ def profiled_from(row: Row, parts: Mapping[str, Sequence[Row]]) -> ProfiledPass:
         for point in parts["memory_points"]
     ]
     fields_of = {field: parts[table] for table, field in PROFILED_PARTS.items()}
-    return strict({**row, **fields_of, "memory": memory}, ProfiledPass)
+    before_ns = row["before_ns"] or 0  # older files lack it
+    return strict({**row, **fields_of, "memory": memory, "before_ns": before_ns}, ProfiledPass)
 
 
 _CASE_COLUMNS = tuple(
