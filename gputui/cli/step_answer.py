@@ -29,6 +29,8 @@ from gputui.services.traces.overview import category_table, kernel_table, larges
 _NUMBER, _LABEL, _BAR = 4, 11, 10
 """Cells of a cause's number, of what stands before its text at least, and of its bar."""
 _LEAST_TEXT = 20
+_END_LINES = 7
+"""Below the notes: what all causes bring, what a change did, two commands, blank lines, the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,14 @@ def write_step_answer(page: Page, answer: StepAnswer, after: After, most: int | 
         page.line(no_cause(answer))
     if most is not None:
         _write_tables(page, answer, most)
-    end = Page(page.out)
-    _write_end(end, answer, after)
-    _write_notes(page, answer, end.height, is_whole=most is not None)
-    page.add(end)
+    notes = Page(page.out)
+    for note in ("", *answer.notes) if answer.notes else ():
+        notes.line(note, "dim")
+    room = page.out.height - page.height - _END_LINES if page.out.is_terminal else notes.height
+    has_room = notes.height <= room or most is not None
+    if has_room:
+        page.add(notes)
+    _write_end(page, answer, after, "" if has_room else f"{counted(len(answer.notes), 'note')}: --top 5")
 
 
 def _cause_lines(number: int, cause: Finding, source: str, page: Page) -> Iterator[Line]:
@@ -115,34 +121,19 @@ def _write_tables(page: Page, answer: StepAnswer, most: int) -> None:
             page.part(table)
 
 
-def _write_notes(page: Page, answer: StepAnswer, below: int, *, is_whole: bool) -> None:
-    """As many as leave the answer on one screen, or how many there are."""
-    if not answer.notes:
-        return
-    notes = Page(page.out)
-    notes.line()
-    for note in answer.notes:
-        notes.line(note, "dim")
-    is_whole = is_whole or not page.out.is_terminal
-    if is_whole or page.height + notes.height + below < page.out.height:
-        page.add(notes)
-        return
-    page.line()
-    page.hint(counted(len(answer.notes), "note"), "--top 5")
-
-
-def _write_end(page: Page, answer: StepAnswer, after: After) -> None:
-    together = all_of_them(answer)
-    if together or after.stored:
+def _write_end(page: Page, answer: StepAnswer, after: After, left_out: str) -> None:
+    together, beside = all_of_them(answer), "; ".join(filter(None, (left_out, after.stored)))
+    if together or beside:
         page.line()
-        page.spans(_spread((Span(together),), (Span(after.stored, "dim"),), page.width))
+        page.spans(_spread((Span(together),), (Span(beside, "dim"),), page.width))
     if after.change:
-        page.line()
         page.line(after.change, "title")
-    if after.next_steps:
+    if after.next_steps and not left_out:
         page.line()
-    widest = max((len(command) for command, _ in after.next_steps), default=0)
+    room = page.width - 5
+    short = [command for command, what_for in after.next_steps if len(command) + len(what_for) <= room]
+    widest = max(map(len, short), default=0)
     for command, what_for in after.next_steps:
-        is_beside = 2 + widest + 3 + len(what_for) <= page.width
-        comment = f"{' ' * (widest - len(command) + 3)}{what_for}" if is_beside else ""
+        has_room = command in short and widest + len(what_for) <= room
+        comment = f"{' ' * (widest - len(command) + 3)}{what_for}" if has_room else ""
         page.spans((Span("$ ", "dim"), Span(command, "accent"), Span(comment, "dim")))

@@ -215,7 +215,7 @@ def _run(words: tuple[str, ...], environ: dict[str, str], db: Path | None, label
 def _only(words: tuple[str, ...]) -> Path:
     if len(words) > 1:
         raise GputuiError(
-            f"{counted(len(words), 'trace or run')}: one is explained, or how two differ",
+            f"{len(words)} traces or runs: one is explained, or how two differ",
             f"a command follows --: gputui why -- {shlex.join(words)}",
         )
     return Path(words[0])

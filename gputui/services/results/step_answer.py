@@ -18,12 +18,13 @@ from gputui.analysis.findings import (
     StepFacts,
     at_best_without,
     findings_of,
+    product_types,
     waits_of,
 )
 from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
-from gputui.model.units import format_percent, format_ratio, format_seconds, format_size_of_change
+from gputui.model.units import format_percent, format_seconds, format_size_of_change
 from gputui.services.results.conditions import Evidence, seen_step, step_findings
 from gputui.services.results.headline import case_subject
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
@@ -52,7 +53,6 @@ _MOSTLY = 0.5
 _BUSY = 0.8
 """Of a step: a device that is busy for so long is limited by what it does."""
 _FUSIBLE = ("elementwise", "norm", "reduction", "cast_copy", "softmax_loss")
-_FACTOR_FROM = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +189,17 @@ def sentence(answer: StepAnswer) -> str:
     head = f"{answer.subject[:1].upper()}{answer.subject[1:]} takes {took}"
     if isinstance(answer.breakdown, Missing):
         return f"{head}."
-    return f"{head}: {of_these}{', and '.join(_clauses(answer.breakdown, is_on_gpu=answer.is_on_gpu))}."
+    return f"{head}: {of_these}{', and '.join(_clauses(answer, answer.breakdown))}."
 
 
-def _clauses(breakdown: StepBreakdown, *, is_on_gpu: bool) -> list[str]:
+def _clauses(answer: StepAnswer, breakdown: StepBreakdown) -> list[str]:
     """What most of the step is, and what it waits for; the larger share first."""
-    busy = [(share, f"{format_percent(share)} is {name}") for name, share in busy_parts(breakdown)]
-    waits = list(_waits(breakdown, is_on_gpu=is_on_gpu))
+    in_fp32 = " in fp32" if answer.is_on_gpu and _is_fp32(answer.found) else ""
+    busy = [
+        (share, f"{format_percent(share)} is {name}{in_fp32 if name in _words(PRODUCTS) else ''}")
+        for name, share in busy_parts(breakdown)
+    ]
+    waits = _waits(breakdown, is_on_gpu=answer.is_on_gpu)
     shown = [*waits, *busy[: 1 if waits else 2]]
     shown.sort(key=lambda one: -one[0])
     return [text for place, (share, text) in enumerate(shown) if share >= WORTH_A_LINE or not place]
@@ -235,7 +239,7 @@ def no_cause(answer: StepAnswer) -> str:
     simple = sum(share for name, share in kinds if name in _words(_FUSIBLE))
     head = f"No single cause stands out: the {device} is busy for {format_percent(busy)} of it"
     if products >= _MOSTLY * busy:
-        amp = "" if _is_narrow(answer.found) else "amp or "
+        amp = "amp or " if _is_fp32(answer.found) else ""
         more = f"products ({format_percent(products)}): {amp}a faster {device} would shorten them"
     elif simple >= _MOSTLY * busy:
         more = f"simple operators ({format_percent(simple)}): torch.compile may fuse them"
@@ -249,10 +253,9 @@ def _words(categories: Sequence[str]) -> set[str]:
     return {CATEGORY_WORDS.get(category, category) for category in categories}
 
 
-def _is_narrow(found: ProfiledPass) -> bool:
-    """Whether it computes products in a type narrower than fp32, or that is not known."""
-    types = {name for row in found.operators if row.category in PRODUCTS for name in row.dtypes.split(",")}
-    return "float" not in types or any("Half" in name or "Float" in name for name in types)
+def _is_fp32(found: ProfiledPass) -> bool:
+    """Whether all products of the backward pass are in fp32; of a forward pass autocast hides it."""
+    return set(product_types(found)) == {"float"}
 
 
 def from_to(a_ns: float, b_ns: float) -> str:
@@ -267,9 +270,8 @@ def gain_text(before_ns: float, after_ns: float) -> str:
     if after_ns <= 0 or before_ns <= 0:
         return ""
     ratio = before_ns / after_ns
-    if ratio >= _FACTOR_FROM:
-        return f"{format_ratio(ratio)} as fast"
-    return f"{format_size_of_change(ratio, ratio, ratio)[0]} {'faster' if ratio >= 1 else 'slower'}"
+    size = format_size_of_change(ratio, ratio, ratio)[0]
+    return f"{size} {'as fast' if size.endswith('x') else 'faster' if ratio >= 1 else 'slower'}"
 
 
 def all_of_them(answer: StepAnswer) -> str:

@@ -204,7 +204,7 @@ def test_why_explains_of_a_run_the_step_of_its_main_case_alone(output_of: Callab
     assert re.match(r"A step of matmul takes \S+ \S+, but 500 ns while profiled: of these, 75 % is ", first)
     assert "No cause is named: the profiled step took 0.00x as long as the timed one" in why
     assert not any(words in why for words in ("linear", "CNN training", "next:"))
-    assert " linear" in output_of("why", "two.db", "--top", "2")
+    assert "\nlinear " in output_of("why", "two.db", "--top", "2")
 
 
 def test_words_that_no_profiled_case_has_are_answered_with_those_that_were_profiled(

@@ -99,9 +99,9 @@ def test_a_step_of_a_device_that_lags_is_the_work_that_it_launched_end_to_end(tm
     assert (run.found.unmatched_ns, run.found.kernels[0].calls) == (0, 4)
     assert run.notes == (
         (
-            "the CPU is 140 µs ahead of the GPU when it ends a step, so a step is what the GPU takes, from the"
-            " end of earlier work to the end of its own, and the first is left out; the 80.0 µs in which the"
-            " CPU does its part do not count"
+            "the CPU is 140 µs ahead of the GPU when it ends a step, so a step is what the GPU takes, from"
+            " the end of earlier work to the end of its own, and the first is left out; the 80.0 µs in which"
+            " the CPU does its part do not count"
         ),
         "179 µs of device work outside of the counted steps is left out",
     )
