@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from gputui.document.bars import gauge_spans, stacked_bar
 from gputui.document.page import Page
 from gputui.document.spans import Line, Span, cut, line_width, wrapped
 from gputui.document.table import Table
-from gputui.model.absent import Missing
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.results.step_answer import (
     StepAnswer,
@@ -33,25 +31,26 @@ _END_LINES = 7
 """Below the notes: what all causes bring, what a change did, two commands, blank lines, the prompt."""
 
 
-@dataclass(frozen=True, slots=True)
-class After:
-    """What follows the answer."""
-
-    change: str = ""
-    """What a change of the program did."""
-    stored: str = ""
-    """Where the answer is stored."""
-    next_steps: tuple[tuple[str, str], ...] = ()
-    """Commands, and what they are for."""
+NextSteps = Sequence[tuple[str, str]]
+"""Commands, and what they are for."""
 
 
-def write_step_answer(page: Page, answer: StepAnswer, after: After, most: int | None) -> None:
-    """The answer, its evidence and causes; with `most`, so many operators and kernels, and all notes."""
+def write_step_answer(
+    page: Page,
+    answer: StepAnswer,
+    most: int | None,
+    next_steps: NextSteps = (),
+    change: str = "",
+    stored: str = "",
+) -> None:
+    """The answer, its evidence and causes; with `most`, so many operators and kernels, and all notes.
+
+    Below them what a `change` of the program did, where the answer is `stored`, and what to do next.
+    """
     page.line(sentence(answer), "title")
     page.line(answer.where, "dim")
     page.line()
-    if not isinstance(answer.breakdown, Missing):
-        page.table(Table((stacked_bar(step_parts(answer.breakdown, names_waits=True)),)))
+    page.table(Table((stacked_bar(step_parts(answer.breakdown, names_waits=True)),)))
     for number, cause in enumerate(answer.causes, 1):
         page.line()
         for line in _cause_lines(number, cause, source_of(cause.line, answer.begun_utc_us, Path()), page):
@@ -68,7 +67,16 @@ def write_step_answer(page: Page, answer: StepAnswer, after: After, most: int | 
     has_room = notes.height <= room or most is not None
     if has_room:
         page.add(notes)
-    _write_end(page, answer, after, "" if has_room else f"{counted(len(answer.notes), 'note')}: --top 5")
+    left_out = "" if has_room else f"{counted(len(answer.notes), 'note')}: --top 5"
+    together, beside = all_of_them(answer), "; ".join(filter(None, (left_out, stored)))
+    if together or beside:
+        page.line()
+        page.spans(_spread((Span(together),), (Span(beside, "dim"),), page.width))
+    if change:
+        page.line(change, "title")
+    if next_steps and not left_out:
+        page.line()
+    _write_next_steps(page, next_steps)
 
 
 def _cause_lines(number: int, cause: Finding, source: str, page: Page) -> Iterator[Line]:
@@ -121,19 +129,10 @@ def _write_tables(page: Page, answer: StepAnswer, most: int) -> None:
             page.part(table)
 
 
-def _write_end(page: Page, answer: StepAnswer, after: After, left_out: str) -> None:
-    together, beside = all_of_them(answer), "; ".join(filter(None, (left_out, after.stored)))
-    if together or beside:
-        page.line()
-        page.spans(_spread((Span(together),), (Span(beside, "dim"),), page.width))
-    if after.change:
-        page.line(after.change, "title")
-    if after.next_steps and not left_out:
-        page.line()
+def _write_next_steps(page: Page, next_steps: NextSteps) -> None:
     room = page.width - 5
-    short = [command for command, what_for in after.next_steps if len(command) + len(what_for) <= room]
-    widest = max(map(len, short), default=0)
-    for command, what_for in after.next_steps:
-        has_room = command in short and widest + len(what_for) <= room
-        comment = f"{' ' * (widest - len(command) + 3)}{what_for}" if has_room else ""
-        page.spans((Span("$ ", "dim"), Span(command, "accent"), Span(comment, "dim")))
+    widest = max((len(typed) for typed, what_for in next_steps if len(typed + what_for) <= room), default=0)
+    for typed, what_for in next_steps:
+        has_room = len(typed) <= widest and widest + len(what_for) <= room
+        comment = f"{typed:{widest}}   {what_for}"[len(typed) :] if has_room else ""
+        page.spans((Span("$ ", "dim"), Span(typed, "accent"), Span(comment, "dim")))

@@ -13,9 +13,10 @@ from pathlib import Path
 import click
 
 from gputui.cli.output import console, print_hint, print_or_write, printed
-from gputui.cli.step_answer import After, write_step_answer
+from gputui.cli.step_answer import NextSteps, write_step_answer
 from gputui.document.page import Console, Page, console_on
 from gputui.errors import GputuiError
+from gputui.model.plan import TRACE_PROFILE
 from gputui.services.compare.why import part_table
 from gputui.services.results.selectors import from_here, run_and_file
 from gputui.services.results.step_answer import sentence
@@ -80,10 +81,10 @@ def import_traces(
 def show_trace(run: TraceRun, named: str, most: int | None) -> None:
     """Print one stored trace, which `named` selects; with `most`, so many of its operators and kernels."""
     with printed() as page:
-        write_step_answer(page, answer_of(run), After(next_steps=next_steps(named)), most)
+        write_step_answer(page, answer_of(run), most, next_steps(named))
 
 
-def next_steps(named: str) -> tuple[tuple[str, str], ...]:
+def next_steps(named: str) -> NextSteps:
     """What to do with a stored trace."""
     return (
         (f"gputui why {named} --top 20", "its operators, kernels and notes"),
@@ -111,9 +112,12 @@ def _stored(text: str, trust: bool) -> TraceRun:
 
 
 def trace_in(result: ResultFile, run_id: str) -> TraceRun:
-    """One stored trace."""
+    """One stored trace. Raises GputuiError if the run is none."""
+    run = result.run(run_id)
+    if run.summary.profile != TRACE_PROFILE:
+        raise GputuiError(f"{run.summary.short_id} is not a trace", "gputui compare says how two runs differ")
     notes = [event.message for event in result.events(run_id)]
-    return stored_run(result.run(run_id), result.profiled(run_id)[0], notes)
+    return stored_run(run, result.profiled(run_id)[0], notes)
 
 
 def write_difference(found: TraceDifference, form: str, output: Path | None) -> None:

@@ -8,16 +8,16 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any  # JSON
 
 import click
 
-from gputui.cli.options import db_option, json_option
+from gputui.cli.options import db_option
 from gputui.cli.output import print_or_write, printed, warn
 from gputui.cli.record import ProgramCommand, not_started
-from gputui.cli.step_answer import After, write_step_answer
+from gputui.cli.step_answer import NextSteps, write_step_answer
 from gputui.cli.traces import (
     compared_stored_traces,
     compared_traces,
@@ -73,8 +73,8 @@ class _WhyCommand(ProgramCommand):
 @db_option
 @click.option("--label", default="", help="Label of what is stored.  [the program's name]")
 @click.option("--top", type=click.IntRange(0, 400), metavar="N", help="Add N operators and kernels.")
-@click.option("--brief", is_flag=True, help="As Markdown, for a colleague.")
-@json_option
+@click.option("--brief", "is_brief", is_flag=True, help="As Markdown, for a colleague.")
+@click.option("--json", "is_json", is_flag=True, help="As JSON.")
 @click.option(
     "-o",
     "output",
@@ -89,8 +89,8 @@ def command(
     db: Path | None,
     label: str,
     top: int | None,
-    brief: bool,
-    as_json: bool,
+    is_brief: bool,
+    is_json: bool,
     output: Path | None,
     words: tuple[str, ...],
 ) -> int:
@@ -102,67 +102,53 @@ def command(
     check_label(label)
     if not words:
         raise GputuiError("nothing to explain", _WhyCommand.form)
-    if brief and as_json:
+    if is_brief and is_json:
         raise GputuiError(
             "--brief and --json: one of them", "a file takes its form from its name: -o why.json"
         )
-    form = Form(top, "brief" if brief else "json" if as_json else "", output)
+    form = _form(output, is_brief=is_brief, is_json=is_json)
     if click.get_current_context().meta[ProgramCommand.HAS_MARK]:
-        if (brief or as_json) and output is None:
-            raise GputuiError(
-                f"--{'brief' if brief else 'json'}: stdout is the program's own",
-                f"-o {'why.md' if brief else 'why.json'}",
-            )
-        return _run(words, _environment(steps, after), db, label or _program(words), form)
+        if form and output is None:
+            raise GputuiError(f"--{form}: stdout is the program's own", f"-o {_FILES[form]}")
+        return _run(words, _environment(steps, after), db, label or _program(words), (form, output, top))
     if len(words) == 2:
-        write_difference(_differing(*words), _DIFFERENCE_FORMS[form.name], output)
+        write_difference(_differing(*words), _DIFFERENCE_FORMS[form], output)
         return EXIT_DONE
     path = _only(words)
     if not path.name.endswith(_TRACES):
-        _explain_run(words[0], form)
-        return EXIT_DONE
-    (run,) = read_runs([path], label)
-    _write(answer_of(run), After(), form)
+        answer, again, origin = _of_run(words[0])
+    else:
+        (run,) = read_runs([path], label)
+        answer, again, origin = answer_of(run), (), ""
+    if form:
+        _write_form(form, output, answer, origin)
+    else:
+        with printed() as page:
+            write_step_answer(page, answer, top, again)
     return EXIT_DONE
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How an answer is written."""
-
-    most: int | None
-    """Operators and kernels; None leaves them out."""
-    stated: str
-    """`brief`, `json`, or empty."""
-    output: Path | None
-
-    @property
-    def name(self) -> str:
-        """`brief` or `json`; empty for the page of a terminal."""
-        if self.stated or self.output is None:
-            return self.stated
-        return "json" if self.output.suffix == ".json" else "brief"
-
-
+Form = tuple[str, Path | None, int | None]
+"""`brief`, `json` or none, where to, and how many operators the page has."""
+_FILES = {"brief": "why.md", "json": "why.json"}
 _TRACES = (".json", ".json.gz")
 _DIFFERENCE_FORMS = {"": "text", "brief": "markdown", "json": "json"}
 
 
-def _write(
-    answer: StepAnswer, after: After, form: Form, ran: str = "", *, beside_program: bool = False
-) -> None:
-    """On stdout or to a file; beside a program, whose stdout is its own, the page goes to stderr."""
-    if form.name:
-        plain = as_json(answer, ran, after.change)
-        text = (
-            json.dumps({"schema": 1, **plain}, indent=1) + "\n"
-            if form.name == "json"
-            else brief(answer, ran, after.change)
-        )
-        print_or_write(text, form.output)
-    if not form.name or beside_program:
-        with printed(sys.stderr if beside_program else None) as page:
-            write_step_answer(page, answer, after, form.most)
+def _form(output: Path | None, *, is_brief: bool, is_json: bool) -> str:
+    """`brief` or `json`, as stated or as a file is called; empty for the page of a terminal."""
+    if is_json or (output is not None and output.suffix == ".json" and not is_brief):
+        return "json"
+    return "brief" if is_brief or output is not None else ""
+
+
+def _write_form(form: str, output: Path | None, answer: StepAnswer, ran: str, change: str = "") -> None:
+    """Markdown or JSON, on stdout or to a file."""
+    if form == "brief":
+        print_or_write(brief(answer, ran, change), output)
+    else:
+        text = json.dumps({"schema": 1, **as_json(answer, ran, change)}, indent=1)
+        print_or_write(f"{text}\n", output)
 
 
 def _differing(a: str, b: str) -> TraceDifference:
@@ -171,12 +157,17 @@ def _differing(a: str, b: str) -> TraceDifference:
     if all(are_files):
         return compared_traces([a], [b], "", None)
     if any(are_files):
-        raise GputuiError(f"{a} and {b}: a trace and a stored run", "gputui import stores a trace")
+        raise GputuiError(
+            f"{a} and {b}: a trace and a stored run", f"gputui import {a if are_files[0] else b}"
+        )
     return compared_stored_traces(a, b, trust=False)
 
 
-def _explain_run(named: str, form: Form) -> None:
-    """Why a stored run is as fast as it is. Raises GputuiError if there is none of that name."""
+def _of_run(named: str) -> tuple[StepAnswer, NextSteps, str]:
+    """Why a stored run is as fast as it is, what to do with it, and what it came from.
+
+    Raises GputuiError if there is none of that name, or no step of it was profiled.
+    """
     path, selector = run_and_file(named, None)
     with open_result(path) as result:
         run = run_in(result, find_run(result.summaries(), selector or "latest").run_id)
@@ -193,10 +184,10 @@ def _explain_run(named: str, form: Form) -> None:
         answer = answer_of_case(case, run, passes[case.case_id], evidence, " ".join(run_heading_in_one(run)))
     if isinstance(answer, Missing):
         raise GputuiError(f"{named}: {answer.reason}", "gputui run --trace profiles every case that can be")
-    _write(answer, After(next_steps=next_steps(whole)), form, origin)
+    return answer, next_steps(whole), origin
 
 
-def _run(words: tuple[str, ...], environ: dict[str, str], db: Path | None, label: str, form: Form) -> int:
+def _run(words: tuple[str, ...], environ: dict[str, str], db: Path | None, label: str, how: Form) -> int:
     """Run a program to its end and explain it; returns its exit status."""
     target = writable_target(db)
     with tempfile.TemporaryDirectory(prefix="gputui-why-") as directory:
@@ -206,7 +197,7 @@ def _run(words: tuple[str, ...], environ: dict[str, str], db: Path | None, label
         except OSError as error:
             raise not_started(words[0], error, "nothing was profiled") from error
         if not foreground.hung_up:
-            _explain(Path(directory), words, target, label, form)
+            _explain(Path(directory), words, target, label, how)
     if foreground.hung_up:
         os._exit(EXIT_HUNG_UP)  # there is nobody to report to
     return end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
@@ -239,7 +230,7 @@ def _environment(steps: int | None, after: int | None) -> dict[str, str]:
     }
 
 
-def _explain(directory: Path, words: tuple[str, ...], target: Path, label: str, form: Form) -> None:
+def _explain(directory: Path, words: tuple[str, ...], target: Path, label: str, how: Form) -> None:
     """Store the trace and say what it tells, or why there is none; the program's exit status stays."""
     told = [read_json_file(path) for path in sorted(directory.glob("told-*.json"))]
     profiled = [one for one in told if "trace" in one]
@@ -259,17 +250,18 @@ def _explain(directory: Path, words: tuple[str, ...], target: Path, label: str, 
         _say(f"the steps were profiled, but {error.message}\n  {error.hint}")
         return
     file, short_id = from_here(str(target)), stored.run_id[-8:]
-    steps = (
+    again = (
         (f"gputui why -- {command}", "after a change: what it did"),
         (f"gputui why {shlex.quote(f'{file}@{short_id}')} --brief", "as Markdown, for a colleague"),
     )
-    _write(
-        answer_of(run),
-        After(change, f"stored in {file} as {short_id}", steps),
-        form,
-        command,
-        beside_program=True,
-    )
+    answer, (form, output, top) = answer_of(run), how
+    with printed(sys.stderr) as page:
+        write_step_answer(page, answer, top, again, change, f"stored in {file} as {short_id}")
+    if form:
+        try:
+            _write_form(form, output, answer, command, change)
+        except GputuiError as error:
+            _say(f"{error.message}\n  {error.hint}")
 
 
 def _change(target: Path, run_id: str, command: str, run: TraceRun) -> str:

@@ -21,6 +21,7 @@ from gputui.analysis.findings import (
     product_types,
     waits_of,
 )
+from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
@@ -65,7 +66,7 @@ class StepAnswer:
     """Of which device, which steps, of what."""
     is_on_gpu: bool
     found: ProfiledPass
-    breakdown: StepBreakdown | Missing
+    breakdown: StepBreakdown
     step_ns: int
     """That the findings are of."""
     own_ns: int
@@ -98,15 +99,21 @@ class StepAnswer:
     def at_best_ns(self) -> int:
         """What the step takes at best without all of its causes."""
         causes = [one for one in self.causes if not one.is_bound]
-        idle = 0.0 if isinstance(self.breakdown, Missing) else sum(self.breakdown.idle.values())
-        return at_best_without(causes, round(idle * self.step_ns)) if causes else self.step_ns
+        idle_ns = round(sum(self.breakdown.idle.values()) * self.step_ns)
+        return at_best_without(causes, idle_ns) if causes else self.step_ns
 
 
 def answer_of_trace(
     found: ProfiledPass, device: str, where: str, notes: Sequence[str], begun_utc_us: int = 0
 ) -> StepAnswer:
-    """Of a program that torch.profiler recorded; there are no peaks and no telemetry of it."""
+    """Of a program that torch.profiler recorded; there are no peaks and no telemetry of it.
+
+    Raises GputuiError if its pass is not valid.
+    """
     is_on_gpu = bool(device)
+    breakdown = breakdown_of(found, is_on_gpu=is_on_gpu)
+    if isinstance(breakdown, Missing):
+        raise GputuiError(f"it tells nothing: {breakdown.reason}")
     own = ProfiledSide(found, found.before_ns, is_on_gpu)
     is_explained = found.before_ns > 0 and not doubtful(own)
     profiled_ns = round(found.window_ns / found.steps)
@@ -127,7 +134,7 @@ def answer_of_trace(
         where=_noted(notes, PROFILED) or where,
         is_on_gpu=is_on_gpu,
         found=found,
-        breakdown=breakdown_of(found, is_on_gpu=is_on_gpu),
+        breakdown=breakdown,
         step_ns=side.step_ns,
         own_ns=found.before_ns,
         findings=findings_of(facts),
@@ -187,19 +194,17 @@ def sentence(answer: StepAnswer) -> str:
         elif abs(answer.profiled_ns / answer.own_ns - 1) >= _SAME_LENGTH:
             took = f"{took} ({profiled})"
     head = f"{answer.subject[:1].upper()}{answer.subject[1:]} takes {took}"
-    if isinstance(answer.breakdown, Missing):
-        return f"{head}."
-    return f"{head}: {of_these}{', and '.join(_clauses(answer, answer.breakdown))}."
+    return f"{head}: {of_these}{', and '.join(_clauses(answer))}."
 
 
-def _clauses(answer: StepAnswer, breakdown: StepBreakdown) -> list[str]:
+def _clauses(answer: StepAnswer) -> list[str]:
     """What most of the step is, and what it waits for; the larger share first."""
     in_fp32 = " in fp32" if answer.is_on_gpu and _is_fp32(answer.found) else ""
     busy = [
         (share, f"{format_percent(share)} is {name}{in_fp32 if name in _words(PRODUCTS) else ''}")
-        for name, share in busy_parts(breakdown)
+        for name, share in busy_parts(answer.breakdown)
     ]
-    waits = _waits(breakdown, is_on_gpu=answer.is_on_gpu)
+    waits = _waits(answer.breakdown, is_on_gpu=answer.is_on_gpu)
     shown = [*waits, *busy[: 1 if waits else 2]]
     shown.sort(key=lambda one: -one[0])
     return [text for place, (share, text) in enumerate(shown) if share >= WORTH_A_LINE or not place]
@@ -228,8 +233,7 @@ def _waits(breakdown: StepBreakdown, *, is_on_gpu: bool) -> list[tuple[float, st
 
 def no_cause(answer: StepAnswer) -> str:
     """What there is to say of a step that nothing in particular holds up."""
-    kinds = [] if isinstance(answer.breakdown, Missing) else busy_parts(answer.breakdown)
-    busy = 0.0 if isinstance(answer.breakdown, Missing) else 1 - sum(answer.breakdown.idle.values())
+    kinds, busy = busy_parts(answer.breakdown), 1 - sum(answer.breakdown.idle.values())
     if answer.own_ns not in (0, answer.step_ns) and answer.notes:
         return f"No cause is named: {answer.notes[-1]}."
     if not kinds or busy < _BUSY:

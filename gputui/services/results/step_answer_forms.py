@@ -7,8 +7,6 @@ from typing import Any  # JSON
 
 from gputui.document.markdown import escaped, markdown_list, markdown_table
 from gputui.document.table import Table, table_of
-from gputui.model.absent import Missing
-from gputui.model.profiled import Operator
 from gputui.model.units import format_percent, format_seconds, three_digits
 from gputui.services.results.step_answer import (
     StepAnswer,
@@ -59,11 +57,6 @@ def _lines(answer: StepAnswer, place: int) -> Iterable[str]:
     yield f"gain: {bound}; at best {from_to(cause.step_ns, cause.at_best_ns)}{f', {gain}' if gain else ''}"
 
 
-def _largest(answer: StepAnswer) -> tuple[Operator, ...]:
-    breakdown = answer.breakdown
-    return () if isinstance(breakdown, Missing) else breakdown.operators[:_OPERATORS_TOLD]
-
-
 def _operators(answer: StepAnswer) -> Table:
     steps, window_ns = answer.found.steps, answer.found.window_ns
     rows = [
@@ -75,7 +68,7 @@ def _operators(answer: StepAnswer) -> Table:
             three_digits(row.calls / steps),
             row.shapes,
         )
-        for row in _largest(answer)
+        for row in answer.breakdown.operators[:_OPERATORS_TOLD]
     ]
     return table_of(("operator", "kind", "time", "share", "calls", "shapes"), rows, (2, 3, 4))
 
@@ -83,7 +76,7 @@ def _operators(answer: StepAnswer) -> Table:
 def as_json(answer: StepAnswer, ran: str = "", change: str = "") -> Mapping[str, Any]:
     """All of it, in nanoseconds of a step; arguments as those of `brief`."""
     steps = answer.found.steps
-    parts = () if isinstance(answer.breakdown, Missing) else step_parts(answer.breakdown, names_waits=True)
+    parts = step_parts(answer.breakdown, names_waits=True)
     return {
         "sentence": sentence(answer),
         "where": answer.where,
@@ -119,7 +112,7 @@ def as_json(answer: StepAnswer, ran: str = "", change: str = "") -> Mapping[str,
                 "time_ns": row.time_ns / steps,
                 "calls": row.calls / steps,
             }
-            for row in _largest(answer)
+            for row in answer.breakdown.operators[:_OPERATORS_TOLD]
         ],
         "notes": list(answer.notes),
     }

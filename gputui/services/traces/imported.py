@@ -268,8 +268,9 @@ def _lag(window: Window) -> str:
     )
     left_out = "" if len(pairs) == 1 else ", and the first is left out"
     return (
-        f"{ahead}, so a step is what the GPU takes, from the end of earlier work to the end of its own"
-        f"{left_out}; the {format_seconds(host_ns * 1e-9)} in which the CPU does its part do not count"
+        f"{ahead}, so a step is what the GPU takes, from the end of earlier work to the end of what it"
+        f" launched{left_out}; the {format_seconds(host_ns * 1e-9)} in which the CPU does its part do not"
+        " count"
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gputui.analysis.findings import KINDS, Finding, at_best_without
-from gputui.cli.step_answer import After, write_step_answer
+from gputui.cli.step_answer import write_step_answer
 from gputui.document.page import Page, console_on
 from gputui.model.profiled import Operator, ProfiledPass, TimeSlice
 from gputui.services.results.step_answer import (
@@ -214,7 +214,7 @@ def test_three_causes_fit_a_small_terminal_with_what_follows(
     monkeypatch.setenv("TERM", "dumb")
     page = Page(console_on(io.StringIO(), 80, height=24, is_terminal=True))
     steps = (("gputui why -- python train.py", "after a change: what it did"),) * 2
-    write_step_answer(page, three_causes(tmp_path), After("", "stored in a.db as 51c0e7aa", steps), None)
+    write_step_answer(page, three_causes(tmp_path), None, steps, stored="stored in a.db as 51c0e7aa")
     assert page.height < 24, "the prompt follows"
     assert max(map(len, page.lines)) <= 80
     text = "\n".join(page.lines)

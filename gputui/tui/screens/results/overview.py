@@ -123,10 +123,11 @@ def verdict_lines(detail: RunDetail, width: int) -> tuple[Line, ...]:
     words = {check.word for check in performance_checks(run)}
     style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
     text = headline_of(run, loads, detail.passes)
-    if detail.passes and run.summary.profile in (TRACE_PROFILE, DEMO_PROFILE) and not speeds_of(run):
+    found = next((one for one in detail.passes.values() if one.is_valid), None)
+    if found is not None and run.summary.profile in (TRACE_PROFILE, DEMO_PROFILE) and not speeds_of(run):
         made_up = headline_sentences(run)[:1] if run.summary.is_made_up else ()
         notes = [event.message for event in detail.events]
-        answer = answer_of_trace(next(iter(detail.passes.values())), run.cases[0].device_name, "", notes)
+        answer = answer_of_trace(found, run.cases[0].device_name, "", notes)
         text = " ".join((*made_up, sentence(answer)))
     return paragraph(clean(text), width, style)
 
