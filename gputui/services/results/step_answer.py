@@ -198,15 +198,18 @@ def sentence(answer: StepAnswer) -> str:
 
 
 def _clauses(answer: StepAnswer) -> list[str]:
-    """What most of the step is, and what it waits for; the larger share first."""
+    """What most of the step is, and what it waits for; of a GPU the larger share first."""
     in_fp32 = " in fp32" if answer.is_on_gpu and _is_fp32(answer.found) else ""
     busy = [
         (share, f"{format_percent(share)} is {name}{in_fp32 if name in _words(PRODUCTS) else ''}")
         for name, share in busy_parts(answer.breakdown)
     ]
     waits = _waits(answer.breakdown, is_on_gpu=answer.is_on_gpu)
+    if waits and not answer.is_on_gpu:  # a CPU works while it loads: what is said of both is said once
+        busy = [one for one in busy[:1] if one[0] + waits[0][0] <= 1]
     shown = [*waits, *busy[: 1 if waits else 2]]
-    shown.sort(key=lambda one: -one[0])
+    if answer.is_on_gpu:
+        shown.sort(key=lambda one: -one[0])
     return [text for place, (share, text) in enumerate(shown) if share >= WORTH_A_LINE or not place]
 
 
