@@ -17,7 +17,7 @@ from gputui.services.results.step_answer import (
     all_of_them,
     from_to,
     gain_text,
-    no_cause,
+    limit,
     sentence,
     source_of,
 )
@@ -55,9 +55,9 @@ def write_step_answer(
         page.line()
         for line in _cause_lines(number, cause, source_of(cause.line, answer.begun_utc_us, Path()), page):
             page.spans(line)
-    if not answer.causes:
+    if words := limit(answer):
         page.line()
-        page.line(no_cause(answer))
+        page.line(words)
     if most is not None:
         _write_tables(page, answer, most)
     notes = Page(page.out)
@@ -95,8 +95,6 @@ def _cause_lines(number: int, cause: Finding, source: str, page: Page) -> Iterat
     left: list[tuple[Span, str]] = []
     if cause.line:
         left.append((Span(cause.line, "accent"), cut(source, narrow)))
-    if cause.is_bound:
-        left += [(Span(""), text) for text in wrapped(cause.evidence, narrow)]
     label = "change to" if cause.code else "try"
     text = cause.code or cause.change
     texts = [text] if len(text) <= wide else wrapped(text, narrow)

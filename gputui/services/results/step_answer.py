@@ -86,8 +86,8 @@ class StepAnswer:
 
     @property
     def causes(self) -> tuple[Finding, ...]:
-        """The findings that are shown."""
-        return self.findings[:MOST_CAUSES]
+        """The findings that are shown with what they would bring; what only limits a step is no cause."""
+        return tuple(one for one in self.findings if not one.is_bound)[:MOST_CAUSES]
 
     @property
     def texts(self) -> list[str]:
@@ -98,9 +98,8 @@ class StepAnswer:
     @property
     def at_best_ns(self) -> int:
         """What the step takes at best without all of its causes."""
-        causes = [one for one in self.causes if not one.is_bound]
         idle_ns = round(sum(self.breakdown.idle.values()) * self.step_ns)
-        return at_best_without(causes, idle_ns) if causes else self.step_ns
+        return at_best_without(self.causes, idle_ns) if self.causes else self.step_ns
 
 
 def answer_of_trace(
@@ -198,7 +197,7 @@ def sentence(answer: StepAnswer) -> str:
 
 
 def _clauses(answer: StepAnswer) -> list[str]:
-    """What most of the step is, and what it waits for; of a GPU the larger share first."""
+    """What most of the step is, and what it waits for; the larger share first."""
     in_fp32 = " in fp32" if answer.is_on_gpu and _is_fp32(answer.found) else ""
     busy = [
         (share, f"{format_percent(share)} is {name}{in_fp32 if name in _words(PRODUCTS) else ''}")
@@ -208,8 +207,7 @@ def _clauses(answer: StepAnswer) -> list[str]:
     if waits and not answer.is_on_gpu:  # a CPU works while it loads: what is said of both is said once
         busy = [one for one in busy[:1] if one[0] + waits[0][0] <= 1]
     shown = [*waits, *busy[: 1 if waits else 2]]
-    if answer.is_on_gpu:
-        shown.sort(key=lambda one: -one[0])
+    shown.sort(key=lambda one: -one[0])
     return [text for place, (share, text) in enumerate(shown) if share >= WORTH_A_LINE or not place]
 
 
@@ -234,8 +232,13 @@ def _waits(breakdown: StepBreakdown, *, is_on_gpu: bool) -> list[tuple[float, st
     return [(whole, f"for {format_percent(whole)} the GPU waits{words}")]
 
 
-def no_cause(answer: StepAnswer) -> str:
-    """What there is to say of a step that nothing in particular holds up."""
+def limit(answer: StepAnswer) -> str:
+    """What there is to say of a step that nothing in particular holds up; empty of others."""
+    for bound in answer.findings:
+        if bound.is_bound:
+            return f"{bound.title}: {bound.evidence}. Try {bound.change}."
+    if answer.causes:
+        return ""
     kinds, busy = busy_parts(answer.breakdown), 1 - sum(answer.breakdown.idle.values())
     if answer.own_ns not in (0, answer.step_ns) and answer.notes:
         return f"No cause is named: {answer.notes[-1]}."
@@ -247,7 +250,8 @@ def no_cause(answer: StepAnswer) -> str:
     head = f"No single cause stands out: the {device} is busy for {format_percent(busy)} of it"
     if products >= _MOSTLY * busy:
         amp = "amp or " if _is_fp32(answer.found) else ""
-        more = f"products ({format_percent(products)}): {amp}a faster {device} would shorten them"
+        advice = f": {amp}a faster {device} would shorten them"
+        more = f"products ({format_percent(products)}){'' if answer.reached else advice}"
     elif simple >= _MOSTLY * busy:
         more = f"simple operators ({format_percent(simple)}): torch.compile may fuse them"
     else:
@@ -283,10 +287,9 @@ def gain_text(before_ns: float, after_ns: float) -> str:
 
 def all_of_them(answer: StepAnswer) -> str:
     """`All three: at best 412 to 111 ms.`; empty for fewer than two causes."""
-    causes = [one for one in answer.causes if not one.is_bound]
-    if len(causes) < 2:
+    if len(answer.causes) < 2:
         return ""
-    which = "Both" if len(causes) == 2 else "All three"
+    which = "Both" if len(answer.causes) == 2 else "All three"
     return f"{which}: at best {from_to(answer.step_ns, answer.at_best_ns)}."
 
 

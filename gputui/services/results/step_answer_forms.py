@@ -13,7 +13,7 @@ from gputui.services.results.step_answer import (
     all_of_them,
     from_to,
     gain_text,
-    no_cause,
+    limit,
     sentence,
 )
 from gputui.services.results.step_tables import CATEGORY_WORDS, step_parts
@@ -37,7 +37,7 @@ def brief(answer: StepAnswer, ran: str = "", change: str = "") -> str:
             f"## {number}. {escaped(words)}\n\n{markdown_list(_lines(answer, number - 1))}"
             for number, words in enumerate((one.title for one in answer.causes), 1)
         ),
-        "" if answer.causes else f"{escaped(no_cause(answer))}\n",
+        f"{escaped(limit(answer))}\n" if limit(answer) else "",
         f"{all_of_them(answer)}\n" if all_of_them(answer) else "",
         f"## Largest operators, per step\n\n{markdown_table(_operators(answer))}",
         f"## Notes, and what is not known\n\n{markdown_list((*answer.notes, *_NOT_KNOWN))}",
@@ -52,9 +52,9 @@ def _lines(answer: StepAnswer, place: int) -> Iterable[str]:
     yield f"where: {cause.line or 'not known'}"
     if cause.code or cause.change:
         yield f"change to: {cause.code}" if cause.code else f"try: {cause.change}"
-    bound = "at that rate" if cause.is_bound else f"{format_seconds(cause.gain_ns * 1e-9)}, {share}"
     gain = gain_text(cause.step_ns, cause.at_best_ns)
-    yield f"gain: {bound}; at best {from_to(cause.step_ns, cause.at_best_ns)}{f', {gain}' if gain else ''}"
+    best = f"at best {from_to(cause.step_ns, cause.at_best_ns)}{f', {gain}' if gain else ''}"
+    yield f"gain: {format_seconds(cause.gain_ns * 1e-9)}, {share}; {best}"
 
 
 def _operators(answer: StepAnswer) -> Table:
@@ -103,6 +103,7 @@ def as_json(answer: StepAnswer, ran: str = "", change: str = "") -> Mapping[str,
             for one in answer.findings
         ],
         "at_best_ns": answer.at_best_ns,
+        "limit": limit(answer) or None,
         "operators": [
             {
                 "operator": row.operator,

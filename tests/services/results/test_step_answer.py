@@ -21,7 +21,7 @@ from gputui.services.results.step_answer import (
     all_of_them,
     answer_of_trace,
     gain_text,
-    no_cause,
+    limit,
     sentence,
     source_of,
 )
@@ -148,14 +148,23 @@ def test_a_gain_is_told_in_per_cent_of_the_rate_and_from_twice_on_as_a_factor() 
 def test_a_step_without_a_cause_says_what_its_time_is_spent_in(
     work: dict[str, int], idle: dict[str, int], said: str
 ) -> None:
-    assert said in no_cause(answer(profiled(work, idle)))
+    assert said in limit(answer(profiled(work, idle)))
+
+
+def test_a_step_near_a_measured_peak_is_told_its_limit_with_the_figure_and_not_a_cause() -> None:
+    found = answer(profiled({"gemm": 100}, {}))
+    evidence = "it computes at 78 % of the 52.1 TFLOP/s that large products reach here"
+    bound = replace(finding(KINDS[2], 22, change="a faster device, or amp"), evidence=evidence)
+    near = replace(found, findings=(bound,))
+    assert limit(near) == f"compute-bound: {evidence}. Try a faster device, or amp."
+    assert (near.causes, near.at_best_ns) == ((), near.step_ns)
 
 
 def test_amp_is_not_advised_to_a_program_that_has_it() -> None:
     found = profiled({"gemm": 95}, {"python": 5})
     (row,) = found.operators
-    assert "amp" in no_cause(answer(found))
-    assert "amp" not in no_cause(answer(replace(found, operators=(replace(row, dtypes="c10::BFloat16"),))))
+    assert "amp" in limit(answer(found))
+    assert "amp" not in limit(answer(replace(found, operators=(replace(row, dtypes="c10::BFloat16"),))))
 
 
 def test_what_to_write_is_said_where_the_program_is_known_to_lack_it() -> None:
