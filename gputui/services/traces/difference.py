@@ -174,11 +174,11 @@ def change_sentence(before: TraceRun, after: TraceRun) -> str:
     spread = LAUNCH_SD["gpu" if after.device else "cpu", "training"]
     if abs(math.log(b_ns / a_ns)) < _SPREADS * spread:
         return f"As fast as before, or nearly {times}: runs of one program differ as much."
-    named = ", ".join(f"{name} {signed(ns)}" for name, ns in _named(found))
+    named = ", ".join(f"{name} {signed(ns)}" for name, ns in _named(found)) or "in no part above all"
     if (a_ns, b_ns) != (found.step_a_ns, found.step_b_ns):
         named = f"of the profiled steps {from_to(found.step_a_ns, found.step_b_ns)}, {named}"
     different = different_work(before.found, after.found)
-    more = f" {different[:1].upper()}{different[1:]}." if different else ""
+    more = f" {different}." if different else ""
     gain = gain_text(a_ns, b_ns)
     return f"{gain} {'as' if gain.endswith('fast') else 'than'} before {times}: {named}.{more}"
 
