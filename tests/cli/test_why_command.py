@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from chrome_traces import write_training
 from command_line import LONGEST_S, WORDS, gputui, gputui_here
+from stored_runs import store
 
 from gputui.services.traces import in_program
 
@@ -77,8 +78,11 @@ def test_the_same_command_again_says_what_changed_since(tmp_path: Path) -> None:
         words = ("--after", "3", "--steps", "2", "--", sys.executable, "train.py", "9")
         rest = why(tmp_path, *words).stderr
         assert (" before" in rest) == bool(number), rest
-    other = why(tmp_path, "--after", "3", "--steps", "2", "--", sys.executable, "train.py", "10").stderr
-    assert " before" not in other, "it is another command"
+    words = ("--after", "3", "--steps", "2", "-o", "nowhere/why.md", "--", sys.executable, "train.py", "10")
+    other = why(tmp_path, *words)
+    assert " before" not in other.stderr, "it is another command"
+    assert "there is no directory nowhere" in other.stderr
+    assert other.returncode == 7, "the program's, whatever becomes of the file"
     assert gputui_here("runs", db).stdout.count("train.py") == 3
 
 
@@ -134,6 +138,8 @@ def test_of_two_traces_or_stored_ones_the_difference_is_explained() -> None:
     assert (stored["step_a_ns"], stored["step_b_ns"]) == (200_000, 160_000)
     assert "**b's steps take" in gputui_here("why", "a.json", "b.json", "--brief").stdout
     assert "gputui import a.json" in gputui_here("why", "a.json", "t.db@b").stderr
+    store(Path("own.db"), 1)
+    assert "is not a trace" in gputui_here("why", "own.db", "t.db@b").stderr
 
 
 @pytest.mark.slow

@@ -177,8 +177,8 @@ def change_sentence(before: TraceRun, after: TraceRun) -> str:
     named = ", ".join(f"{name} {signed(ns)}" for name, ns in _named(found)) or "in no part above all"
     if (a_ns, b_ns) != (found.step_a_ns, found.step_b_ns):
         named = f"of the profiled steps {from_to(found.step_a_ns, found.step_b_ns)}, {named}"
-    different = different_work(before.found, after.found)
-    more = f" {different}." if different else ""
+    is_other_work = bool(different_work(before.found, after.found))
+    more = " Its products are not the same, in size or number." if is_other_work else ""
     gain = gain_text(a_ns, b_ns)
     return f"{gain} {'as' if gain.endswith('fast') else 'than'} before {times}: {named}.{more}"
 
