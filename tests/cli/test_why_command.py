@@ -78,8 +78,8 @@ def test_the_same_command_again_says_what_changed_since(tmp_path: Path) -> None:
         words = ("--after", "3", "--steps", "2", "--", sys.executable, "train.py", "9")
         rest = why(tmp_path, *words).stderr
         assert (" before" in rest) == bool(number), rest
-    words = ("--after", "3", "--steps", "2", "-o", "nowhere/why.md", "--", sys.executable, "train.py", "10")
-    other = why(tmp_path, *words)
+    unwritable = ("-o", "nowhere/why.md", "--after", "3", "--steps", "2")
+    other = why(tmp_path, *unwritable, "--", sys.executable, "train.py", "10")
     assert " before" not in other.stderr, "it is another command"
     assert "there is no directory nowhere" in other.stderr
     assert other.returncode == 7, "the program's, whatever becomes of the file"
