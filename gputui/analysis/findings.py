@@ -36,6 +36,9 @@ _WAITS, _BOUNDS = (*KINDS[:2], KINDS[6], KINDS[11]), KINDS[2:4]
 _TO_TRY = {
     KINDS[0]: "more workers of the DataLoader, or less work in it",
     KINDS[1]: "a larger batch or torch.compile",
+    KINDS[2]: "a faster device",
+    KINDS[3]: "a device with faster memory, or fused operators: torch.compile",
+    KINDS[5]: "a higher power limit, if you may set one",
     KINDS[6]: "to find what runs there: logging, evaluation, garbage collection, another thread",
     KINDS[7]: "to keep these values on the GPU, or to read them once in many steps",
     KINDS[8]: "fused=True or foreach=True of the optimizer",
@@ -43,6 +46,27 @@ _TO_TRY = {
     KINDS[10]: "a larger batch or torch.compile",
     KINDS[11]: "to find its calls in the trace: memory is allocated and freed, or the device begins its work",
 }
+_TITLES = {
+    KINDS[0]: "The GPU waits for data",
+    KINDS[1]: "The GPU waits for the CPU to launch work",
+    KINDS[2]: "Arithmetic is the limit",
+    KINDS[3]: "Memory is the limit",
+    KINDS[4]: "Matmul runs in fp32",
+    KINDS[5]: "A power cap holds the clock down",
+    KINDS[6]: "The GPU waits for Python",
+    KINDS[8]: "The optimizer updates one parameter at a time",
+    KINDS[9]: "Some of the backward pass is in a wider type",
+    KINDS[10]: "Operators are too short",
+    KINDS[11]: "The GPU waits for calls of the driver",
+}
+_TITLES_ON_CPU = {
+    KINDS[0]: "It loads data itself",
+    KINDS[1]: "Much of the step lies between operators",
+    KINDS[6]: "Python runs between operators",
+    KINDS[11]: "It waits for calls of the driver",
+}
+_OF_WORK = (*KINDS[2:6], *KINDS[8:11])
+"""What makes work take longer; the others leave the device idle."""
 WORTH_A_LINE = 0.1
 IDLE_TO_BE_LAUNCH_BOUND = 0.2
 """Busy for less than four fifths of the step while it waits for the host."""
@@ -65,7 +89,10 @@ _RESULTS = frozenset(
     for name in ("item", "_local_scalar_dense", "is_nonzero", "nonzero", "equal", "masked_select", "_unique2")
 )
 """What of a GPU's tensor the host cannot know until the GPU has done all work before it."""
+_METHODS = frozenset(f"aten::{name}" for name in ("item", "nonzero", "equal", "masked_select"))
 _PAGEABLE = "pageable"
+_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+"""Optimizers of torch that take `fused=True` on any device."""
 _MANY_CALLS = 50
 PRODUCTS = ("gemm", "conv", "attention")
 _BYTES_OF = {"c10::Half": 2, "Half": 2, "BFloat16": 2, "float": 4, "double": 8}
@@ -97,6 +124,10 @@ class StepFacts:
     """Median over its blocks."""
     clock_most_mhz: float | Missing = _UNKNOWN
     """The highest of its device in this run."""
+    loads_alone: bool = False
+    """Whether its DataLoader is known to have no workers."""
+    optimizer: str = ""
+    """The name of its class in torch.optim; empty if unknown."""
 
     @property
     def least_ns(self) -> tuple[int, int]:
@@ -126,15 +157,46 @@ class Finding:
     """A lower bound of the step's time without it, everything else unchanged."""
     confidence: str
     """`high` if measured, `fair` if it rests on an assumption, `low` if the pass itself is rough."""
+    title: str = ""
+    """What it is, for somebody who knows none of KINDS."""
+    change: str = ""
+    """What to try, in words that follow `try`; empty if nothing helps in general."""
+    code: str = ""
+    """What to write in the program, where that is sure; else empty."""
+    line: str = ""
+    """Where in the program it happens, such as `train.py:63`; empty if unknown."""
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it says what limits the step and not what holds it up."""
+        return self.kind in _BOUNDS
+
+    @property
+    def gain_ns(self) -> int:
+        """How much of a step is gone at best; of a bound, all but what is bound."""
+        return self.step_ns - self.at_best_ns
 
     @property
     def text(self) -> str:
         least, seen = (format_seconds(ns * 1e-9) for ns in (self.at_best_ns, self.step_ns))
-        if_gone = "at that rate" if self.kind in _BOUNDS else "without that"
-        to_try = f". Try {_TO_TRY[self.kind]}" if self.kind in _TO_TRY else ""
+        if_gone = "at that rate" if self.is_bound else "without that"
+        to_try = f". Try {self.change}" if self.change else ""
         return (
             f"{self.kind}: {self.evidence}; {if_gone} the step would take at best {least} of {seen}{to_try}"
         )
+
+
+def at_best_without(found: Sequence[Finding], idle_ns: int) -> int:
+    """What a step takes at best without any of these, which a device is idle for so long in.
+
+    Two may be about the same time: together they gain no more than there is of idle time, or of work.
+    """
+    step_ns = found[0].step_ns
+    gone_ns = 0
+    for is_work, whole_ns in ((False, idle_ns), (True, step_ns - idle_ns)):
+        gains_ns = [one.gain_ns for one in found if (one.kind in _OF_WORK) == is_work]
+        gone_ns += max(min(sum(gains_ns), whole_ns), *gains_ns, 0)
+    return max(0, step_ns - gone_ns)
 
 
 def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
@@ -199,10 +261,45 @@ def _waits(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
         yield _without(facts, KINDS[1], evidence, for_host * step_ns, "fair")
 
 
-def _without(facts: StepFacts, kind: str, evidence: str, gone_ns: float, confidence: str) -> Finding:
+def _without(
+    facts: StepFacts, kind: str, evidence: str, gone_ns: float, confidence: str, title: str = ""
+) -> Finding:
     """What the step would take at best if so much of it were gone."""
     step_ns = facts.side.step_ns
-    return Finding(kind, evidence, step_ns, max(0, round(step_ns - gone_ns)), confidence)
+    return Finding(
+        kind,
+        evidence,
+        step_ns,
+        min(step_ns, max(0, round(step_ns - gone_ns))),
+        confidence,
+        title or _title(facts, kind),
+        _change(facts, kind),
+        _code(facts, kind),
+    )
+
+
+def _title(facts: StepFacts, kind: str) -> str:
+    on_cpu = {} if facts.side.is_on_device else _TITLES_ON_CPU
+    return on_cpu.get(kind, _TITLES.get(kind, kind))
+
+
+def _change(facts: StepFacts, kind: str) -> str:
+    is_amp = facts.precision_used.startswith("amp")
+    if kind == KINDS[2] and facts.precision_used == "fp32":
+        return f"{_TO_TRY[kind]}, or amp"
+    if kind == KINDS[4]:
+        return "sizes that are multiples of 8" if is_amp else "amp: torch.autocast around the forward pass"
+    return _TO_TRY.get(kind, "")
+
+
+def _code(facts: StepFacts, kind: str) -> str:
+    """Only where the program is known to lack it."""
+    if kind == KINDS[0] and facts.loads_alone:
+        pinned = ", pin_memory=True" if facts.side.is_on_device else ""
+        return f"DataLoader(..., num_workers={8 if pinned else 2}{pinned})"
+    if kind == KINDS[8] and facts.optimizer in _FUSED:
+        return f"torch.optim.{facts.optimizer}(..., fused=True)"
+    return ""
 
 
 def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -238,7 +335,10 @@ def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
         f"for {format_percent(min(waiting_ns / step_ns, 1.0))} of the step the host waits for values"
         f" that the GPU has yet to compute ({', '.join(named)})"
     )
-    yield _without(facts, KINDS[7], evidence, min(waiting_ns, idle_ns), "fair")
+    name, count = calls.most_common(1)[0]
+    called = f".{bare_name(name)}()" if name in _METHODS else bare_name(name)
+    title = f"{called} makes the CPU wait, {count / found.steps:.3g} times a step"
+    yield _without(facts, KINDS[7], evidence, min(waiting_ns, idle_ns), "fair", title)
 
 
 def bare_name(operator: str) -> str:
@@ -324,7 +424,7 @@ def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     elif not isinstance(facts.copy_bytes_per_s, Missing):
         copy = format_rate(facts.copy_bytes_per_s, "B")
         evidence = f"it moves at least {share} of the {copy} that large copies reach here"
-        yield Finding(KINDS[3], evidence, step_ns, min(step_ns, memory_ns), "fair")
+        yield _without(facts, KINDS[3], evidence, step_ns - memory_ns, "fair")
 
 
 def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -362,7 +462,8 @@ def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
     else:
         return
     if saved_ns >= WORTH_A_LINE * step_ns:
-        yield Finding(KINDS[4], evidence, step_ns, max(0, step_ns - saved_ns), confidence)
+        title = "" if facts.precision_used == "fp32" else "Matmul is no faster in half precision"
+        yield _without(facts, KINDS[4], evidence, saved_ns, confidence, title)
 
 
 def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -373,14 +474,13 @@ def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
         return
     if share < WORTH_A_LINE or most <= 0:
         return
-    step_ns = facts.side.step_ns
     busy_ns = sum(p.time_ns for p in pieces if p.operator)
     saved_ns = max(0, round(busy_ns * (1 - clock / most)))
     evidence = (
         f"a power cap held the clock down for {format_percent(share)} of the time,"
         f" to {clock / 1000:.2f} of {most / 1000:.2f} GHz"
     )
-    yield Finding(KINDS[5], evidence, step_ns, max(0, step_ns - saved_ns), "fair")
+    yield _without(facts, KINDS[5], evidence, saved_ns, "fair")
 
 
 _RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = (

@@ -101,8 +101,11 @@ def command(
         return
     if found.summary.profile == TRACE_PROFILE:
         from gputui.cli.traces import show_trace
+        from gputui.services.traces.imported import stored_run
 
-        show_trace(found, passes[0], [event.message for event in events], top, is_verbose=verbose)
+        notes = [event.message for event in events]
+        again = shlex.quote(f"{from_here(str(path))}@{found.summary.short_id}")
+        show_trace(stored_run(found, passes[0], notes), again, 20 if verbose and top is None else top)
         return
     from gputui.cli.results import print_run, print_serving
     from gputui.services.results.next_steps import next_steps

@@ -6,23 +6,24 @@ import io
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from gputui.cli.output import console, print_hint, print_or_write, printed
+from gputui.cli.step_answer import NextSteps, write_step_answer
 from gputui.document.page import Console, Page, console_on
-from gputui.document.table import Table
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import counted
+from gputui.model.plan import TRACE_PROFILE
 from gputui.services.compare.why import part_table
-from gputui.services.results.labels import day
 from gputui.services.results.selectors import from_here, run_and_file
+from gputui.services.results.step_answer import sentence
 from gputui.services.traces.difference import (
     TraceDifference,
     difference_of,
@@ -33,17 +34,10 @@ from gputui.services.traces.difference import (
 )
 from gputui.services.traces.difference import as_json as difference_as_json
 from gputui.services.traces.imported import TraceRun, contents_of, read_run, stored_run
-from gputui.services.traces.overview import (
-    category_table,
-    finding_lines,
-    held_back,
-    largest_operators,
-    sentence,
-)
-from gputui.services.traces.overview import kernel_table as kernel_overview
 from gputui.services.traces.ranks import rank_lines, ranks_of
+from gputui.services.traces.overview import answer_of, held_back
 from gputui.services.traces.window import described, window_from
-from gputui.store.reading import open_result
+from gputui.store.reading import ResultFile, open_result
 from gputui.store.selecting import find_run
 from gputui.store.writing import store_run
 
@@ -78,7 +72,7 @@ def import_traces(
         rank = "" if run.rank is None else f", rank {run.rank}"
         latest = stored.run_id[-8:]
         click.echo(f"{latest} {run.name}: {where}{rank}, {described(run.window)}{there} ({stored.db})")
-        click.echo(f"  {sentence(run.found, run.device)}")
+        click.echo(f"  {sentence(answer_of(run))}")
         for note in run.notes:
             click.echo(f"  {note}")
         runs.append(run)
@@ -89,42 +83,18 @@ def import_traces(
     print_hint("next", f"gputui show {latest} {file} --verbose")
 
 
-def show_trace(
-    run: Run, found: ProfiledPass, said: Sequence[str], top: int | None, *, is_verbose: bool
-) -> None:
-    """Print one stored trace."""
-    summary, device = run.summary, run.cases[0].device_name
-    steps = counted(found.steps, "step")
-    heading = f"run {summary.short_id} ({summary.label}): trace, {device or 'CPU'}, {steps}, {day(summary)}"
-    most = top if top is not None else 20 if is_verbose else 5
+def show_trace(run: TraceRun, named: str, most: int | None) -> None:
+    """Print one stored trace, which `named` selects; with `most`, so many of its operators and kernels."""
     with printed() as page:
-        write_trace(page, found, device, heading, said, most)
+        write_step_answer(page, answer_of(run), most, next_steps(named))
 
 
-def write_trace(
-    page: Page, found: ProfiledPass, device: str, heading: str, said: Sequence[str], most: int
-) -> None:
-    """The answer, the parts of a step, and `most` of its operators and kernels."""
-    page.line(sentence(found, device))
-    page.line()
-    page.line(heading)
-    _write_parts(
-        page,
-        (
-            category_table(found),
-            largest_operators(found, device, page.width, most),
-            kernel_overview(found, page.width, most),
-        ),
-        [*finding_lines(found, device), *said],
+def next_steps(named: str) -> NextSteps:
+    """What to do with a stored trace."""
+    return (
+        (f"gputui why {named} --top 20", "its operators, kernels and notes"),
+        (f"gputui why {named} --brief", "as Markdown, for a colleague"),
     )
-
-
-def _write_parts(page: Page, tables: Iterable[Table | None], lines: Sequence[str]) -> None:
-    """The tables that have rows, and a block of lines, each below a blank line."""
-    for table in tables:
-        if table is not None and table.rows:
-            page.part(table)
-    page.part(("", *lines) if lines else ())
 
 
 def compared_traces(
@@ -143,9 +113,16 @@ def compared_stored_traces(a: str, b: str, trust: bool) -> TraceDifference:
 def _stored(text: str, trust: bool) -> TraceRun:
     path, selector = run_and_file(text, None)
     with open_result(path, trust) as result:
-        run_id = find_run(result.summaries(), selector or "latest").run_id
-        run, passes = result.run(run_id), result.profiled(run_id)
-        return stored_run(run, passes[0], [event.message for event in result.events(run_id)])
+        return trace_in(result, find_run(result.summaries(), selector or "latest").run_id)
+
+
+def trace_in(result: ResultFile, run_id: str) -> TraceRun:
+    """One stored trace. Raises GputuiError if the run is none."""
+    run = result.run(run_id)
+    if run.summary.profile != TRACE_PROFILE:
+        raise GputuiError(f"{run.summary.short_id} is not a trace", "gputui compare says how two runs differ")
+    notes = [event.message for event in result.events(run_id)]
+    return stored_run(run, result.profiled(run_id)[0], notes)
 
 
 def write_difference(found: TraceDifference, form: str, output: Path | None) -> None:
@@ -171,9 +148,11 @@ def write_difference(found: TraceDifference, form: str, output: Path | None) -> 
 def _draw(found: TraceDifference, out: Console) -> None:
     page = Page(out)
     page.part((*sentences(found), "", *side_lines(found)))
-    tables = (part_table(found.attribution), kernel_table(found, out.width))
-    _write_parts(page, tables, held_back(found))
-    _write_parts(page, (), notes(found))
+    for table in (part_table(found.attribution), kernel_table(found, out.width)):
+        if table.rows:
+            page.part(table)
+    for lines in (held_back(found), notes(found)):
+        page.part(("", *lines) if lines else ())
     page.show()
 
 

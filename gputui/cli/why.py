@@ -2,45 +2,56 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any  # JSON
 
 import click
 
-from gputui.analysis.attribution import BELIEVED_INFLATION
 from gputui.cli.options import db_option
-from gputui.cli.output import printed, warn
+from gputui.cli.output import print_or_write, printed, warn
 from gputui.cli.record import ProgramCommand, not_started
-from gputui.cli.results import write_answer
-from gputui.cli.show import write_step
-from gputui.cli.traces import read_runs, show_trace, write_trace
-from gputui.document.bars import stacked_bar
-from gputui.document.table import Table
+from gputui.cli.step_answer import NextSteps, write_step_answer
+from gputui.cli.traces import (
+    compared_stored_traces,
+    compared_traces,
+    next_steps,
+    read_runs,
+    trace_in,
+    write_difference,
+)
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError
+from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
-from gputui.model.units import counted, format_seconds
+from gputui.model.units import counted
 from gputui.recording.foreground import Foreground
-from gputui.services.results.conditions import Evidence, findings_of_case
+from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import run_heading_in_one
 from gputui.services.results.selectors import Selection, from_here, run_and_file, run_in
+from gputui.services.results.step_answer import PROFILED, StepAnswer, answer_of_case
+from gputui.services.results.step_answer_forms import as_json, brief
 from gputui.services.results.step_tables import profiled_cases
 from gputui.services.runs.process import writable_target
 from gputui.services.share.report import step_of
 from gputui.services.traces import in_program
+from gputui.services.traces.difference import TraceDifference, change_sentence
 from gputui.services.traces.imported import TraceRun, contents_of
 from gputui.services.traces.in_program import AFTER, DIRECTORY, STEPS
-from gputui.services.traces.window import described
+from gputui.services.traces.overview import answer_of
 from gputui.store.reading import open_result
 from gputui.store.selecting import check_label, find_run
 from gputui.store.writing import store_run
 from gputui.worker.foreign_json import read_json_file
 
 _MOST_STEPS = 1000
+_COMMAND_KEPT = 200
+"""Characters of a command that are stored."""
 _SILENT = "99"
 """Above every level at which torch's profiler prints something of its work to stderr."""
 
@@ -62,64 +73,122 @@ class _WhyCommand(ProgramCommand):
 )
 @db_option
 @click.option("--label", default="", help="Label of what is stored.  [the program's name]")
-@click.option("--top", type=click.IntRange(0, 400), default=5, metavar="N", help="Print N operators.  [5]")
+@click.option("--top", type=click.IntRange(0, 400), metavar="N", help="Add N operators and kernels.")
+@click.option("--brief", "is_brief", is_flag=True, help="As Markdown, for a colleague.")
+@click.option("--json", "is_json", is_flag=True, help="As JSON.")
+@click.option(
+    "-o",
+    "output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write it there: .json, else as --brief.",
+)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="TRACE | RUN | F@RUN | -- COMMAND...")
 def command(
     steps: int | None,
     after: int | None,
     db: Path | None,
     label: str,
-    top: int,
+    top: int | None,
+    is_brief: bool,
+    is_json: bool,
+    output: Path | None,
     words: tuple[str, ...],
 ) -> int:
     """Explain a step of COMMAND, a Python program that uses torch, or of a trace or a stored run.
 
     The program runs as it is, with its own output and exit status. A few of its steps are profiled and
-    stored; what they tell goes to stderr.
+    stored; what they tell goes to stderr. Two traces or runs: how they differ.
     """
     check_label(label)
     if not words:
         raise GputuiError("nothing to explain", _WhyCommand.form)
+    if is_brief and is_json:
+        raise GputuiError(
+            "--brief and --json: one of them", "a file takes its form from its name: -o why.json"
+        )
+    form = _form(output, is_brief=is_brief, is_json=is_json)
     if click.get_current_context().meta[ProgramCommand.HAS_MARK]:
-        return _run(words, _environment(steps, after), db, label or _program(words), top)
-    path = _only(words)
-    if not path.name.endswith((".json", ".json.gz")):
-        _explain_run(words[0], top)
+        if form and output is None:
+            raise GputuiError(f"--{form}: stdout is the program's own", f"-o {_FILES[form]}")
+        return _run(words, _environment(steps, after), db, label or _program(words), (form, output, top))
+    if len(words) == 2:
+        write_difference(_differing(*words), _DIFFERENCE_FORMS[form], output)
         return EXIT_DONE
-    (run,) = read_runs([path], label)
-    with printed() as page:
-        write_trace(page, run.found, run.device, f"{run.name}: {described(run.window)}", run.notes, top)
+    path = _only(words)
+    if not path.name.endswith(_TRACES):
+        answer, again, origin = _of_run(words[0])
+    else:
+        (run,) = read_runs([path], label)
+        answer, again, origin = answer_of(run), (), ""
+    if form:
+        _write_form(form, output, answer, origin)
+    else:
+        with printed() as page:
+            write_step_answer(page, answer, top, again)
     return EXIT_DONE
 
 
-def _explain_run(named: str, top: int) -> None:
-    """Why a stored run is as fast as it is. Raises GputuiError if there is none of that name."""
+Form = tuple[str, Path | None, int | None]
+"""`brief`, `json` or none, where to, and how many operators the page has."""
+_FILES = {"brief": "why.md", "json": "why.json"}
+_TRACES = (".json", ".json.gz")
+_DIFFERENCE_FORMS = {"": "text", "brief": "markdown", "json": "json"}
+
+
+def _form(output: Path | None, *, is_brief: bool, is_json: bool) -> str:
+    """`brief` or `json`, as stated or as a file is called; empty for the page of a terminal."""
+    if is_json or (output is not None and output.suffix == ".json" and not is_brief):
+        return "json"
+    return "brief" if is_brief or output is not None else ""
+
+
+def _write_form(form: str, output: Path | None, answer: StepAnswer, ran: str, change: str = "") -> None:
+    """Markdown or JSON, on stdout or to a file."""
+    if form == "brief":
+        print_or_write(brief(answer, ran, change), output)
+    else:
+        text = json.dumps({"schema": 1, **as_json(answer, ran, change)}, indent=1)
+        print_or_write(f"{text}\n", output)
+
+
+def _differing(a: str, b: str) -> TraceDifference:
+    """How the steps of two traces, or of two stored ones, differ."""
+    are_files = [name.endswith(_TRACES) for name in (a, b)]
+    if all(are_files):
+        return compared_traces([a], [b], "", None)
+    if any(are_files):
+        raise GputuiError(
+            f"{a} and {b}: a trace and a stored run", f"gputui import {a if are_files[0] else b}"
+        )
+    return compared_stored_traces(a, b, trust=False)
+
+
+def _of_run(named: str) -> tuple[StepAnswer, NextSteps, str]:
+    """Why a stored run is as fast as it is, what to do with it, and what it came from.
+
+    Raises GputuiError if there is none of that name, or no step of it was profiled.
+    """
     path, selector = run_and_file(named, None)
     with open_result(path) as result:
         run = run_in(result, find_run(result.summaries(), selector or "latest").run_id)
         passes = result.profiled(run.summary.run_id)
-        said = [event.message for event in result.events(run.summary.run_id)]
+        trace = trace_in(result, run.summary.run_id) if run.summary.profile == TRACE_PROFILE else None
+        origin = result.origins()[run.summary.run_id]
         warn(result.warnings)
-    if run.summary.profile == TRACE_PROFILE:
-        show_trace(run, passes[0], said, top, is_verbose=False)
-        return
-    with printed() as page:
-        write_answer(page, run, run_heading_in_one(run), passes)
-        words, parts = step_of(run, passes)
-        if parts:
-            page.line(words, "dim")
-            page.table(Table((stacked_bar(parts),)))
-        found = profiled_cases(run, passes)[:1]
-        for case in found:
-            page.line()
-            write_step(page, case, passes[case.case_id], top)
-            evidence = Evidence((Selection(named, path, (run,), (), {}),))
-            page.part(tuple(one.text for one in findings_of_case(case, run.summary, evidence)))
-        if not found:
-            page.line("no step was profiled: gputui run --trace profiles every case that can be")
+    whole = shlex.quote(f"{from_here(str(path))}@{run.summary.short_id}")
+    answer: StepAnswer | Missing = Missing("no step was profiled")
+    if trace is not None:
+        answer = answer_of(trace)
+    for case in profiled_cases(run, passes)[:1] if trace is None else ():
+        evidence = Evidence((Selection(named, path, (run,), (), {}),))
+        answer = answer_of_case(case, run, passes[case.case_id], evidence, " ".join(run_heading_in_one(run)))
+    if isinstance(answer, Missing):
+        raise GputuiError(f"{named}: {answer.reason}", "gputui run --trace profiles every case that can be")
+    return answer, next_steps(whole), origin
 
 
-def _run(words: tuple[str, ...], environ: dict[str, str], db: Path | None, label: str, top: int) -> int:
+def _run(words: tuple[str, ...], environ: dict[str, str], db: Path | None, label: str, how: Form) -> int:
     """Run a program to its end and explain it; returns its exit status."""
     target = writable_target(db)
     with tempfile.TemporaryDirectory(prefix="gputui-why-") as directory:
@@ -129,7 +198,7 @@ def _run(words: tuple[str, ...], environ: dict[str, str], db: Path | None, label
         except OSError as error:
             raise not_started(words[0], error, "nothing was profiled") from error
         if not foreground.hung_up:
-            _explain(Path(directory), words, target, label, top)
+            _explain(Path(directory), words, target, label, how)
     if foreground.hung_up:
         os._exit(EXIT_HUNG_UP)  # there is nobody to report to
     return end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
@@ -138,8 +207,8 @@ def _run(words: tuple[str, ...], environ: dict[str, str], db: Path | None, label
 def _only(words: tuple[str, ...]) -> Path:
     if len(words) > 1:
         raise GputuiError(
-            f"{words[0]} and {words[1]}: one trace is explained, or a command after --",
-            f"gputui compare {shlex.join(words[:2])}; gputui why -- {shlex.join(words)}",
+            f"{len(words)} traces or runs: one is explained, or how two differ",
+            f"a command follows --: gputui why -- {shlex.join(words)}",
         )
     return Path(words[0])
 
@@ -162,7 +231,7 @@ def _environment(steps: int | None, after: int | None) -> dict[str, str]:
     }
 
 
-def _explain(directory: Path, words: tuple[str, ...], target: Path, label: str, top: int) -> None:
+def _explain(directory: Path, words: tuple[str, ...], target: Path, label: str, how: Form) -> None:
     """Store the trace and say what it tells, or why there is none; the program's exit status stays."""
     told = [read_json_file(path) for path in sorted(directory.glob("told-*.json"))]
     profiled = [one for one in told if "trace" in one]
@@ -170,20 +239,42 @@ def _explain(directory: Path, words: tuple[str, ...], target: Path, label: str, 
         _say(f"nothing was profiled: {_why_not(told)}")
         return
     one = next((one for one in profiled if one["has_steps"]), profiled[0])  # of several ranks the first
+    command = shlex.join(words)
     try:
         (run,) = read_runs([directory / str(one["trace"])], label)
-        stored = store_run(target, contents_of(run), (), imported_from=shlex.join(words)[:200])
+        before_ns = round(float(one.get("before_s", 0.0)) * 1e9)
+        notes = (*run.notes, f"{PROFILED}{_heading(run, one)}")
+        run = replace(run, found=replace(run.found, before_ns=before_ns), notes=notes)
+        stored = store_run(target, contents_of(run), (), imported_from=command[:_COMMAND_KEPT])
+        change = _change(target, stored.run_id, command, run)
     except GputuiError as error:
         _say(f"the steps were profiled, but {error.message}\n  {error.hint}")
         return
+    file, short_id = from_here(str(target)), stored.run_id[-8:]
+    again = (
+        (f"gputui why -- {command}", "after a change: what it did"),
+        (f"gputui why {shlex.quote(f'{file}@{short_id}')} --brief", "as Markdown, for a colleague"),
+    )
+    answer, (form, output, top) = answer_of(run), how
     with printed(sys.stderr) as page:
-        write_trace(page, run.found, run.device, _heading(run, one), run.notes, top)
-    file = shlex.quote(from_here(str(target)))
-    _say(f"stored as {stored.run_id[-8:]} in {file}\n  gputui show {stored.run_id[-8:]} {file} -v")
+        write_step_answer(page, answer, top, again, change, f"stored in {file} as {short_id}")
+    if form:
+        try:
+            _write_form(form, output, answer, command, change)
+        except GputuiError as error:
+            _say(f"{error.message}\n  {error.hint}")
+
+
+def _change(target: Path, run_id: str, command: str, run: TraceRun) -> str:
+    """What changed since the same command was explained before; empty if it was not."""
+    with open_result(target) as result:
+        origins = result.origins()
+        same = [one for one in origins if origins[one] == command[:_COMMAND_KEPT] and one != run_id]
+        return change_sentence(trace_in(result, same[0]), run) if same else ""
 
 
 def _heading(run: TraceRun, told: Mapping[str, Any]) -> str:
-    """`CPU, torch 2.13.0; steps 20 to 25 of 240; train.py as it is`."""
+    """`CPU, torch 2.13.0; steps 20 to 25 of 240 of train.py`."""
     where = f"{run.device or 'CPU'}, torch {told.get('torch', '')}"
     seen = told.get("seen")
     if not told["has_steps"]:
@@ -192,14 +283,7 @@ def _heading(run: TraceRun, told: Mapping[str, Any]) -> str:
     last = first + run.found.steps - 1
     whole = "" if seen is None else f" of {seen}"
     which = f"steps {first} to {last}" if last > first else f"step {first}"
-    heading = f"{where}; {which}{whole} of {run.name}"
-    before_s = float(told["before_s"])
-    if not before_s:
-        return heading
-    low, high = BELIEVED_INFLATION
-    is_rough = not low <= run.found.window_ns / run.found.steps * 1e-9 / before_s <= high
-    rough = ", so shares are rough" if is_rough else ""
-    return f"{heading}; before, a step took {format_seconds(before_s)}{rough}"
+    return f"{where}; {which}{whole} of {run.name}"
 
 
 def _why_not(told: list[Any]) -> str:

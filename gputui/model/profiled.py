@@ -105,6 +105,8 @@ class ProfiledPass(OfCase):
     """Why `memory` is empty, if it is."""
     trace_bytes: int
     """Size of the Chrome trace that was kept; 0 for none."""
+    before_ns: int = 0
+    """The median step of the same process before its window, without the profiler; 0 if unknown."""
 
     def fault(self) -> str:
         """Which of its numbers contradict each other; empty if all sums hold."""

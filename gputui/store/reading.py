@@ -303,6 +303,12 @@ class ResultFile:
         measured = {run_id for (run_id,) in self._rows(sql)}
         return tuple(summary for summary in self.summaries() if summary.run_id in measured)
 
+    def origins(self) -> dict[str, str]:
+        """The file or command that each run was stored from, the latest first; empty for this box."""
+        rows = _fetch([self], "runs", [None], columns=("run_id", "stored_us", "imported_from"))[0]
+        rows.sort(key=_key_of("stored_us", "run_id"), reverse=True)
+        return {str(row["run_id"]): str(row["imported_from"] or "") for row in rows}
+
     def run(self, run_id: str) -> Run:
         """One run with all its cases and blocks. Raises GputuiError if the file does not contain it."""
         found = [summary for summary in self.summaries() if summary.run_id == run_id]

@@ -435,7 +435,8 @@ def profiled_from(row: Row, parts: Mapping[str, Sequence[Row]]) -> ProfiledPass:
     ]
     fields_of = {field: parts[table] for table, field in PROFILED_PARTS.items()}
     operators = [{**one, "kernel_ns": one["kernel_ns"] or 0} for one in parts["operators"]]
-    return strict({**row, **fields_of, "operators": operators, "memory": memory}, ProfiledPass)
+    late = {"operators": operators, "before_ns": row["before_ns"] or 0}  # older files lack these
+    return strict({**row, **fields_of, **late, "memory": memory}, ProfiledPass)
 
 
 _CASE_COLUMNS = tuple(

@@ -356,6 +356,7 @@ TABLES: tuple[Table, ...] = (
             "unmatched_ns BIGINT device time without an operator",
             "memory_reason VARCHAR why there is no split of the memory",
             "trace_bytes BIGINT of the Chrome trace that was kept; 0 for none",
+            "before_ns BIGINT median step of the process before the window, not profiled; 0 if unknown",
         ),
         is_late=True,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -9,7 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from chrome_traces import write_training
 from command_line import LONGEST_S, WORDS, gputui, gputui_here
+from stored_runs import store
 
 from gputui.services.traces import in_program
 
@@ -53,12 +56,90 @@ def test_a_program_that_trains_stays_as_it_is_and_its_steps_are_explained_and_st
     assert (done.returncode, done.stdout) == (7, "of the user\nargs 20 --lr=1\n"), done.stderr
     first, _, rest = done.stderr.partition("\n")
     assert first == "weight 8"
-    assert re.match(r"A step takes [0-9.]+ [mµ]?s\. ", rest)
-    assert re.search(r"CPU, torch \S+; steps 5 to 8 of 20 of train\.py; before, a\s+step took", rest)
-    assert "matmul" in rest
-    (run,) = re.findall(r"gputui: stored as (\w{8}) in a\.db\n  gputui show \1 a\.db -v\n", rest)
-    shown = gputui_here("show", run, tmp_path / "a.db").stdout
-    assert shown.startswith(rest.split("\n")[0])
+    page = " ".join(rest.split())
+    assert re.match(r"A step takes [0-9.]+ [mµ]?s", page)
+    assert re.search(r"\. CPU, torch \S+; steps 5 to 8 of 20 of train\.py ", page)
+    (run,) = re.findall(r" stored in a\.db as (\w{8})\n", rest)
+    assert f"$ gputui why a.db@{run} --brief " in rest
+    of_run = gputui_here("why", f"{tmp_path / 'a.db'}@{run}").stdout
+    assert of_run.partition("\n\n")[0] == rest.partition("\n\n")[0]
+    assert gputui_here("show", run, tmp_path / "a.db").stdout == of_run
+    told = json.loads(gputui_here("why", tmp_path / "a.db", "--json").stdout)
+    assert told["ran"] == f"{sys.executable} train.py 20 --lr=1"
+    assert (told["steps"], told["own_step_ns"] > 0) == (4, True)
+
+
+def test_the_same_command_again_says_what_changed_since(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    for number in range(2):
+        (tmp_path / "train.py").write_text(
+            _TRAINS.replace("ones(8, 8)", f"ones({8 + 8 * number}, {8 + 8 * number})")
+        )
+        words = ("--after", "3", "--steps", "2", "--", sys.executable, "train.py", "9")
+        rest = why(tmp_path, *words).stderr
+        assert (" before" in rest) == bool(number), rest
+    unwritable = ("-o", "nowhere/why.md", "--after", "3", "--steps", "2")
+    other = why(tmp_path, *unwritable, "--", sys.executable, "train.py", "10")
+    assert " before" not in other.stderr, "it is another command"
+    assert "there is no directory nowhere" in other.stderr
+    assert other.returncode == 7, "the program's, whatever becomes of the file"
+    assert gputui_here("runs", db).stdout.count("train.py") == 3
+
+
+def test_a_program_keeps_its_stdout_and_the_forms_for_others_go_to_a_file(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(_TRAINS)
+    refused = why(tmp_path, "--json", "--", sys.executable, "train.py", "9")
+    assert (refused.returncode, refused.stdout) == (125, "")
+    assert "--json: stdout is the program's own\n  -o why.json" in refused.stderr
+    words = ("--after", "3", "--steps", "2", "-o", "why.json", "--", sys.executable, "train.py", "9")
+    done = why(tmp_path, *words)
+    assert (done.returncode, done.stdout) == (7, "args 9\n")
+    assert "wrote why.json" in done.stderr
+    told = json.loads((tmp_path / "why.json").read_text())
+    assert told["sentence"] in " ".join(done.stderr.split())
+
+
+@pytest.fixture
+def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_training(tmp_path / "a.json", steps=4, gemm_us=100, wait_us=40)
+    write_training(tmp_path / "b.json", steps=4, gemm_us=100)
+
+
+@pytest.mark.usefixtures("traces")
+def test_a_trace_is_explained_as_a_page_as_markdown_and_as_json() -> None:
+    sentence = (
+        "A step takes 200 µs: 50 % is matmul, and for 40 % the GPU waits, above all for the data loader."
+    )
+    page = gputui_here("why", "a.json").stdout
+    assert " ".join(page.split()).startswith(f"{sentence} NVIDIA A100; a: 4 steps, 200 µs each ")
+    assert re.search(r"^1   The GPU waits for data +40\.0 µs  20 %  ", page, re.MULTILINE)
+    assert "at best 200 to 160 µs" in page
+    assert "ampere_sgemm" not in page
+    assert "ampere_sgemm" in gputui_here("why", "a.json", "--top", "2").stdout
+    assert gputui_here("why", "a.json", "--brief").stdout.startswith(f"# {sentence}\n\n- NVIDIA A100; a: 4")
+    told = json.loads(gputui_here("why", "a.json", "--json").stdout)
+    assert (told["schema"], told["sentence"], told["step_ns"]) == (1, sentence, 200_000)
+    assert [(one["kind"], one["at_best_ns"]) for one in told["causes"]] == [
+        ("starved by the loader", 160_000),
+        ("launch-bound", 160_000),
+    ]
+    assert gputui_here("why", "a.json", "-o", "why.md").stderr == "wrote why.md\n"
+    assert Path("why.md").read_text().startswith(f"# {sentence}")
+
+
+@pytest.mark.usefixtures("traces")
+def test_of_two_traces_or_stored_ones_the_difference_is_explained() -> None:
+    said = gputui_here("why", "a.json", "b.json").stdout
+    assert said == gputui_here("compare", "a.json", "b.json").stdout
+    assert said.startswith("b's steps take 40.0 µs less than a's")
+    assert gputui_here("import", "a.json", "b.json", "--db", "t.db").returncode == 0
+    stored = json.loads(gputui_here("why", "t.db@a", "t.db@b", "--json").stdout)
+    assert (stored["step_a_ns"], stored["step_b_ns"]) == (200_000, 160_000)
+    assert "**b's steps take" in gputui_here("why", "a.json", "b.json", "--brief").stdout
+    assert "gputui import a.json" in gputui_here("why", "a.json", "t.db@b").stderr
+    store(Path("own.db"), 1)
+    assert "is not a trace" in gputui_here("why", "own.db", "t.db@b").stderr
 
 
 @pytest.mark.slow
@@ -113,7 +194,8 @@ def test_a_program_without_torch_is_run_and_says_that_nothing_was_profiled(
         ((), 125, "nothing to explain"),
         (("--", "no-such-program"), 127, "no-such-program: cannot be started: No such file or directory"),
         (("--",), 125, "no command follows --"),
-        (("a.json", "b.json"), 125, "a.json and b.json: one trace is explained, or a command after --"),
+        (("a.json", "b.json", "c.json"), 125, "3 traces or runs: one is explained, or how two differ"),
+        (("a.json", "--brief", "--json"), 125, "--brief and --json: one of them"),
         (("a.json",), 125, "a.json"),
         (("a.json", "--top", "2"), 125, "a.json"),
         (("--steps", "0", "--", "true"), 125, "--steps"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any  # JSON
 
 import pytest
+from chrome_traces import write_training
 from command_line import gputui_here
 from journals import GPU_MACHINE
 from quick_runs import box
@@ -58,6 +59,9 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         machine = box(number + 1, GPU_MACHINE)
         db = fleet / f"box{number}.db"
         store(db, 10 + number, gpt_ms=gpt_ms, gemm_ms=gemm_ms, machine=machine, on_gpu=True, profiled=False)
+    trace = str(write_training(place / "trace.json", wait_us=40))
+    imported = str(place / "imported.db")
+    gputui_here("import", trace, "--db", imported)
     served = str(place / "served.db")
     store_loads(Path(served), Server(failures=3, preemptions=1.0), launches=1, requests=100)
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -68,6 +72,7 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             ("compare", str(fleet), "--format"),
             ("compare", str(fleet), "--by", "gpu", "--format"),
         ),
+        "why": (("why", trace), ("why", a), ("why", imported)),
         "advise": (("advise", a, b, "--job", "50M tokens train"),),
         "fit": (("fit", "--params", "7e9"),),
         "fit-infer": (("fit", "--infer", "--params", "7e9"),),

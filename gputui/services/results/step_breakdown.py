@@ -48,13 +48,19 @@ class StepBreakdown:
         return {one.name: one.share for one in self.shares if one.name.startswith("idle")}
 
 
-def breakdown_of(found: ProfiledPass, case: CaseResult | None = None) -> StepBreakdown | Missing:
-    """The shares of a profiled pass, beside the timed steps of its `case`; Missing with the reason if it is
-    unreliable."""
+def breakdown_of(
+    found: ProfiledPass, case: CaseResult | None = None, *, is_on_gpu: bool = False
+) -> StepBreakdown | Missing:
+    """The shares of a profiled pass, beside the timed steps of its `case`, or else those before its window.
+
+    Missing with the reason if it is unreliable. `is_on_gpu` is asked of what has no case.
+    """
     if not found.is_valid:
         return Missing(found.reason)
-    timed_ns = Missing("no step was timed") if case is None else timed_step_ns(case)
-    is_on_gpu = case is not None and case.case.variant.device_class == "gpu"
+    timed_ns: float | Missing = found.before_ns or Missing("no step was timed")
+    if case is not None:
+        timed_ns = timed_ns if found.before_ns else timed_step_ns(case)
+        is_on_gpu = case.case.variant.device_class == "gpu"
     step_ns, is_timed = found.window_ns / found.steps, False
     if is_on_gpu and not isinstance(timed_ns, Missing):
         is_timed = not doubtful(ProfiledSide(found, round(timed_ns), is_on_device=True))

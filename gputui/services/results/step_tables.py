@@ -73,19 +73,28 @@ def main_step(run: Run, passes: Mapping[int, ProfiledPass]) -> tuple[CaseResult,
     return Missing("no step was profiled")
 
 
-def step_parts(breakdown: StepBreakdown) -> list[BarPart]:
-    """What a step is made of, by category of operator, the largest first; then what was idle."""
+def step_parts(breakdown: StepBreakdown, *, names_waits: bool = False) -> list[BarPart]:
+    """What a step is made of, by category of operator, the largest first; then what was idle.
+
+    With `names_waits`, the largest cause of idle time is a part of its own, in the place of one category.
+    """
     idle = sum(breakdown.idle.values())
+    most = _MOST_PARTS - names_waits
     by_category = Counter[str]()
     for op in breakdown.operators:
         by_category[CATEGORY_WORDS.get(op.category, op.category)] += op.time_ns
     busy = [(name, ns / by_category.total() * (1 - idle)) for name, ns in by_category.items() if ns]
     busy = busy or [(one.name, one.share) for one in breakdown.shares if one.name not in breakdown.idle]
     busy.sort(key=lambda part: -part[1])
-    shown = [part for part in busy[:_MOST_PARTS] if part[1] >= _LEAST_PART]
+    shown = [part for part in busy[:most] if part[1] >= _LEAST_PART]
     shown.append(("others", sum(share for _, share in busy) - sum(share for _, share in shown)))
+    if names_waits and breakdown.idle:
+        cause = max(breakdown.idle, key=breakdown.idle.__getitem__)
+        shown.append((CATEGORY_WORDS.get(cause, cause), breakdown.idle[cause]))
+        idle -= breakdown.idle[cause]
     parts = [(name, share, f"{FAMILIES[n % len(FAMILIES)]} {TONES}") for n, (name, share) in enumerate(shown)]
-    return [part for part in (*parts, ("idle", idle, "track")) if part[1] >= _LEAST_PART]
+    rest = ("other idle time" if names_waits else "idle", idle, "track")
+    return [part for part in (*parts, rest) if part[1] >= _LEAST_PART]
 
 
 def operator_table(
@@ -154,7 +163,7 @@ _HELD_UP = {
 }
 """Said only of what is more than half of the waiting: a limit may be another."""
 _LIMITS = {KINDS[0]: "the data loader", KINDS[1]: "the CPU"}
-_ON_A_CPU = {KINDS[0]: "in the data loader", KINDS[1]: "between operators"}
+ON_A_CPU = {KINDS[0]: "in the data loader", KINDS[1]: "between operators"}
 _MOSTLY = 0.5
 
 
@@ -170,16 +179,29 @@ def why_sentence(run: Run, passes: Mapping[int, ProfiledPass]) -> str:
     step = "a step"
     if main_case(run) is not case:
         step = f"a step of {case_subject(case.case, [one.case for one, _ in speeds_of(run)])}"
+    reached = reached_peak(case, run)
+    more = f", and {reached}" if reached else ""
+    return step_sentence(breakdown, step, more, is_on_gpu=case.case.variant.device_class == "gpu")
+
+
+def reached_peak(case: CaseResult, run: Run) -> str:
+    """`reaches 72 % of this box's own matmul peak: compute is the limit`; empty if that was not measured."""
     reached = [
         (use.of_measured, use.unit)
         for use in uses_of(case, run.cases, run.summary.machine)
         if not (isinstance(use.of_measured, Missing) or is_undecidable(case))
     ]
-    of_peak, unit = max(reached, default=(0.0, "flop"))
-    peak = f"{format_percent(of_peak)} of this box's own {peak_name(PEAK_TESTS[unit])} peak"
+    if not reached:
+        return ""
+    of_peak, unit = max(reached)
     limit = f": {'compute' if unit == 'flop' else 'memory'} is the limit" if of_peak >= BOUND_SHARE else ""
-    more = f", and reaches {peak}{limit}" if reached else ""
-    return step_sentence(breakdown, step, more, is_on_gpu=case.case.variant.device_class == "gpu")
+    return f"reaches {format_percent(of_peak)} of this box's own {peak_name(PEAK_TESTS[unit])} peak{limit}"
+
+
+def waiting_for(cause: str, *, is_most: bool) -> str:
+    """`, most of it for the data loader`, of a cause of idle time; empty where words say nothing."""
+    words = (_HELD_UP if is_most else _WAITING_FOR).get(cause)
+    return f", {'most of it' if is_most else 'above all'} {words}" if words else ""
 
 
 def step_sentence(breakdown: StepBreakdown, step: str, more: str = "", *, is_on_gpu: bool) -> str:
@@ -200,12 +222,10 @@ def step_sentence(breakdown: StepBreakdown, step: str, more: str = "", *, is_on_
         parts = f"{listed(busy)} on the {'GPU' if is_on_gpu else 'CPU'}, {format_percent(share)} {part}"
         return f"{step[:1].upper()}{step[1:]} is {parts}{more}."
     if not is_on_gpu and waits:
-        where = [f"{format_percent(share)} of {step} {_ON_A_CPU[kind]}" for kind, share in waits.items()]
+        where = [f"{format_percent(share)} of {step} {ON_A_CPU[kind]}" for kind, share in waits.items()]
         return f"The CPU spends {listed(where)}."
     largest = max(idle, key=idle.__getitem__)
-    is_most = idle[largest] > _MOSTLY * whole
-    words = (_HELD_UP if is_most else _WAITING_FOR).get(largest)
-    most = f", {'most of it' if is_most else 'above all'} {words}" if words else ""
+    most = waiting_for(largest, is_most=idle[largest] > _MOSTLY * whole)
     limit = "".join(
         f": {_LIMITS[kind]} is the limit" for kind, share in waits.items() if share > _MOSTLY * whole
     )

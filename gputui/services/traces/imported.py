@@ -31,6 +31,10 @@ from gputui.services.results.operator_rates import product_sentence
 from gputui.services.runs.process import uuid7
 from gputui.services.traces.chrome_trace import KINDS, Trace, read_trace
 from gputui.services.traces.collectives import Collective, collective_lines, collectives_of
+from gputui.model.units import format_percent, format_seconds
+from gputui.services.results.step_answer import LOADS_ALONE, NOT_MARKED, OPTIMIZER
+from gputui.services.runs.process import (uuid7)
+from gputui.services.traces.chrome_trace import Trace, read_trace
 from gputui.services.traces.window import (
     WHOLE,
     Window,
@@ -49,7 +53,7 @@ NOT_TIMED = "a trace has no timed steps, so it has no rate"
 _UNKNOWN = Missing("the trace does not say")
 _EARLIEST_US = 1_000_000_000_000_000
 """September 2001: a clock that shows less does not count from 1970."""
-_UNMARKED = "steps are not marked"
+_OPTIMIZER_STEP = "Optimizer.step#"
 _HOW_TO_MARK = "mark them with profile(schedule=...) and prof.step(), or name their range with --step"
 _UNMATCHED_SHOWN = 0.05
 _LEFT_OUT_SHOWN = 0.01
@@ -120,7 +124,12 @@ def read_run(
         window=window,
         found=divided,
         collectives=collectives,
-        notes=(*trace.damage, *_notes(trace, window, device, found, collectives), *filter(None, (products,))),
+        notes=(
+            *trace.damage,
+            *_notes(trace, window, device, found, collectives),
+            *filter(None, (products,)),
+            *_of_program(trace),
+        ),
         started_utc_us=_started_us(trace),
         digest=_digest(path),
     )
@@ -143,7 +152,7 @@ def stored_run(run: Run, found: ProfiledPass, notes: Sequence[str]) -> TraceRun:
             found.window_ns,
             steps_ns,
             0,
-            WHOLE if any(note.startswith(_UNMARKED) for note in notes) else "the result file",
+            WHOLE if any(note.startswith(NOT_MARKED) for note in notes) else "the result file",
         ),
         found=found,
         collectives=(),
@@ -188,7 +197,7 @@ def _notes(
 ) -> Iterator[str]:
     if not window.has_steps:
         how = f"; {_HOW_TO_MARK}" if window.found_by == WHOLE else ""
-        yield f"{_UNMARKED}: all figures are of {window.found_by}{how}"
+        yield f"{NOT_MARKED}: all figures are of {window.found_by}{how}"
     busy_ns = sum(s.time_ns for s in found.slices if s.time_class != "idle")
     if window.host_steps_ns:
         yield _lag(window)
@@ -225,20 +234,35 @@ def _notes(
         yield f"work of {len(others)} other {'device' if len(others) == 1 else 'devices'} in it is left out"
 
 
+def _of_program(trace: Trace) -> Iterator[str]:
+    """What the names of its ranges tell of the program: how it loads data, and its only optimizer."""
+    loaders = {name for name in trace.names if name.startswith("enumerate(DataLoader)")}
+    if loaders and all("_SingleProcessDataLoaderIter" in name for name in loaders):
+        yield f"{LOADS_ALONE}: the thread that trains also loads the data"
+    optimizers = {
+        name.removeprefix(_OPTIMIZER_STEP).partition(".")[0]
+        for name in trace.names
+        if name.startswith(_OPTIMIZER_STEP)
+    }
+    if len(optimizers) == 1:
+        yield f"{OPTIMIZER}{optimizers.pop()}"
+
+
 def _lag(window: Window) -> str:
     """How far the host runs ahead of the device, and which steps that leaves."""
     pairs = tuple(zip(window.steps_ns, window.host_steps_ns, strict=True))
     lag_ns = median(end_ns - host_end_ns for (_, end_ns), (_, host_end_ns) in pairs)
     host_ns = median(end_ns - start_ns for start_ns, end_ns in window.host_steps_ns)
     ahead = (
-        f"the host runs {format_seconds(lag_ns * 1e-9)} ahead of the GPU"
+        f"the CPU is {format_seconds(lag_ns * 1e-9)} ahead of the GPU when it ends a step"
         if lag_ns > 0
         else "the GPU still does earlier work when the step begins"
     )
-    what = "the step is" if len(pairs) == 1 else "the first step is left out, and each other one is"
+    left_out = "" if len(pairs) == 1 else ", and the first is left out"
     return (
-        f"{ahead}, and the host's own step takes {format_seconds(host_ns * 1e-9)}: {what} counted from the"
-        " end of earlier work to the end of the work that it launched"
+        f"{ahead}, so a step is what the GPU takes, from the end of earlier work to the end of what it"
+        f" launched{left_out}; the {format_seconds(host_ns * 1e-9)} in which the CPU does its part do not"
+        " count"
     )
 
 

@@ -1,51 +1,34 @@
-"""One trace in words: how long a step takes, how busy the device is, and what slows it down."""
+"""One trace: where its steps spend their time, in tables."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from gputui.analysis.attribution import ProfiledSide
-from gputui.analysis.findings import StepFacts, findings_of
 from gputui.document.table import Table, table_of
 from gputui.model.profiled import IDLE, ProfiledPass
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.compare.why import time_text
 from gputui.services.results.operator_rates import efficiency_text
-from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
-from gputui.services.results.step_tables import CATEGORY_WORDS, operator_table, step_sentence
+from gputui.services.results.step_answer import StepAnswer, answer_of_trace
+from gputui.services.results.step_tables import CATEGORY_WORDS, operator_table
 from gputui.services.traces.difference import TraceDifference, short_kernel
+from gputui.services.traces.imported import TraceRun
+from gputui.services.traces.window import described
 
 _LEAST_SHARE = 0.01
 _FIGURES_WIDTH = 50
 
 
-def sentence(found: ProfiledPass, device: str) -> str:
-    """`A step takes 222 ms. The GPU waits 76 % of it, most of it for the dispatch of operators: ...`"""
-    length = format_seconds(found.window_ns / found.steps * 1e-9)
-    what = f"{'A step' if found.steps > 1 else 'The window'} takes {length}."
-    breakdown = breakdown_of(found)
-    return (
-        f"{what} {step_sentence(breakdown, 'it', is_on_gpu=bool(device))}"
-        if isinstance(breakdown, StepBreakdown)
-        else what
-    )
-
-
-def finding_lines(found: ProfiledPass, device: str) -> list[str]:
-    """What slows a step down, as far as a trace without peaks and telemetry tells."""
-    step_ns = round(found.window_ns / found.steps)
-    side = ProfiledSide(found, step_ns, bool(device))
-    texts = [finding.text for finding in findings_of(StepFacts(side, "", None, None))]
-    return texts if found.steps > 1 else [text.replace("the step", "the window") for text in texts]
+def answer_of(run: TraceRun) -> StepAnswer:
+    """Where the time of its steps goes, as far as a trace without peaks and telemetry tells."""
+    where = f"{run.device or 'CPU'}; {run.name}: {described(run.window)}"
+    return answer_of_trace(run.found, run.device, where, run.notes, run.started_utc_us)
 
 
 def held_back(found: TraceDifference) -> list[str]:
     """What slows down the first trace of each side."""
-    return [
-        f"{letter}  {line}"
-        for letter, side in (("a", found.a), ("b", found.b))
-        for line in finding_lines(side[0].found, side[0].device)
-    ]
+    answers = (("a", answer_of(found.a[0])), ("b", answer_of(found.b[0])))
+    return [f"{letter}  {text}" for letter, answer in answers for text in answer.texts]
 
 
 def category_table(found: ProfiledPass) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from chrome_traces import training_step, write_trace, write_training
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.services.traces.difference import as_json, difference_of, sentences, short_kernel
+from gputui.services.traces.difference import as_json, change_sentence, difference_of, sentences, short_kernel
 from gputui.services.traces.imported import read_run
 from gputui.services.traces.overview import held_back
 
@@ -104,3 +105,24 @@ def test_a_kernels_name_keeps_both_ends() -> None:
 )
 def test_names_of_kernels_differ_in_a_narrow_table_too(name: str, short: str) -> None:
     assert short_kernel(name, 32) == short
+
+
+@pytest.mark.parametrize(
+    ("before_ns", "after_ns", "said"),
+    [
+        (200_000, 160_000, "25 % faster than before (200 to 160 µs): waiting for the loader -40.0 µs."),
+        (0, 0, "25 % faster than before (profiled, 200 to 160 µs): waiting for the loader -40.0 µs."),
+        (0, 160_000, "25 % faster than before (profiled, 200 to 160 µs): waiting for the loader -40.0 µs."),
+        (20_000, 40_000, "50 % slower than before (20.0 to 40.0 µs): of the profiled steps 200 to 160 µs, "),
+        (161_000, 160_000, "As fast as before, or nearly (161 to 160 µs)"),
+    ],
+)
+def test_what_a_change_did_is_told_by_the_steps_before_the_window_where_both_are_known(
+    tmp_path: Path, before_ns: int, after_ns: int, said: str
+) -> None:
+    runs = [read_run(write_training(tmp_path / f"{wait_us}.json", wait_us=wait_us)) for wait_us in (40, 0)]
+    before, after = (
+        replace(run, found=replace(run.found, before_ns=ns))
+        for run, ns in zip(runs, (before_ns, after_ns), strict=True)
+    )
+    assert change_sentence(before, after).startswith(said)

@@ -11,10 +11,11 @@ from sweeps import busy_ns, window_sums
 
 from gputui.errors import GputuiError
 from gputui.services.results.headline import run_headline
+from gputui.services.results.step_answer import sentence
 from gputui.services.traces import window as windows
 from gputui.services.traces.chrome_trace import read_trace
 from gputui.services.traces.imported import contents_of, read_run, run_id_of
-from gputui.services.traces.overview import category_table, finding_lines, sentence
+from gputui.services.traces.overview import answer_of, category_table
 from gputui.services.traces.window import window_from
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run
@@ -98,9 +99,9 @@ def test_a_step_of_a_device_that_lags_is_the_work_that_it_launched_end_to_end(tm
     assert (run.found.unmatched_ns, run.found.kernels[0].calls) == (0, 4)
     assert run.notes == (
         (
-            "the host runs 140 µs ahead of the GPU, and the host's own step takes 80.0 µs: the first step is"
-            " left out, and each other one is counted from the end of earlier work to the end of the work"
-            " that it launched"
+            "the CPU is 140 µs ahead of the GPU when it ends a step, so a step is what the GPU takes, from"
+            " the end of earlier work to the end of what it launched, and the first is left out; the 80.0 µs"
+            " in which the CPU does its part do not count"
         ),
         "179 µs of device work outside of the counted steps is left out",
     )
@@ -122,7 +123,7 @@ def test_steps_of_a_lagging_device_are_divided_in_parts_with_the_same_result(
 def test_a_single_step_of_a_lagging_device_begins_where_earlier_work_ends(tmp_path: Path) -> None:
     run = read_run(write_trace(tmp_path / "a.json", lagging(1, 70)))
     assert (run.found.steps, run.found.window_ns, run.found.unmatched_ns) == (1, 100_000, 0)
-    assert "80.0 µs: the step is counted from the end of earlier work" in run.notes[0]
+    assert "from the end of earlier work to the end of what it launched; the 80.0 µs in which" in run.notes[0]
 
 
 def test_a_device_that_keeps_up_has_the_steps_of_its_host_with_the_end_of_its_last_work(
@@ -139,7 +140,7 @@ def test_a_device_that_keeps_up_has_the_steps_of_its_host_with_the_end_of_its_la
         )
     )
     assert (run.found.steps, run.found.window_ns, run.window.host_steps_ns) == (3, 481_000, ())
-    assert run.notes == ()
+    assert run.notes == ("its optimizer is SGD",)
 
 
 def test_without_the_launches_of_its_work_a_step_is_that_of_the_host_and_says_what_it_leaves_out(
@@ -165,15 +166,39 @@ def test_a_finding_the_table_and_the_sentence_have_the_same_share(tmp_path: Path
     run = read_run(write_trace(tmp_path / "a.json", events))
     table = {str(row[0]): str(row[2]) for row in category_table(run.found).rows}
     share = table["Python between calls"]
-    assert f"for {share} of the step the host is in Python" in " ".join(finding_lines(run.found, run.device))
-    assert "the loader" not in sentence(run.found, run.device)
+    answer = answer_of(run)
+    assert f"for {share} of the step the host is in Python" in " ".join(answer.texts)
+    assert "the GPU waits, most of it for Python between calls" in sentence(answer)
+
+
+_LOADED = training_step(1000, 1, wait_us=100)
 
 
 def test_findings_are_made_of_a_single_step_too(tmp_path: Path) -> None:
     run = read_run(write_training(tmp_path / "a.json", steps=1, wait_us=100))
-    (line,) = (one for one in finding_lines(run.found, run.device) if "loader" in one)
-    assert "of the window; without that the window would take at best" in line
-    assert "the step" not in line
+    (finding,) = (one for one in answer_of(run).findings if "loader" in one.kind)
+    assert finding.at_best_ns == run.found.window_ns - 100_000
+
+
+def test_a_trace_without_marks_is_explained_as_a_window(tmp_path: Path) -> None:
+    steps = [e for e in training_step(1000, 1, wait_us=100) if not e["name"].startswith("ProfilerStep")]
+    answer = answer_of(read_run(write_trace(tmp_path / "a.json", steps)))
+    assert sentence(answer).startswith("The window takes ")
+    (text,) = (one for one in answer.texts if "loader" in one)
+    assert "of the window; without that the window would take at best" in text
+    assert "the step" not in text
+
+
+def test_what_a_program_lacks_is_written_out_where_the_trace_says_that_it_lacks_it(tmp_path: Path) -> None:
+    codes = {}
+    for name in ("_SingleProcess", "_MultiProcessing"):
+        steps = [{**e, "name": e["name"].replace("#_Iter", f"#{name}DataLoaderIter")} for e in _LOADED]
+        answer = answer_of(read_run(write_trace(tmp_path / f"{name}.json", steps)))
+        codes[name] = answer.findings[0].code
+    assert codes == {
+        "_SingleProcess": "DataLoader(..., num_workers=8, pin_memory=True)",
+        "_MultiProcessing": "",
+    }
 
 
 def test_events_of_a_kind_that_is_not_known_are_counted_and_named(tmp_path: Path) -> None:

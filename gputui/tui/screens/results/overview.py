@@ -40,6 +40,8 @@ from gputui.services.results.labels import (
     torch_words,
 )
 from gputui.services.results.roofline import share_of_sheet, uses_of
+from gputui.services.results.browser import (on_boxes)
+from gputui.services.results.step_answer import answer_of_trace, sentence
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.step_tables import main_step, operator_table, step_parts
 from gputui.services.results.throughput import speeds_of
@@ -52,7 +54,6 @@ from gputui.services.serving.text import (
     serving_notes,
     unmeasured_lines,
 )
-from gputui.services.traces.overview import sentence
 from gputui.store.machines import runs_with_common_ids
 from gputui.store.reading import TelemetrySeries
 from gputui.store.text import clean_text
@@ -122,9 +123,12 @@ def verdict_lines(detail: RunDetail, width: int) -> tuple[Line, ...]:
     words = {check.word for check in performance_checks(run)}
     style = "alarm" if ABOVE_LIMIT in words else "warn" if BELOW_NORMAL in words else "title"
     text = headline_of(run, loads, detail.passes)
-    if detail.passes and run.summary.profile in (TRACE_PROFILE, DEMO_PROFILE) and not speeds_of(run):
+    found = next((one for one in detail.passes.values() if one.is_valid), None)
+    if found is not None and run.summary.profile in (TRACE_PROFILE, DEMO_PROFILE) and not speeds_of(run):
         made_up = headline_sentences(run)[:1] if run.summary.is_made_up else ()
-        text = " ".join((*made_up, sentence(next(iter(detail.passes.values())), run.cases[0].device_name)))
+        notes = [event.message for event in detail.events]
+        answer = answer_of_trace(found, run.cases[0].device_name, "", notes)
+        text = " ".join((*made_up, sentence(answer)))
     return paragraph(clean(text), width, style)
 
 

@@ -1,0 +1,309 @@
+"""Where the time of a step goes and what would make it shorter: one answer for every command that gives it.
+
+The step is the program's own where that is known and its profiled pass explains it, else the profiled one;
+which of the two it is stands in the sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputui.analysis.attribution import ProfiledSide, doubtful
+from gputui.analysis.findings import (
+    PRODUCTS,
+    WORTH_A_LINE,
+    Finding,
+    StepFacts,
+    at_best_without,
+    findings_of,
+    product_types,
+    waits_of,
+)
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.profiled import ProfiledPass
+from gputui.model.result import CaseResult, Run
+from gputui.model.units import format_percent, format_seconds, format_size_of_change
+from gputui.services.results.conditions import Evidence, seen_step, step_findings
+from gputui.services.results.headline import case_subject
+from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
+from gputui.services.results.step_tables import (
+    CATEGORY_WORDS,
+    ON_A_CPU,
+    reached_peak,
+    step_parts,
+    waiting_for,
+)
+from gputui.services.results.throughput import speeds_of
+
+MOST_CAUSES = 3
+WINDOW = "the window"
+"""What is explained of a trace without marks of steps."""
+NOT_MARKED = "steps are not marked"
+"""How a note of a trace without marks begins."""
+LOADS_ALONE = "the DataLoader has no workers"
+OPTIMIZER = "its optimizer is "
+"""How notes of a trace begin that tell what the program lacks."""
+PROFILED = "profiled: "
+"""How the note begins that says where a trace was made, of a program that `why` ran."""
+_SAME_LENGTH = 0.05
+"""Of a step: a profiled one that differs by less is not told apart."""
+_MOSTLY = 0.5
+_BUSY = 0.8
+"""Of a step: a device that is busy for so long is limited by what it does."""
+_FUSIBLE = ("elementwise", "norm", "reduction", "cast_copy", "softmax_loss")
+
+
+@dataclass(frozen=True, slots=True)
+class StepAnswer:
+    """One step: what it is of, where its time goes, what holds it up."""
+
+    subject: str
+    """`a step`, `the window`, `a step of GPT training amp`."""
+    where: str
+    """Of which device, which steps, of what."""
+    is_on_gpu: bool
+    found: ProfiledPass
+    breakdown: StepBreakdown
+    step_ns: int
+    """That the findings are of."""
+    own_ns: int
+    """Without the profiler; 0 if unknown."""
+    findings: tuple[Finding, ...]
+    """Largest gain first."""
+    notes: tuple[str, ...]
+    """What a reader must know before believing it."""
+    begun_utc_us: int
+    """When it ran; 0 if unknown."""
+    reached: str = ""
+    """What it reaches of a peak that was measured beside it; empty if unknown."""
+
+    @property
+    def profiled_ns(self) -> int:
+        return round(self.found.window_ns / self.found.steps)
+
+    @property
+    def causes(self) -> tuple[Finding, ...]:
+        """The findings that are shown with what they would bring; what only limits a step is no cause."""
+        return tuple(one for one in self.findings if not one.is_bound)[:MOST_CAUSES]
+
+    @property
+    def texts(self) -> list[str]:
+        """The findings in a sentence each."""
+        whole = "the step" if self.subject != WINDOW else WINDOW
+        return [one.text.replace("the step", whole) for one in self.findings]
+
+    @property
+    def at_best_ns(self) -> int:
+        """What the step takes at best without all of its causes."""
+        idle_ns = round(sum(self.breakdown.idle.values()) * self.step_ns)
+        return at_best_without(self.causes, idle_ns) if self.causes else self.step_ns
+
+
+def answer_of_trace(
+    found: ProfiledPass, device: str, where: str, notes: Sequence[str], begun_utc_us: int = 0
+) -> StepAnswer:
+    """Of a program that torch.profiler recorded; there are no peaks and no telemetry of it.
+
+    Raises GputuiError if its pass is not valid.
+    """
+    is_on_gpu = bool(device)
+    breakdown = breakdown_of(found, is_on_gpu=is_on_gpu)
+    if isinstance(breakdown, Missing):
+        raise GputuiError(f"it tells nothing: {breakdown.reason}")
+    own = ProfiledSide(found, found.before_ns, is_on_gpu)
+    is_explained = found.before_ns > 0 and not doubtful(own)
+    profiled_ns = round(found.window_ns / found.steps)
+    side = own if is_explained else ProfiledSide(found, profiled_ns, is_on_gpu)
+    facts = StepFacts(
+        side,
+        "",
+        None,
+        None,
+        loads_alone=any(note.startswith(LOADS_ALONE) for note in notes),
+        optimizer=_noted(notes, OPTIMIZER),
+    )
+    known = [note for note in notes if not note.startswith((OPTIMIZER, PROFILED))]
+    is_marked = not any(note.startswith(NOT_MARKED) for note in notes)
+    rough = "the profiler changed how long a step takes, so shares are rough"
+    return StepAnswer(
+        subject="a step" if is_marked else WINDOW,
+        where=_noted(notes, PROFILED) or where,
+        is_on_gpu=is_on_gpu,
+        found=found,
+        breakdown=breakdown,
+        step_ns=side.step_ns,
+        own_ns=found.before_ns,
+        findings=findings_of(facts),
+        notes=(*known, *([rough] if found.before_ns and not is_explained else [])),
+        begun_utc_us=begun_utc_us,
+    )
+
+
+def _noted(notes: Sequence[str], begin: str) -> str:
+    """The rest of the note that begins so; empty without one."""
+    return next((note.removeprefix(begin) for note in notes if note.startswith(begin)), "")
+
+
+def answer_of_case(
+    case: CaseResult, run: Run, found: ProfiledPass, evidence: Evidence, where: str
+) -> StepAnswer | Missing:
+    """Of a case that gputui measured and profiled; Missing with the reason if its pass tells nothing.
+
+    Raises GputuiError if the file can no longer be read.
+    """
+    breakdown = breakdown_of(found, case)
+    if isinstance(breakdown, Missing):
+        return breakdown
+    seen = seen_step(case, run.summary, evidence)
+    findings = () if isinstance(seen, Missing) else step_findings(seen, evidence)
+    own_ns = 0 if isinstance(seen, Missing) else seen.step_ns
+    fault = "" if isinstance(seen, Missing) else doubtful(ProfiledSide(found, own_ns, is_on_gpu(case)))
+    profiled_ns = round(found.window_ns / found.steps)
+    return StepAnswer(
+        subject=f"a step of {case_subject(case.case, [one.case for one, _ in speeds_of(run)])}",
+        where=where,
+        is_on_gpu=is_on_gpu(case),
+        found=found,
+        breakdown=breakdown,
+        step_ns=profiled_ns if fault or not own_ns else own_ns,
+        own_ns=own_ns,
+        findings=findings,
+        notes=(fault,) if fault else (),
+        begun_utc_us=run.summary.started_utc_us,
+        reached=reached_peak(case, run),
+    )
+
+
+def is_on_gpu(case: CaseResult) -> bool:
+    return case.case.variant.device_class == "gpu"
+
+
+def sentence(answer: StepAnswer) -> str:
+    """`A step takes 412 ms: 41 % is matmul, and for 35 % the GPU waits, most of it for the data loader.`"""
+    took = format_seconds(answer.step_ns * 1e-9)
+    of_these = ""
+    if answer.own_ns:
+        profiled = f"{format_seconds(answer.profiled_ns * 1e-9)} while profiled"
+        if answer.step_ns != answer.own_ns:
+            took = f"{format_seconds(answer.own_ns * 1e-9)}, but {profiled}"
+            of_these = "of these, "
+        elif abs(answer.profiled_ns / answer.own_ns - 1) >= _SAME_LENGTH:
+            took = f"{took} ({profiled})"
+    head = f"{answer.subject[:1].upper()}{answer.subject[1:]} takes {took}"
+    return f"{head}: {of_these}{', and '.join(_clauses(answer))}."
+
+
+def _clauses(answer: StepAnswer) -> list[str]:
+    """What most of the step is, and what it waits for; the larger share first."""
+    in_fp32 = " in fp32" if answer.is_on_gpu and _is_fp32(answer.found) else ""
+    busy = [
+        (share, f"{format_percent(share)} is {name}{in_fp32 if name in _words(PRODUCTS) else ''}")
+        for name, share in busy_parts(answer.breakdown)
+    ]
+    waits = _waits(answer.breakdown, is_on_gpu=answer.is_on_gpu)
+    if waits and not answer.is_on_gpu:  # a CPU works while it loads: what is said of both is said once
+        busy = [one for one in busy[:1] if one[0] + waits[0][0] <= 1]
+    shown = [*waits, *busy[: 1 if waits else 2]]
+    shown.sort(key=lambda one: -one[0])
+    return [text for place, (share, text) in enumerate(shown) if share >= WORTH_A_LINE or not place]
+
+
+def busy_parts(breakdown: StepBreakdown) -> list[tuple[str, float]]:
+    """What a step computes, by kind, the largest first."""
+    return [(name, share) for name, share, _ in step_parts(breakdown) if name not in ("idle", "others")]
+
+
+def _waits(breakdown: StepBreakdown, *, is_on_gpu: bool) -> list[tuple[float, str]]:
+    idle, whole = breakdown.idle, sum(breakdown.idle.values())
+    if not is_on_gpu:
+        shares = [(one.name, phase, share) for one in breakdown.shares for phase, share in one.phases]
+        waits = waits_of(shares, is_on_device=False)
+        return [
+            (share, f"for {format_percent(share)} the CPU is {ON_A_CPU[kind]}")
+            for kind, share in waits.items()
+        ]
+    if whole < WORTH_A_LINE:
+        return []
+    largest = max(idle, key=idle.__getitem__)
+    words = waiting_for(largest, is_most=idle[largest] > _MOSTLY * whole)
+    return [(whole, f"for {format_percent(whole)} the GPU waits{words}")]
+
+
+def limit(answer: StepAnswer) -> str:
+    """What there is to say of a step that nothing in particular holds up; empty of others."""
+    for bound in answer.findings:
+        if bound.is_bound:
+            return f"{bound.title}: {bound.evidence}. Try {bound.change}."
+    if answer.causes:
+        return ""
+    kinds, busy = busy_parts(answer.breakdown), 1 - sum(answer.breakdown.idle.values())
+    if answer.own_ns not in (0, answer.step_ns) and answer.notes:
+        return f"No cause is named: {answer.notes[-1]}."
+    if not kinds or busy < _BUSY:
+        return "No cause that a profile can tell stands out."
+    device = "GPU" if answer.is_on_gpu else "CPU"
+    products = sum(share for name, share in kinds if name in _words(PRODUCTS))
+    simple = sum(share for name, share in kinds if name in _words(_FUSIBLE))
+    head = f"No single cause stands out: the {device} is busy for {format_percent(busy)} of it"
+    if products >= _MOSTLY * busy:
+        amp = "amp or " if _is_fp32(answer.found) else ""
+        advice = f": {amp}a faster {device} would shorten them"
+        more = f"products ({format_percent(products)}){'' if answer.reached else advice}"
+    elif simple >= _MOSTLY * busy:
+        more = f"simple operators ({format_percent(simple)}): torch.compile may fuse them"
+    else:
+        return f"{head}, {format_percent(kinds[0][1])} with {kinds[0][0]}."
+    reached = f" It {answer.reached}." if answer.reached else ""
+    return f"{head}, over half of that with {more}.{reached}"
+
+
+def _words(categories: Sequence[str]) -> set[str]:
+    return {CATEGORY_WORDS.get(category, category) for category in categories}
+
+
+def _is_fp32(found: ProfiledPass) -> bool:
+    """Whether all products of the backward pass are in fp32; of a forward pass autocast hides it."""
+    return set(product_types(found)) == {"float"}
+
+
+def from_to(a_ns: float, b_ns: float) -> str:
+    """`412 to 314 ms`."""
+    a, b = (format_seconds(ns * 1e-9) for ns in (a_ns, b_ns))
+    unit = b.partition(" ")[2]
+    return f"{a.removesuffix(unit).strip() if a.endswith(f' {unit}') else a} to {b}"
+
+
+def gain_text(before_ns: float, after_ns: float) -> str:
+    """`31 % faster`, `2.40x as fast`, `12 % slower`; of the rate."""
+    if after_ns <= 0 or before_ns <= 0:
+        return ""
+    ratio = before_ns / after_ns
+    size = format_size_of_change(ratio, ratio, ratio)[0]
+    return f"{size} {'as fast' if size.endswith('x') else 'faster' if ratio >= 1 else 'slower'}"
+
+
+def all_of_them(answer: StepAnswer) -> str:
+    """`All three: at best 412 to 111 ms.`; empty for fewer than two causes."""
+    if len(answer.causes) < 2:
+        return ""
+    which = "Both" if len(answer.causes) == 2 else "All three"
+    return f"{which}: at best {from_to(answer.step_ns, answer.at_best_ns)}."
+
+
+def source_of(line: str, begun_utc_us: int, directory: Path) -> str:
+    """The text of a line such as `train.py:63`; empty if its file is not there, or may have changed."""
+    name, _, number = line.rpartition(":")
+    path = directory / name
+    if not (name and number.isdigit() and begun_utc_us):
+        return ""
+    try:
+        if path.stat().st_mtime * 1e6 > begun_utc_us:
+            return ""
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    place = int(number) - 1
+    return lines[place].strip() if 0 <= place < len(lines) else ""

@@ -1,0 +1,256 @@
+"""Why a step takes as long as it does: which step is meant, what holds it up, and what that is worth."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gputui.analysis.findings import KINDS, Finding, at_best_without
+from gputui.cli.step_answer import write_step_answer
+from gputui.document.page import Page, console_on
+from gputui.model.profiled import Operator, ProfiledPass, TimeSlice
+from gputui.services.results.step_answer import (
+    LOADS_ALONE,
+    OPTIMIZER,
+    PROFILED,
+    StepAnswer,
+    all_of_them,
+    answer_of_trace,
+    gain_text,
+    limit,
+    sentence,
+    source_of,
+)
+from gputui.services.results.step_answer_forms import brief
+
+MS = 1_000_000
+
+
+def profiled(
+    work: dict[str, int], idle: dict[str, int], *, before_ms: int = 0, steps: int = 1
+) -> ProfiledPass:
+    """Milliseconds by category of work, and by cause of idle time."""
+    operators = tuple(
+        Operator("backward", name, f"aten::{name}", "64x64", "float", 2, 2, ms * MS, ms * MS, 2)
+        for name, ms in work.items()
+    )
+    slices = [TimeSlice("backward", "compute", "", sum(work.values()) * MS)]
+    slices += [TimeSlice("between", "idle", cause, ms * MS) for cause, ms in idle.items()]
+    return ProfiledPass(
+        launch_id=0,
+        case_id=0,
+        is_valid=True,
+        reason="",
+        steps=steps,
+        window_ns=(sum(work.values()) + sum(idle.values())) * MS,
+        events=1,
+        event_cost_ns=0,
+        unmatched_ns=0,
+        operators=operators,
+        slices=tuple(slices),
+        kernels=(),
+        memory=(),
+        memory_reason="not asked for",
+        trace_bytes=0,
+        before_ns=before_ms * MS,
+    )
+
+
+def answer(found: ProfiledPass, *notes: str) -> StepAnswer:
+    return answer_of_trace(found, "NVIDIA H200", "H200; train: 1 step", notes)
+
+
+def finding(kind: str, ms: float, step_ms: int = 100, **more: str) -> Finding:
+    return Finding(kind, "seen", step_ms * MS, round((step_ms - ms) * MS), "high", title=kind, **more)
+
+
+@pytest.mark.parametrize(
+    ("work", "idle", "said"),
+    [
+        (
+            {"gemm": 60, "norm": 15},
+            {"data_wait": 25},
+            "60 % is matmul in fp32, and for 25 % the GPU waits, most",
+        ),
+        (
+            {"gemm": 20},
+            {"dispatch": 80},
+            "for 80 % the GPU waits, most of it for the dispatch of operators, and",
+        ),
+        ({"gemm": 60, "norm": 35}, {"python": 5}, "60 % is matmul in fp32, and 35 % is norm."),
+    ],
+)
+def test_the_sentence_names_the_largest_cause_first(
+    work: dict[str, int], idle: dict[str, int], said: str
+) -> None:
+    assert sentence(answer(profiled(work, idle))).startswith(f"A step takes 100 ms: {said}")
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "said", "step_ms"),
+    [
+        (98, "A step takes 98.0 ms: 71 %", 98),
+        (85, "A step takes 85.0 ms (100 ms while profiled): 82 %", 85),
+        (20, "A step takes 20.0 ms, but 100 ms while profiled: of these, 70 %", 100),
+    ],
+)
+def test_the_sentence_says_which_step_it_is_of_where_the_profiler_made_it_longer(
+    before_ms: int, said: str, step_ms: int
+) -> None:
+    found = answer(profiled({"gemm": 70}, {"python": 30}, before_ms=before_ms))
+    assert sentence(found).startswith(said)
+    assert found.step_ns == step_ms * MS
+    assert any("shares are rough" in note for note in found.notes) == (step_ms == 100)
+
+
+def test_causes_that_are_about_the_same_time_gain_no_more_than_there_is_of_it() -> None:
+    apart = (finding(KINDS[0], 30), finding(KINDS[9], 20))
+    assert at_best_without(apart, 40 * MS) == 50 * MS
+    both_idle = (finding(KINDS[0], 30), finding(KINDS[7], 30))
+    assert at_best_without(both_idle, 40 * MS) == 60 * MS
+    assert at_best_without((finding(KINDS[0], 30),), 0) == 70 * MS, "of a CPU a loader's time is work"
+
+
+def test_all_causes_together_are_said_from_two_on_without_what_only_limits_the_step() -> None:
+    found = answer(profiled({"gemm": 50}, {"data_wait": 50}))
+    one = replace(found, findings=(finding(KINDS[0], 30), finding(KINDS[2], 60)))
+    assert all_of_them(one) == ""
+    two = replace(found, findings=(finding(KINDS[0], 30), finding(KINDS[9], 20)))
+    assert all_of_them(two) == "Both: at best 100 to 50.0 ms."
+
+
+def test_a_gain_is_told_in_per_cent_of_the_rate_and_from_twice_on_as_a_factor() -> None:
+    assert [gain_text(412, ms) for ms in (314, 100, 450, 0)] == [
+        "31 % faster",
+        "4.12x as fast",
+        "8 % slower",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("work", "idle", "said"),
+    [
+        ({"gemm": 90}, {"python": 10}, "over half of that with products (90 %): amp or a faster GPU would"),
+        (
+            {"elementwise": 60, "norm": 30},
+            {"python": 10},
+            "simple operators (90 %): torch.compile may fuse them",
+        ),
+        ({"communication": 95}, {"python": 5}, "busy for 95 % of it, 95 % with communication."),
+        ({"gemm": 40}, {"queue": 60}, "No cause that a profile can tell stands out."),
+    ],
+)
+def test_a_step_without_a_cause_says_what_its_time_is_spent_in(
+    work: dict[str, int], idle: dict[str, int], said: str
+) -> None:
+    assert said in limit(answer(profiled(work, idle)))
+
+
+def test_a_step_near_a_measured_peak_is_told_its_limit_with_the_figure_and_not_a_cause() -> None:
+    found = answer(profiled({"gemm": 100}, {}))
+    evidence = "it computes at 78 % of the 52.1 TFLOP/s that large products reach here"
+    bound = replace(finding(KINDS[2], 22, change="a faster device, or amp"), evidence=evidence)
+    near = replace(found, findings=(bound,))
+    assert limit(near) == f"compute-bound: {evidence}. Try a faster device, or amp."
+    assert (near.causes, near.at_best_ns) == ((), near.step_ns)
+
+
+def test_amp_is_not_advised_to_a_program_that_has_it() -> None:
+    found = profiled({"gemm": 95}, {"python": 5})
+    (row,) = found.operators
+    assert "amp" in limit(answer(found))
+    assert "amp" not in limit(answer(replace(found, operators=(replace(row, dtypes="c10::BFloat16"),))))
+
+
+def test_what_to_write_is_said_where_the_program_is_known_to_lack_it() -> None:
+    found = profiled({"gemm": 50}, {"data_wait": 50})
+    assert answer(found).findings[0].code == ""
+    assert answer(found, LOADS_ALONE).findings[0].code == "DataLoader(..., num_workers=8, pin_memory=True)"
+    rows = [
+        Operator("optimizer", "elementwise", f"aten::{n}", "64", "float", 60, 60, 25 * MS, MS, 60)
+        for n in ("mul_", "div")
+    ]
+    slow = replace(profiled({"gemm": 50}, {}), window_ns=100 * MS)
+    slow = replace(
+        slow,
+        operators=(*slow.operators, *rows),
+        slices=(*slow.slices, TimeSlice("optimizer", "compute", "", 50 * MS)),
+    )
+    codes = [answer(slow, f"{OPTIMIZER}{name}").findings[0].code for name in ("AdamW", "Lion")]
+    assert codes == ["torch.optim.AdamW(..., fused=True)", ""]
+
+
+def test_a_line_is_quoted_only_from_a_file_that_is_as_old_as_the_run(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\n    loss = model(x, y)\n")
+    os.utime(tmp_path / "train.py", (1000, 1000))
+    assert source_of("train.py:2", 1001 * 10**6, tmp_path) == "loss = model(x, y)"
+    assert [
+        source_of(line, begun_us, tmp_path)
+        for line, begun_us in (
+            ("train.py:2", 999 * 10**6),
+            ("train.py:2", 0),
+            ("train.py:3", 1001 * 10**6),
+            ("other.py:1", 1001 * 10**6),
+            ("", 1001 * 10**6),
+        )
+    ] == [""] * 5
+
+
+def three_causes(directory: Path) -> StepAnswer:
+    (directory / "train.py").write_text("\n" * 40 + "for x, y in DataLoader(data, 16):\n")
+    os.utime(directory / "train.py", (1000, 1000))
+    found = profiled({"gemm": 250, "attention": 37, "elementwise": 25}, {"data_wait": 100}, before_ms=412)
+    causes = (
+        finding(KINDS[4], 156, 412, change="amp"),
+        finding(
+            KINDS[0], 98, 412, line="train.py:41", code="DataLoader(..., num_workers=8, pin_memory=True)"
+        ),
+        finding(KINDS[7], 47, 412, line="train.py:88", change="to read them once in many steps"),
+    )
+    made = answer(found, f"{PROFILED}H200, torch 2.13.0; steps 20 to 25 of 240 of train.py", "a note")
+    return replace(made, findings=causes, begun_utc_us=1001 * 10**6)
+
+
+def test_three_causes_fit_a_small_terminal_with_what_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TERM", "dumb")
+    page = Page(console_on(io.StringIO(), 80, height=24, is_terminal=True))
+    steps = (("gputui why -- python train.py", "after a change: what it did"),) * 2
+    write_step_answer(page, three_causes(tmp_path), None, steps, stored="stored in a.db as 51c0e7aa")
+    assert page.height < 24, "the prompt follows"
+    assert max(map(len, page.lines)) <= 80
+    text = "\n".join(page.lines)
+    assert "train.py:41  for x, y in DataLoader(data, 16):         at best 412 to 314 ms" in text
+    assert "change to    DataLoader(..., num_workers=8, pin_memory=True)     31 % faster" in text
+    assert "All three: at best 412 to 156 ms." in text
+    assert "1 note: --top 5; stored in a.db as 51c0e7aa" in text, "there is no room for it"
+
+
+def test_a_brief_is_short_and_has_what_somebody_else_needs_to_act(tmp_path: Path) -> None:
+    found = three_causes(tmp_path)
+    rows = tuple(replace(found.found.operators[0], shapes=f"{n}x<64>") for n in range(30))
+    text = brief(
+        answer_of_trace(replace(found.found, operators=rows), "H200", "", ("a note",)), "python t.py"
+    )
+    assert r"\<64\>" in text
+    text = brief(found, "python t.py", "31 % faster than before")
+    assert len(text.splitlines()) <= 60
+    for words in (
+        "- ran: python t.py",
+        "- H200, torch 2.13.0; steps 20 to 25 of 240 of train.py",
+        "- 31 % faster than before",
+        "- where: train.py:41",
+        "- change to: DataLoader(..., num\\_workers=8".replace("\\", ""),
+        "at best 412 to 314 ms, 31 % faster",
+        "| gemm | matmul | 250 ms |",
+        "- a note",
+        "how processes vary is not known",
+    ):
+        assert words in text
