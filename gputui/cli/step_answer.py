@@ -119,7 +119,7 @@ def _spread(left: Sequence[Span], right: Sequence[Span], width: int) -> Line:
 def _write_tables(page: Page, answer: StepAnswer, most: int) -> None:
     tables = (
         category_table(answer.found),
-        largest_operators(answer.found, _DEVICE, page.width, most),
+        largest_operators(answer.found, answer.device, page.width, most),
         kernel_table(answer.found, page.width, most),
     )
     for table in tables:

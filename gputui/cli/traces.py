@@ -17,9 +17,6 @@ from gputui.cli.step_answer import NextSteps, write_step_answer
 from gputui.document.page import Console, Page, console_on
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.profiled import ProfiledPass
-from gputui.model.result import Run
-from gputui.model.units import counted
 from gputui.model.plan import TRACE_PROFILE
 from gputui.services.compare.why import part_table
 from gputui.services.results.selectors import from_here, run_and_file
@@ -34,8 +31,8 @@ from gputui.services.traces.difference import (
 )
 from gputui.services.traces.difference import as_json as difference_as_json
 from gputui.services.traces.imported import TraceRun, contents_of, read_run, stored_run
-from gputui.services.traces.ranks import rank_lines, ranks_of
 from gputui.services.traces.overview import answer_of, held_back
+from gputui.services.traces.ranks import rank_lines, ranks_of
 from gputui.services.traces.window import described, window_from
 from gputui.store.reading import ResultFile, open_result
 from gputui.store.selecting import find_run

@@ -38,7 +38,6 @@ from gputui.services.results.step_answer import PROFILED, StepAnswer, answer_of_
 from gputui.services.results.step_answer_forms import as_json, brief
 from gputui.services.results.step_tables import profiled_cases
 from gputui.services.runs.process import writable_target
-from gputui.services.share.report import step_of
 from gputui.services.traces import in_program
 from gputui.services.traces.difference import TraceDifference, change_sentence
 from gputui.services.traces.imported import TraceRun, contents_of

@@ -64,7 +64,8 @@ class StepAnswer:
     """`a step`, `the window`, `a step of GPT training amp`."""
     where: str
     """Of which device, which steps, of what."""
-    is_on_gpu: bool
+    device: str
+    """The name of the GPU; empty for a CPU."""
     found: ProfiledPass
     breakdown: StepBreakdown
     step_ns: int
@@ -79,6 +80,10 @@ class StepAnswer:
     """When it ran; 0 if unknown."""
     reached: str = ""
     """What it reaches of a peak that was measured beside it; empty if unknown."""
+
+    @property
+    def is_on_gpu(self) -> bool:
+        return bool(self.device)
 
     @property
     def profiled_ns(self) -> int:
@@ -131,7 +136,7 @@ def answer_of_trace(
     return StepAnswer(
         subject="a step" if is_marked else WINDOW,
         where=_noted(notes, PROFILED) or where,
-        is_on_gpu=is_on_gpu,
+        device=device,
         found=found,
         breakdown=breakdown,
         step_ns=side.step_ns,
@@ -165,7 +170,7 @@ def answer_of_case(
     return StepAnswer(
         subject=f"a step of {case_subject(case.case, [one.case for one, _ in speeds_of(run)])}",
         where=where,
-        is_on_gpu=is_on_gpu(case),
+        device=case.device_name if is_on_gpu(case) else "",
         found=found,
         breakdown=breakdown,
         step_ns=profiled_ns if fault or not own_ns else own_ns,

@@ -28,13 +28,10 @@ from gputui.model.profiled import MemoryPoint, ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.results.operator_rates import product_sentence
+from gputui.services.results.step_answer import LOADS_ALONE, NOT_MARKED, OPTIMIZER
 from gputui.services.runs.process import uuid7
 from gputui.services.traces.chrome_trace import KINDS, Trace, read_trace
 from gputui.services.traces.collectives import Collective, collective_lines, collectives_of
-from gputui.model.units import format_percent, format_seconds
-from gputui.services.results.step_answer import LOADS_ALONE, NOT_MARKED, OPTIMIZER
-from gputui.services.runs.process import (uuid7)
-from gputui.services.traces.chrome_trace import Trace, read_trace
 from gputui.services.traces.window import (
     WHOLE,
     Window,

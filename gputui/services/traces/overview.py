@@ -6,7 +6,7 @@ from collections import Counter
 
 from gputui.document.table import Table, table_of
 from gputui.model.profiled import IDLE, ProfiledPass
-from gputui.model.units import counted, format_percent, format_seconds
+from gputui.model.units import counted, format_percent
 from gputui.services.compare.why import time_text
 from gputui.services.results.operator_rates import efficiency_text
 from gputui.services.results.step_answer import StepAnswer, answer_of_trace

@@ -40,7 +40,6 @@ from gputui.services.results.labels import (
     torch_words,
 )
 from gputui.services.results.roofline import share_of_sheet, uses_of
-from gputui.services.results.browser import (on_boxes)
 from gputui.services.results.step_answer import answer_of_trace, sentence
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.step_tables import main_step, operator_table, step_parts
