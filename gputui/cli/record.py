@@ -153,7 +153,7 @@ def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> 
 
     Raises OSError if it cannot be started.
     """
-    end = foreground.run(words, recorder.program_begun)
+    end = foreground.run(words, recorder.program_begun, recorder.cpu.end)
     outcome, reason = outcome_of(end)
     wall_s = recorder.program_ended(outcome, reason, end.ended_ns, end.cpu_ns, end.exit_status)
     is_cut = outcome == "interrupted"

@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+from gputui.model.absent import Missing
 from gputui.model.journal import (
     TELEMETRY_NAME,
     Block,
@@ -22,6 +23,7 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Machine
 from gputui.recording.journal import JournalWriter
+from gputui.recording.program_cpu import ProgramCpu
 from gputui.recording.sampler import Sampler, sources_of_runs
 from gputui.recording.spec import Spec
 
@@ -48,21 +50,27 @@ class Recorder:
         self._journal.sync()
         path = run_dir / TELEMETRY_NAME
         self.telemetry = Sampler(path, sources_of_runs(), self.warn, period_s=period_s)
+        self.cpu = ProgramCpu(period_s)
 
     def warn(self, message: str) -> None:
         """Record something the user should know."""
         self._say(Event("warning", message, time.monotonic_ns()))
 
-    def program_begun(self, begun_ns: int) -> None:
-        """Record when the program started."""
+    def program_begun(self, begun_ns: int, pid: int) -> None:
+        """Record when the program started; from now on it is read."""
         self._begun_ns = begun_ns
+        self.cpu.begin(pid)
         for launch in self._plan.launches:
             self._say(LaunchStart(_LAUNCH_ID, 0, (_CASE_ID,), launch.threads, None, begun_ns), sync=True)
 
     def program_ended(self, outcome: str, reason: str, ended_ns: int, cpu_ns: int, exit_status: int) -> float:
         """Record how and when the program ended; returns its wall time in s, the one block of the run."""
         wall_ns = max(ended_ns - self._begun_ns, 1)
-        self._say(Block(_LAUNCH_ID, _CASE_ID, 0, 1, self._begun_ns, wall_ns, None, cpu_ns))
+        use = self.cpu.use(cpu_ns=cpu_ns)
+        waited_ns = None
+        if not isinstance(use, Missing):
+            cpu_ns, waited_ns = use.cpu_ns, use.waited_ns
+        self._say(Block(_LAUNCH_ID, _CASE_ID, 0, 1, self._begun_ns, wall_ns, None, cpu_ns, waited_ns))
         self._say(CaseEnd(_LAUNCH_ID, _CASE_ID, outcome, reason, 1, ended_ns))
         self._say(LaunchEnd(_LAUNCH_ID, "ok", "", exit_status, "", ended_ns), sync=True)
         return wall_ns / 1e9

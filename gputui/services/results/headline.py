@@ -39,7 +39,7 @@ from gputui.services.results.labels import (
 )
 from gputui.services.results.load_times import LOAD_TIMES, is_limit
 from gputui.services.results.throughput import GAVE, Speeds, gave_text, speed_ratio, speeds_of
-from gputui.services.results.waiting import BY_CLOCK, contention_of, is_undecidable
+from gputui.services.results.waiting import BY_CLOCK, contention_of, is_by_clock, is_undecidable
 
 HAD_THE_CPU = "Other programs had the CPU"
 _OF_USER = {"step": "your step {}", "command": "your program {}", "record": "your recording {}"}
@@ -278,7 +278,7 @@ def _main(main: CaseResult, speed: SpeedEstimate, speeds: Speeds) -> str:
 def _busy(main: CaseResult, speeds: Speeds) -> str:
     """The doubt about the main case, if others had its CPUs."""
     share, gave = contention_of(main), gave_text(main)
-    without = f": {GAVE} {gave}" if gave else "" if is_undecidable(main) else "; rates are without it"
+    without = f": {GAVE} {gave}" if gave else "" if is_by_clock(main) else "; rates are without it"
     by_clock = f"; {BY_CLOCK}" if any(is_undecidable(case) for case, _ in speeds) else ""
     return f"{HAD_THE_CPU} {format_percent(share)} of the time{without}{by_clock}." if share else ""
 

@@ -42,8 +42,8 @@ from gputui.services.results.step_tables import CATEGORY_WORDS
 from gputui.services.results.table_export import Sheet, runs_sheet
 from gputui.services.results.throughput import GAVE, HELD_BY_OTHERS, gave_text, speed_of, speeds_of
 from gputui.services.results.waiting import (
+    is_by_clock,
     is_crowded,
-    is_undecidable,
     measured_blocks,
     own_launches_of,
     waited_of,
@@ -139,7 +139,7 @@ def _flags(case: CaseResult) -> str:
     flags = []
     if case.outcome != "ok":
         flags.append(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
-    if gave := "this" if is_undecidable(case) else gave_text(case):
+    if gave := "this" if is_by_clock(case) else gave_text(case):
         flags.append(f"{GAVE} {gave}")
     if is_crowded(case):
         share = waited_share(case)
