@@ -73,8 +73,8 @@ UNDISTURBED = Waiting(0.0, 0.0, 0.0)
 """The blocks of a case that hardly waited are left as they are."""
 
 OF_WHOLE_PROGRAM = Waiting(0.0, 0.5, 0.5)
-"""Of a program from start to end it is not known how much of the waiting a GPU, a disk or another thread worked
-through: two standard deviations hold all that one thread could have lost."""
+"""Of a program from start to end it is not known how much of the waiting a GPU, a disk or another thread
+worked through: two standard deviations hold all that one thread could have lost."""
 _OF_ONE_THREAD = Waiting(1.0, 0.05, 0.04)
 _OF_TWO = {
     "ceiling": Waiting(1.1, 0.06, 0.04),

@@ -13,9 +13,9 @@ from typing import Any  # JSON
 import click
 
 from gputui.analysis.attribution import BELIEVED_INFLATION
-from gputui.cli.options import db_option
+from gputui.cli.options import db_option, machine_option, price_option
 from gputui.cli.output import printed, warn
-from gputui.cli.record import ProgramCommand, not_started
+from gputui.cli.record import ProgramCommand, recorded
 from gputui.cli.results import write_answer
 from gputui.cli.show import write_step
 from gputui.cli.traces import read_runs, show_trace, write_trace
@@ -25,18 +25,20 @@ from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted, format_seconds
 from gputui.recording.foreground import Foreground
+from gputui.recording.recorder import Recorder
 from gputui.services.results.conditions import Evidence, findings_of_case
+from gputui.services.results.headline import answering_run
 from gputui.services.results.labels import run_heading_in_one
 from gputui.services.results.selectors import Selection, from_here, run_and_file, run_in
 from gputui.services.results.step_tables import profiled_cases
 from gputui.services.runs.process import writable_target
 from gputui.services.share.card import step_of
 from gputui.services.traces import in_program
-from gputui.services.traces.imported import TraceRun, contents_of
+from gputui.services.traces.imported import TraceRun, contents_of, with_others
 from gputui.services.traces.in_program import AFTER, DIRECTORY, STEPS
 from gputui.services.traces.window import described
 from gputui.store.reading import open_result
-from gputui.store.selecting import check_label, find_run
+from gputui.store.selecting import check_label
 from gputui.store.writing import store_run
 from gputui.worker.foreign_json import read_json_file
 
@@ -63,6 +65,8 @@ class _WhyCommand(ProgramCommand):
 @db_option
 @click.option("--label", default="", help="Label of what is stored.  [the program's name]")
 @click.option("--top", type=click.IntRange(0, 400), default=5, metavar="N", help="Print N operators.  [5]")
+@price_option
+@machine_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="TRACE | RUN | F@RUN | -- COMMAND...")
 def command(
     steps: int | None,
@@ -70,6 +74,8 @@ def command(
     db: Path | None,
     label: str,
     top: int,
+    price: float | None,
+    machine: str,
     words: tuple[str, ...],
 ) -> int:
     """Explain a step of COMMAND, a Python program that uses torch, or of a trace or a stored run.
@@ -81,7 +87,8 @@ def command(
     if not words:
         raise GputuiError("nothing to explain", _WhyCommand.form)
     if click.get_current_context().meta[ProgramCommand.HAS_MARK]:
-        return _run(words, _environment(steps, after), db, label or _program(words), top)
+        label = label or _program(words)
+        return _run(words, _environment(steps, after), db, label, top, price, machine)
     path = _only(words)
     if not path.name.endswith((".json", ".json.gz")):
         _explain_run(words[0], top)
@@ -96,10 +103,11 @@ def _explain_run(named: str, top: int) -> None:
     """Why a stored run is as fast as it is. Raises GputuiError if there is none of that name."""
     path, selector = run_and_file(named, None)
     with open_result(path) as result:
-        run = run_in(result, find_run(result.summaries(), selector or "latest").run_id)
+        chosen, newest = answering_run(result, selector or "latest")
+        run = run_in(result, chosen.run_id)
         passes = result.profiled(run.summary.run_id)
         said = [event.message for event in result.events(run.summary.run_id)]
-        warn(result.warnings)
+        warn((*result.warnings, *newest))
     if run.summary.profile == TRACE_PROFILE:
         show_trace(run, passes[0], said, top, is_verbose=False)
         return
@@ -119,20 +127,36 @@ def _explain_run(named: str, top: int) -> None:
             page.line("no step was profiled: gputui run --trace profiles every case that can be")
 
 
-def _run(words: tuple[str, ...], environ: dict[str, str], db: Path | None, label: str, top: int) -> int:
-    """Run a program to its end and explain it; returns its exit status."""
-    target = writable_target(db)
+def _run(
+    words: tuple[str, ...],
+    environ: dict[str, str],
+    db: Path | None,
+    label: str,
+    top: int,
+    price: float | None,
+    machine: str,
+) -> int:
+    """Record a program to its end and explain it; returns its exit status."""
+    target, foreground = writable_target(db), Foreground()
     with tempfile.TemporaryDirectory(prefix="gputui-why-") as directory:
-        foreground = Foreground()
-        try:
-            end = foreground.run(words, lambda _: None, {**environ, DIRECTORY: directory})
-        except OSError as error:
-            raise not_started(words[0], error, "nothing was profiled") from error
-        if not foreground.hung_up:
-            _explain(Path(directory), words, target, label, top)
+
+        def explain(recorder: Recorder) -> None:
+            if not foreground.hung_up:
+                _explain(Path(directory), words, target, label, top, recorder)
+
+        status = recorded(
+            words,
+            db,
+            foreground,
+            label=label,
+            price=price,
+            machine=machine,
+            environ={**environ, DIRECTORY: directory},
+            at_end=explain,
+        )
     if foreground.hung_up:
         os._exit(EXIT_HUNG_UP)  # there is nobody to report to
-    return end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
+    return status
 
 
 def _only(words: tuple[str, ...]) -> Path:
@@ -162,7 +186,9 @@ def _environment(steps: int | None, after: int | None) -> dict[str, str]:
     }
 
 
-def _explain(directory: Path, words: tuple[str, ...], target: Path, label: str, top: int) -> None:
+def _explain(
+    directory: Path, words: tuple[str, ...], target: Path, label: str, top: int, recorder: Recorder
+) -> None:
     """Store the trace and say what it tells, or why there is none; the program's exit status stays."""
     told = [read_json_file(path) for path in sorted(directory.glob("told-*.json"))]
     profiled = [one for one in told if "trace" in one]
@@ -171,13 +197,15 @@ def _explain(directory: Path, words: tuple[str, ...], target: Path, label: str, 
         return
     one = next((one for one in profiled if one["has_steps"]), profiled[0])  # of several ranks the first
     try:
-        (run,) = read_runs([directory / str(one["trace"])], label)
+        (read,) = read_runs([directory / str(one["trace"])], label)
+        run = with_others(read, recorder.cpu, recorder.short_id)
         stored = store_run(target, contents_of(run), (), imported_from=shlex.join(words)[:200])
     except GputuiError as error:
         _say(f"the steps were profiled, but {error.message}\n  {error.hint}")
         return
     with printed(sys.stderr) as page:
         write_trace(page, run.found, run.device, _heading(run, one), run.notes, top)
+    recorder.warn(f"steps of it are profiled in {stored.run_id[-8:]}", "info")
     file = shlex.quote(from_here(str(target)))
     _say(f"stored as {stored.run_id[-8:]} in {file}\n  gputui show {stored.run_id[-8:]} {file} -v")
 

@@ -104,6 +104,11 @@ class ProfiledPass(OfCase):
     """Why `memory` is empty, if it is."""
     trace_bytes: int
     """Size of the Chrome trace that was kept; 0 for none."""
+    waited_share: float | None = None
+    """Of the time of the program's threads in the window, what they waited for a CPU that other programs had;
+    None if unknown, as of a trace alone."""
+    others_cores: float | None = None
+    """CPUs that other programs used meanwhile, on average."""
 
     def fault(self) -> str:
         """Which of its numbers contradict each other; empty if all sums hold."""

@@ -6,7 +6,6 @@ import os
 import time
 from pathlib import Path
 
-from gputui.model.absent import Missing
 from gputui.model.journal import (
     TELEMETRY_NAME,
     Block,
@@ -42,6 +41,7 @@ class Recorder:
         self._journal, self._start, self._lock = JournalWriter.begin(run_dir, spec, (run_dir,))
         self._plan = spec.plan
         self._begun_ns = 0
+        self.short_id = spec.run_id[-8:]
         self.failure = ""
         self._journal.append(MachineFound(machine))
         self._journal.append(RuntimeFound(spec.runtime))
@@ -50,11 +50,11 @@ class Recorder:
         self._journal.sync()
         path = run_dir / TELEMETRY_NAME
         self.telemetry = Sampler(path, sources_of_runs(), self.warn, period_s=period_s)
-        self.cpu = ProgramCpu(period_s)
+        self.cpu = ProgramCpu()
 
-    def warn(self, message: str) -> None:
+    def warn(self, message: str, level: str = "warning") -> None:
         """Record something the user should know."""
-        self._say(Event("warning", message, time.monotonic_ns()))
+        self._say(Event(level, message, time.monotonic_ns()))
 
     def program_begun(self, begun_ns: int, pid: int) -> None:
         """Record when the program started; from now on it is read."""
@@ -66,10 +66,9 @@ class Recorder:
     def program_ended(self, outcome: str, reason: str, ended_ns: int, cpu_ns: int, exit_status: int) -> float:
         """Record how and when the program ended; returns its wall time in s, the one block of the run."""
         wall_ns = max(ended_ns - self._begun_ns, 1)
-        use = self.cpu.use(cpu_ns=cpu_ns)
-        waited_ns = None
-        if not isinstance(use, Missing):
-            cpu_ns, waited_ns = use.cpu_ns, use.waited_ns
+        use = self.cpu.use()
+        cpu_ns = max(cpu_ns, use.cpu_ns if use else 0)
+        waited_ns = use.waited_for_others_ns if use else None
         self._say(Block(_LAUNCH_ID, _CASE_ID, 0, 1, self._begun_ns, wall_ns, None, cpu_ns, waited_ns))
         self._say(CaseEnd(_LAUNCH_ID, _CASE_ID, outcome, reason, 1, ended_ns))
         self._say(LaunchEnd(_LAUNCH_ID, "ok", "", exit_status, "", ended_ns), sync=True)

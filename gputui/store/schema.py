@@ -356,6 +356,8 @@ TABLES: tuple[Table, ...] = (
             "unmatched_ns BIGINT device time without an operator",
             "memory_reason VARCHAR why there is no split of the memory",
             "trace_bytes BIGINT of the Chrome trace that was kept; 0 for none",
+            "waited_share DOUBLE of the threads' time in the window, for CPUs that other programs had",
+            "others_cores DOUBLE that other programs used meanwhile",
         ),
         is_late=True,
     ),
