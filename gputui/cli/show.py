@@ -86,9 +86,8 @@ def command(
     """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE; without them, the latest run."""
     path, selector = run_and_file(run, file)
     with open_result(path, trust, as_stored=as_json) as result:
-        chosen, said = answering_run(result, selector or "latest")
-        if as_json:
-            chosen, said = find_run(result.summaries(), selector or "latest"), ()
+        newest = find_run(result.summaries(), selector or "latest"), ()
+        chosen, said = newest if as_json else answering_run(result, selector or "latest")
         found = run_in(result, chosen.run_id)
         comparable = () if as_json or verbose else result.measured_summaries()
         passes = result.profiled(found.summary.run_id)

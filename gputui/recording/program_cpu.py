@@ -32,15 +32,6 @@ class CpuUse:
     box_ns: int
     """CPU time of everything on the CPUs that it may use, or in the control group with its quota."""
 
-    def since(self, earlier: CpuUse) -> CpuUse:
-        """What the counters rose."""
-        return CpuUse(
-            self.wall_ns - earlier.wall_ns,
-            self.cpu_ns - earlier.cpu_ns,
-            self.waited_ns - earlier.waited_ns,
-            self.box_ns - earlier.box_ns,
-        )
-
     @property
     def waited_for_others_ns(self) -> int:
         """No longer than other programs ran: its threads wait for each other too."""
@@ -82,7 +73,14 @@ class ProgramCpu:
         """Its use between these instants of CLOCK_MONOTONIC, by the readings around them; None if unknown."""
         first = next((one for one in self._readings[::-1] if one.wall_ns <= first_ns), self._readings[0])
         last = next((one for one in self._readings if one.wall_ns >= last_ns), self._readings[-1])
-        return last.since(first) if last.cpu_ns and last.wall_ns > first.wall_ns else None
+        if not last.cpu_ns or last.wall_ns <= first.wall_ns:
+            return None
+        return CpuUse(
+            last.wall_ns - first.wall_ns,
+            last.cpu_ns - first.cpu_ns,
+            last.waited_ns - first.waited_ns,
+            last.box_ns - first.box_ns,
+        )
 
     def read(self) -> None:
         """Take one reading."""
