@@ -46,9 +46,14 @@ class Waiting:
         return Waiting(0.0, sd, math.hypot(sd, sd))
 
     @property
-    def is_unknown(self) -> bool:
-        """Whether times are left as the clock has them, since nobody knows what the waiting did."""
+    def is_by_clock(self) -> bool:
+        """Whether times are left as the clock has them, though they have waiting in them."""
         return self.power == 0.0 < self.sd
+
+    @property
+    def is_unknown(self) -> bool:
+        """Likewise, since nobody knows what the waiting did."""
+        return self.is_by_clock and self.sd >= _SD_OF_TURNS
 
     def own_share(self, waited: float) -> float:
         """Of its time, what a block would have taken without others; `waited` is a share from 0 to 1."""
@@ -67,6 +72,9 @@ class Waiting:
 UNDISTURBED = Waiting(0.0, 0.0, 0.0)
 """The blocks of a case that hardly waited are left as they are."""
 
+OF_WHOLE_PROGRAM = Waiting(0.0, 0.5, 0.5)
+"""Of a program from start to end it is not known how much of the waiting a GPU, a disk or another thread
+worked through: two standard deviations hold all that one thread could have lost."""
 _OF_ONE_THREAD = Waiting(1.0, 0.05, 0.04)
 _OF_TWO = {
     "ceiling": Waiting(1.1, 0.06, 0.04),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide, inflation, pieces_seen
+from gputui.analysis.contention import CONTENTION
 from gputui.analysis.operator_flops import flops_of_call
 from gputui.model.absent import Missing
 from gputui.model.profiled import ProfiledPass
@@ -30,6 +31,7 @@ KINDS = (
     "wider types",
     "tiny operators",
     "waits for the driver",
+    CONTENTION,
 )
 _WAITS, _BOUNDS = (*KINDS[:2], KINDS[6], KINDS[11]), KINDS[2:4]
 """A step that waits is bound by what it waits for, whatever it reaches of a peak."""
@@ -45,6 +47,7 @@ _TO_TRY = {
     KINDS[9]: "the narrow type for these too",
     KINDS[10]: "a larger batch or torch.compile",
     KINDS[11]: "to find its calls in the trace: memory is allocated and freed, or the device begins its work",
+    CONTENTION: "it again on an idle box: everything else takes longer too",
 }
 _TITLES = {
     KINDS[0]: "The GPU waits for data",
@@ -200,7 +203,10 @@ def at_best_without(found: Sequence[Finding], idle_ns: int) -> int:
 
 
 def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
-    """What slows this step down, largest gain first; the pass must be valid, with at least one step."""
+    """What slows this step down: other programs, which inflate all else, then the largest gain first.
+
+    The pass must be valid, with at least one step.
+    """
     pieces = pieces_seen(facts.side)
     found = [finding for rule in _RULES for finding in rule(facts, pieces)]
     if any(finding.kind in _WAITS for finding in found):
@@ -211,7 +217,7 @@ def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
     low, high = BELIEVED_INFLATION
     if not facts.side.is_on_device and not low <= inflation(facts.side) <= high:
         found = [replace(finding, confidence="low") for finding in found]
-    return tuple(sorted(found, key=lambda finding: finding.at_best_ns))
+    return tuple(sorted(found, key=lambda finding: (finding.kind != CONTENTION, finding.at_best_ns)))
 
 
 def waits_of(shares: Sequence[tuple[str, str, float]], *, is_on_device: bool) -> Mapping[str, float]:
@@ -483,6 +489,19 @@ def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
     yield _without(facts, KINDS[5], evidence, saved_ns, "fair")
 
 
+def _contention(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """Other programs had the CPUs, as the kernel counted while the window was profiled."""
+    del pieces
+    waited, others = facts.side.found.waited_share, facts.side.found.others_cores
+    if waited is None or others is None or waited < WORTH_A_LINE:
+        return
+    evidence = (
+        f"other programs took {others:.1f} cores while it ran: the step waited"
+        f" {format_percent(waited)} of the time for one"
+    )
+    yield _without(facts, CONTENTION, evidence, waited * facts.side.step_ns, "fair")
+
+
 _RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = (
     _waits,
     _results,
@@ -492,4 +511,5 @@ _RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = 
     _bound,
     _matrix_units,
     _power_capped,
+    _contention,
 )

@@ -63,6 +63,9 @@ machine_option = click.option(
     envvar="GPUTUI_MACHINE",
     help="A name for this box, if nothing else identifies it.  [$GPUTUI_MACHINE]",
 )
+price_option = click.option(
+    "--price", type=float, metavar="USD_PER_H", help="What the whole box costs per hour."
+)
 all_cases_option = click.option(
     "--all", "shows_all", is_flag=True, help="Show all cases, even if they do not fit the terminal."
 )

@@ -154,13 +154,17 @@ def drawn_on(stream: TextIO) -> TextIO:
 
 
 def confirmed(question: str) -> bool:
-    """Whether the user says yes; no is the default."""
+    """Whether the user says yes; no is the default. Raises click.Abort, with a word, for Ctrl-C."""
     settle()
     asked = f"{question} [y/N]"
-    while (
-        answer := click.prompt(asked, default="n", show_default=False, err=True).strip().lower()
-    ) not in _ANSWERS:
-        click.echo("please answer y or n", err=True)
+    try:
+        while (
+            answer := click.prompt(asked, default="n", show_default=False, err=True).strip().lower()
+        ) not in _ANSWERS:
+            click.echo("please answer y or n", err=True)
+    except click.Abort:
+        click.echo("\nstopped at the question, which counts as no", err=True)
+        raise
     return bool(answer.startswith("y"))
 
 

@@ -6,20 +6,23 @@ import os
 import shlex
 import shutil
 import signal
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any  # click's signature
 
 import click
 
-from gputui.cli.options import db_option, machine_option
+from gputui.cli.options import db_option, machine_option, price_option
 from gputui.cli.output import report_missing_home
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
 from gputui.machine.describing import describe_machine
+from gputui.model.absent import Missing
 from gputui.model.units import format_seconds
 from gputui.recording.foreground import Foreground
 from gputui.recording.recorder import Recorder
 from gputui.services.prices import price_of
+from gputui.services.results.recorded import RecordedUse, recorded_use
 from gputui.services.results.selectors import from_here
 from gputui.services.runs.process import lay_out, writable_target
 from gputui.services.runs.recording import (
@@ -28,6 +31,7 @@ from gputui.services.runs.recording import (
     store,
 )
 from gputui.services.support.paths import hash_key
+from gputui.store.reading import open_result
 from gputui.store.selecting import check_label
 from gputui.worker.procs.program import signal_name
 
@@ -81,7 +85,7 @@ class ProgramCommand(click.Command):
 )
 @click.option("--for", "seconds", type=float, metavar="S", help="Stop after S seconds; only without COMMAND.")
 @click.option("--label", default="", help="A label; recordings with the same label are compared.")
-@click.option("--price", type=float, metavar="USD_PER_H", help="What the whole box costs per hour.")
+@price_option
 @machine_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def command(
@@ -100,14 +104,46 @@ def command(
             f"--for {seconds:.15g} does not apply: a recording of a command ends when the command does",
             "leave --for out, or bound the command: gputui record -- timeout 60 COMMAND ...",
         )
-    check_label(label)
+    foreground = Foreground()
+    status = recorded(
+        words,
+        db,
+        foreground,
+        label=check_label(label),
+        price=price,
+        machine=machine,
+        interval=interval,
+        seconds=seconds,
+    )
+    if foreground.hung_up:
+        os._exit(EXIT_HUNG_UP)  # there is nobody to report to
+    return status
+
+
+def recorded(
+    words: tuple[str, ...],
+    db: Path | None,
+    foreground: Foreground,
+    *,
+    label: str,
+    price: float | None,
+    machine: str,
+    interval: float = 1.0,
+    seconds: float | None = None,
+    environ: Mapping[str, str] | None = None,
+    at_end: Callable[[Recorder], None] = lambda _: None,
+) -> int:
+    """Record a program, or without one the box, and store that; returns the exit status.
+
+    `at_end` is called once the program has ended, while lines can still be added. Raises GputuiError if the
+    program cannot be started, or nothing can be stored.
+    """
     report_missing_home()
     box = describe_machine(name=machine, hash_key=hash_key())
     price_found = price_of(price, None, box)
     target = writable_target(db)
     spec = spec_of(target, box, label=label, price=price_found, has_program=bool(words), seconds=seconds)
     run_dir = lay_out(spec)
-    foreground = Foreground()
     try:
         recorder = Recorder(run_dir, spec, box, interval)
     except OSError as error:
@@ -115,26 +151,33 @@ def command(
             f"{run_dir}: cannot be written to ({error.strerror})",
             "set GPUTUI_STATE to a directory you can write to",
         ) from error
+    told = ""
     try:
         with recorder.telemetry:
             if words:
-                status, told = _run(words, foreground, recorder)
+                end = foreground.run(words, recorder.program_begun, recorder.cpu.end, environ)
             else:
-                status, told = _watch(seconds, interval, foreground, recorder), ""
+                status = _watch(seconds, interval, foreground, recorder)
     except OSError as error:
         recorder.close(EXIT_OURS, "the program was never started")
         shutil.rmtree(run_dir, ignore_errors=True)  # it never began
-        raise not_started(words[0], error, "nothing was recorded") from error
+        raise not_started(words[0], error) from error
+    if words:
+        outcome, reason = outcome_of(end)
+        wall_s = recorder.program_ended(outcome, reason, end.ended_ns, end.cpu_ns, end.exit_status)
+        at_end(recorder)
+        is_cut = outcome == "interrupted"
+        recorder.end("interrupted" if is_cut else "finished", reason if is_cut else "")
+        status = end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
+        told = ": " + ", ".join(filter(None, (format_seconds(wall_s), reason)))
     _store(run_dir, target, recorder, told)
-    if foreground.hung_up:
-        os._exit(EXIT_HUNG_UP)  # there is nobody to report to
     return status
 
 
-def not_started(word: str, error: OSError, nothing: str) -> GputuiError:
+def not_started(word: str, error: OSError) -> GputuiError:
     """That a program cannot be started, with the exit code of `env`."""
     code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
-    return GputuiError(f"{word}: cannot be started: {error.strerror}", nothing, code)
+    return GputuiError(f"{word}: cannot be started: {error.strerror}", "nothing was recorded", code)
 
 
 def _check_numbers(interval: float, seconds: float | None) -> None:
@@ -146,20 +189,6 @@ def _check_numbers(interval: float, seconds: float | None) -> None:
         raise GputuiError(
             f"--for {seconds:.15g}: is not a duration", f"seconds, above 0 and up to {MAX_FOR_S:.0f} (a year)"
         )
-
-
-def _run(words: tuple[str, ...], foreground: Foreground, recorder: Recorder) -> tuple[int, str]:
-    """Run the program to its end; returns its exit status, and its time and what went wrong in words.
-
-    Raises OSError if it cannot be started.
-    """
-    end = foreground.run(words, recorder.program_begun)
-    outcome, reason = outcome_of(end)
-    wall_s = recorder.program_ended(outcome, reason, end.ended_ns, end.cpu_ns, end.exit_status)
-    is_cut = outcome == "interrupted"
-    recorder.end("interrupted" if is_cut else "finished", reason if is_cut else "")
-    status = end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
-    return status, ": " + ", ".join(filter(None, (format_seconds(wall_s), reason)))
 
 
 def _watch(seconds: float | None, interval: float, foreground: Foreground, recorder: Recorder) -> int:
@@ -178,14 +207,22 @@ def _watch(seconds: float | None, interval: float, foreground: Foreground, recor
 def _store(run_dir: Path, target: Path, recorder: Recorder, told: str) -> None:
     name, file = run_dir.name[-8:], shlex.quote(from_here(str(target)))
     try:
-        store(run_dir, target)
+        run_id = store(run_dir, target).run_id
     except GputuiError as error:
         recorder.close(error.exit_code, error.message)
         raise
     recorder.close(0, "")
     if recorder.failure:
         raise NotStored(f"run {name} is stored in part: {recorder.failure}", "make space there")
-    _say(f"recorded as {name} in {file}{told}\n  gputui show {name} {file}")
+    _say(f"recorded as {name} in {file}{told}{_used(run_id, target)}\n  gputui show {name} {file}")
+
+
+def _used(run_id: str, target: Path) -> str:
+    """What the program got of the box; empty without a program, or while another writes to the file."""
+    used: RecordedUse | Missing = Missing("not read")
+    with suppress(GputuiError), open_result(target) as result:
+        used = recorded_use(result.run(run_id), result.telemetry_summary(run_id))
+    return "" if isinstance(used, Missing) else f"; {used.text}"
 
 
 def _say(text: str) -> None:

@@ -16,10 +16,12 @@ from gputui.document.table import Table, table_of
 from gputui.errors import GputuiError
 from gputui.metrics import with_unit
 from gputui.model.absent import Missing
+from gputui.model.journal import to_plain
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_percent, format_seconds
+from gputui.services.results.headline import answering_run
 from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of, where_messages_are
 from gputui.services.results.labels import (
     case_name,
@@ -28,6 +30,7 @@ from gputui.services.results.labels import (
     run_heading_in_one,
     some_of,
 )
+from gputui.services.results.recorded import recorded_use
 from gputui.services.results.selectors import from_here, is_there, run_and_file, run_in
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
 from gputui.services.results.step_tables import (
@@ -82,21 +85,24 @@ def command(
     """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE; without them, the latest run."""
     path, selector = run_and_file(run, file)
     with open_result(path, trust, as_stored=as_json) as result:
-        found = run_in(
-            result, find_run(result.summaries(), "latest" if selector is None else selector).run_id
-        )
+        newest = find_run(result.summaries(), selector or "latest"), ()
+        chosen, said = newest if as_json else answering_run(result, selector or "latest")
+        found = run_in(result, chosen.run_id)
         comparable = () if as_json or verbose else result.measured_summaries()
         passes = result.profiled(found.summary.run_id)
         telemetry = result.telemetry_summary(found.summary.run_id)
         loads = serving_of(found, result.serving(found.summary.run_id))
         events, warnings = result.events(found.summary.run_id), result.warnings
-    warn(warnings)
+    warn((*warnings, *said))
+    used = recorded_use(found, telemetry)
     if as_json:
         from gputui.services.results.json import run_as_json
 
         plain = run_as_json(found, passes)
         if not isinstance(loads, Missing):
             plain["serving"] = serving_as_json(loads, found.summary.price)
+        if not isinstance(used, Missing):
+            plain["recorded"] = to_plain(used)
         print_json(plain)
         return
     if found.summary.profile == TRACE_PROFILE:
@@ -112,6 +118,8 @@ def command(
 
     out = console()
     heading = ["", *run_heading(found)] if verbose else run_heading_in_one(found)
+    if not isinstance(used, Missing):
+        heading = [f"It got {used.text}.", *([] if verbose else [""]), *heading]
     footer: list[Line] = [(Span(line),) for line in where_messages_are(found)]
     warnings_kept = sum(event.level != "info" for event in events)
     named = _export_named(run, file) if path.parent == exports_cache() else path

@@ -14,9 +14,9 @@ from typing import Any  # JSON
 
 import click
 
-from gputui.cli.options import db_option
+from gputui.cli.options import db_option, machine_option, price_option
 from gputui.cli.output import print_or_write, printed, warn
-from gputui.cli.record import ProgramCommand, not_started
+from gputui.cli.record import ProgramCommand, recorded
 from gputui.cli.step_answer import NextSteps, write_step_answer
 from gputui.cli.traces import (
     compared_stored_traces,
@@ -31,7 +31,9 @@ from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted
 from gputui.recording.foreground import Foreground
+from gputui.recording.recorder import Recorder
 from gputui.services.results.conditions import Evidence
+from gputui.services.results.headline import answering_run
 from gputui.services.results.labels import run_heading_in_one
 from gputui.services.results.selectors import Selection, from_here, run_and_file, run_in
 from gputui.services.results.step_answer import PROFILED, StepAnswer, answer_of_case
@@ -40,11 +42,11 @@ from gputui.services.results.step_tables import profiled_cases
 from gputui.services.runs.process import writable_target
 from gputui.services.traces import in_program
 from gputui.services.traces.difference import TraceDifference, change_sentence
-from gputui.services.traces.imported import TraceRun, contents_of
+from gputui.services.traces.imported import TraceRun, contents_of, with_others
 from gputui.services.traces.in_program import AFTER, DIRECTORY, STEPS
 from gputui.services.traces.overview import answer_of
 from gputui.store.reading import open_result
-from gputui.store.selecting import check_label, find_run
+from gputui.store.selecting import check_label
 from gputui.store.writing import store_run
 from gputui.worker.foreign_json import read_json_file
 
@@ -82,6 +84,8 @@ class _WhyCommand(ProgramCommand):
     metavar="FILE",
     help="Write it there: .json, else as --brief.",
 )
+@price_option
+@machine_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="TRACE | RUN | F@RUN | -- COMMAND...")
 def command(
     steps: int | None,
@@ -92,6 +96,8 @@ def command(
     is_brief: bool,
     is_json: bool,
     output: Path | None,
+    price: float | None,
+    machine: str,
     words: tuple[str, ...],
 ) -> int:
     """Explain a step of COMMAND, a Python program that uses torch, or of a trace or a stored run.
@@ -110,7 +116,8 @@ def command(
     if click.get_current_context().meta[ProgramCommand.HAS_MARK]:
         if form and output is None:
             raise GputuiError(f"--{form}: stdout is the program's own", f"-o {_FILES[form]}")
-        return _run(words, _environment(steps, after), db, label or _program(words), (form, output, top))
+        label = label or _program(words)
+        return _run(words, _environment(steps, after), db, label, (form, output, top), price, machine)
     if len(words) == 2:
         write_difference(_differing(*words), _DIFFERENCE_FORMS[form], output)
         return EXIT_DONE
@@ -170,11 +177,12 @@ def _of_run(named: str) -> tuple[StepAnswer, NextSteps, str]:
     """
     path, selector = run_and_file(named, None)
     with open_result(path) as result:
-        run = run_in(result, find_run(result.summaries(), selector or "latest").run_id)
+        chosen, newest = answering_run(result, selector or "latest")
+        run = run_in(result, chosen.run_id)
         passes = result.profiled(run.summary.run_id)
         trace = trace_in(result, run.summary.run_id) if run.summary.profile == TRACE_PROFILE else None
         origin = result.origins()[run.summary.run_id]
-        warn(result.warnings)
+        warn((*result.warnings, *newest))
     whole = shlex.quote(f"{from_here(str(path))}@{run.summary.short_id}")
     answer: StepAnswer | Missing = Missing("no step was profiled")
     if trace is not None:
@@ -187,20 +195,36 @@ def _of_run(named: str) -> tuple[StepAnswer, NextSteps, str]:
     return answer, next_steps(whole), origin
 
 
-def _run(words: tuple[str, ...], environ: dict[str, str], db: Path | None, label: str, how: Form) -> int:
-    """Run a program to its end and explain it; returns its exit status."""
-    target = writable_target(db)
+def _run(
+    words: tuple[str, ...],
+    environ: dict[str, str],
+    db: Path | None,
+    label: str,
+    how: Form,
+    price: float | None,
+    machine: str,
+) -> int:
+    """Record a program to its end and explain it; returns its exit status."""
+    target, foreground = writable_target(db), Foreground()
     with tempfile.TemporaryDirectory(prefix="gputui-why-") as directory:
-        foreground = Foreground()
-        try:
-            end = foreground.run(words, lambda _: None, {**environ, DIRECTORY: directory})
-        except OSError as error:
-            raise not_started(words[0], error, "nothing was profiled") from error
-        if not foreground.hung_up:
-            _explain(Path(directory), words, target, label, how)
+
+        def explain(recorder: Recorder) -> None:
+            if not foreground.hung_up:
+                _explain(Path(directory), words, target, label, how, recorder)
+
+        status = recorded(
+            words,
+            db,
+            foreground,
+            label=label,
+            price=price,
+            machine=machine,
+            environ={**environ, DIRECTORY: directory},
+            at_end=explain,
+        )
     if foreground.hung_up:
         os._exit(EXIT_HUNG_UP)  # there is nobody to report to
-    return end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
+    return status
 
 
 def _only(words: tuple[str, ...]) -> Path:
@@ -230,7 +254,9 @@ def _environment(steps: int | None, after: int | None) -> dict[str, str]:
     }
 
 
-def _explain(directory: Path, words: tuple[str, ...], target: Path, label: str, how: Form) -> None:
+def _explain(
+    directory: Path, words: tuple[str, ...], target: Path, label: str, how: Form, recorder: Recorder
+) -> None:
     """Store the trace and say what it tells, or why there is none; the program's exit status stays."""
     told = [read_json_file(path) for path in sorted(directory.glob("told-*.json"))]
     profiled = [one for one in told if "trace" in one]
@@ -240,7 +266,8 @@ def _explain(directory: Path, words: tuple[str, ...], target: Path, label: str, 
     one = next((one for one in profiled if one["has_steps"]), profiled[0])  # of several ranks the first
     command = shlex.join(words)
     try:
-        (run,) = read_runs([directory / str(one["trace"])], label)
+        (read,) = read_runs([directory / str(one["trace"])], label)
+        run = with_others(read, recorder.cpu, recorder.short_id)
         before_ns = round(float(one.get("before_s", 0.0)) * 1e9)
         notes = (*run.notes, f"{PROFILED}{_heading(run, one)}")
         run = replace(run, found=replace(run.found, before_ns=before_ns), notes=notes)
@@ -257,6 +284,7 @@ def _explain(directory: Path, words: tuple[str, ...], target: Path, label: str, 
     answer, (form, output, top) = answer_of(run), how
     with printed(sys.stderr) as page:
         write_step_answer(page, answer, top, again, change, f"stored in {file} as {short_id}")
+    recorder.warn(f"steps of it are profiled in {short_id}", "info")
     if form:
         try:
             _write_form(form, output, answer, command, change)

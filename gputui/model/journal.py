@@ -149,10 +149,11 @@ class Block(OfCase):
     device_ns: int | None
     """Between two events on the device's stream; None on a CPU."""
     cpu_ns: int | None
-    """CPU time of the worker process, all threads; of a program timed as a whole, of the program and the
-    children it waited for. None if unknown, as in the middle of a program."""
+    """CPU time of the worker process, all threads; of a program timed as a whole, of the program and what
+    it started, as far as that is seen. None if unknown, as in the middle of a program."""
     waited_ns: int | None = None
-    """Time its threads were ready to run but waited for a CPU; None if the system does not report it."""
+    """Time its threads were ready to run but waited for a CPU; of a program timed as a whole, no longer than
+    other programs ran. None if the system does not report it."""
 
     @property
     def block_ns(self) -> int:

@@ -107,6 +107,11 @@ class ProfiledPass(OfCase):
     """Size of the Chrome trace that was kept; 0 for none."""
     before_ns: int = 0
     """The median step of the same process before its window, without the profiler; 0 if unknown."""
+    waited_share: float | None = None
+    """Of the time of the program's threads in the window, what they waited for a CPU that other programs had;
+    None if unknown, as of a trace alone."""
+    others_cores: float | None = None
+    """CPUs that other programs used meanwhile, on average."""
 
     def fault(self) -> str:
         """Which of its numbers contradict each other; empty if all sums hold."""

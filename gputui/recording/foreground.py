@@ -41,18 +41,26 @@ class Foreground:
                 signal.signal(number, self._on_signal)
 
     def run(
-        self, argv: Sequence[str], on_start: Callable[[int], None], environ: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str],
+        on_start: Callable[[int, int], None],
+        on_exit: Callable[[], None],
+        environ: Mapping[str, str] | None = None,
     ) -> ProgramEnd:
-        """Run a program to its end, in our environment or in `environ`; `on_start` gets when it started.
+        """Run a program to its end, in our environment or in `environ`.
 
-        Raises OSError if it cannot be executed; `on_start` is not called then.
+        `on_start` gets when it started and its PID; `on_exit` is called while /proc still tells of it.
+        Raises OSError if it cannot be executed; neither is called then.
         """
         begun_ns = time.monotonic_ns()
         program = subprocess.Popen(argv, env=environ)
         self._pid = program.pid
         for number in self._waits_for:
             self._pass_on(number)
-        on_start(begun_ns)
+        on_start(begun_ns, program.pid)
+        if hasattr(os, "waitid"):  # not in every macOS
+            os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
+        on_exit()
         end = end_of(program)
         self._pid = None
         return end

@@ -22,6 +22,7 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Machine
 from gputui.recording.journal import JournalWriter
+from gputui.recording.program_cpu import ProgramCpu
 from gputui.recording.sampler import Sampler, sources_of_runs
 from gputui.recording.spec import Spec
 
@@ -40,6 +41,7 @@ class Recorder:
         self._journal, self._start, self._lock = JournalWriter.begin(run_dir, spec, (run_dir,))
         self._plan = spec.plan
         self._begun_ns = 0
+        self.short_id = spec.run_id[-8:]
         self.failure = ""
         self._journal.append(MachineFound(machine))
         self._journal.append(RuntimeFound(spec.runtime))
@@ -48,21 +50,26 @@ class Recorder:
         self._journal.sync()
         path = run_dir / TELEMETRY_NAME
         self.telemetry = Sampler(path, sources_of_runs(), self.warn, period_s=period_s)
+        self.cpu = ProgramCpu()
 
-    def warn(self, message: str) -> None:
+    def warn(self, message: str, level: str = "warning") -> None:
         """Record something the user should know."""
-        self._say(Event("warning", message, time.monotonic_ns()))
+        self._say(Event(level, message, time.monotonic_ns()))
 
-    def program_begun(self, begun_ns: int) -> None:
-        """Record when the program started."""
+    def program_begun(self, begun_ns: int, pid: int) -> None:
+        """Record when the program started; from now on it is read."""
         self._begun_ns = begun_ns
+        self.cpu.begin(pid)
         for launch in self._plan.launches:
             self._say(LaunchStart(_LAUNCH_ID, 0, (_CASE_ID,), launch.threads, None, begun_ns), sync=True)
 
     def program_ended(self, outcome: str, reason: str, ended_ns: int, cpu_ns: int, exit_status: int) -> float:
         """Record how and when the program ended; returns its wall time in s, the one block of the run."""
         wall_ns = max(ended_ns - self._begun_ns, 1)
-        self._say(Block(_LAUNCH_ID, _CASE_ID, 0, 1, self._begun_ns, wall_ns, None, cpu_ns))
+        use = self.cpu.use()
+        cpu_ns = max(cpu_ns, use.cpu_ns if use else 0)
+        waited_ns = use.waited_for_others_ns if use else None
+        self._say(Block(_LAUNCH_ID, _CASE_ID, 0, 1, self._begun_ns, wall_ns, None, cpu_ns, waited_ns))
         self._say(CaseEnd(_LAUNCH_ID, _CASE_ID, outcome, reason, 1, ended_ns))
         self._say(LaunchEnd(_LAUNCH_ID, "ok", "", exit_status, "", ended_ns), sync=True)
         return wall_ns / 1e9

@@ -154,6 +154,7 @@ class DeviceTelemetry:
     slowed_share: float | Missing
     """Share of the samples with a reason of SLOWED_BITS, among those with reasons; 0 to 1."""
     power_capped_share: float | Missing
+    busy_mean_pct: float | Missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +310,12 @@ class ResultFile:
         rows.sort(key=_key_of("stored_us", "run_id"), reverse=True)
         return {str(row["run_id"]): str(row["imported_from"] or "") for row in rows}
 
+    def fruitless(self) -> frozenset[str]:
+        """The ids of the runs that tried cases and measured none."""
+        sql = f"""SELECT run_id::VARCHAR FROM {self._opened.catalog}.main.cases
+            GROUP BY run_id HAVING NOT bool_or(outcome = 'ok')"""
+        return frozenset(run_id for (run_id,) in self._rows(sql))
+
     def run(self, run_id: str) -> Run:
         """One run with all its cases and blocks. Raises GputuiError if the file does not contain it."""
         found = [summary for summary in self.summaries() if summary.run_id == run_id]
@@ -374,7 +381,7 @@ class ResultFile:
             SELECT device_index, count(*), median(power_w), max(power_w),
                 median(temperature_c), max(temperature_c), min(sm_clock_mhz), median(sm_clock_mhz),
                 avg((throttle_bits & {SLOWED_BITS} <> 0)::INT),
-                avg((throttle_bits & {POWER_CAP_BIT} <> 0)::INT)
+                avg((throttle_bits & {POWER_CAP_BIT} <> 0)::INT), avg(sm_busy_pct)
             FROM {self._opened.catalog}.main.telemetry WHERE run_id = TRY_CAST(? AS UUID)
             GROUP BY device_index ORDER BY device_index"""
         host_sql = f"""

@@ -357,6 +357,8 @@ TABLES: tuple[Table, ...] = (
             "memory_reason VARCHAR why there is no split of the memory",
             "trace_bytes BIGINT of the Chrome trace that was kept; 0 for none",
             "before_ns BIGINT median step of the process before the window, not profiled; 0 if unknown",
+            "waited_share DOUBLE of the threads' time in the window, for CPUs that other programs had",
+            "others_cores DOUBLE that other programs used meanwhile",
         ),
         is_late=True,
     ),

@@ -299,3 +299,24 @@ def test_many_operators_as_short_as_their_call_are_told_of_a_cpu() -> None:
     assert (finding.kind, finding.at_best_ns) == ("tiny operators", 30 * MS)
     assert "20000 calls of 3.50 µs each take 70 % of the step" in finding.text
     assert kinds(facts(30, 0, "python", tiny), facts(30, 0, "python", replace(tiny, calls=20))) == [[], []]
+
+
+def crowded(step: StepFacts, waited_share: float | None, others_cores: float | None) -> StepFacts:
+    found = replace(step.side.found, waited_share=waited_share, others_cores=others_cores)
+    return replace(step, side=replace(step.side, found=found))
+
+
+def test_other_programs_that_took_the_cores_come_before_all_that_they_inflate() -> None:
+    waits = facts(20, 80, "data_wait", on_gpu=False)
+    first, *rest = findings_of(crowded(waits, 0.45, 1.6))
+    assert first.text == (
+        "CPU contention from other processes: other programs took 1.6 cores while it ran: the step waited"
+        " 45 % of the time for one; without that the step would take at best 55.0 ms of 100 ms. Try it again"
+        " on an idle box: everything else takes longer too"
+    )
+    assert rest == list(findings_of(waits))
+
+
+@pytest.mark.parametrize(("waited", "others"), [(None, None), (0.09, 1.9), (0.0, 2.0)])
+def test_other_programs_are_not_blamed_without_evidence(waited: float | None, others: float | None) -> None:
+    assert findings_of(crowded(facts(), waited, others)) == ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from gputui.cli import run
@@ -77,6 +78,18 @@ def test_another_answer_than_yes_or_no_is_asked_for_again_in_plain_words(
     assert confirmed("Measure anyway?")
     assert "please answer y or n" in capsys.readouterr().err
     assert next(answers, "") == ""
+
+
+def test_ctrl_c_at_a_question_says_that_it_counts_as_no(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(text: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("click.termui.visible_prompt_func", interrupted)
+    with pytest.raises(click.Abort):
+        confirmed("Measure anyway?")
+    assert "which counts as no" in capsys.readouterr().err
 
 
 def test_a_quiet_box_is_measured_without_a_word(

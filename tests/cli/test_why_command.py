@@ -67,6 +67,11 @@ def test_a_program_that_trains_stays_as_it_is_and_its_steps_are_explained_and_st
     told = json.loads(gputui_here("why", tmp_path / "a.db", "--json").stdout)
     assert told["ran"] == f"{sys.executable} train.py 20 --lr=1"
     assert (told["steps"], told["own_step_ns"] > 0) == (4, True)
+    (recording,) = re.findall(r"gputui: recorded as (\w{8}) in a\.db: .* of CPU", rest)
+    found = json.loads(gputui_here("show", run, tmp_path / "a.db", "--json").stdout)
+    assert 0 <= found["cases"][0]["profiled"]["waited_share"] < 1
+    assert f"recorded in {recording}" in gputui_here("show", run, tmp_path / "a.db", "-v").stdout
+    assert f"profiled in {run}" in gputui_here("show", recording, tmp_path / "a.db", "-v").stdout
 
 
 def test_the_same_command_again_says_what_changed_since(tmp_path: Path) -> None:
@@ -171,7 +176,7 @@ def test_a_program_that_ends_too_soon_is_named_with_what_would_help(
     done = why(tmp_path, "--", sys.executable, "train.py", steps)
     assert done.returncode == 7
     assert f"gputui: nothing was profiled: it ended {reason}\n" in done.stderr
-    assert not (tmp_path / "a.db").exists()
+    assert "recorded as" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -182,9 +187,9 @@ def test_a_program_without_torch_is_run_and_says_that_nothing_was_profiled(
 ) -> None:
     done = why(tmp_path, "--", *words)
     assert (done.returncode, done.stdout) == (0, "ran\n")
-    assert done.stderr == (
+    assert done.stderr.startswith(
         "gputui: nothing was profiled: no Python that imports torch ran,"
-        " or one that ignores PYTHONPATH (-E, -I, -S)\n"
+        " or one that ignores PYTHONPATH (-E, -I, -S)\ngputui: recorded as"
     )
 
 

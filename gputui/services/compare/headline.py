@@ -56,7 +56,7 @@ from gputui.services.results.headline import (
     title_of,
 )
 from gputui.services.results.metrics import is_limit, time_of
-from gputui.services.results.throughput import GAVE, is_undecidable, run_spread_of
+from gputui.services.results.throughput import GAVE, is_by_clock, run_spread_of
 from gputui.services.serving.profiles import limits_of
 
 _WITH: dict[str, Callable[[str], str]] = {
@@ -245,7 +245,7 @@ def _busy(main: Row, comparison: Comparison) -> str:
     is_known = CROWDED in shares and not isinstance(main.estimate, Missing) and not main.estimate.doubt
     without = "; rates are without it" if is_known else ""
     results = (("a", main.a.result), ("b", main.b.result))
-    if clock := [names[letter] for letter, found in results if found is not None and is_undecidable(found)]:
+    if clock := [names[letter] for letter, found in results if found is not None and is_by_clock(found)]:
         without = f"; in {subject(main, comparison.rows)} the rate of {listed(clock)} is what {GAVE}"
     sentences = [f"Measured on a busy box: {listed(said)}{without}."] if said else []
     if SLOWED in shares:

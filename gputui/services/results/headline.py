@@ -18,7 +18,7 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import NOTHING_MEASURED
 from gputui.model.plan import TRACE_PROFILE
-from gputui.model.result import CaseResult, Run
+from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import (
     counted,
     format_percent,
@@ -44,10 +44,13 @@ from gputui.services.results.throughput import (
     Speeds,
     contention_of,
     gave_text,
+    is_by_clock,
     is_undecidable,
     speed_ratio,
     speeds_of,
 )
+from gputui.store.reading import ResultFile
+from gputui.store.selecting import find_run
 
 HAD_THE_CPU = "Other programs had the CPU"
 _OF_USER = {"step": "your step {}", "command": "your program {}", "record": "your recording {}"}
@@ -286,7 +289,7 @@ def _main(main: CaseResult, speed: SpeedEstimate, speeds: Speeds) -> str:
 def _busy(main: CaseResult, speeds: Speeds) -> str:
     """The doubt about the main case, if others had its CPUs."""
     share, gave = contention_of(main), gave_text(main)
-    without = f": {GAVE} {gave}" if gave else "" if is_undecidable(main) else "; rates are without it"
+    without = f": {GAVE} {gave}" if gave else "" if is_by_clock(main) else "; rates are without it"
     by_clock = f"; {BY_CLOCK}" if any(is_undecidable(case) for case, _ in speeds) else ""
     return f"{HAD_THE_CPU} {format_percent(share)} of the time{without}{by_clock}." if share else ""
 
@@ -310,6 +313,32 @@ def _gain(single: CaseResult, main: CaseResult) -> str:
     return f", {size} {than} fp32 ({ends})"
 
 
+def answering_run(file: ResultFile, selector: str) -> tuple[RunSummary, tuple[str, ...]]:
+    """The run that answers for a selector, and what to say of it.
+
+    For `latest` that is the newest with a result. Raises GputuiError as `find_run` does.
+    """
+    summaries = file.summaries()
+    named = find_run(summaries, selector)
+    fruitless = file.fruitless() if selector == "latest" else frozenset()
+    found = next((one for one in summaries if one.run_id not in fruitless or _is_profiled(file, one)), named)
+    if found is named or selector != "latest":
+        return named, ()
+    run = file.run(named.run_id)
+    why = named.status_reason or _commonest_end(run.cases)
+    return found, (f"the newest, {named.short_id}, measured nothing: {why}",)
+
+
+def _is_profiled(file: ResultFile, run: RunSummary) -> bool:
+    return any(found.is_valid for found in file.profiled(run.run_id).values())
+
+
+def _commonest_end(cases: Sequence[CaseResult]) -> str:
+    """`3 cases failed: exited with status 1`."""
+    ((verb, reason), count), *_ = Counter(map(ending_words, cases)).most_common(1)
+    return f"{counted(count, 'case')} {verb}{f': {reason}' if reason else ''}"
+
+
 def _ended(run: Run, *, has_some: bool) -> str:
     """What went wrong; why nothing was measured, if nothing was."""
     failed = sum(case.outcome == "failed" for case in run.cases)
@@ -319,10 +348,8 @@ def _ended(run: Run, *, has_some: bool) -> str:
         parts.append(f"the run was {run.summary.status}{reason}")
     if not has_some and run.cases:
         tried = [case for case in run.cases if case.measurements or needs_budget(case)] or run.cases
-        ((verb, reason), count), *_ = Counter(map(ending_words, tried)).most_common(1)
-        why = f": {reason}" if reason else ""
         was_stopped = bool(parts) and any(case.outcome == "interrupted" for case in run.cases)
-        which = "" if was_stopped else f": {counted(count, 'case')} {verb}{why}"
+        which = "" if was_stopped else f": {_commonest_end(tried)}"
         parts.append(f"{lacking(run)}{which}")
     elif failed:
         parts.append(f"{counted(failed, 'case')} failed")

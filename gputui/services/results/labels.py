@@ -28,7 +28,14 @@ from gputui.model.units import (
 )
 from gputui.services.prices import price_source
 from gputui.services.results.metrics import CaseMetric
-from gputui.services.results.throughput import BY_CLOCK, is_crowded, is_undecidable, speed_of, waited_share
+from gputui.services.results.throughput import (
+    BY_CLOCK,
+    is_by_clock,
+    is_crowded,
+    is_undecidable,
+    speed_of,
+    waited_share,
+)
 from gputui.worker.failures import IN_LOG
 from gputui.worker.workloads import WORKLOADS
 
@@ -431,5 +438,5 @@ def _waited(case: CaseResult) -> str:
     """`GPT training mini cpu fp32 80 % of the time`, and whether its rate has that in it."""
     share = waited_share(case)
     waited = "" if isinstance(share, Missing) else format_percent(share)
-    whose = " (its rate is the clock's)" if is_undecidable(case) else ""
+    whose = " (its rate is the clock's)" if is_by_clock(case) else ""
     return f"{case_name(case)} {waited} of the time{whose}"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from gputui.analysis.contention import UNDISTURBED, Waiting, effect_of_waiting
+from gputui.analysis.contention import OF_WHOLE_PROGRAM, UNDISTURBED, Waiting, effect_of_waiting
 from gputui.analysis.cost import Cost, cost_per_million
 from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
 from gputui.analysis.priors import (
@@ -107,10 +107,17 @@ CROWDED_SHARE = 0.05
 def contention_of(case: CaseResult) -> float:
     """`waited_share` if it is high enough to disturb a case, otherwise 0.
 
-    A GPU's clock does not stop for a busy host, so it is always 0 on a GPU.
+    A GPU's clock does not stop for a busy host, so it is always 0 on a GPU; so it is of loads on a server,
+    which wait for that.
     """
-    share = waited_share(case) if case.case.variant.device_class == "cpu" else 0.0
+    is_told = case.case.variant.device_class == "cpu" or is_recorded(case.case)
+    share = waited_share(case) if is_told else 0.0
     return 0.0 if isinstance(share, Missing) or share <= CROWDED_SHARE else share
+
+
+def is_recorded(case: Case) -> bool:
+    """Whether it is the program of a recording."""
+    return case.variant.device_class == WHOLE_BOX and not case.is_load
 
 
 def is_crowded(case: CaseResult) -> bool:
@@ -141,6 +148,11 @@ def is_undecidable(case: CaseResult) -> bool:
     Its times are then those of the clock.
     """
     return _effect_on(case).is_unknown
+
+
+def is_by_clock(case: CaseResult) -> bool:
+    """Whether its times are those of the clock though it waited: so it is undecidable, or a recording."""
+    return _effect_on(case).is_by_clock
 
 
 def undecidable_reason(case: CaseResult) -> str:
@@ -220,6 +232,8 @@ def _effect_on(case: CaseResult) -> Waiting:
 
 
 def _effect_on_blocks(case: Case, blocks: Sequence[Block], share: float) -> Waiting:
+    if is_recorded(case):
+        return OF_WHOLE_PROGRAM.at(share)
     threads = sum(block.thread_ns for block in blocks) / sum(block.wall_ns for block in blocks)
     return effect_of_waiting(case.workload_class, threads).at(share)
 

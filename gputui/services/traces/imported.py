@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from gputui.model.plan import PROFILED, TRACE_PROFILE, PlannedCase
 from gputui.model.profiled import MemoryPoint, ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import counted, format_percent, format_seconds
+from gputui.recording.program_cpu import ProgramCpu
 from gputui.services.results.operator_rates import product_sentence
 from gputui.services.results.step_answer import LOADS_ALONE, NOT_MARKED, OPTIMIZER
 from gputui.services.runs.process import uuid7
@@ -130,6 +132,23 @@ def read_run(
         started_utc_us=_started_us(trace),
         digest=_digest(path),
     )
+
+
+def with_others(run: TraceRun, program: ProgramCpu, recorded_as: str) -> TraceRun:
+    """A trace of a program that was recorded here, with what others took of the CPUs in its window."""
+    run = replace(run, notes=(*run.notes, f"the whole program is recorded in {recorded_as}"))
+    since_boot_ns = run.started_utc_us * 1000 - (time.time_ns() - time.monotonic_ns())
+    first_ns, last_ns = (since_boot_ns + ns for ns in (run.window.start_ns, run.window.end_ns))
+    use = program.use(first_ns, last_ns)
+    if use is None:
+        return run
+    thread_ns = max(use.cpu_ns + use.waited_for_others_ns, use.wall_ns)
+    found = replace(
+        run.found,
+        waited_share=use.waited_for_others_ns / thread_ns,
+        others_cores=(use.box_ns - use.cpu_ns) / use.wall_ns,
+    )
+    return replace(run, found=found)
 
 
 def stored_run(run: Run, found: ProfiledPass, notes: Sequence[str]) -> TraceRun:

@@ -12,10 +12,12 @@ from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.units import format_rate
 from gputui.services.results.labels import interval_words
+from gputui.services.results.recorded import RecordedUse
 from gputui.services.results.throughput import (
     contention_of,
     gave_of_launch,
     gave_text,
+    is_by_clock,
     is_crowded,
     is_undecidable,
     launches_of,
@@ -25,12 +27,15 @@ from gputui.services.results.throughput import (
     rate_of,
     speed_of,
     speed_of_launch,
+    speed_ratio,
     undecidable_reason,
     waited_of,
     waited_share,
 )
+from gputui.services.runs.recording import recorded_case
 
 GEMM, ALONE, TRAIN = make_case(), make_case(threads="1"), make_case("gpt_train", workload_class="training")
+RECORDED = recorded_case("sweep", "")
 DECODE = make_case("decode", workload_class="inference")
 
 
@@ -150,3 +155,35 @@ def test_the_interval_of_threads_that_may_have_taken_turns_holds_the_quiet_rate(
     assert isinstance(speed, SpeedEstimate)
     assert not isinstance(rate, Missing)
     assert speed.low < rate < speed.high
+
+
+def test_a_recording_keeps_the_time_of_the_clock_and_its_interval_holds_what_it_waited() -> None:
+    quiet, busy = measured(RECORDED, [33.0]), measured(RECORDED, [33.0], waited_share=0.4)
+
+    assert contention_of(busy) == pytest.approx(0.4)
+    assert is_by_clock(busy)
+    assert not is_undecidable(busy)
+    assert own_launches_of(busy) == launches_of(busy)
+    found, wide = speed_of(quiet), speed_of(busy)
+    assert isinstance(found, SpeedEstimate)
+    assert isinstance(wide, SpeedEstimate)
+    assert wide.units_per_s == found.units_per_s
+    assert wide.high > max(found.high, found.units_per_s / 0.6)
+
+
+def test_of_two_recordings_one_that_waited_long_is_not_called_slower() -> None:
+    quiet, busy = measured(RECORDED, [20.0]), measured(RECORDED, [70.0], waited_share=0.75)
+
+    assert is_undecidable(busy)
+    found = speed_ratio(quiet, busy, is_one_run=False)
+    assert not isinstance(found, Missing)
+    assert found.low < 1 < found.high
+
+
+def test_what_a_recorded_program_got_is_said_as_far_as_it_is_known() -> None:
+    unknown = Missing("not sampled")
+    assert RecordedUse(15.0, 0.53, 1.6, 2, {0: 62.0, 1: unknown}).text == (
+        "15.0 s of CPU, waited 53 % of the time for a core, other programs took 1.6 of 2 cores,"
+        " GPU 0 busy 62 % of it"
+    )
+    assert RecordedUse(0.2, unknown, unknown, 2, {}).text == "200 ms of CPU"

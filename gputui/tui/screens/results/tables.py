@@ -43,8 +43,8 @@ from gputui.services.results.throughput import (
     GAVE,
     HELD_BY_OTHERS,
     gave_text,
+    is_by_clock,
     is_crowded,
-    is_undecidable,
     measured_blocks,
     own_launches_of,
     speed_of,
@@ -142,7 +142,7 @@ def _flags(case: CaseResult) -> str:
     flags = []
     if case.outcome != "ok":
         flags.append(f"{case.outcome}: {case.reason}" if case.reason else case.outcome)
-    if gave := "this" if is_undecidable(case) else gave_text(case):
+    if gave := "this" if is_by_clock(case) else gave_text(case):
         flags.append(f"{GAVE} {gave}")
     if is_crowded(case):
         share = waited_share(case)
