@@ -6,15 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from gputui.analysis.health import CAUSES, age
+from gputui.document.spans import Line, Span, width_of
 from gputui.metrics import METRICS, Units, with_unit
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, Value
 from gputui.model.units import format_percent, with_prefix
 from gputui.tui.monitor.frame import Frame, account_text, device_title
-from gputui.tui.monitor.metrics import OF_GPUS
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, fitted, left, ruled, width_of, wrapped
-from gputui.tui.widgets.sections import facts_lines
+from gputui.tui.monitor.settings import OF_GPUS
+from gputui.tui.widgets.cells import clean, facts_lines, fitted, left, ruled, wrapped
 
 REASONS: tuple[tuple[int, str], ...] = (
     (0x1, "idle"),

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from gputui.document.spans import Line, Span
 from gputui.metrics import ABSENT, Metric, memory_scale, number, three_digits_of
 from gputui.model.live import LOST, DeviceSample
+from gputui.tui.monitor.cards import with_gauge
 from gputui.tui.monitor.frame import (
     FIGURE_STYLES,
     Frame,
@@ -19,13 +21,11 @@ from gputui.tui.monitor.frame import (
     slices_of,
     span_text,
 )
+from gputui.tui.monitor.history import LoadLevel
 from gputui.tui.monitor.layout import STRIP_LABEL, Layout, Rect
-from gputui.tui.monitor.metric_chart import with_gauge
-from gputui.tui.monitor.metrics import BY_ID
-from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.monitor.settings import BY_ID
 from gputui.tui.widgets.cells import clean, filled, fitted, left, right, side_by_side
 from gputui.tui.widgets.charts import heat
-from gputui.tui.widgets.load import LoadLevel
 
 _BUSY, _POWER, _SM = (BY_ID[name] for name in ("busy", "power", "sm"))
 

@@ -11,9 +11,9 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Input
 
+from gputui.document.spans import Span
 from gputui.store.text import clean_text
 from gputui.tui.shell.registry import Action, shown_key
-from gputui.tui.terminal.lines import Span
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import wrapped
 from gputui.tui.widgets.lines_page import LinesPage

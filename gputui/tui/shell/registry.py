@@ -10,12 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gputui.document.spans import Line, Span, line_width
 from gputui.model.units import counted
 from gputui.services.live.demo import CAUTION
 from gputui.store.text import clean_text
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import fitted, line_width
-from gputui.tui.widgets.sections import fitting, joined
+from gputui.tui.widgets.cells import fitted, fitting, joined
 
 
 @dataclass(frozen=True, slots=True)

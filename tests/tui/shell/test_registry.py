@@ -261,7 +261,8 @@ async def test_help_of_the_monitor_is_one_key_away() -> None:
 
 @pytest.mark.parametrize("name", [*(entry.id for entry in SCREENS), "app"])
 def test_a_page_lists_every_key_of_a_screen(name: str, repository: Path) -> None:
-    module = {"monitor": "monitor.actions", "app": "shell.registry"}.get(name, f"screens.{name}.actions")
+    others = {"monitor": "monitor.actions", "app": "shell.registry", "run": "screens.run.form"}
+    module = others.get(name, f"screens.{name}.screen")
     found = importlib.import_module(f"gputui.tui.{module}")
     keys = list_of(found.APP_ACTIONS if name == "app" else found.ACTIONS)
     pages = [page.read_text(encoding="utf-8") for page in (repository / "docs").glob("*.md")]

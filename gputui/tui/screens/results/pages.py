@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.document.bars import legend_lines, parts_bar
-from gputui.document.spans import Line, Span, wrapped
+from gputui.document.spans import Line, Span, line_width, wrapped
 from gputui.document.table import Table
 from gputui.document.table import parts_of as beside_each_other
 from gputui.document.theme import FAMILIES, TONES
@@ -32,8 +32,7 @@ from gputui.services.results.traces import HOW_TO_OPEN, traces_of
 from gputui.services.support.paths import default_result_file
 from gputui.tui.screens.results.overview import largest_operators, share_lines, step_lines
 from gputui.tui.screens.results.tables import launch_lines, rests_on_lines
-from gputui.tui.widgets.cells import line_width
-from gputui.tui.widgets.sections import log_lines, paragraph, stacked, table_lines
+from gputui.tui.widgets.cells import log_lines, paragraph, stacked, table_lines
 
 _PART_STYLES = dict(zip(MEMORY_PARTS, (*(f"{family} {TONES}" for family in FAMILIES), "track"), strict=True))
 _AROUND_MEMORY = 5

@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import ContentSwitcher, DataTable, Input
 
+from gputui.document.spans import Line, Span
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.result import Run, RunSummary
@@ -31,7 +32,6 @@ from gputui.services.support.paths import default_result_file
 from gputui.store.opening import expanded
 from gputui.store.selecting import check_label, find_run
 from gputui.store.writing import label_run, remove_run
-from gputui.tui.screens.results.actions import ACTIONS
 from gputui.tui.screens.results.overview import (
     boxes_lines,
     cases_lines,
@@ -44,15 +44,47 @@ from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
 from gputui.tui.screens.results.saving import ask_for_sheet
 from gputui.tui.screens.results.tables import FILE_HEADINGS, RunsTable, file_row
 from gputui.tui.screens.results.timeline import BETWEEN_READINGS_US, TimeWindow
-from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.shell.registry import Action
+from gputui.tui.shell.shell_screen import AskText, Confirm, ShellScreen, bindings_of
+from gputui.tui.terminal.renderer import LinesView
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import fitted
-from gputui.tui.widgets.dialogs import AskText, Confirm
+from gputui.tui.widgets.cells import error_lines, fitted, paragraph
 from gputui.tui.widgets.lines_page import LinesOf, LinesPage
 from gputui.tui.widgets.plain_table import PlainTable
-from gputui.tui.widgets.sections import error_lines, paragraph
+
+ACTIONS: tuple[Action, ...] = (
+    Action(
+        "enter", "enter", "Open", "Open the file, run or case: when it was timed, its step, its operators"
+    ),
+    Action("back", "escape,backspace", "Back", "Cancel reading, or go one level up"),
+    Action("open-path", "o", "Path", "Open a result file by typing its path"),
+    Action("filter", "slash", "Filter", "Show only runs or operators that contain a text"),
+    Action("sort", "s", "Sort", "Sort by the next column"),
+    Action("mark", "space", "Mark", "Mark the run for comparison, or unmark it"),
+    Action("compare", "c", "Compare", "Compare the marked runs, the first as the baseline"),
+    Action("label", "l", "Label", "Rename the run"),
+    Action("delete", "D", "Delete", "Remove the run from its file permanently; asks first"),
+    Action("next-tab", "tab", "Next tab", "The next page of the run"),
+    Action("previous-tab", "shift+tab", "Tab before", "The page before"),
+    Action("next-case", "n", "Next case", "The next case that has such a page; timeline: the next launch"),
+    Action("previous-case", "p", "Case before", "The case before"),
+    Action("zoom-in", "plus,equals_sign", "Zoom in", "Timeline: zoom in around the cursor"),
+    Action("zoom-out", "minus", "Zoom out", "Timeline: zoom out"),
+    Action("whole", "0", "Whole", "Timeline: the whole run"),
+    Action("earlier", "left", "Earlier", "Timeline: move the cursor back"),
+    Action("later", "right", "Later", "Timeline: move the cursor forward"),
+    Action("move-back", "left_square_bracket", "Move back", "Timeline: scroll back half a page"),
+    Action("move-on", "right_square_bracket", "Move on", "Timeline: scroll forward half a page"),
+    Action("group", "g", "Group", "Operators one by one, by category, or by phase"),
+    Action("copy", "y", "Copy", "Copy the table or page shown, as tab-separated text"),
+    Action(
+        "save", "e", "Save as", "Save what is shown as .csv or .json, or the run's Chrome trace as .json.gz"
+    ),
+    Action("reload", "r", "Reload", "Read the files again"),
+    Action("down", "j", "Down", "One line down, as the arrow does"),
+    Action("up", "k", "Up", "One line up"),
+)
+
 
 _HINTS = {
     "files": ("enter", "open-path", "reload", "back"),

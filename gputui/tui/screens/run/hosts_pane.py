@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from gputui.document.spans import Line, Span, cut, width_of
 from gputui.document.table import Column, Table
 from gputui.model.units import counted, format_clock
 from gputui.services.hosts.bakeoff import STYLES, HostStatus
 from gputui.services.hosts.hosts_table import hosts_table
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, fitted, width_of, wrapped
-from gputui.tui.widgets.sections import section, table_lines
+from gputui.tui.widgets.cells import clean, fitted, section, table_lines, wrapped
 
 _MOST_NAME, _DETAIL_ROWS = 20, 3
 
