@@ -149,11 +149,11 @@ def show_app(
 
 
 def _show_live(feed: Callable[[float, Callable[[], None]], Any], *, is_ascii: bool, **options: Any) -> int:
-    """Run the app on a feed with these LiveOptions; returns the exit status."""
-    from gputui.tui.launch import LiveOptions, show_live
+    """Run the app on a feed with these options of `show_live`; returns the exit status."""
+    from gputui.tui.launch import show_live
     from gputui.tui.widgets.cells import wants_ascii
 
-    return show_live(feed, LiveOptions(is_ascii=is_ascii or wants_ascii(), **options))
+    return show_live(feed, is_ascii=is_ascii or wants_ascii(), **options)
 
 
 @click.command()

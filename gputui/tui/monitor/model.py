@@ -24,7 +24,6 @@ from gputui.tui.monitor.cards import (
     selected_lines,
     without_gpus,
 )
-from gputui.tui.monitor.details import details_lines, metrics_lines
 from gputui.tui.monitor.frame import (
     ChartPool,
     Frame,
@@ -35,7 +34,7 @@ from gputui.tui.monitor.frame import (
     span_text,
     why_spans,
 )
-from gputui.tui.monitor.gpu_table import gpu_table
+from gputui.tui.monitor.gpu_table import details_lines, gpu_table, metrics_lines
 from gputui.tui.monitor.history import SECOND_NS, History, SteadyLoads
 from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, ROOMY, Layout, Rect, laid_out
 from gputui.tui.monitor.process_columns import command_text, is_of_here

@@ -39,9 +39,8 @@ from gputui.tui.screens.results.overview import (
     preview_lines,
     verdict_lines,
 )
-from gputui.tui.screens.results.pages import first_steps, no_runs
+from gputui.tui.screens.results.pages import ask_for_sheet, first_steps, no_runs
 from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
-from gputui.tui.screens.results.saving import ask_for_sheet
 from gputui.tui.screens.results.tables import FILE_HEADINGS, RunsTable, file_row
 from gputui.tui.screens.results.timeline import BETWEEN_READINGS_US, TimeWindow
 from gputui.tui.shell.registry import Action

@@ -10,8 +10,8 @@ from gputui.model.units import counted, format_clock, format_seconds, format_who
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.start import CheckedDraft, reasons_of
 from gputui.tui.screens.run.form import FIELDS, KEYS, TITLES, EditedText, Field
-from gputui.tui.screens.run.hosts_pane import plan_lines, progress_lines
 from gputui.tui.screens.run.model import RunModel, sentence
+from gputui.tui.screens.run.panes import plan_lines, progress_lines
 from gputui.tui.screens.run.watching import ended_lines, watching
 from gputui.tui.shell.registry import key_hint, keys_line
 from gputui.tui.widgets.cells import (
