@@ -114,10 +114,8 @@ class ProcessList:
             if identity(row.process) == self.selected:
                 self._place = place
                 return
-        if not self.rows:
+        if not self.rows or self.filter:
             return  # keeps the selection for when the filter is removed
-        if self.filter:
-            return
         self._place = min(self._place, len(self.rows) - 1)
         self.selected = identity(self.rows[self._place].process)
 
@@ -127,12 +125,7 @@ class ProcessList:
 
     def move(self, by: int) -> None:
         """Move the selection; the first movement selects the first visible row."""
-        if not self.rows:
-            return
-        if self.selected_process() is None:
-            self.select(self.top)
-            return
-        self.select(self._place + by)
+        self.select(self.top if self.selected_process() is None else self._place + by)
 
     def select(self, place: int) -> None:
         """Select the row at a place, or the nearest."""

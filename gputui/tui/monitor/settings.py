@@ -64,10 +64,6 @@ def _with_memory(values: Values, units: Units) -> list[str]:
     return [f"{share} %" for share in _shares(values, "dram")]
 
 
-def _with_sm(values: Values, units: Units) -> list[str]:
-    return [f"{share} %" for share in _shares(values, "occupancy")]
-
-
 def _with_cpu(values: Values, units: Units) -> list[str]:
     load = number(values, "load_1min")
     return [f"load {load:.1f}"] if load is not None else []
@@ -81,7 +77,7 @@ def _with_host_memory(values: Values, units: Units) -> list[str]:
 _MORE: dict[str, Callable[[Values, Units], list[str]]] = {
     "busy": _with_busy,
     "memory": _with_memory,
-    "sm": _with_sm,
+    "sm": lambda values, units: [f"{share} %" for share in _shares(values, "occupancy")],
     "tensor": lambda values, units: _shares(values, "fp32", "fp16", "fp64"),
     "dram": lambda values, units: ["of bandwidth"],
     "video": lambda values, units: [f"decoder {with_unit(number(values, 'decoder_pct'), '%')}"],

@@ -16,6 +16,9 @@ from gputui.services.live.demo import CAUTION
 from gputui.store.text import clean_text
 from gputui.tui.widgets.cells import fitted, fitting, joined
 
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
@@ -30,6 +33,8 @@ class Action:
     tooltip: str
     needs: str = ""
     """What it has no effect without, as `a GPU`; empty if it always works."""
+    does: str = ""
+    """What Textual runs, as `step(1)`; empty if it is called as the id."""
 
     @property
     def sentence(self) -> str:
@@ -103,10 +108,6 @@ SCREENS_ACTIONS: tuple[Action, ...] = (
     ),
 )
 """Keys of every screen if there are several."""
-
-
-if TYPE_CHECKING:
-    from textual.screen import Screen
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,9 +99,9 @@ _NARROW = 80
 
 
 def bindings_of(actions: Iterable[Action]) -> list[BindingType]:
-    """Textual's bindings for actions: `next-tab` calls `action_next_tab`."""
+    """Textual's bindings for actions: `next-tab` calls `action_next_tab`, unless it says what it does."""
     return [
-        Binding(action.key, action.id.replace("-", "_"), action.title, show=False, tooltip=action.tooltip)
+        Binding(action.key, run_by(action), action.title, show=False, tooltip=action.tooltip)
         for action in actions
     ]
 
@@ -284,20 +284,15 @@ class ShellScreen(Screen[None]):
 
     def press(self, action_id: str) -> None:
         """Run one of its actions, as its key does."""
-        self.call_later(self.run_action, action_id.replace("-", "_"))
-
-    def action_down(self) -> None:
-        self._step(1)
-
-    def action_up(self) -> None:
-        self._step(-1)
+        action = next(action for action in self.ACTIONS if action.id == action_id)
+        self.call_later(self.run_action, run_by(action))
 
     def action_copy(self) -> None:
         text = getattr(self.focused, "text", "")
         if text:
             self.say(copy(self.app, text), "good")
 
-    def _step(self, lines: int) -> None:
+    def action_step(self, lines: int) -> None:
         step = getattr(self.focused, "step", None)
         if step is not None:
             step(lines)
@@ -341,6 +336,11 @@ class ShellScreen(Screen[None]):
             names = tuple(name for name in names if name != "back")
             end = (*_hint(by_id["back"]), *end)
         return keys_line((_hint(by_id[name]) for name in names), width, end)
+
+
+def run_by(action: Action) -> str:
+    """What Textual runs for an action."""
+    return action.does or action.id.replace("-", "_")
 
 
 def _hint(action: Action) -> Line:

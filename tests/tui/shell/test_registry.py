@@ -26,7 +26,7 @@ from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.shell import registry
 from gputui.tui.shell.registry import SCREENS, ScreenEntry, header_line, load_screen, screen_at, screens_line
-from gputui.tui.shell.shell_screen import ShellScreen
+from gputui.tui.shell.shell_screen import ShellScreen, run_by
 
 LOADED = """
 import json, sys
@@ -59,7 +59,7 @@ async def test_keys_typed_while_a_screen_is_being_opened_do_nothing(name: str) -
         screen = load_screen(next(entry for entry in SCREENS if entry.id == name))
         assert isinstance(screen, ShellScreen)
         for action in screen.ACTIONS:
-            assert not await app.run_action(action.id.replace("-", "_"), screen)
+            assert not await app.run_action(run_by(action), screen)
         app.push_screen(screen)
         await settled(pilot)
         assert screen.is_ready

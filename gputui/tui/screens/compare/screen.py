@@ -50,10 +50,12 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "values", "v", "Values", "Rates, times of a step, costs, energies, or shares of the peak of all sides"
     ),
-    Action("values-before", "V", "Values back", "The previous values"),
+    Action("values-before", "V", "Values back", "The previous values", does="values(-1)"),
     Action("baseline", "b", "Baseline", "Make the other side the baseline"),
-    Action("next-side", "n", "Next side", "With more than two sides: show the next one"),
-    Action("side-before", "p", "Side before", "With more than two sides: show the previous one"),
+    Action("next-side", "n", "Next side", "With more than two sides: show the next one", does="look(1)"),
+    Action(
+        "side-before", "p", "Side before", "With more than two sides: show the previous one", does="look(-1)"
+    ),
     Action(
         "by", "g", "Sides", "Choose what separates the sides: files, device, precision, mode, threads ..."
     ),
@@ -64,8 +66,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("copy", "y", "Copy", "Copy the table or page shown, as tab-separated text"),
     Action("save", "e", "Save as", "Save the comparison as .md, .csv, .json or .html"),
     Action("reload", "r", "Reload", "Read the files again"),
-    Action("down", "j", "Down", "One line down, as the arrow does"),
-    Action("up", "k", "Up", "One line up"),
+    Action("down", "j", "Down", "One line down, as the arrow does", does="step(1)"),
+    Action("up", "k", "Up", "One line up", does="step(-1)"),
 )
 
 
@@ -214,12 +216,12 @@ class CompareScreen(ShellScreen):
         """How to begin, and pairs of stored runs as soon as they are found."""
         if self._loaded is not None or self.is_busy:
             return
-        self._notice(partial(teaching, self._candidates))
+        self._show_lines("notice", partial(teaching, self._candidates))
 
         def taken(found: tuple[Candidate, ...]) -> None:
             self._candidates = found
             if found and self._loaded is None and self.level == "notice":
-                self._notice(partial(teaching, found))
+                self._show_lines("notice", partial(teaching, found))
 
         self.begin(
             lambda job: candidates(Path.cwd(), job),
@@ -249,7 +251,7 @@ class CompareScreen(ShellScreen):
             self.say(warning, "warn")
 
     def _fail(self, message: str, hint: str) -> None:
-        self._notice(partial(error_lines, message, hint))
+        self._show_lines("notice", partial(error_lines, message, hint))
 
     def _fill(self) -> None:
         """Everything anew, in the columns and blocks that the size has room for."""
@@ -276,7 +278,7 @@ class CompareScreen(ShellScreen):
 
     def _layout(self, number: int) -> CompareLayout:
         """At the size of the body, with this row selected."""
-        return lay_out(self._shown(number), self.value, self.size.width, self._height)
+        return lay_out(self._shown(number), self.value, self.size.width, self.size.height - _AROUND)
 
     def _draw(self, made: CompareLayout) -> None:
         for view, lines in (
@@ -340,11 +342,6 @@ class CompareScreen(ShellScreen):
             )
 
     @property
-    def _height(self) -> int:
-        """Of the body."""
-        return self.size.height - _AROUND
-
-    @property
     def _rows_here(self) -> RowOfSides | None:
         number = self._table.key
         return None if self._loaded is None or number < 0 else rows_of(self._loaded)[number]
@@ -394,25 +391,13 @@ class CompareScreen(ShellScreen):
         baseline = loaded.others()[self._place]
         self.begin(lambda job: with_baseline(loaded, baseline, job), self._take, self._fail)
 
-    def action_next_side(self) -> None:
-        self._look(1)
-
-    def action_side_before(self) -> None:
-        self._look(-1)
-
-    def _look(self, steps: int) -> None:
+    def action_look(self, steps: int) -> None:
         if self._loaded is not None and self.level == "rows":
             self._place = (self._place + steps) % len(self._loaded.answer.comparisons)
             self._fill()
             self.refresh_lines()
 
-    def action_values(self) -> None:
-        self._turn(1)
-
-    def action_values_before(self) -> None:
-        self._turn(-1)
-
-    def _turn(self, steps: int) -> None:
+    def action_values(self, steps: int = 1) -> None:
         loaded = self._loaded
         if loaded is None or self.level != "rows":
             return
@@ -454,7 +439,6 @@ class CompareScreen(ShellScreen):
 
         def done(printed: tuple[str, ...]) -> None:
             text = tuple((Span(line),) for line in printed)
-
             self._show_page(
                 _TEXT,
                 lambda width: (*paragraph(f"$ {clean_text(command)}", width - 1, "accent"), (), *text),
@@ -514,9 +498,6 @@ class CompareScreen(ShellScreen):
         self._page_heading = heading
         self.say("")
         self._show_lines("page", lines)
-
-    def _notice(self, lines: LinesOf) -> None:
-        self._show_lines("notice", lines)
 
     def _show_lines(self, name: str, lines: LinesOf) -> None:
         self.query_one(f"#{name}", LinesPage).show_at_any_width(lines)

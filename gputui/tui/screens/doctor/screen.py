@@ -30,8 +30,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("previous", "p", "Before", "The one before"),
     Action("copy", "y", "Copy", "Copy the page as text"),
     Action("back", "escape,backspace", "Back", "Cancel a check, or go back to the Monitor"),
-    Action("down", "j", "Down", "One line down, as the arrow does"),
-    Action("up", "k", "Up", "One line up"),
+    Action("down", "j", "Down", "One line down, as the arrow does", does="step(1)"),
+    Action("up", "k", "Up", "One line up", does="step(-1)"),
 )
 
 

@@ -63,25 +63,43 @@ ACTIONS: tuple[Action, ...] = (
     Action("compare", "c", "Compare", "Compare the marked runs, the first as the baseline"),
     Action("label", "l", "Label", "Rename the run"),
     Action("delete", "D", "Delete", "Remove the run from its file permanently; asks first"),
-    Action("next-tab", "tab", "Next tab", "The next page of the run"),
-    Action("previous-tab", "shift+tab", "Tab before", "The page before"),
-    Action("next-case", "n", "Next case", "The next case that has such a page; timeline: the next launch"),
-    Action("previous-case", "p", "Case before", "The case before"),
-    Action("zoom-in", "plus,equals_sign", "Zoom in", "Timeline: zoom in around the cursor"),
-    Action("zoom-out", "minus", "Zoom out", "Timeline: zoom out"),
+    Action("next-tab", "tab", "Next tab", "The next page of the run", does="step_tab(1)"),
+    Action("previous-tab", "shift+tab", "Tab before", "The page before", does="step_tab(-1)"),
+    Action(
+        "next-case",
+        "n",
+        "Next case",
+        "The next case that has such a page; timeline: the next launch",
+        does="step_case(1)",
+    ),
+    Action("previous-case", "p", "Case before", "The case before", does="step_case(-1)"),
+    Action("zoom-in", "plus,equals_sign", "Zoom in", "Timeline: zoom in around the cursor", does="zoom(0.5)"),
+    Action("zoom-out", "minus", "Zoom out", "Timeline: zoom out", does="zoom(2.0)"),
     Action("whole", "0", "Whole", "Timeline: the whole run"),
-    Action("earlier", "left", "Earlier", "Timeline: move the cursor back"),
-    Action("later", "right", "Later", "Timeline: move the cursor forward"),
-    Action("move-back", "left_square_bracket", "Move back", "Timeline: scroll back half a page"),
-    Action("move-on", "right_square_bracket", "Move on", "Timeline: scroll forward half a page"),
+    Action("earlier", "left", "Earlier", "Timeline: move the cursor back", does="step_cursor(-1)"),
+    Action("later", "right", "Later", "Timeline: move the cursor forward", does="step_cursor(1)"),
+    Action(
+        "move-back",
+        "left_square_bracket",
+        "Move back",
+        "Timeline: scroll back half a page",
+        does="scroll_pages(-0.5)",
+    ),
+    Action(
+        "move-on",
+        "right_square_bracket",
+        "Move on",
+        "Timeline: scroll forward half a page",
+        does="scroll_pages(0.5)",
+    ),
     Action("group", "g", "Group", "Operators one by one, by category, or by phase"),
     Action("copy", "y", "Copy", "Copy the table or page shown, as tab-separated text"),
     Action(
         "save", "e", "Save as", "Save what is shown as .csv or .json, or the run's Chrome trace as .json.gz"
     ),
     Action("reload", "r", "Reload", "Read the files again"),
-    Action("down", "j", "Down", "One line down, as the arrow does"),
-    Action("up", "k", "Up", "One line up"),
+    Action("down", "j", "Down", "One line down, as the arrow does", does="step(1)"),
+    Action("up", "k", "Up", "One line up", does="step(-1)"),
 )
 
 
@@ -514,21 +532,13 @@ class ResultsScreen(ShellScreen):
 
         self.begin(work, done, writes=True)
 
-    def action_next_tab(self) -> None:
+    def action_step_tab(self, tabs: int) -> None:
         if self.level == "run":
-            self._pane.step_tab(1)
+            self._pane.step_tab(tabs)
 
-    def action_previous_tab(self) -> None:
+    def action_step_case(self, cases: int) -> None:
         if self.level == "run":
-            self._pane.step_tab(-1)
-
-    def action_next_case(self) -> None:
-        if self.level == "run":
-            self._pane.step_case(1)
-
-    def action_previous_case(self) -> None:
-        if self.level == "run":
-            self._pane.step_case(-1)
+            self._pane.step_case(cases)
 
     def action_save(self) -> None:
         if self.level == "run":
@@ -538,26 +548,17 @@ class ResultsScreen(ShellScreen):
         else:
             ask_for_sheet(self, self._runs_table.sheet if self.level == "runs" else files_sheet(self._files))
 
-    def action_zoom_in(self) -> None:
-        self._pane.change_window(lambda window: window.zoomed(0.5))
-
-    def action_zoom_out(self) -> None:
-        self._pane.change_window(lambda window: window.zoomed(2.0))
+    def action_zoom(self, factor: float) -> None:
+        self._pane.change_window(lambda window: window.zoomed(factor))
 
     def action_whole(self) -> None:
         self._pane.change_window(lambda window: window.whole())
 
-    def action_earlier(self) -> None:
-        self._pane.step_cursor(-1)
+    def action_step_cursor(self, steps: int) -> None:
+        self._pane.step_cursor(steps)
 
-    def action_later(self) -> None:
-        self._pane.step_cursor(1)
-
-    def action_move_back(self) -> None:
-        self._pane.change_window(lambda window: window.moved(-0.5))
-
-    def action_move_on(self) -> None:
-        self._pane.change_window(lambda window: window.moved(0.5))
+    def action_scroll_pages(self, pages: float) -> None:
+        self._pane.change_window(lambda window: window.moved(pages))
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._draw_again)
