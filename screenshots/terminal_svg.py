@@ -17,9 +17,9 @@ from rich.style import Style
 from rich.terminal_theme import TerminalTheme
 from textual.strip import Strip
 
+from gputui.document.spans import Line
 from gputui.document.theme import Depth, Palette, definition
 from gputui.tui.terminal.cell_diff import cells_of
-from gputui.tui.terminal.lines import Line
 
 CELL_WIDTH, CELL_HEIGHT = 8, 17
 FONT_SIZE = 13.2

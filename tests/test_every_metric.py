@@ -13,6 +13,7 @@ from hand_made import make_case, make_run, measured, steady
 from journals import GPU_MACHINE, H200
 from monitor_samples import SECOND, START, sample
 
+from gputui.document.spans import Line
 from gputui.metrics import METRICS, STORED, Metric, charted, limits_of, live_values
 from gputui.model.absent import Missing
 from gputui.model.devices import HOST
@@ -28,10 +29,9 @@ from gputui.services.runs.progress import ProgressTracker
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.screens.compare.evidence_page import telemetry_lines as strips
+from gputui.tui.screens.compare.evidence import telemetry_lines as strips
 from gputui.tui.screens.results.overview import telemetry_lines
-from gputui.tui.screens.run.devices_pane import device_charts
-from gputui.tui.terminal.lines import Line
+from gputui.tui.screens.run.panes import device_charts
 
 GIB = 2**30
 CONTAINER = replace(

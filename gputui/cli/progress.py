@@ -137,11 +137,8 @@ def picture_lines(
 ) -> list[Line]:
     """What runs, how far it is, what was measured of each case, the load of the box, and the keys."""
     # what draws takes a while to import, and pipes do without
-    from gputui.tui.screens.run.cases_pane import cases_so_far, overall
-    from gputui.tui.screens.run.devices_pane import device_rows, host_lines
-    from gputui.tui.screens.run.load_pane import load_lines
-    from gputui.tui.widgets.cells import fitted
-    from gputui.tui.widgets.plain_ascii import in_ascii, wants_ascii
+    from gputui.tui.screens.run.panes import cases_so_far, device_rows, host_lines, load_lines, overall
+    from gputui.tui.widgets.cells import fitted, in_ascii, wants_ascii
 
     width, height = min(columns, MOST_COLUMNS), min(rows, MOST_ROWS)
     ends = progress.ends_at(datetime.now())
@@ -161,7 +158,8 @@ def picture_lines(
 
 def _heading(progress: ProgressSnapshot, plans: Sequence[Plan], into: str, width: int) -> Line:
     """`quick on AMD EPYC, 2 cores   torch 2.13.0+cpu            a.db`."""
-    from gputui.tui.widgets.cells import clean, fitted, line_width, width_of
+    from gputui.document.spans import line_width, width_of
+    from gputui.tui.widgets.cells import clean, fitted
 
     spans = [Span(clean(" and ".join(dict.fromkeys(plan.profile for plan in plans))), "title")]
     if progress.machine is not None:

@@ -84,7 +84,7 @@ def _show_hosts(hosts: tuple[Host, ...], *, interval_s: float | None, is_ascii: 
     from gputui.services.support.paths import monitor_file
     from gputui.tui.hosts_app import HostsApp
     from gputui.tui.monitor.settings import load_settings
-    from gputui.tui.widgets.plain_ascii import wants_ascii
+    from gputui.tui.widgets.cells import wants_ascii
 
     settings, complaint = load_settings(monitor_file())
     if complaint:
@@ -148,11 +148,11 @@ def show_app(
 
 
 def _show_live(feed: Callable[[float, Callable[[], None]], Any], *, is_ascii: bool, **options: Any) -> int:
-    """Run the app on a feed with these LiveOptions; returns the exit status."""
-    from gputui.tui.launch import LiveOptions, show_live
-    from gputui.tui.widgets.plain_ascii import wants_ascii
+    """Run the app on a feed with these options of `show_live`; returns the exit status."""
+    from gputui.tui.launch import show_live
+    from gputui.tui.widgets.cells import wants_ascii
 
-    return show_live(feed, LiveOptions(is_ascii=is_ascii or wants_ascii(), **options))
+    return show_live(feed, is_ascii=is_ascii or wants_ascii(), **options)
 
 
 @click.command()

@@ -15,17 +15,24 @@ from textual.screen import Screen
 
 from gputui.document.theme import THEMES, Palette
 from gputui.services.runs.watching import Groups, notification, watch_alerts, watch_runs
-from gputui.services.support.paths import default_result_file
+from gputui.services.support.paths import default_result_file, error_log
 from gputui.tui.monitor.actions import Asked
 from gputui.tui.monitor.frame import short_name
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.screen import Feed, MonitorScreen
-from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action, ScreenEntry, screens_line
+from gputui.tui.shell.registry import (
+    APP_ACTIONS,
+    SCREENS_ACTIONS,
+    Action,
+    ScreenEntry,
+    load_screen,
+    screens_line,
+)
 from gputui.tui.terminal.cell_diff import CellDiff
 from gputui.tui.terminal.driver import TerminalClosed
 from gputui.tui.terminal.renderer import FastPaint
 from gputui.tui.terminal.splash import end_by_signal
-from gputui.tui.widgets.app_context import in_loop_of
+from gputui.tui.widgets.app_context import in_loop_of, theme_for
 
 if TYPE_CHECKING:
     from gputui.services.playback.demo import Demo
@@ -135,7 +142,7 @@ class MonitorApp(FastPaint):
 
     def on_load(self) -> None:
         """Handle ending signals, before the app takes the terminal."""
-        end_by_signal(asyncio.get_running_loop(), self._leave)
+        end_by_signal(asyncio.get_running_loop(), self.exit)
         self._hook_before, threading.excepthook = threading.excepthook, self._thread_failed
 
     def on_unmount(self) -> None:
@@ -148,7 +155,7 @@ class MonitorApp(FastPaint):
             self._end_alerts()
 
     def on_terminal_closed(self, _: TerminalClosed) -> None:
-        self._leave(HUNG_UP)
+        self.exit(HUNG_UP)
 
     def on_mount(self) -> None:
         """Open the screen that was asked for before anything is painted: the monitor stays unseen."""
@@ -226,7 +233,6 @@ class MonitorApp(FastPaint):
         keep_error(error_log(), screen_id, text)
 
     def action_open_log(self) -> None:
-        from gputui.services.support.paths import error_log
         from gputui.tui.shell.page_screen import PageScreen, log_lines
 
         self._apply_theme()
@@ -243,8 +249,6 @@ class MonitorApp(FastPaint):
             return
         screen = self._opened.get(screen_id)
         if screen is None:
-            from gputui.tui.shell.registry import load_screen
-
             self._apply_theme()
             words = words or (() if self.demo is None else self.demo.WORDS.get(screen_id, ()))
             screen = self._opened[screen_id] = load_screen(entry)
@@ -268,7 +272,7 @@ class MonitorApp(FastPaint):
 
     def action_palette(self) -> None:
         """Show the palette: what can be done here, and what can be opened."""
-        from gputui.tui.shell.palette import Palette, text_of
+        from gputui.tui.shell.palette import Palette, nouns, text_of
 
         screen = self.screen
         if isinstance(screen, Palette):
@@ -282,8 +286,6 @@ class MonitorApp(FastPaint):
                 choice[1]()
 
         def read() -> None:
-            from gputui.tui.shell.nouns import nouns
-
             path = getattr(self._opened.get("results"), "path", None)
             in_loop_of(self, palette.add, list(nouns(path, self.open_screen, self._open_page)))
 
@@ -319,8 +321,6 @@ class MonitorApp(FastPaint):
 
     def _apply_theme(self) -> None:
         """Give stock widgets their colours, once the first is shown: the monitor has none."""
-        from gputui.tui.widgets.app_context import theme_for
-
         self.animation_level = "none"
         theme = theme_for(self.palette)
         self.register_theme(theme)
@@ -335,10 +335,10 @@ class MonitorApp(FastPaint):
         self._say(f"colours: {self.palette.of_theme.title}", "good")
 
     async def action_quit(self) -> None:
-        self._leave(0)
+        self.exit(0)
 
     def action_interrupt(self) -> None:
-        self._leave(INTERRUPTED)
+        self.exit(INTERRUPTED)
 
     def action_repaint(self) -> None:
         self.repaint()
@@ -348,6 +348,3 @@ class MonitorApp(FastPaint):
         if self._exception is not None:
             self.keep_error("gputui", "".join(traceback.format_exception(self._exception)))
         self._close_messages_no_wait()
-
-    def _leave(self, status: int) -> None:
-        self.exit(status)

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic, monotonic_ns
 from typing import TYPE_CHECKING, cast
 
@@ -36,48 +36,43 @@ _WRITERS_END_S = 0.5
 """Time for a requested change of a file to complete; it is atomic."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveOptions:
-    """Options of the command line for the live view."""
-
-    title: str
-    caution: str = ""
-    """For a feed without real measurements; shown before the title."""
-    interval_s: float | None = None
-    """None: as in the settings."""
-    usd_per_hour: float | None = None
-    """Price of the whole box."""
-    is_ascii: bool = False
-    has_mouse: bool = True
-    keeps_settings: bool = True
-    user: str = ""
-    has_screens: bool = False
-    """Whether number keys open the other screens."""
-    opens: tuple[str, ...] = ()
-    """The first screen and its arguments; empty for the monitor."""
-    notifies: bool = False
-    """Notify of runs, whatever the settings say."""
-    demo: Demo | None = None
-    """What the other screens of the demo show; closed at the end."""
-    is_replay: bool = False
-    """The feed is a `Playback`: keys control it."""
-
-
-def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: LiveOptions) -> int:
+def show_live(
+    feed_of: Callable[[float, Callable[[], None]], Feed],
+    *,
+    title: str,
+    caution: str = "",
+    interval_s: float | None = None,
+    usd_per_hour: float | None = None,
+    is_ascii: bool = False,
+    has_mouse: bool = True,
+    keeps_settings: bool = True,
+    user: str = "",
+    has_screens: bool = False,
+    opens: tuple[str, ...] = (),
+    notifies: bool = False,
+    demo: Demo | None = None,
+    is_replay: bool = False,
+) -> int:
     """Show the live view on this terminal until the user leaves; returns the exit status, or SHOW_DEMO.
 
     `feed_of` takes the interval in seconds and a function to call when there is a new sample. Sampling starts
     before the screen's code is loaded. Settings that cannot be saved are reported on stderr.
+
+    `caution`, for a feed without real measurements, is shown before the title. The interval is that of the
+    settings without `interval_s`; `usd_per_hour` is the price of the whole box. With `has_screens`, number
+    keys open the other screens; `opens` names the first one and its arguments, the monitor if it is empty.
+    With `notifies`, the terminal notifies of runs, whatever the settings say. `demo` is what the other
+    screens of the demo show; it is closed at the end. A feed of a replay is a `Playback`, which keys control.
     """
-    with first_picture(1, "  ".join(word for word in ("gputui", options.caution, options.title) if word)):
+    with first_picture(1, "  ".join(word for word in ("gputui", caution, title) if word)):
         load_asyncio()
         from gputui.services.support.paths import monitor_file
         from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 
         path = monitor_file()
         loaded, complaint = load_settings(path)
-        settings = loaded if options.interval_s is None else replace(loaded, interval_s=options.interval_s)
-        if not options.keeps_settings:  # the order of one's own processes means nothing elsewhere
+        settings = loaded if interval_s is None else replace(loaded, interval_s=interval_s)
+        if not keeps_settings:  # the order of one's own processes means nothing elsewhere
             usual = MonitorSettings()
             settings = replace(settings, sort=usual.sort, descending=usual.descending, tree=usual.tree)
         first_readings = threading.Event()
@@ -90,19 +85,19 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 from gputui.tui.monitor.model import MonitorModel
                 from gputui.tui.shell.registry import SCREENS, screens_line
 
-            screens = SCREENS if options.has_screens else ()
+            screens = SCREENS if has_screens else ()
             model = MonitorModel(
                 settings,
-                usd_per_hour=options.usd_per_hour,
-                ascii_only=options.is_ascii,
-                title=options.title,
-                caution=options.caution,
-                user=options.user,
+                usd_per_hour=usd_per_hour,
+                ascii_only=is_ascii,
+                title=title,
+                caution=caution,
+                user=user,
                 screens=screens_line("monitor") if screens else (),
                 opening=" · ".join(
                     f"{one.key} {one.tooltip[0].lower()}{one.tooltip[1:]}" for one in screens[1:]
                 ),
-                recording=cast("Playback", feed) if options.is_replay else None,
+                recording=cast("Playback", feed) if is_replay else None,
             )
             if isinstance(feed, DemoFeed):
                 for sample in feed.earlier():
@@ -111,7 +106,7 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 model.say(complaint)
             palette = palette_here(settings.theme)
             shown = None
-            if not options.opens:
+            if not opens:
                 shown = _drawn_early(model, feed, first_readings, palette)
             with without_collecting():
                 from gputui.tui.app import MonitorApp
@@ -121,34 +116,34 @@ def show_live(feed_of: Callable[[float, Callable[[], None]], Feed], options: Liv
                 lambda request: _handle(request, feed, model.say, app.exit),
                 palette,
                 screens=screens,
-                ascii_only=options.is_ascii,
+                ascii_only=is_ascii,
                 shown=shown,
             )
-            app.demo = options.demo
-            app.notifies = options.notifies or loaded.notify
+            app.demo = demo
+            app.notifies = notifies or loaded.notify
             app.used = list(loaded.palette)
             app.invites = loaded.questions and not isinstance(feed, DemoFeed)
-            if options.opens:
-                app.opens_first = (options.opens[0], options.opens[1:])
-            status = app.run_until_ended(mouse=options.has_mouse)
+            if opens:
+                app.opens_first = (opens[0], opens[1:])
+            status = app.run_until_ended(mouse=has_mouse)
         finally:
             feed.close()
-            if options.demo is not None:
-                options.demo.close()
+            if demo is not None:
+                demo.close()
             thaw()
     if status == EXIT_DONE and app.runs_in_progress:
         count = app.runs_in_progress
         runs, see = ("1 run goes", "it") if count == 1 else (f"{count} runs go", "them")
         print(f"gputui: {runs} on; to see {see} again: gputui, or gputui attach", file=sys.stderr)
-    interval_s = model.settings.interval_s
+    shown_s = model.settings.interval_s
     kept = replace(
         model.settings,
-        interval_s=loaded.interval_s if interval_s == options.interval_s else interval_s,  # a one-time option
+        interval_s=loaded.interval_s if shown_s == interval_s else shown_s,  # a one-time option
         palette=tuple(app.used),
         notify=model.settings.notify if app.chose_notifies is None else app.chose_notifies,
         theme=app.palette.theme,
     )
-    if options.keeps_settings and kept != loaded:
+    if keeps_settings and kept != loaded:
         try:
             save_settings(path, kept)
         except GputuiError as error:

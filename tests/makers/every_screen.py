@@ -19,6 +19,7 @@ from screen_goldens import FLOW, GPU_FLOW
 from shell_app import Row, make_app, press, rows_of, settled
 from stored_loads import Server, load_cases, load_lines, store_loads
 
+from gputui.document.spans import Line
 from gputui.document.theme import Palette
 from gputui.model.journal import CaseEnd
 from gputui.model.live import LiveSample
@@ -26,13 +27,12 @@ from gputui.model.serving import LoadNow, LoadStep
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.live import HostSample
 from gputui.services.runs.progress import ProgressTracker
-from gputui.tui.monitor.hosts import HostsModel
+from gputui.tui.hosts_app import HostsModel
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import picture as run_picture
-from gputui.tui.terminal.cell_diff import rich_style
-from gputui.tui.terminal.lines import Line, without_marked_blanks
-from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.terminal.cell_diff import rich_style, without_marked_blanks
+from gputui.tui.widgets.cells import in_ascii
 
 MONITORS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("1gpu", 1, ()),

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from gputui.document.spans import Line
 from gputui.model.absent import Missing
 from gputui.model.devices import mig_device
 from gputui.model.live import DeviceSample, GpuUse, LiveSample, ProcessSample, Value
-from gputui.tui.terminal.lines import Line
 
 SECOND = 1_000_000_000
 GIB = 2**30

@@ -15,12 +15,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from time import monotonic_ns
 
+from gputui.document.spans import Line, Span
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.shell.registry import Action
-from gputui.tui.terminal.lines import Line, Span
 
 KEYS = tuple(
     Action(name, key, name, name)

@@ -47,8 +47,8 @@ from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import LogTail, ProgressTracker
 from gputui.services.runs.start import CheckedDraft
 from gputui.tui.screens.run.background_tasks import BackgroundTasks, rows_of_progress
-from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
 from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns
+from gputui.tui.screens.run.panes import HostsPlan, HostsProgress
 from gputui.tui.screens.run.pictures import picture
 
 FOLDER = Path(__file__).parents[1] / "tui" / "golden"

@@ -17,16 +17,16 @@ from shell_app import make_app, picture, press, settled
 from stored_loads import Server, load_cases, load_lines, store_loads
 
 from gputui.cli.progress import picture_lines
+from gputui.document.spans import Line
 from gputui.model.journal import Figure, LaunchStart, RunStart
 from gputui.model.plan import PlannedCase
 from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import ProgressTracker
-from gputui.tui.screens.run.load_pane import load_lines as pane_lines
 from gputui.tui.screens.run.model import InProgress, WatchedRuns
+from gputui.tui.screens.run.panes import load_lines as pane_lines
 from gputui.tui.screens.run.watching import watching
-from gputui.tui.terminal.lines import Line
 
 _SECOND = 1_000_000_000
 

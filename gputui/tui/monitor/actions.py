@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gputui.tui.shell.registry import Action as Action
-from gputui.tui.shell.registry import shown_key as shown_key
-from gputui.tui.shell.registry import shown_keys as shown_keys
+from gputui.tui.shell.registry import Action
 
 ACTIONS: tuple[Action, ...] = (
     Action("pause", "space", "Pause", "Freeze the display; sampling goes on"),

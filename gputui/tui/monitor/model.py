@@ -10,34 +10,41 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from gputui.analysis.health import STALE_AFTER_S, foreign_processes, health
+from gputui.document.spans import Line, Span, cut, line_width, width_of
 from gputui.metrics import Units
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.units import counted
-from gputui.tui.monitor.accounts import Ledger
 from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS, Asked, EndProcess, ShowDemo
-from gputui.tui.monitor.details import details_lines, metrics_lines
+from gputui.tui.monitor.cards import (
+    charts,
+    chosen_metrics,
+    gpu_cards,
+    host_line,
+    selected_lines,
+    without_gpus,
+)
 from gputui.tui.monitor.frame import (
     ChartPool,
     Frame,
+    Ledger,
     account_span,
     parents_of,
     span_of,
     span_text,
     why_spans,
 )
-from gputui.tui.monitor.gpu_card import gpu_cards
-from gputui.tui.monitor.gpu_table import gpu_table
-from gputui.tui.monitor.host import host_line, without_gpus
+from gputui.tui.monitor.gpu_table import details_lines, gpu_table, metrics_lines
+from gputui.tui.monitor.history import SECOND_NS, History, SteadyLoads
 from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, ROOMY, Layout, Rect, laid_out
-from gputui.tui.monitor.metric_chart import charts, chosen_metrics, selected_lines
-from gputui.tui.monitor.metrics import BY_ID, OF_GPUS, OF_THE_HOST
 from gputui.tui.monitor.process_columns import command_text, is_of_here
-from gputui.tui.monitor.processes import LONGEST_FILTER, ProcessList
-from gputui.tui.monitor.recording import controls, position_spans
+from gputui.tui.monitor.processes import LONGEST_FILTER, USERS_FROM, USERS_WIDTH, ProcessList, users_lines
 from gputui.tui.monitor.settings import (
+    BY_ID,
     INTERVALS_S,
     MEMORY_UNITS,
+    OF_GPUS,
+    OF_THE_HOST,
     TEMPERATURE_UNITS,
     ZOOMS_MIN,
     MonitorSettings,
@@ -46,30 +53,17 @@ from gputui.tui.monitor.settings import (
 from gputui.tui.monitor.status import (
     QUESTIONS_HEIGHT,
     SIGNALS,
+    controls,
     counts_text,
     filter_line,
     hints_line,
+    position_spans,
     question_line,
     question_lines,
+    summary_line,
 )
-from gputui.tui.monitor.summary import summary_line
-from gputui.tui.monitor.users import USERS_FROM, USERS_WIDTH, users_lines
 from gputui.tui.shell.registry import APP_ACTIONS, narrowed
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import (
-    clean,
-    cut,
-    filled,
-    fitted,
-    line_width,
-    ruled,
-    side_by_side,
-    width_of,
-    wrapped,
-)
-from gputui.tui.widgets.history import SECOND_NS, History
-from gputui.tui.widgets.load import SteadyLoads
-from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.widgets.cells import clean, filled, fitted, in_ascii, ruled, side_by_side, wrapped
 
 if TYPE_CHECKING:
     from gputui.services.playback.replay import Playback, Replay

@@ -134,13 +134,9 @@ def job_text(process: ProcessSample) -> str:
     return "" if isinstance(process.job, Missing) else clean(process.job[:256])
 
 
-def _user(process: ProcessSample) -> Key:
-    return user_text(process)
-
-
 COLUMNS: tuple[ProcessColumn, ...] = (
     ProcessColumn("pid", "PID", 7, True, 0, lambda p, u: str(p.pid), lambda p: p.pid, False),
-    ProcessColumn("user", "USER", 8, False, 3, lambda p, u: user_text(p), _user, False),
+    ProcessColumn("user", "USER", 8, False, 3, lambda p, u: user_text(p), user_text, False),
     ProcessColumn("gpu", "GPU", 4, True, 0, lambda p, u: devices_text(p), _first_device, False, "a GPU"),
     ProcessColumn("slice", "SLICE", 10, False, 1, lambda p, u: slices_text(p), slices_text, False, "MIG"),
     ProcessColumn("type", "TYPE", 4, False, 9, _types, lambda p: _types(p, Units()), False, "a GPU"),

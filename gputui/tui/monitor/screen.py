@@ -11,11 +11,11 @@ from typing import Protocol
 
 from textual import events
 
+from gputui.document.spans import Line
 from gputui.model.live import LiveSample
 from gputui.tui.monitor.actions import Asked
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.shell.registry import screen_at
-from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.renderer import PaintedScreen
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import noted

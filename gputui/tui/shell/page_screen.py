@@ -10,14 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 
+from gputui.document.spans import Line, Span, width_of
 from gputui.document.table import Column, Table
 from gputui.services.support.paths import kept_errors
-from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action, ScreenEntry, shown_keys
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import left, width_of, wrapped
+from gputui.tui.widgets.app_context import copy
+from gputui.tui.widgets.cells import left, paragraph, section, table_lines, wrapped
 from gputui.tui.widgets.lines_page import LinesOf, LinesPage
-from gputui.tui.widgets.sections import paragraph, section, table_lines
 
 THIS_SCREEN, EVERY_SCREEN = "Keys of this screen", "Keys of every screen"
 _TITLES_FROM, _TITLE = 96, 12

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 from textual import events
 from textual.app import ComposeResult
@@ -11,9 +14,10 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Input
 
+from gputui.document.spans import Span
+from gputui.errors import GputuiError
 from gputui.store.text import clean_text
 from gputui.tui.shell.registry import Action, shown_key
-from gputui.tui.terminal.lines import Span
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import wrapped
 from gputui.tui.widgets.lines_page import LinesPage
@@ -167,3 +171,37 @@ class Palette(ModalScreen[Choice | None]):
         sentence = clean_text(self._shown[place][0].sentence) if place < len(self._shown) else _NOTHING
         rows = wrapped(sentence, max(page.size.width, 10), page.size.height)
         page.show((Span(row, "dim"),) for row in rows)
+
+
+def nouns(
+    db: Path | None, open_screen: Callable[[str, tuple[str, ...]], None], open_page: Callable[[str], None]
+) -> Iterator[Choice]:
+    """All of them, with the runs of the file `db`, or of the one that changed last; reads files.
+
+    `open_screen` takes the id of a screen and its arguments, `open_page` the text of a page.
+    """
+    # Deferred: they take half a second, in which the palette can already be typed into.
+    from gputui.services.profiles.loader import shipped_profiles
+    from gputui.services.results.browser import recent_files
+    from gputui.services.results.labels import day
+    from gputui.services.support.documentation import text_of, topics
+    from gputui.services.support.paths import default_result_file
+    from gputui.store.reading import open_result
+
+    for profile in shipped_profiles():
+        action = Action("", "", f"run {profile.name}", f"Measure with this profile. {profile.question}")
+        yield action, partial(open_screen, "run", (profile.name,))
+    files = recent_files(Path())
+    db = db or next((entry.path for entry in files), default_result_file())
+    with suppress(GputuiError), open_result(db) as file:  # such a file is listed, and says why when opened
+        for run in file.summaries():
+            words = " ".join(filter(None, (run.short_id, run.profile, run.label)))
+            action = Action("", "", f"run {words}", f"Its results: {day(run)}, {run.status}, in {db}")
+            yield action, partial(open_screen, "results", (f"{db}@{run.run_id}",))
+    for entry in files:
+        action = Action("", "", f"file {entry.path.name}", f"The runs of {entry.path}")
+        yield action, partial(open_screen, "results", (str(entry.path),))
+    for name, page in topics().items():
+        text = text_of(page)
+        titles = [line.lstrip("# ") for line in text.splitlines() if line.startswith(("# ", "## "))]
+        yield Action("", "", f"docs {name}", "; ".join(titles)), partial(open_page, text)

@@ -10,12 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gputui.document.spans import Line, Span, line_width
 from gputui.model.units import counted
 from gputui.services.playback.demo_gpus import CAUTION
 from gputui.store.text import clean_text
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import fitted, line_width
-from gputui.tui.widgets.sections import fitting, joined
+from gputui.tui.widgets.cells import fitted, fitting, joined
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Action:
     tooltip: str
     needs: str = ""
     """What it has no effect without, as `a GPU`; empty if it always works."""
+    does: str = ""
+    """What Textual runs, as `step(1)`; empty if it is called as the id."""
 
     @property
     def sentence(self) -> str:
@@ -104,10 +108,6 @@ SCREENS_ACTIONS: tuple[Action, ...] = (
     ),
 )
 """Keys of every screen if there are several."""
-
-
-if TYPE_CHECKING:
-    from textual.screen import Screen
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""The base of all screens but the monitor: a header with the screens, a line for messages, and the keys."""
+"""The base of all screens but the Monitor: a header with the screens, a line for messages, and the keys; and
+what they ask on top of themselves.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +13,85 @@ from typing import Any, TypeVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.containers import Vertical
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Input, Static
 
+from gputui.document.spans import Line, Span, cut
 from gputui.errors import GputuiError
 from gputui.services.support.background import Job
 from gputui.store.opening import expanded
 from gputui.store.text import clean_text
-from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.registry import Action, header_line, key_hint, keys_line, screen_at, shown_key
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.terminal.lines_view import LinesView
-from gputui.tui.widgets.app_context import in_loop_of, shell_of
-from gputui.tui.widgets.cells import cut, fitted
-from gputui.tui.widgets.dialogs import AskText, Confirm, Dialog
-from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.terminal.renderer import LinesView
+from gputui.tui.widgets.app_context import copy, in_loop_of, shell_of
+from gputui.tui.widgets.cells import fitted, in_ascii, text_in_ascii
+
+Answer = TypeVar("Answer")
+
+
+class Dialog(ModalScreen[Answer | None]):
+    """A question in a frame above what a subclass asks with; None after esc."""
+
+    # The outer box is blank beside the frame: words of the screen below would touch it.
+    DEFAULT_CSS = """
+    Dialog { align: center middle; background: ansi_default; }
+    Dialog > Vertical { width: 80; max-width: 100%; height: auto; padding: 0 2; background: ansi_default; }
+    Dialog > Vertical > Vertical { height: auto; padding: 0 1; background: ansi_default; }
+    Dialog Input, Dialog Input:focus { border: none; height: 1; padding: 0; background: ansi_default; }
+    Dialog Input > .input--selection { text-style: $block-cursor-text-style; }
+    Dialog Input:ansi > .input--cursor { background: ansi_default; color: ansi_default; }
+    """
+    BINDINGS = [Binding("escape", "dismiss", "Back", show=False)]  # noqa: RUF012 - Textual declares it so
+    KEYS = ""
+    """What is said of its keys below."""
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = clean_text(question)
+
+    def compose(self) -> ComposeResult:
+        is_ascii = shell_of(self).ascii_only
+        with Vertical(), Vertical() as box:
+            box.styles.border = ("ascii" if is_ascii else "solid", "ansi_default")
+            yield Static(text_in_ascii(self._question) if is_ascii else self._question, markup=False)
+            yield from self.compose_body()
+            yield Static(self.KEYS, markup=False)
+
+    def compose_body(self) -> ComposeResult:
+        yield from ()
+
+
+class AskText(Dialog[str]):
+    """Asks for one line."""
+
+    KEYS = "enter takes it, esc leaves everything as it is"
+
+    def __init__(self, question: str, value: str = "") -> None:
+        super().__init__(question)
+        self._value = clean_text(value)
+
+    def compose_body(self) -> ComposeResult:
+        field = Input(self._value)
+        field.cursor_blink = False
+        yield field
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value.strip())
+
+
+class Confirm(Dialog[bool]):
+    """Asks before an irreversible action; only `y` confirms."""
+
+    BINDINGS = [  # noqa: RUF012 - Textual declares it so
+        Binding("y", "dismiss(True)", "Yes", show=False),
+        Binding("n,q,enter", "dismiss", "No", show=False),
+    ]
+    KEYS = "y yes    n no"
+
 
 T = TypeVar("T")
 _NARROW = 80
@@ -32,9 +99,9 @@ _NARROW = 80
 
 
 def bindings_of(actions: Iterable[Action]) -> list[BindingType]:
-    """Textual's bindings for actions: `next-tab` calls `action_next_tab`."""
+    """Textual's bindings for actions: `next-tab` calls `action_next_tab`, unless it says what it does."""
     return [
-        Binding(action.key, action.id.replace("-", "_"), action.title, show=False, tooltip=action.tooltip)
+        Binding(action.key, run_by(action), action.title, show=False, tooltip=action.tooltip)
         for action in actions
     ]
 
@@ -217,20 +284,15 @@ class ShellScreen(Screen[None]):
 
     def press(self, action_id: str) -> None:
         """Run one of its actions, as its key does."""
-        self.call_later(self.run_action, action_id.replace("-", "_"))
-
-    def action_down(self) -> None:
-        self._step(1)
-
-    def action_up(self) -> None:
-        self._step(-1)
+        action = next(action for action in self.ACTIONS if action.id == action_id)
+        self.call_later(self.run_action, run_by(action))
 
     def action_copy(self) -> None:
         text = getattr(self.focused, "text", "")
         if text:
             self.say(copy(self.app, text), "good")
 
-    def _step(self, lines: int) -> None:
+    def action_step(self, lines: int) -> None:
         step = getattr(self.focused, "step", None)
         if step is not None:
             step(lines)
@@ -274,6 +336,11 @@ class ShellScreen(Screen[None]):
             names = tuple(name for name in names if name != "back")
             end = (*_hint(by_id["back"]), *end)
         return keys_line((_hint(by_id[name]) for name in names), width, end)
+
+
+def run_by(action: Action) -> str:
+    """What Textual runs for an action."""
+    return action.does or action.id.replace("-", "_")
 
 
 def _hint(action: Action) -> Line:

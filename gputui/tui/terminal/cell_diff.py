@@ -15,11 +15,37 @@ from rich.cells import cell_len, split_graphemes
 from rich.color import Color, ColorSystem
 from rich.style import Style
 
+from gputui.document.spans import Line, Span
 from gputui.document.theme import INDEXED, Depth, Palette, definition
-from gputui.tui.terminal.lines import Line, Span, without_marked_blanks
 
-if TYPE_CHECKING:  # Textual takes long to load, and the first frame is drawn before
+if TYPE_CHECKING:
     from textual.strip import Strip
+
+
+_MARKED = ("warn", "alarm")
+"""Styles that are an underline or reverse video where there are no colours."""
+
+
+_NOT_WORDS = re.compile("(^ +| +$|  +|[─-◿]+)")
+"""Blanks around words and between the columns of a row; lines, bars and points."""
+
+
+def without_marked_blanks(line: Line) -> Line:
+    """The same line, in which words of warning are marked, without the blanks and the bars beside them.
+
+    An underline would double a bar.
+    """
+    if not any(span.style in _MARKED and _NOT_WORDS.search(span.text) for span in line):
+        return line
+    return tuple(part for span in line for part in _parts(span))
+
+
+def _parts(span: Span) -> Line:
+    if span.style not in _MARKED:
+        return (span,)
+    texts = _NOT_WORDS.split(span.text)
+    return tuple(Span(text, "" if _NOT_WORDS.fullmatch(text) else span.style) for text in texts if text)
+
 
 JOINED_GAP = 2
 """Unchanged cells between changed ones are written too if they take at most so many bytes: no move takes

@@ -1,19 +1,23 @@
-"""Text measured in cells: cleaned, cut and laid out side by side."""
+"""Text measured in cells: cleaned, cut, wrapped and laid out side by side; in ASCII where a terminal has
+nothing else.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from rich.cells import cell_len
 
 from gputui.document import spans
-from gputui.document.spans import cut as cut
-from gputui.document.spans import line_width as line_width
-from gputui.document.spans import width_of as width_of
+from gputui.document.plain_text import in_encoding
+from gputui.document.spans import Line, Span, cut, line_width, width_of
+from gputui.document.table import Table, changed, columns_that_fit, lines_of
 from gputui.store.text import clean_text
-from gputui.tui.terminal.lines import Line, Span
 
 _NO_WIDTH = frozenset({"Mn", "Me", "Mc"})
 """Marks combined with the previous character."""
@@ -163,3 +167,208 @@ def wrapped(text: str, width: int, most: int) -> list[str]:
     words = " ".join(text.split())
     rows = spans.wrapped(words, width) if words else []
     return rows if len(rows) <= most else [*rows[: most - 1], cut(" ".join(rows[most - 1 :]), width)]
+
+
+_LEAD = "── "
+_GAP = 2
+"""Cells between the columns of a table."""
+
+
+def section(title: Sequence[Span], width: int, right: Sequence[Span] = ()) -> Line:
+    """A heading in a rule: `── gemm  launch 2 of 3 ──────── 0:38 left ──`.
+
+    What stands on the right is omitted where there is no room for it; the title is cut.
+    """
+    end = (Span(" "), *right, Span(" ──", "track")) if right else ()
+    if line_width((*title, *end)) + len(_LEAD) + 4 > width:
+        end = ()
+    room = max(width - len(_LEAD) - line_width(end) - 2, 0)
+    named: list[Span] = []
+    for span in title:
+        text = cut(span.text, room)
+        room -= width_of(text)
+        named.append(Span(text, span.style))
+    rule = max(width - len(_LEAD) - line_width(tuple(named)) - line_width(end) - 1, 0)
+    return fitted((Span(_LEAD, "track"), *named, Span(" "), Span("─" * rule, "track"), *end), width)
+
+
+def joined(parts: Iterable[Sequence[Span]], gap: str = "  ") -> tuple[Span, ...]:
+    """Parts that are not empty, with a gap between them."""
+    spans: list[Span] = []
+    for part in parts:
+        if part:
+            spans += (*((Span(gap),) if spans else ()), *part)
+    return tuple(spans)
+
+
+def fitting(parts: Iterable[Line], room: int, gap: str = "", least: int = 0) -> list[Line]:
+    """The first parts that fit beside each other with a gap between them, `least` at least."""
+    kept: list[Line] = []
+    for part in parts:
+        if len(kept) >= least and line_width(joined((*kept, part), gap)) > room:
+            break
+        kept.append(part)
+    return kept
+
+
+def stacked(blocks: Iterable[Sequence[Line]], height: int) -> list[Line]:
+    """Blocks below each other with a blank line before each, as long as they fit whole."""
+    lines: list[Line] = []
+    for block in blocks:
+        if block and len(lines) + len(block) + 1 <= height:
+            lines += [(), *block]
+    return lines
+
+
+def paragraph(text: str, width: int, style: str = "", *, indent: int = 0) -> tuple[Line, ...]:
+    """A text wrapped at spaces: paths and options stay whole where they can, and numbers keep their unit.
+
+    Lines after the first are indented.
+    """
+    return tuple((Span(line, style),) for line in spans.wrapped(text, max(width - 1, 20), indent))
+
+
+def facts_lines(
+    facts: Sequence[tuple[str, str]],
+    width: int,
+    label_cells: int,
+    abreast: int,
+    *,
+    is_down: bool = False,
+    most: int = 6,
+) -> Iterator[Line]:
+    """Labels and texts, so many abreast: from left to right, or with `is_down` column by column.
+
+    Texts too long for that have lines of their own, at most `most`.
+    """
+    each = width // abreast
+    short = [fact for fact in facts if width_of(fact[1]) < each - label_cells]
+    rows = -(-len(short) // abreast)
+    for row in range(rows):
+        here = short[row::rows] if is_down else short[row * abreast :][:abreast]
+        cells = [
+            (Span(left(label, label_cells), "dim"), Span(left(text, each - label_cells)))
+            for label, text in here
+        ]
+        yield fitted(joined(cells, ""), width)
+    for label, text in facts:
+        if (label, text) not in short:
+            for number, part in enumerate(wrapped(text, max(width - label_cells - 1, 8), most)):
+                yield fitted((Span(left("" if number else label, label_cells), "dim"), Span(part)), width)
+
+
+def log_lines(rows: Iterable[str], width: int, indent: int = 4) -> Iterator[Line]:
+    """The end of a log: its lines go on below where they are too long, and keep some of their indent."""
+    for row in rows:
+        margin = " " * (indent + min(len(row) - len(row.lstrip()), 8))
+        for part in spans.wrapped(row.strip(), max(width - len(margin) - 1, 20)):
+            yield (Span(margin + part),)
+
+
+def error_lines(message: str, hint: str, width: int) -> tuple[Line, ...]:
+    """An error and what to do next."""
+    lines = paragraph(clean_text(message), width, "warn")
+    return (*lines, (), *paragraph(clean_text(hint), width)) if hint else lines
+
+
+def table_lines(
+    table: Table,
+    width: int,
+    *,
+    margin: int = 2,
+    marks: Sequence[bool] = (),
+    folds: bool = False,
+    has_headings: bool = True,
+) -> Iterator[Line]:
+    """The columns that fit, a line for each row, or more where cells fold; the rest of a cell is cut.
+
+    Rows may be marked with `▸` in the margin.
+    """
+    room = width - margin
+    columns = columns_that_fit([changed(column, clean) for column in table.columns], room, _GAP)
+    drawn = lines_of(columns, room, gap=_GAP, cuts=not folds)
+    for number, lines in enumerate(drawn):
+        if number == 0 and not has_headings:
+            continue
+        is_marked = number > 0 and bool(marks) and marks[number - 1]
+        lead = Span(f"{'▸ ' if is_marked else '':>{margin}}", "accent")
+        for line in lines:
+            yield fitted((lead, *line), width)
+
+
+_OF_ONE_CELL = {"…": "~", "°": " ", "±": "~", "≥": ">", "≤": "<", "≠": "#", "²": "2", "³": "3"}
+"""For characters whose usual replacement is wider than they are; `±` where there is no room for `+-`."""
+_BLANK_BEHIND = re.compile(r"[^│|]*?(?= (?: |$))")
+"""Up to a blank that a line can spare; what stands behind a border stays in its place."""
+_IN_NUMBER = re.compile(r"±[\d.]+(?= %)")
+_DEGREES = re.compile(r"(?<=\d )°([CF])(?= |$)")
+_SHAPES = dict(zip("▁▂▃▄▅▆▇█━╸╺┄●○◆■", ".,:;+x*#===.o?*#", strict=True))
+"""For the shapes of charts, gauges and intervals, which differ from each other in ASCII too."""
+_NO_SHAPES: tuple[str, ...] = ("linux", "vt1", "vt2", "vt3", "dumb")
+"""Beginnings of the names of terminals whose fonts lack them: the console of Linux, and the old ones."""
+
+
+def in_ascii(line: Line) -> Line:
+    """The same line in ASCII, with the same width."""
+    if all(span.text.isascii() for span in line):
+        return line
+    found: list[Span] = []
+    swaps = _with_room("".join(span.text for span in line))
+    begin = 0
+    for span in line:
+        found.append(Span(_in_ascii(span.text, swaps, begin), span.style))
+        begin += len(span.text)
+    return tuple(found)
+
+
+def text_in_ascii(text: str) -> str:
+    """The same text in ASCII, with the same width."""
+    return text if text.isascii() else _in_ascii(text, _with_room(text), 0)
+
+
+def _in_ascii(text: str, swaps: Mapping[int, str], begin: int) -> str:
+    """`swaps` are by place in a line in which the text begins at `begin`."""
+    places = enumerate(text, begin)
+    return "".join(swaps.get(place, one if one.isascii() else _cells(one)) for place, one in places)
+
+
+def _with_room(text: str) -> dict[int, str]:
+    """By places: `+-` for each `±` that finds a blank, nothing for that blank, and `64 C ` for `64 °C`.
+
+    `±` takes one of several blanks before it or behind its words, else the one in `±1 %`, else the only one
+    before it.
+    """
+    swaps: dict[int, str] = {}
+    for degree in _DEGREES.finditer(text):
+        swaps |= {degree.start(): degree[1], degree.start() + 1: " "}
+    for sign in re.finditer("±", text):
+        at = sign.start()
+        behind = _BLANK_BEHIND.match(text, at)
+        before = text[max(at - 2, 0) : at]
+        if before == "  " and at - 2 not in swaps:
+            blank = at - 1
+        elif behind and behind.end() not in swaps:
+            blank = behind.end()
+        elif number := _IN_NUMBER.match(text, at):
+            blank = number.end()
+        elif before.endswith(" "):
+            blank = at - 1
+        else:
+            continue
+        swaps |= {at: "+-", blank: ""}
+    return swaps
+
+
+def _cells(character: str) -> str:
+    plain = _OF_ONE_CELL.get(character) or _SHAPES.get(character) or in_encoding(character, "ascii")
+    width = width_of(character)
+    return plain if len(plain) == width else "?" * width
+
+
+def wants_ascii(environment: dict[str, str] | None = None) -> bool:
+    """Whether the terminal shows only ASCII: GPUTUI_ASCII, else by its name; or an encoding without more."""
+    environ = os.environ if environment is None else environment
+    # Not sys.stdout, which Textual replaces while it runs: screens call this then.
+    encoding = (getattr(sys.__stdout__, "encoding", None) or "ascii").lower().replace("-", "")
+    wanted = environ.get("GPUTUI_ASCII") or str(int(environ.get("TERM", "").startswith(_NO_SHAPES)))
+    return wanted != "0" or encoding != "utf8"

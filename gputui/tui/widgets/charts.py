@@ -7,23 +7,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 
 from gputui.document.bars import NO_READING
+from gputui.document.spans import Line, Span, cut, width_of
 from gputui.document.theme import TONES
 from gputui.metrics import Metric, Values
 from gputui.model.series import TimeSeries
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, fitted, left, right, side_by_side, width_of
-from gputui.tui.widgets.history import SECOND_NS, Series
+from gputui.tui.widgets.cells import clean, fitted, left, right, side_by_side
 
-STEP_NS = 5 * SECOND_NS
-"""A chart moves at most this often once it is half full: moving it sends all of it again."""
-_STEPS_OF_SHORT = 12
-"""A chart too short for that moves by this part of its length; a row of a table does not, as its figure is
-beside it."""
 BLOCKS = " ▁▂▃▄▅▆▇█"
 """By eighths of a cell."""
 _AXIS = 9
@@ -31,94 +25,11 @@ _AXIS = 9
 _GAP = 3
 """Cells between charts abreast."""
 
-Glyph = tuple[str, ...]
-"""One column of a chart, a character for each of its rows, top first."""
-
 
 @lru_cache(maxsize=1024)
-def _column(level: int, rows: int) -> Glyph:
-    """A column of blocks filled to a number of eighths."""
+def column(level: int, rows: int) -> tuple[str, ...]:
+    """A column of blocks filled to a number of eighths, a character for each row, top first."""
     return tuple(BLOCKS[min(max(level - 8 * row, 0), 8)] for row in reversed(range(rows)))
-
-
-class Chart:
-    """The recent past of one series as an area, newest at the right.
-
-    Cells lie on a fixed time grid, so a past cell never changes: it is drawn once and kept.
-    """
-
-    def __init__(self, width: int, rows: int, span_ns: int, late_ns: int = 0) -> None:
-        """`late_ns` moves the grid: charts side by side then move at different times."""
-        self.width = width
-        self.rows = rows
-        self.span_ns = span_ns
-        self._late_ns = late_ns
-        self._levels = 8 * rows - 1
-        self._kept = 0
-        """How many cells of the last drawing will not change any more, from the left."""
-        self._first = 0
-        """The number of its first cell."""
-        self._high = 0.0
-        self._seen: tuple[int, int | None, float] | None = None
-        self._drawn: tuple[str, ...] = ()
-
-    def draw(self, series: Series | None, now_ns: int, high: float) -> tuple[str, ...]:
-        """The rows, top first; values at or above `high` fill it."""
-        if series is None or self.width <= 0 or series.first_ns is None:
-            return (" " * max(self.width, 0),) * self.rows
-        last, is_open = self._last_cell(series.first_ns, now_ns)
-        until_ns = self._until_ns(series, last) if is_open else None
-        seen = (last, until_ns, high)
-        if seen == self._seen:
-            return self._drawn
-        ring = series.ring_for(self.span_ns)
-        ring_ns = ring.length_ns
-        settled_ns = (now_ns if series.last_ns is None else series.last_ns) // ring_ns * ring_ns
-        first = last - self.width + 1
-        gone = first - self._first
-        kept = max(self._kept - gone, 0) if gone >= 0 and high == self._high else 0
-        columns = []
-        for cell in range(first + kept, last + 1):
-            begin_ns, end_ns = self._begin_ns(cell), self._begin_ns(cell + 1)
-            if until_ns is not None and until_ns > begin_ns:
-                end_ns = min(end_ns, until_ns)
-            mean = ring.mean_over(begin_ns, end_ns)
-            columns.append(_column(0 if mean is None else level_of(mean, high, self._levels), self.rows))
-        new: Iterable[str] = map("".join, zip(*columns, strict=True)) if columns else ("",) * self.rows
-        if kept:
-            new = (row[gone : gone + kept] + end for row, end in zip(self._drawn, new, strict=True))
-        self._drawn = tuple(new)
-        after_ns = settled_ns + self._late_ns + 1
-        settled = -(-after_ns * self.width // self.span_ns) - 2  # the last cell that ends before this
-        self._kept = min(max(settled - first + 1, 0), self.width)
-        self._first, self._high = first, high
-        self._seen = seen
-        return self._drawn
-
-    def _until_ns(self, series: Series, last: int) -> int | None:
-        """Up to when an open cell counts: a long one is drawn anew every STEP_NS only, as it moves little."""
-        if series.last_ns is None or self.span_ns < STEP_NS * self.width:
-            return series.last_ns
-        bucket_ns = series.ring_for(self.span_ns).length_ns
-        step_ns, late_ns = max(STEP_NS, bucket_ns), self._late_ns // bucket_ns * bucket_ns
-        until_ns = (series.last_ns + late_ns) // step_ns * step_ns - late_ns  # no bucket is open then
-        return until_ns if until_ns > self._begin_ns(last) else series.last_ns
-
-    def _begin_ns(self, cell: int) -> int:
-        return cell * self.span_ns // self.width - self._late_ns
-
-    def _cell_of(self, t_ns: int) -> int:
-        return (t_ns + self._late_ns) * self.width // self.span_ns
-
-    def _last_cell(self, first_ns: int, now_ns: int) -> tuple[int, bool]:
-        """The newest cell to draw, and whether its interval is still open."""
-        current = self._cell_of(now_ns)
-        is_short = self.rows > 1 and self.span_ns < STEP_NS * _STEPS_OF_SHORT
-        step_ns = self.span_ns // _STEPS_OF_SHORT if is_short else STEP_NS
-        step = -(-step_ns * self.width // self.span_ns)
-        if step <= 1 or now_ns - first_ns < self.span_ns // 2:
-            return current, True
-        return current // step * step - 1, False
 
 
 def level_of(value: float, high: float, dots: int) -> int:
@@ -143,7 +54,7 @@ def area(values: Sequence[float | None], high: float, rows: int = 1) -> tuple[st
     full column does not touch the row above.
     """
     eighths = [0 if value is None else level_of(value, high, 8 * rows - 1) for value in values]
-    columns = [_column(level, rows) for level in eighths]
+    columns = [column(level, rows) for level in eighths]
     return tuple("".join(column[row] for column in columns) for row in range(rows))
 
 

@@ -13,12 +13,11 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from gputui.document.spans import Line, Span, line_width
 from gputui.document.theme import SELECTED
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.terminal.lines_view import strip_of
+from gputui.tui.terminal.renderer import strip_of
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import fitted, line_width
-from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.widgets.cells import fitted, in_ascii
 
 LinesOf = Callable[[int], Iterable[Line]]
 """Lines for any width."""

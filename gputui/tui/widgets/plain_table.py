@@ -11,10 +11,10 @@ from textual.coordinate import Coordinate
 from textual.strip import Strip
 from textual.widgets import DataTable
 
+from gputui.document.spans import width_of
 from gputui.store.text import clean_text
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import ends_of, width_of
-from gputui.tui.widgets.plain_ascii import text_in_ascii
+from gputui.tui.widgets.cells import ends_of, text_in_ascii
 
 CURSOR = "▸"
 """Before the selected row, as in our own lists: a tint alone is hard to see on some backgrounds."""

@@ -39,7 +39,7 @@ from gputui.services.compare.tables import comparisons_as_markdown
 from gputui.services.compare.text import comparison_as_text
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import plain_name, short_case_name
-from gputui.tui.screens.compare.evidence_parts import value_table
+from gputui.tui.screens.compare.evidence import value_table
 
 
 class _NoTelemetry(Evidence):

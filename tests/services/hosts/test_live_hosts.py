@@ -20,17 +20,17 @@ from sshd import Servers, needs_sshd
 from test_strangers import stranger
 
 from gputui.analysis.throttling import Throttling
+from gputui.document.spans import Span
 from gputui.model.absent import Missing
 from gputui.model.live import LiveSample, Value
 from gputui.recording.live_changes import Changes
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.live import HostFeed, HostSample, Replica
 from gputui.services.runs.device_history import DeviceHistory
-from gputui.tui.monitor.hosts import HOSTS_ACTIONS, HostsModel
+from gputui.tui.hosts_app import HOSTS_ACTIONS, HostsModel
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.screens.run.devices_pane import _health
-from gputui.tui.terminal.lines import Span
+from gputui.tui.screens.run.panes import _health
 
 SECOND_NS = 10**9
 

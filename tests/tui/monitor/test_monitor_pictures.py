@@ -12,14 +12,13 @@ from monitor_samples import HOST, SECOND, START, process, sample, text_of, with_
 from rich.cells import cell_len
 from rich.text import Text
 
+from gputui.document.spans import Line, line_width
 from gputui.document.theme import STYLES
 from gputui.model.absent import Missing
 from gputui.model.live import Value
 from gputui.tui.monitor.actions import ACTIONS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.terminal.lines import Line
-from gputui.tui.widgets.cells import line_width
 
 
 @cache

@@ -18,36 +18,31 @@ from monitor_samples import START, sample
 from rich.cells import cell_len
 
 from gputui.document.bars import gauge
+from gputui.document.spans import Line, Span, cut, line_width, width_of
 from gputui.errors import GputuiError
 from gputui.metrics import Units, memory_of, round_ceiling, with_unit
 from gputui.services.support.paths import monitor_file
+from gputui.tui.monitor.history import RINGS, Chart, History, LoadLevel, Series, SteadyLoads
 from gputui.tui.monitor.layout import NOWHERE, Rect, laid_out
-from gputui.tui.monitor.metrics import OF_GPUS
 from gputui.tui.monitor.model import MonitorModel
-from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
-from gputui.tui.terminal.lines import Line, Span
+from gputui.tui.monitor.settings import OF_GPUS, MonitorSettings, load_settings, save_settings
 from gputui.tui.widgets.cells import (
     _fitted,
     clean,
-    cut,
     ends_of,
     fitted,
+    in_ascii,
     left,
-    line_width,
     right,
     ruled,
-    width_of,
+    text_in_ascii,
     wrapped,
 )
 from gputui.tui.widgets.charts import (
-    Chart,
     area,
     heat,
     level_of,
 )
-from gputui.tui.widgets.history import RINGS, History, Series
-from gputui.tui.widgets.load import LoadLevel, SteadyLoads
-from gputui.tui.widgets.plain_ascii import in_ascii, text_in_ascii
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND

@@ -33,12 +33,11 @@ from gputui.services.support.paths import copies_directory
 from gputui.services.traces.imported import contents_of, read_run
 from gputui.store.writing import store_run
 from gputui.tui.app import MonitorApp
-from gputui.tui.screens.compare.actions import ACTIONS
-from gputui.tui.screens.compare.evidence_page import evidence_lines
+from gputui.tui.screens.compare.evidence import evidence_lines
 from gputui.tui.screens.compare.layout import row_line
 from gputui.tui.screens.compare.loaded import ShownRow, read
-from gputui.tui.screens.compare.screen import CompareScreen
-from gputui.tui.widgets.dialogs import AskBy, AskText
+from gputui.tui.screens.compare.screen import ACTIONS, AskBy, CompareScreen
+from gputui.tui.shell.shell_screen import AskText
 from gputui.tui.widgets.lines_page import LinesList, LinesPage
 
 CLEAN = r"[b]bold[/b] \x1b[31m[@c…"

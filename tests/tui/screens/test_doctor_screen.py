@@ -7,10 +7,10 @@ import re
 import pytest
 from shell_app import make_app, picture, press, settled
 
+from gputui.document.spans import width_of
 from gputui.services.doctor.checks import grouped
 from gputui.services.doctor.disturbances import Check, check_lines
 from gputui.tui.screens.doctor.screen import page_of
-from gputui.tui.widgets.cells import width_of
 
 
 async def test_key_5_shows_what_doctor_finds_and_r_looks_again() -> None:

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from stored_loads import Server, store_loads
 
+from gputui.document.spans import line_width
 from gputui.model.absent import Missing
 from gputui.model.serving import ANSWERED
 from gputui.services.compare.rows_table import rows_of_sides
 from gputui.services.support.background import Job
-from gputui.tui.screens.compare.evidence_page import evidence_of, open_row
-from gputui.tui.screens.compare.evidence_parts import value_table
+from gputui.tui.screens.compare.evidence import evidence_of, open_row, value_table
 from gputui.tui.screens.compare.loaded import ShownRow, read
-from gputui.tui.widgets.cells import line_width
 
 
 def job() -> Job[Any]:

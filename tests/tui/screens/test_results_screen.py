@@ -33,14 +33,13 @@ from gputui.store.locking import write_lock
 from gputui.store.reading import open_result
 from gputui.store.writing import remove_run, store_run
 from gputui.tui.app import MonitorApp
-from gputui.tui.screens.results.actions import ACTIONS
 from gputui.tui.screens.results.overview import step_lines
 from gputui.tui.screens.results.run_pane import OF_A_CASE, TABS
-from gputui.tui.screens.results.screen import ResultsScreen
+from gputui.tui.screens.results.screen import ACTIONS, ResultsScreen
 from gputui.tui.screens.results.tables import GROUPS, chosen_operators
 from gputui.tui.screens.results.timeline import LEAD, lane_cells
 from gputui.tui.shell.registry import SCREENS
-from gputui.tui.widgets.dialogs import AskText, Confirm
+from gputui.tui.shell.shell_screen import AskText, Confirm
 
 
 def labels(db: Path) -> dict[str, str]:

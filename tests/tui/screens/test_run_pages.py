@@ -11,13 +11,12 @@ from journals import GPU_MACHINE
 from stored_runs import run_id_of, store
 
 from gputui.analysis.findings import Finding
+from gputui.document.spans import Line, line_width
 from gputui.document.theme import LETTERS
 from gputui.services.results.browser import RunDetail, read_detail
 from gputui.services.support.background import Job
 from gputui.tui.screens.results.pages import breakdown_lines, findings_page, memory_page
 from gputui.tui.screens.results.tables import HEADINGS, rests_on_lines
-from gputui.tui.terminal.lines import Line
-from gputui.tui.widgets.cells import line_width
 
 
 @pytest.fixture(scope="module")

@@ -64,14 +64,13 @@ from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.tui.screens.run import background_tasks
-from gputui.tui.screens.run.actions import ACTIONS
-from gputui.tui.screens.run.devices_pane import device_charts, device_rows
-from gputui.tui.screens.run.form import EditedText
+from gputui.tui.screens.run.form import ACTIONS, EditedText
 from gputui.tui.screens.run.model import RunModel
+from gputui.tui.screens.run.panes import device_charts, device_rows
 from gputui.tui.screens.run.pictures import heading, picture
-from gputui.tui.shell.clipboard import has_osc_52, osc_52
 from gputui.tui.terminal.cell_diff import width_of
-from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.widgets.app_context import has_osc_52, osc_52
+from gputui.tui.widgets.cells import in_ascii
 
 DEADLINE_S = 300.0
 

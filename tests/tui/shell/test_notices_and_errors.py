@@ -13,7 +13,6 @@ from shell_app import make_app, picture, press, settled
 
 from gputui.services.support.background import Job
 from gputui.services.support.paths import error_log, keep_error, monitor_file
-from gputui.tui.launch import LiveOptions
 from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
 from gputui.tui.shell.shell_screen import ShellScreen
 
@@ -61,7 +60,6 @@ async def test_nothing_rings_by_default_and_the_key_turns_it_on_and_off() -> Non
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        assert not LiveOptions("a box").notifies
         assert (app.notifies, app.chose_notifies) == (False, None)
         await press(pilot, "3", "N")
         assert "rings and notifies when a run ends" in picture(app)

@@ -18,7 +18,7 @@ from textual.widgets import Input
 
 from gputui.services.support.paths import monitor_file
 from gputui.tui.monitor.settings import load_settings
-from gputui.tui.screens.results.actions import ACTIONS as RESULTS_ACTIONS
+from gputui.tui.screens.results.screen import ACTIONS as RESULTS_ACTIONS
 from gputui.tui.screens.run.screen import RunScreen
 from gputui.tui.shell.page_screen import PageScreen
 from gputui.tui.shell.palette import Palette, matching

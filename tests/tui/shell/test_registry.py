@@ -26,7 +26,7 @@ from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.shell import registry
 from gputui.tui.shell.registry import SCREENS, ScreenEntry, header_line, load_screen, screen_at, screens_line
-from gputui.tui.shell.shell_screen import ShellScreen
+from gputui.tui.shell.shell_screen import ShellScreen, run_by
 
 LOADED = """
 import json, sys
@@ -59,7 +59,7 @@ async def test_keys_typed_while_a_screen_is_being_opened_do_nothing(name: str) -
         screen = load_screen(next(entry for entry in SCREENS if entry.id == name))
         assert isinstance(screen, ShellScreen)
         for action in screen.ACTIONS:
-            assert not await app.run_action(action.id.replace("-", "_"), screen)
+            assert not await app.run_action(run_by(action), screen)
         app.push_screen(screen)
         await settled(pilot)
         assert screen.is_ready
@@ -261,7 +261,8 @@ async def test_help_of_the_monitor_is_one_key_away() -> None:
 
 @pytest.mark.parametrize("name", [*(entry.id for entry in SCREENS), "app"])
 def test_a_page_lists_every_key_of_a_screen(name: str, repository: Path) -> None:
-    module = {"monitor": "monitor.actions", "app": "shell.registry"}.get(name, f"screens.{name}.actions")
+    others = {"monitor": "monitor.actions", "app": "shell.registry", "run": "screens.run.form"}
+    module = others.get(name, f"screens.{name}.screen")
     found = importlib.import_module(f"gputui.tui.{module}")
     keys = list_of(found.APP_ACTIONS if name == "app" else found.ACTIONS)
     pages = [page.read_text(encoding="utf-8") for page in (repository / "docs").glob("*.md")]

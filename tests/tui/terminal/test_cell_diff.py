@@ -18,10 +18,10 @@ from textual.strip import Strip
 from wcwidth import wcswidth, wcwidth
 
 from gputui.document.background import palette_here
+from gputui.document.spans import Line, Span
 from gputui.document.theme import STYLES, Depth, Palette
 from gputui.tui.terminal.cell_diff import _ONE_CELL_EACH, CellDiff, TextStyles, cells_of
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.terminal.lines_view import strip_of
+from gputui.tui.terminal.renderer import strip_of
 
 WIDTH, HEIGHT = 30, 6
 

@@ -20,11 +20,10 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from gputui.document.spans import Line, Span
 from gputui.tui.terminal.cell_diff import width_of
 from gputui.tui.terminal.driver import CURSOR_QUERY, QuietDriver
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.terminal.lines_view import LinesView
-from gputui.tui.terminal.renderer import FastPaint
+from gputui.tui.terminal.renderer import FastPaint, LinesView
 from gputui.tui.widgets.cells import noted
 
 DEADLINE_S = 300.0

@@ -33,8 +33,8 @@ from gputui.document.theme import (
 from gputui.tui.app import MonitorApp
 from gputui.tui.terminal.cell_diff import rich_style
 from gputui.tui.widgets.app_context import theme_for
+from gputui.tui.widgets.cells import wants_ascii
 from gputui.tui.widgets.charts import body_styles
-from gputui.tui.widgets.plain_ascii import wants_ascii
 
 LEAST = 4.5
 DARK = {

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gputui.document.spans import Line, Span, width_of
 from gputui.document.table import columns_that_fit, lines_of
 from gputui.services.compare.columns import ComparisonColumn
 from gputui.services.compare.pairing import Row
 from gputui.services.compare.row_text import letter_of
 from gputui.services.compare.rows_table import RowOfSides, first_of, rows_table
-from gputui.tui.screens.compare.loaded import ShownRow, rows_of
-from gputui.tui.screens.compare.pages import headline_lines, top_lines
+from gputui.tui.screens.compare.loaded import ShownRow, headline_lines, rows_of, top_lines
 from gputui.tui.screens.compare.pane import (
     beside_lines,
     differences_lines,
@@ -23,10 +23,8 @@ from gputui.tui.screens.compare.pane import (
     turning_lines,
     unsure_lines,
 )
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import fitted, width_of
+from gputui.tui.widgets.cells import fitted, stacked
 from gputui.tui.widgets.lines_page import MARKER, Entry
-from gputui.tui.widgets.sections import stacked
 
 _HIGH = 13
 """Lines of the body from which there is room for more than the rows."""

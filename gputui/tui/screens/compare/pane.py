@@ -9,6 +9,7 @@ from itertools import pairwise
 from gputui.analysis.judgement import Judgement
 from gputui.document.intervals import Interval, intervals
 from gputui.document.plain_text import command_lines
+from gputui.document.spans import Line, Span, cut, width_of
 from gputui.document.table import Column, Drawing, Table, table_of
 from gputui.model.units import (
     counted,
@@ -37,12 +38,12 @@ from gputui.services.compare.turning_points import turning_points
 from gputui.services.results.labels import short_case_name
 from gputui.services.results.throughput import step_times_of
 from gputui.store.text import clean_text
-from gputui.tui.screens.compare.evidence_page import evidence_lines
-from gputui.tui.screens.compare.evidence_parts import (
+from gputui.tui.screens.compare.evidence import (
     FAMILIES_OF_SIDES,
     block_lines,
     blocks_heading,
     brief_why_lines,
+    evidence_lines,
     heading_line,
     sure_lines,
     title_line,
@@ -50,10 +51,8 @@ from gputui.tui.screens.compare.evidence_parts import (
     why_lines,
 )
 from gputui.tui.screens.compare.loaded import Loaded, ShownRow
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import cut, fitted, side_by_side, width_of, wrapped
+from gputui.tui.widgets.cells import fitted, side_by_side, table_lines, wrapped
 from gputui.tui.widgets.charts import strip
-from gputui.tui.widgets.sections import table_lines
 
 HINT = "enter: all of it"
 _TWO_COLUMNS = 110

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.widgets import ContentSwitcher
 
 from gputui.analysis.attribution import Attribution
+from gputui.document.spans import Span
 from gputui.services.compare.candidates import Candidate, candidates
 from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, ComparisonColumn
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
@@ -20,28 +23,53 @@ from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.compare.row_text import called, letter_of, short_name
 from gputui.services.compare.rows_table import RowOfSides
 from gputui.store.text import clean_text
-from gputui.tui.screens.compare.actions import ACTIONS
-from gputui.tui.screens.compare.evidence_page import evidence_of, open_row
+from gputui.tui.screens.compare.evidence import evidence_of, open_row
 from gputui.tui.screens.compare.layout import CompareLayout, lay_out, row_line
 from gputui.tui.screens.compare.loaded import (
     Loaded,
     ShownRow,
+    differing,
     read,
     read_text,
     rows_of,
+    teaching,
     with_baseline,
     with_energy,
 )
-from gputui.tui.screens.compare.pages import differing, teaching
 from gputui.tui.screens.compare.pane import unsure_line
-from gputui.tui.shell.clipboard import copy
-from gputui.tui.shell.shell_screen import ShellScreen, ask_and_save, bindings_of
-from gputui.tui.terminal.lines import Span
-from gputui.tui.terminal.lines_view import LinesView
-from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.dialogs import FILES, AskBy, AskText
-from gputui.tui.widgets.lines_page import LinesList, LinesOf, LinesPage
-from gputui.tui.widgets.sections import error_lines, paragraph
+from gputui.tui.shell.registry import Action
+from gputui.tui.shell.shell_screen import AskText, Dialog, ShellScreen, ask_and_save, bindings_of
+from gputui.tui.terminal.renderer import LinesView
+from gputui.tui.widgets.app_context import copy, shell_of
+from gputui.tui.widgets.cells import error_lines, paragraph
+from gputui.tui.widgets.lines_page import MARKER, Entry, LinesList, LinesOf, LinesPage
+
+ACTIONS: tuple[Action, ...] = (
+    Action("enter", "enter", "Evidence", "Show the evidence for the verdict of the selected row"),
+    Action("back", "escape,backspace", "Back", "Cancel reading, or leave the evidence or text"),
+    Action(
+        "values", "v", "Values", "Rates, times of a step, costs, energies, or shares of the peak of all sides"
+    ),
+    Action("values-before", "V", "Values back", "The previous values", does="values(-1)"),
+    Action("baseline", "b", "Baseline", "Make the other side the baseline"),
+    Action("next-side", "n", "Next side", "With more than two sides: show the next one", does="look(1)"),
+    Action(
+        "side-before", "p", "Side before", "With more than two sides: show the previous one", does="look(-1)"
+    ),
+    Action(
+        "by", "g", "Sides", "Choose what separates the sides: files, device, precision, mode, threads ..."
+    ),
+    Action("differs", "d", "Differences", "Recorded differences between the sides, line by line"),
+    Action("text", "t", "Text", "The output of `gputui compare` for this comparison"),
+    Action("command", "c", "Command", "Copy the equivalent command line"),
+    Action("open-files", "o", "Files", "Compare other files: type them as for `gputui compare`"),
+    Action("copy", "y", "Copy", "Copy the table or page shown, as tab-separated text"),
+    Action("save", "e", "Save as", "Save the comparison as .md, .csv, .json or .html"),
+    Action("reload", "r", "Reload", "Read the files again"),
+    Action("down", "j", "Down", "One line down, as the arrow does", does="step(1)"),
+    Action("up", "k", "Up", "One line up", does="step(-1)"),
+)
+
 
 _HINTS = {
     "rows": ("enter", "values", "baseline", "by", "text", "save", "differs", "command", "open-files", "back"),
@@ -51,6 +79,57 @@ _HINTS = {
 _TEXT = "as text"
 _AROUND = 3
 """Lines of the screen that are not of the body."""
+
+
+FILES = "files"
+_MOST_LINES = 12
+_LINES_AROUND = 5
+"""Above and below what can be chosen, on a narrow terminal."""
+
+
+class AskBy(Dialog[str]):
+    """One of the dimensions, or FILES for the files themselves."""
+
+    BINDINGS = [  # noqa: RUF012 - Textual declares it so
+        Binding("backspace", "dismiss", "Back", show=False),
+        Binding("j", "step(1)", show=False),
+        Binding("k", "step(-1)", show=False),
+    ]
+    KEYS = "enter applies, esc cancels"
+
+    def __init__(self, files: Sequence[str], dimensions: Mapping[str, Sequence[str]], current: str) -> None:
+        super().__init__("What separates the sides?")
+        self._names = [FILES, *dimensions]
+        self._current = self._names.index(current or FILES)
+        several = len(files) > 1
+        possible = {FILES: (", ".join(files) if several else "a second file is needed: o", several)}
+        for name, values in dimensions.items():
+            only = f"only {values[0]}" if values else "none recorded"
+            possible[name] = (", ".join(values), True) if len(values) > 1 else (only, False)
+        self._entries: list[Entry] = []
+        for key, (name, (told, is_possible)) in enumerate(possible.items()):
+            text = f"{name:10} {clean_text(told)}"
+            dimmed = Entry(((Span(" " * len(MARKER) + text, "dim"),),))
+            self._entries.append(Entry(((Span(text),),), key) if is_possible else dimmed)
+
+    def compose_body(self) -> ComposeResult:
+        self._list = LinesList(id="sides")
+        yield self._list
+
+    def on_mount(self) -> None:
+        """The cursor stands on what is shown now."""
+        room = min(_MOST_LINES, max(self.app.size.height - _LINES_AROUND, 2))
+        self._list.styles.height = min(len(self._entries), room)
+        self._list.styles.scrollbar_size_vertical = 0
+        self._list.fill(self._entries, "", self._current)
+        self._list.focus()
+
+    def on_lines_list_chosen(self, event: LinesList.Chosen) -> None:
+        event.stop()
+        self.dismiss(self._names[event.key])
+
+    def action_step(self, lines: int) -> None:
+        self._list.step(lines)
 
 
 class CompareScreen(ShellScreen):
@@ -137,12 +216,12 @@ class CompareScreen(ShellScreen):
         """How to begin, and pairs of stored runs as soon as they are found."""
         if self._loaded is not None or self.is_busy:
             return
-        self._notice(partial(teaching, self._candidates))
+        self._show_lines("notice", partial(teaching, self._candidates))
 
         def taken(found: tuple[Candidate, ...]) -> None:
             self._candidates = found
             if found and self._loaded is None and self.level == "notice":
-                self._notice(partial(teaching, found))
+                self._show_lines("notice", partial(teaching, found))
 
         self.begin(
             lambda job: candidates(Path.cwd(), job),
@@ -172,7 +251,7 @@ class CompareScreen(ShellScreen):
             self.say(warning, "warn")
 
     def _fail(self, message: str, hint: str) -> None:
-        self._notice(partial(error_lines, message, hint))
+        self._show_lines("notice", partial(error_lines, message, hint))
 
     def _fill(self) -> None:
         """Everything anew, in the columns and blocks that the size has room for."""
@@ -199,7 +278,7 @@ class CompareScreen(ShellScreen):
 
     def _layout(self, number: int) -> CompareLayout:
         """At the size of the body, with this row selected."""
-        return lay_out(self._shown(number), self.value, self.size.width, self._height)
+        return lay_out(self._shown(number), self.value, self.size.width, self.size.height - _AROUND)
 
     def _draw(self, made: CompareLayout) -> None:
         for view, lines in (
@@ -263,11 +342,6 @@ class CompareScreen(ShellScreen):
             )
 
     @property
-    def _height(self) -> int:
-        """Of the body."""
-        return self.size.height - _AROUND
-
-    @property
     def _rows_here(self) -> RowOfSides | None:
         number = self._table.key
         return None if self._loaded is None or number < 0 else rows_of(self._loaded)[number]
@@ -317,25 +391,13 @@ class CompareScreen(ShellScreen):
         baseline = loaded.others()[self._place]
         self.begin(lambda job: with_baseline(loaded, baseline, job), self._take, self._fail)
 
-    def action_next_side(self) -> None:
-        self._look(1)
-
-    def action_side_before(self) -> None:
-        self._look(-1)
-
-    def _look(self, steps: int) -> None:
+    def action_look(self, steps: int) -> None:
         if self._loaded is not None and self.level == "rows":
             self._place = (self._place + steps) % len(self._loaded.answer.comparisons)
             self._fill()
             self.refresh_lines()
 
-    def action_values(self) -> None:
-        self._turn(1)
-
-    def action_values_before(self) -> None:
-        self._turn(-1)
-
-    def _turn(self, steps: int) -> None:
+    def action_values(self, steps: int = 1) -> None:
         loaded = self._loaded
         if loaded is None or self.level != "rows":
             return
@@ -377,7 +439,6 @@ class CompareScreen(ShellScreen):
 
         def done(printed: tuple[str, ...]) -> None:
             text = tuple((Span(line),) for line in printed)
-
             self._show_page(
                 _TEXT,
                 lambda width: (*paragraph(f"$ {clean_text(command)}", width - 1, "accent"), (), *text),
@@ -437,9 +498,6 @@ class CompareScreen(ShellScreen):
         self._page_heading = heading
         self.say("")
         self._show_lines("page", lines)
-
-    def _notice(self, lines: LinesOf) -> None:
-        self._show_lines("notice", lines)
 
     def _show_lines(self, name: str, lines: LinesOf) -> None:
         self.query_one(f"#{name}", LinesPage).show_at_any_width(lines)

@@ -10,6 +10,7 @@ from itertools import islice
 
 from textual.app import ComposeResult
 
+from gputui.document.spans import Line, Span
 from gputui.document.spans import wrapped as lines_in
 from gputui.services.doctor.checks import (
     Group,
@@ -25,13 +26,22 @@ from gputui.services.doctor.readings import readings
 from gputui.services.playback.demo import made_up_box
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
-from gputui.tui.screens.doctor.actions import ACTIONS
+from gputui.tui.shell.registry import Action
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
-from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import fitted, side_by_side, wrapped
+from gputui.tui.widgets.cells import fitted, section, side_by_side, wrapped
 from gputui.tui.widgets.lines_page import LinesPage
-from gputui.tui.widgets.sections import section
+
+ACTIONS: tuple[Action, ...] = (
+    Action("check", "r", "Look again", "Look at the box again"),
+    Action("next", "n", "Next", "The next fault or caution"),
+    Action("previous", "p", "Before", "The one before"),
+    Action("copy", "y", "Copy", "Copy the page as text"),
+    Action("back", "escape,backspace", "Back", "Cancel a check, or go back to the Monitor"),
+    Action("down", "j", "Down", "One line down, as the arrow does", does="step(1)"),
+    Action("up", "k", "Up", "One line up", does="step(-1)"),
+)
+
 
 _INDENT, _TWO_COLUMNS = 3, 170
 """Cells before a state; from this width on groups stand in two columns."""

@@ -10,6 +10,7 @@ from statistics import median
 from gputui.analysis.cost import Cost
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
 from gputui.document.bars import bars, stacked_bar
+from gputui.document.spans import Line, Span, cut
 from gputui.document.table import Column, Table, table_of
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
@@ -57,10 +58,8 @@ from gputui.store.machines import runs_with_common_ids
 from gputui.store.reading import TelemetrySeries
 from gputui.store.text import clean_text
 from gputui.tui.screens.results.tables import CASE_HEADINGS, case_rows
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean, cut, fitted
+from gputui.tui.widgets.cells import clean, facts_lines, fitted, paragraph, section, stacked, table_lines
 from gputui.tui.widgets.charts import above_axis, abreast_cells, time_axis, time_chart
-from gputui.tui.widgets.sections import facts_lines, paragraph, section, stacked, table_lines
 
 _MOST_CHARTS = 4
 _MOST_CASES = 9

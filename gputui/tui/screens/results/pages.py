@@ -1,4 +1,4 @@
-"""The pages of one run, and what is said where there is none, as lines."""
+"""The pages of one run, what is said where there is none, and where to save what is shown."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.document.bars import legend_lines, parts_bar
-from gputui.document.spans import Line, Span, wrapped
+from gputui.document.spans import Line, Span, line_width, wrapped
 from gputui.document.table import Table
 from gputui.document.table import parts_of as beside_each_other
 from gputui.document.theme import FAMILIES, TONES
+from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.profiled import MEMORY_PARTS
 from gputui.model.result import CaseResult
@@ -28,12 +29,20 @@ from gputui.services.results.step_tables import (
     step_words,
     why_sentence,
 )
+from gputui.services.results.table_export import (
+    TRACE_ENDING,
+    Sheet,
+    default_name,
+    save_sheet,
+    save_trace,
+    trace_of,
+)
 from gputui.services.results.throughput import speeds_of
 from gputui.services.support.paths import default_result_file
 from gputui.tui.screens.results.overview import largest_operators, share_lines, step_lines
 from gputui.tui.screens.results.tables import launch_lines, rests_on_lines
-from gputui.tui.widgets.cells import line_width
-from gputui.tui.widgets.sections import log_lines, paragraph, stacked, table_lines
+from gputui.tui.shell.shell_screen import ShellScreen, ask_and_save
+from gputui.tui.widgets.cells import log_lines, paragraph, stacked, table_lines
 
 _PART_STYLES = dict(zip(MEMORY_PARTS, (*(f"{family} {TONES}" for family in FAMILIES), "track"), strict=True))
 _AROUND_MEMORY = 5
@@ -230,3 +239,38 @@ def first_steps(runs_in_progress: int, width: int) -> tuple[Line, ...]:
             "dim",
         ),
     )
+
+
+def ask_for_sheet(
+    screen: ShellScreen,
+    sheet: Sheet | Missing,
+    detail: RunDetail | None = None,
+    case: CaseResult | None = None,
+) -> None:
+    """Ask for a path for a table, or for the Chrome trace of a run in `detail`, unless there is neither."""
+    if isinstance(sheet, Sheet) and not sheet.rows:
+        sheet = Missing("no row is shown")
+    question, name = f"Save the Chrome trace as {TRACE_ENDING}", f"trace{TRACE_ENDING}"
+    if isinstance(sheet, Sheet):
+        trace = "" if detail is None else f"; the Chrome trace as {TRACE_ENDING}"
+        question, name = f"Save the {sheet.what} as .csv or .json{trace}", default_name(sheet)
+    elif detail is None or not _has_trace(detail, case):
+        screen.say(f"there is nothing to save here: {sheet.reason}", "warn")
+        return
+
+    def save(path: Path) -> str:
+        if detail is not None and path.name.lower().endswith(TRACE_ENDING):
+            return save_trace(path, detail, case)
+        if isinstance(sheet, Missing):
+            raise GputuiError(f"there is no table here: {sheet.reason}", "go to another tab")
+        return save_sheet(path, sheet)
+
+    ask_and_save(screen, question, name, save)
+
+
+def _has_trace(detail: RunDetail, case: CaseResult | None) -> bool:
+    try:
+        trace_of(detail, case)
+    except GputuiError:
+        return False
+    return True

@@ -11,6 +11,7 @@ from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, DataTable, Tab, Tabs
 
+from gputui.document.spans import Line, Span
 from gputui.model.absent import Missing
 from gputui.model.profiled import Operator
 from gputui.model.result import CaseResult
@@ -34,13 +35,11 @@ from gputui.tui.screens.results.tables import (
     launch_lines,
 )
 from gputui.tui.screens.results.timeline import PINNED, TimeWindow, at_cursor, lane_cells, share_at, timeline
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.terminal.renderer import LinesView
 from gputui.tui.widgets.app_context import shell_of
+from gputui.tui.widgets.cells import in_ascii, paragraph, section
 from gputui.tui.widgets.lines_page import LinesPage
-from gputui.tui.widgets.plain_ascii import in_ascii
 from gputui.tui.widgets.plain_table import PlainTable
-from gputui.tui.widgets.sections import paragraph, section
 
 TABS = ("overview", "cases", "operators", "step", "memory", "timeline", "environment", "findings")
 OF_A_CASE = ("operators", "step", "memory")

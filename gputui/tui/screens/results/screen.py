@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import ContentSwitcher, DataTable, Input
 
+from gputui.document.spans import Line, Span
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.result import Run, RunSummary
@@ -31,7 +32,6 @@ from gputui.services.support.paths import default_result_file
 from gputui.store.opening import expanded
 from gputui.store.selecting import check_label, find_run
 from gputui.store.writing import label_run, remove_run
-from gputui.tui.screens.results.actions import ACTIONS
 from gputui.tui.screens.results.overview import (
     boxes_lines,
     cases_lines,
@@ -39,20 +39,69 @@ from gputui.tui.screens.results.overview import (
     preview_lines,
     verdict_lines,
 )
-from gputui.tui.screens.results.pages import first_steps, no_runs
+from gputui.tui.screens.results.pages import ask_for_sheet, first_steps, no_runs
 from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
-from gputui.tui.screens.results.saving import ask_for_sheet
 from gputui.tui.screens.results.tables import FILE_HEADINGS, RunsTable, file_row
 from gputui.tui.screens.results.timeline import BETWEEN_READINGS_US, TimeWindow
-from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.terminal.lines_view import LinesView
+from gputui.tui.shell.registry import Action
+from gputui.tui.shell.shell_screen import AskText, Confirm, ShellScreen, bindings_of
+from gputui.tui.terminal.renderer import LinesView
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import fitted
-from gputui.tui.widgets.dialogs import AskText, Confirm
+from gputui.tui.widgets.cells import error_lines, fitted, paragraph
 from gputui.tui.widgets.lines_page import LinesOf, LinesPage
 from gputui.tui.widgets.plain_table import PlainTable
-from gputui.tui.widgets.sections import error_lines, paragraph
+
+ACTIONS: tuple[Action, ...] = (
+    Action(
+        "enter", "enter", "Open", "Open the file, run or case: when it was timed, its step, its operators"
+    ),
+    Action("back", "escape,backspace", "Back", "Cancel reading, or go one level up"),
+    Action("open-path", "o", "Path", "Open a result file by typing its path"),
+    Action("filter", "slash", "Filter", "Show only runs or operators that contain a text"),
+    Action("sort", "s", "Sort", "Sort by the next column"),
+    Action("mark", "space", "Mark", "Mark the run for comparison, or unmark it"),
+    Action("compare", "c", "Compare", "Compare the marked runs, the first as the baseline"),
+    Action("label", "l", "Label", "Rename the run"),
+    Action("delete", "D", "Delete", "Remove the run from its file permanently; asks first"),
+    Action("next-tab", "tab", "Next tab", "The next page of the run", does="step_tab(1)"),
+    Action("previous-tab", "shift+tab", "Tab before", "The page before", does="step_tab(-1)"),
+    Action(
+        "next-case",
+        "n",
+        "Next case",
+        "The next case that has such a page; timeline: the next launch",
+        does="step_case(1)",
+    ),
+    Action("previous-case", "p", "Case before", "The case before", does="step_case(-1)"),
+    Action("zoom-in", "plus,equals_sign", "Zoom in", "Timeline: zoom in around the cursor", does="zoom(0.5)"),
+    Action("zoom-out", "minus", "Zoom out", "Timeline: zoom out", does="zoom(2.0)"),
+    Action("whole", "0", "Whole", "Timeline: the whole run"),
+    Action("earlier", "left", "Earlier", "Timeline: move the cursor back", does="step_cursor(-1)"),
+    Action("later", "right", "Later", "Timeline: move the cursor forward", does="step_cursor(1)"),
+    Action(
+        "move-back",
+        "left_square_bracket",
+        "Move back",
+        "Timeline: scroll back half a page",
+        does="scroll_pages(-0.5)",
+    ),
+    Action(
+        "move-on",
+        "right_square_bracket",
+        "Move on",
+        "Timeline: scroll forward half a page",
+        does="scroll_pages(0.5)",
+    ),
+    Action("group", "g", "Group", "Operators one by one, by category, or by phase"),
+    Action("copy", "y", "Copy", "Copy the table or page shown, as tab-separated text"),
+    Action(
+        "save", "e", "Save as", "Save what is shown as .csv or .json, or the run's Chrome trace as .json.gz"
+    ),
+    Action("reload", "r", "Reload", "Read the files again"),
+    Action("down", "j", "Down", "One line down, as the arrow does", does="step(1)"),
+    Action("up", "k", "Up", "One line up", does="step(-1)"),
+)
+
 
 _HINTS = {
     "files": ("enter", "open-path", "reload", "back"),
@@ -483,21 +532,13 @@ class ResultsScreen(ShellScreen):
 
         self.begin(work, done, writes=True)
 
-    def action_next_tab(self) -> None:
+    def action_step_tab(self, tabs: int) -> None:
         if self.level == "run":
-            self._pane.step_tab(1)
+            self._pane.step_tab(tabs)
 
-    def action_previous_tab(self) -> None:
+    def action_step_case(self, cases: int) -> None:
         if self.level == "run":
-            self._pane.step_tab(-1)
-
-    def action_next_case(self) -> None:
-        if self.level == "run":
-            self._pane.step_case(1)
-
-    def action_previous_case(self) -> None:
-        if self.level == "run":
-            self._pane.step_case(-1)
+            self._pane.step_case(cases)
 
     def action_save(self) -> None:
         if self.level == "run":
@@ -507,26 +548,17 @@ class ResultsScreen(ShellScreen):
         else:
             ask_for_sheet(self, self._runs_table.sheet if self.level == "runs" else files_sheet(self._files))
 
-    def action_zoom_in(self) -> None:
-        self._pane.change_window(lambda window: window.zoomed(0.5))
-
-    def action_zoom_out(self) -> None:
-        self._pane.change_window(lambda window: window.zoomed(2.0))
+    def action_zoom(self, factor: float) -> None:
+        self._pane.change_window(lambda window: window.zoomed(factor))
 
     def action_whole(self) -> None:
         self._pane.change_window(lambda window: window.whole())
 
-    def action_earlier(self) -> None:
-        self._pane.step_cursor(-1)
+    def action_step_cursor(self, steps: int) -> None:
+        self._pane.step_cursor(steps)
 
-    def action_later(self) -> None:
-        self._pane.step_cursor(1)
-
-    def action_move_back(self) -> None:
-        self._pane.change_window(lambda window: window.moved(-0.5))
-
-    def action_move_on(self) -> None:
-        self._pane.change_window(lambda window: window.moved(0.5))
+    def action_scroll_pages(self, pages: float) -> None:
+        self._pane.change_window(lambda window: window.moved(pages))
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._draw_again)

@@ -11,6 +11,7 @@ from statistics import median
 from gputui.analysis.statistics import hodges_lehmann
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.bars import bars
+from gputui.document.spans import Line, Span
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.profiled import Operator, added_up
@@ -55,10 +56,8 @@ from gputui.services.results.throughput import (
 from gputui.store.reading import CaseConditions
 from gputui.store.selecting import MAX_LABEL
 from gputui.store.text import clean_text
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import clean
+from gputui.tui.widgets.cells import clean, section, table_lines
 from gputui.tui.widgets.plain_table import PlainTable
-from gputui.tui.widgets.sections import section, table_lines
 
 FILE_HEADINGS = ("file", "size", "changed", "in")
 RUN_HEADINGS = ("", "run", "when", "label", "profile", "status", "device")

@@ -9,6 +9,7 @@ from functools import lru_cache, reduce
 from operator import or_
 
 from gputui.document.bars import PATTERNS
+from gputui.document.spans import Line, Span
 from gputui.document.theme import FAMILIES, SELECTED, TONES
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
@@ -23,10 +24,8 @@ from gputui.store.reading import POWER_CAP_BIT, SLOWED_BITS, MeasuredSpan, Telem
 from gputui.tui.screens.results.overview import largest_operators, main_series, step_lines
 from gputui.tui.screens.results.pages import not_sampled
 from gputui.tui.screens.results.tables import launch_lines
-from gputui.tui.terminal.lines import Line, Span
-from gputui.tui.widgets.cells import fitted, left, right
+from gputui.tui.widgets.cells import fitted, left, right, section
 from gputui.tui.widgets.charts import area, body_styles
-from gputui.tui.widgets.sections import section
 
 LEAST_US = 1_000_000
 """The shortest part: samples are at least a tenth of a second apart."""

@@ -49,8 +49,8 @@ from gputui.services.serving.text import headline_of
 from gputui.services.support.paths import error_log, hash_key, keep_error
 from gputui.store.journal_reader import TelemetryTail
 from gputui.store.text import clean_text
-from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
 from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns, sentence
+from gputui.tui.screens.run.panes import HostsPlan, HostsProgress
 
 TELL_EVERY_S = 1.0
 Tell = Callable[[Callable[[RunModel], None]], None]

@@ -16,9 +16,8 @@ from gputui.services.results.case_table import CaseLine
 from gputui.services.results.next_steps import NextStep
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.services.runs.start import FIELDS, CheckedDraft, Draft, Wrong, command_line, read_draft
-from gputui.tui.screens.run.actions import KEYS
-from gputui.tui.screens.run.form import EditedText, RunForm
-from gputui.tui.screens.run.hosts_pane import HostsPlan, HostsProgress
+from gputui.tui.screens.run.form import KEYS, EditedText, RunForm
+from gputui.tui.screens.run.panes import HostsPlan, HostsProgress
 
 _STEPS = {"down": 1, "up": -1}
 _OF_PLAN = ("device", "only", "precision", "python")

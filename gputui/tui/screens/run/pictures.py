@@ -4,33 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from gputui.document.spans import Line, Span, cut, width_of
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_clock, format_seconds, format_whole_seconds
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.start import CheckedDraft, reasons_of
-from gputui.tui.screens.run.actions import KEYS, TITLES
-from gputui.tui.screens.run.ended import ended_lines
-from gputui.tui.screens.run.form import FIELDS, EditedText, Field
-from gputui.tui.screens.run.hosts_pane import plan_lines, progress_lines
+from gputui.tui.screens.run.form import FIELDS, KEYS, TITLES, EditedText, Field
 from gputui.tui.screens.run.model import RunModel, sentence
-from gputui.tui.screens.run.watching import watching
+from gputui.tui.screens.run.panes import plan_lines, progress_lines
+from gputui.tui.screens.run.watching import ended_lines, watching
 from gputui.tui.shell.registry import key_hint, keys_line
-from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import (
     clean,
-    cut,
     end_of,
     filled,
     fitted,
     left,
+    log_lines,
     noted,
     right,
     ruled,
-    width_of,
     wrapped,
 )
 from gputui.tui.widgets.lines_page import MARKER
-from gputui.tui.widgets.sections import log_lines
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 9
 """Without the line that names the screens."""

@@ -8,16 +8,15 @@ from time import monotonic_ns
 
 from textual import events
 
-from gputui.tui.screens.run.actions import ACTIONS, BY_KEY
+from gputui.document.spans import Line
 from gputui.tui.screens.run.background_tasks import BackgroundTasks, DemoTasks
+from gputui.tui.screens.run.form import ACTIONS, BY_KEY
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import heading, picture
-from gputui.tui.shell.clipboard import copy
 from gputui.tui.shell.registry import header_line
-from gputui.tui.terminal.lines import Line
 from gputui.tui.terminal.renderer import PaintedScreen
-from gputui.tui.widgets.app_context import Shell, in_loop_of, shell_of
-from gputui.tui.widgets.plain_ascii import in_ascii
+from gputui.tui.widgets.app_context import Shell, copy, in_loop_of, shell_of
+from gputui.tui.widgets.cells import in_ascii
 
 PAINT_EVERY_S = 1.0
 """While a run is watched: its clock moves."""
