@@ -14,7 +14,7 @@ from statistics import median
 from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide, inflation, pieces_seen
 from gputui.analysis.operator_flops import flops_of_call
 from gputui.model.absent import Missing
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.units import format_percent, format_rate, format_seconds
 
 KINDS = (

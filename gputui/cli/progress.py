@@ -22,10 +22,10 @@ from gputui.model.journal import (
     LaunchesLeftOut,
     LaunchStart,
     Line,
+    ProfiledPass,
     RunEnd,
 )
 from gputui.model.plan import Plan
-from gputui.model.profiled import ProfiledPass
 from gputui.model.units import counted, format_clock, format_seconds
 from gputui.services.results.labels import plain_case_name
 from gputui.services.runs.device_history import HistoryReader

@@ -13,7 +13,7 @@ from gputui.document.page import Console, Page
 from gputui.document.spans import Line, Span, line_width
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
     counted,

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Mapping
 
-from gputui.sources.small_files import read_file
+from gputui.sources.base import read_file
 
 _KERNEL = re.compile(rb"ipykernel|colab_kernel|kernel_launcher|\bxpython\b|PythonShell")
 """In the command line of a process that executes the cells of a notebook."""

@@ -16,7 +16,7 @@ from gputui.cli.output import console, print_hint, print_or_write, printed
 from gputui.document.page import Console, Page, console_on
 from gputui.document.table import Table
 from gputui.errors import GputuiError
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run
 from gputui.model.units import counted
 from gputui.services.compare.why import part_table

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gputui.machine.tree import Mount, Tree
 from gputui.model.absent import Missing
-from gputui.model.confinement import Confinement
+from gputui.model.machine import Confinement
 
 _NO_LIMIT_BYTES = 2**62  # v1 writes "no limit" as the largest page-aligned number, about 2^63
 

@@ -16,7 +16,7 @@ from gputui.machine.layers import find_layers, instance_type, region
 from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine, Memory
-from gputui.sources.small_files import meminfo
+from gputui.sources.base import meminfo
 
 
 def describe_machine(

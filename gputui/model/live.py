@@ -1,4 +1,4 @@
-"""The state of this machine at one instant, as the live view and `snapshot` show it."""
+"""How devices are numbered, their state at one instant as the live view shows it, and plausible values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gputui.model.absent import Missing
-from gputui.model.devices import device_label, mig_place
 
 Value = float | int | str | Missing
 """One metric of one device; text for names and versions, `Missing` with the reason if there is no value."""
@@ -120,3 +119,87 @@ class LiveSample:
     """Missing if they were not read, or could not be."""
     absent: Mapping[str, Missing]
     """Sources without devices here, by name, and why: `nvml`: libnvidia-ml.so.1 was not found."""
+
+
+HOST = -1
+
+_FIRST_MIG = 1000
+MIG_PER_GPU = 16
+"""More than any GPU's instances; and no machine has so many GPUs that their numbers collide with
+instances."""
+
+
+def mig_device(gpu: int, index: int) -> int:
+    """The number of a MIG instance, from its GPU and the driver's index on it."""
+    return _FIRST_MIG + MIG_PER_GPU * gpu + index
+
+
+def mig_place(device: int) -> tuple[int, int] | None:
+    """GPU and index of a MIG instance; None for a whole GPU and the host."""
+    return divmod(device - _FIRST_MIG, MIG_PER_GPU) if device >= _FIRST_MIG else None
+
+
+def device_label(device: int) -> str:
+    """`3` for a GPU; `0:1` for the MIG instance 1 of GPU 0, as `--gpus device=0:1` of Docker names it."""
+    place = mig_place(device)
+    return str(device) if place is None else f"{place[0]}:{place[1]}"
+
+
+def device_order(device: int) -> tuple[int, int]:
+    """Sort key that places each MIG instance after its GPU."""
+    return mig_place(device) or (device, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """The plausible values of a metric."""
+
+    least: float
+    most: float
+    unit: str
+
+
+_PERCENT = _Range(0, 100, " %")
+_WATTS = _Range(0, 10_000, " W")
+_CELSIUS = _Range(-60, 200, " °C")
+_MEGAHERTZ = _Range(0, 20_000, " MHz")
+_LINK = _Range(1, 64, "")
+_BYTES = _Range(1, 2**53, " bytes")
+
+_RANGES: dict[str, _Range] = {
+    "sm_busy_pct": _PERCENT,
+    "memory_busy_pct": _PERCENT,
+    "encoder_pct": _PERCENT,
+    "decoder_pct": _PERCENT,
+    "fan_pct": _Range(0, 200, " %"),  # relative to the intended maximum speed: nvml.h allows more
+    "power_limit_w": _Range(1, 10_000, " W"),
+    "power_limit_default_w": _Range(1, 10_000, " W"),
+    "temperature_limit_c": _Range(1, 200, " °C"),
+    "sm_clock_max_mhz": _Range(1, 20_000, " MHz"),
+    "memory_clock_max_mhz": _Range(1, 20_000, " MHz"),
+    "memory_total_bytes": _BYTES,
+    "pstate": _Range(0, 15, ""),
+    "pcie_generation": _LINK,
+    "pcie_generation_max": _LINK,
+    "pcie_width": _LINK,
+    "pcie_width_max": _LINK,
+}
+"""Of the metrics that a driver answers."""
+_OF_UNIT: dict[str, _Range] = {
+    "pct": _Range(0, 10**6, " %"),  # the CPU's: 100 for each of its threads
+    "w": _WATTS,
+    "c": _CELSIUS,
+    "mhz": _MEGAHERTZ,
+    "bytes": _Range(0, 2**53, " bytes"),
+    "s": _Range(0, 2**53, ""),  # seconds, and bytes per second
+}
+"""Of the others, by the last word of their key."""
+_ANY = _Range(-(2.0**63), 2.0**63, "")
+
+
+def sane(key: str, value: float | int | str, who: str) -> Value:
+    """The value, or a Missing that says what `who` answered instead of a plausible one."""
+    limits = _RANGES.get(key) or _OF_UNIT.get(key.rpartition("_")[2], _ANY)
+    if isinstance(value, str) or limits.least <= value <= limits.most:
+        return value
+    return Missing(f"{who} answered {value:g}{limits.unit}")

@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints  # Any: JSON that i
 
 from gputui.errors import GputuiError
 from gputui.model.case import Case
-from gputui.worker.serving.planned_load import PlannedLoad as PlannedLoad
+from gputui.worker.serving import PlannedLoad as PlannedLoad
 
 PLAN_SCHEMA = 1
 TIMED = "timed"

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple  # Any: JSON that is not yet checked
 
-from gputui.model.devices import HOST as HOST
+from gputui.model.live import HOST as HOST
 
 FORMAT_VERSION = 1
 _NO_COUNT = 2**64 - 1

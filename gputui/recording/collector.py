@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gputui.machine import cgroup
 from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
-from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
+from gputui.model.live import HOST, LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
 from gputui.sources.host import HostLive
 from gputui.sources.processes import ProcessTable
 

@@ -34,15 +34,16 @@ from gputui.model.journal import (
     LaunchesLeftOut,
     LaunchStart,
     MachineFound,
+    ProfiledPass,
     RunEnd,
     RunStart,
     RuntimeFound,
     Stored,
     end_of,
+    without_result,
 )
 from gputui.model.machine import Machine
 from gputui.model.plan import PlannedDevice, PlannedLaunch
-from gputui.model.profiled import ProfiledPass, without_result
 from gputui.recording.clock import WakingClock
 from gputui.recording.deployment import copy_worker
 from gputui.recording.journal import NO_ROOM, JournalWriter

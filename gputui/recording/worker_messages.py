@@ -18,12 +18,16 @@ from gputui.model.journal import (
     CaseEnd,
     CaseWarm,
     Figure,
+    Kernel,
     Line,
+    MemoryPoint,
+    Operator,
+    ProfiledPass,
+    TimeSlice,
     WorkerReady,
     trace_name,
 )
 from gputui.model.plan import Plan, PlannedLaunch
-from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.model.serving import LOADS, REQUEST_OUTCOMES, LoadNow, LoadStep, RequestRow, Requests, ServerFound
 from gputui.model.units import FIGURE_SUFFIXES
 from gputui.recording.pacing import profiled_s

@@ -31,13 +31,13 @@ from gputui.model.journal import (
     LaunchStart,
     Line,
     MachineFound,
+    ProfiledPass,
     RunEnd,
     RunStart,
     RuntimeFound,
     WorkerReady,
     check_line,
 )
-from gputui.model.profiled import ProfiledPass
 from gputui.model.serving import LoadStep, Requests, ServerFound
 from gputui.model.telemetry import Reading, TelemetryFormat, UnreadableHeader
 from gputui.model.units import counted

@@ -21,11 +21,9 @@ from typing import (
 from gputui.errors import GputuiError
 from gputui.metrics import STORED, Metric
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
-from gputui.model.journal import Block
-from gputui.model.profiled import ProfiledPass
-from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.model.series import TimeSeries
+from gputui.model.journal import Block, ProfiledPass
+from gputui.model.live import HOST
+from gputui.model.result import CaseResult, Run, RunSummary, TimeSeries
 from gputui.model.serving import LoadStep, RequestRow, Requests, ServerFound, ServingRecords
 from gputui.model.telemetry import LaunchPower
 from gputui.store.locking import Locked

@@ -25,12 +25,12 @@ from gputui.model.journal import (
     LaunchStart,
     MachineFound,
     Price,
+    ProfiledPass,
     RuntimeFound,
     WorkerReady,
 )
 from gputui.model.machine import Cpu, Gpu, Identity, Layer, Machine, Memory, Runtime
 from gputui.model.plan import PROFILED
-from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Measurement, RunFacts, RunSummary
 from gputui.model.serving import LoadStep, Requests, ServerFound
 from gputui.model.telemetry import HOST, Reading

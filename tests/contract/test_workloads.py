@@ -24,20 +24,24 @@ from gputui.model.case import DEVICE_CLASSES, MODES, PRECISIONS, WORKLOAD_CLASSE
 from gputui.model.journal import FIGURE_BETTER, FIGURE_COMBINES
 from gputui.model.units import FIGURE_SUFFIXES, RATES
 from gputui.services.advise.rent import ALONE, ANSWERS
-from gputui.worker import contract_check
-from gputui.worker.contract import Figure, Parameter, Precision, Request, Size, Step, Unsupported, Workload
-from gputui.worker.contract_check import mistake_in
-from gputui.worker.models.classifiers import classifier_and_input
-from gputui.worker.models.encoder import Encoder
-from gputui.worker.models.gpt import Gpt
-from gputui.worker.models.llama import Llama
-from gputui.worker.models.lstm import Lstm
-from gputui.worker.models.resnet import ResNet
-from gputui.worker.models.style import Style, shown
+from gputui.worker import contract
+from gputui.worker.contract import (
+    Figure,
+    Parameter,
+    Precision,
+    Request,
+    Size,
+    Step,
+    Unsupported,
+    Workload,
+    mistake_in,
+)
+from gputui.worker.models import Encoder, Gpt, Llama, Lstm, ResNet, Style, shown
 from gputui.worker.steps import serving
+from gputui.worker.steps.building import resolve
 from gputui.worker.steps.flops import EncoderShape, GptShape, LlamaShape, LstmShape, ResNetShape
-from gputui.worker.steps.precision import resolve
 from gputui.worker.workloads import WORKLOADS, spin, workload_named, xfer
+from gputui.worker.workloads.classifiers import classifier_and_input
 
 torch.set_num_threads(1)  # tiny steps do not benefit from more, and on a busy box threads wait for each other
 
@@ -213,14 +217,14 @@ def test_a_service_of_advise_is_answered_by_workloads_of_requests() -> None:
 
 
 def test_the_worker_and_the_rest_of_gputui_know_the_same_words() -> None:
-    assert tuple(RATES) == contract_check.UNITS, "RATES of model/units.py has other units than UNITS"
-    assert contract_check.SUFFIXES == FIGURE_SUFFIXES
-    assert contract_check.CLASSES == WORKLOAD_CLASSES
-    assert contract_check.PRECISIONS == PRECISIONS
-    assert contract_check.DEVICES == DEVICE_CLASSES
-    assert contract_check.MODES == MODES
-    assert contract_check.BETTER == FIGURE_BETTER
-    assert contract_check.COMBINES == FIGURE_COMBINES
+    assert tuple(RATES) == contract.UNITS, "RATES of model/units.py has other units than UNITS"
+    assert contract.SUFFIXES == FIGURE_SUFFIXES
+    assert contract.CLASSES == WORKLOAD_CLASSES
+    assert contract.PRECISIONS == PRECISIONS
+    assert contract.DEVICES == DEVICE_CLASSES
+    assert contract.MODES == MODES
+    assert contract.BETTER == FIGURE_BETTER
+    assert contract.COMBINES == FIGURE_COMBINES
 
 
 SMALL = Size({"m": 1}, 1.0, None, None, 1)
@@ -281,14 +285,14 @@ def test_a_workload_outside_the_contract_is_refused_with_its_file_and_what_was_e
     changed: dict[str, Any], wanted: str
 ) -> None:
     wrong = replace(workload_named("gemm"), **changed)
-    with pytest.raises(contract_check.NotInContract) as refused:
-        contract_check.check_all([*WORKLOADS[1:], wrong])
+    with pytest.raises(contract.NotInContract) as refused:
+        contract.check_all([*WORKLOADS[1:], wrong])
     assert str(refused.value).startswith(f"gemm.py: {wanted}")
 
 
 def test_two_workloads_of_one_name_are_refused() -> None:
-    with pytest.raises(contract_check.NotInContract, match="name: 'gemm' is that of another workload"):
-        contract_check.check_all([*WORKLOADS, workload_named("gemm")])
+    with pytest.raises(contract.NotInContract, match="name: 'gemm' is that of another workload"):
+        contract.check_all([*WORKLOADS, workload_named("gemm")])
 
 
 def test_a_workload_of_ours_outside_the_contract_stops_every_command_before_it_measures(

@@ -66,8 +66,8 @@ def modules_of(room: str, repository: Path) -> list[str]:
 
 NEED_TORCH = (
     "gputui.worker.models",
-    "gputui.worker.steps.number_pool",
-    "gputui.worker.steps.training",
+    "gputui.worker.steps.building",
+    "gputui.worker.steps.building",
     "gputui.worker.steps.serving",
     "gputui.worker.workloads.image_data",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.services.traces.chrome_trace import KINDS, Trace
 
 

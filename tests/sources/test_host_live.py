@@ -11,8 +11,8 @@ import pytest
 from gputui.machine import cgroup
 from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
-from gputui.model.confinement import FREE, Confinement
 from gputui.model.live import AT_SECOND_READING, Value
+from gputui.model.machine import FREE, Confinement
 from gputui.model.telemetry import HOST
 from gputui.sources.host import HostLive
 

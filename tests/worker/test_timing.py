@@ -28,7 +28,7 @@ from gputui.worker.launch.timed_launch import (
     WANTED_BLOCKS,
     Launch,
 )
-from gputui.worker.timing.stopwatch import (
+from gputui.worker.timing import (
     BlockTime,
     cpu_stopwatch,
     has_trend,

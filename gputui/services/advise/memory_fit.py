@@ -23,7 +23,7 @@ from gputui.analysis.fit import (
 )
 from gputui.errors import GputuiError
 from gputui.model.case import Case
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.services.advise.gpu_choice import (
     FitAnswer,

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
-from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample, Value
-from gputui.model.nvml_codes import LIBRARY_NOT_FOUND, nvml_reason
+from gputui.model.live import HOST, LOST, DeviceSample, GpuUse, LiveSample, ProcessSample, Value
 from gputui.services.live.timed_feed import TimedFeed
+from gputui.sources.nvml_calls import LIBRARY_NOT_FOUND, nvml_reason
 
 CAUTION = "DEMO DATA"
 """Shown in the heading of every screen of it."""

@@ -11,8 +11,7 @@ from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing, known
 from gputui.model.case import Case
-from gputui.model.journal import to_plain
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass, to_plain
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline

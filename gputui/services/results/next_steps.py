@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gputui.analysis.peak_tests import BELOW_NORMAL
 from gputui.model.case import PRECISIONS
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted
 from gputui.services.profiles.loader import Profile, shipped_profiles

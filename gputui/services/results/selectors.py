@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gputui.errors import GputuiError, NotStored
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import listed
 from gputui.services.results.references import PREFIX, reference_named, reference_path, run_of_reference

@@ -9,7 +9,7 @@ from statistics import median
 
 from gputui.analysis.attribution import BELIEVED_INFLATION, ProfiledSide, doubtful, slices_seen
 from gputui.model.absent import Missing
-from gputui.model.profiled import IDLE, Operator, ProfiledPass
+from gputui.model.journal import IDLE, Operator, ProfiledPass
 from gputui.model.result import CaseResult
 
 

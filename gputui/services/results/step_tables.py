@@ -10,7 +10,7 @@ from gputui.document.bars import BarPart
 from gputui.document.table import Column, Table, table_of
 from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing
-from gputui.model.profiled import MEMORY_PARTS, MemoryPoint, Operator, ProfiledPass
+from gputui.model.journal import MEMORY_PARTS, MemoryPoint, Operator, ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_bytes, format_percent, format_ratio, format_seconds, listed
 from gputui.services.results.headline import case_order, case_subject, main_case

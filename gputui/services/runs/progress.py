@@ -24,6 +24,7 @@ from gputui.model.journal import (
     LaunchStart,
     Line,
     MachineFound,
+    ProfiledPass,
     RunEnd,
     RunStart,
     RuntimeFound,
@@ -31,7 +32,6 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import Plan, PlannedCase, PlannedLaunch
-from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST

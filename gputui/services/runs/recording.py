@@ -16,7 +16,7 @@ from gputui.recording.spec import Spec
 from gputui.services.runs.process import new_run_id
 from gputui.services.runs.recovery import import_journal
 from gputui.store.writing import StoredRun
-from gputui.worker.procs.program import ProgramEnd, signal_name
+from gputui.worker.command import ProgramEnd, signal_name
 
 VERSION = 1
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)

@@ -27,8 +27,7 @@ from gputui.services.runs.process import new_run_id, writable_target
 from gputui.services.serving.profiles import Limits, RequestProfile, find_request_profile
 from gputui.services.support.paths import hash_key
 from gputui.store.selecting import check_label
-from gputui.worker.serving.prompts import TOKENS_PER_WORD, Body, Prompts
-from gputui.worker.serving.request import Address, address_of, is_own
+from gputui.worker.serving.request import TOKENS_PER_WORD, Address, Body, Prompts, address_of, is_own
 from gputui.worker.serving.server import ANSWER_TIMEOUT_S, ServerError, ServerIdentity, body_for, find_server
 
 VERSION = 1

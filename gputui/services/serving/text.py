@@ -12,8 +12,7 @@ from gputui.document.table import Column, Drawing, Table
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.case import Case
-from gputui.model.journal import Price
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import Price, ProfiledPass
 from gputui.model.result import Run
 from gputui.model.serving import ANSWERED
 from gputui.model.units import (

@@ -9,7 +9,7 @@ from gputui.document.bars import BarPart
 from gputui.document.spans import Span
 from gputui.document.table import Column, Table
 from gputui.model.absent import Missing
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_rate, format_seconds
 from gputui.services.compare.pairing import gains_of

@@ -12,8 +12,8 @@ from gputui.document.table import Code, Column, Links, Part, Section, Table, tab
 from gputui.facts.gpus import find_gpu, memory_gib_of
 from gputui.facts.tables import plausible_rows, source_rows
 from gputui.model.absent import Missing
+from gputui.model.journal import ProfiledPass
 from gputui.model.machine import Gpu
-from gputui.model.profiled import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import format_hourly, format_percent, format_rate
 from gputui.services.compare.rerun import REPEATED

@@ -9,8 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gputui.model.case import MODES, OUTCOMES, OWN, WHOLE_BOX, WORKLOAD_CLASSES
-from gputui.model.journal import FIGURE_BETTER, FIGURE_COMBINES
-from gputui.model.profiled import CATEGORIES, IDLE_CAUSES, MEMORY_POINTS, PHASES, TIME_CLASSES
+from gputui.model.journal import (
+    CATEGORIES,
+    FIGURE_BETTER,
+    FIGURE_COMBINES,
+    IDLE_CAUSES,
+    MEMORY_POINTS,
+    PHASES,
+    TIME_CLASSES,
+)
 from gputui.model.serving import LOADS, REQUEST_OUTCOMES
 from gputui.model.units import FIGURE_SUFFIXES, RATES
 from gputui.services.share import vocabulary as known

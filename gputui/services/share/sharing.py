@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
 from gputui.model.absent import Missing
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, listed
 from gputui.services.compare.pairing import Side

@@ -15,16 +15,20 @@ from gputui.model.journal import (
     JOURNAL_SCHEMA,
     CasePlanned,
     Event,
+    Kernel,
     LaunchEnd,
     LaunchStart,
     Line,
     MachineFound,
+    MemoryPoint,
+    Operator,
+    ProfiledPass,
     RunEnd,
     RunStart,
+    TimeSlice,
 )
 from gputui.model.machine import Machine
 from gputui.model.plan import PROFILED, TRACE_PROFILE, PlannedCase
-from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.model.result import Run
 from gputui.model.units import format_percent, format_seconds
 from gputui.services.support.uuid7 import uuid7

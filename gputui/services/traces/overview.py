@@ -14,7 +14,7 @@ from gputui.analysis.attribution import ProfiledSide
 from gputui.analysis.findings import StepFacts, findings_of
 from gputui.document.table import Table, table_of
 from gputui.model.absent import Missing
-from gputui.model.profiled import IDLE, ProfiledPass
+from gputui.model.journal import IDLE, ProfiledPass
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.compare.why import time_text
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of

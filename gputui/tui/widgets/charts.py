@@ -14,7 +14,7 @@ from itertools import chain
 from gputui.document.bars import NO_READING
 from gputui.document.theme import TONES
 from gputui.metrics import Metric, Values
-from gputui.model.series import TimeSeries
+from gputui.model.result import TimeSeries
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import clean, cut, fitted, left, right, side_by_side, width_of
 from gputui.tui.widgets.history import SECOND_NS, Series

@@ -18,9 +18,8 @@ from ..contract import Precision, Request, Step, Value, Workload
 from ..failures import Failed, outcome_of, reason_of, text_for_file
 from ..profiling.allocations import wait_for
 from ..profiling.profiler import NoTrace
-from ..steps.compiling import COMPILE, COMPILE_FIGURE
-from ..steps.precision import resolve
-from ..timing.stopwatch import (
+from ..steps.building import COMPILE, COMPILE_FIGURE, resolve
+from ..timing import (
     BlockTime,
     Stopwatch,
     has_trend,

@@ -1,3 +1,3 @@
-"""What steps are made of: precisions, training and inference loops, torch.compile, latencies of requests,
-and the formulas of FLOPs and bytes. In: a model and a request. Out: a `Step`.
+"""What steps are made of: `building` has random numbers, precisions, torch.compile and the loop of a training,
+`serving` inference and latencies of requests, `flops` the formulas. In: a model and a request. Out: a `Step`.
 """

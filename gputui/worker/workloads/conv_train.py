@@ -31,8 +31,8 @@ def build(request: Request) -> Step:
     """Random weights, random images on the device, channels last, SGD with momentum."""
     import torch
 
-    from ..models.resnet import ResNet
-    from ..steps.training import training_step
+    from ..models import ResNet
+    from ..steps.building import training_step
 
     shape = ResNetShape.described(request.parameters)
     torch.manual_seed(request.seed)

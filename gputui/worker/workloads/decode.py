@@ -44,8 +44,8 @@ def build(request: Request) -> Step:
     """
     import torch
 
-    from ..models.llama import Llama
-    from ..steps.compiling import compiled
+    from ..models import Llama
+    from ..steps.building import compiled
     from ..steps.serving import served
 
     names = ("layers", "heads", "width", "hidden", "vocabulary", "cache")

@@ -41,7 +41,7 @@ def made(
     """
     import torch
 
-    from ..models.gpt import Gpt
+    from ..models import Gpt
 
     shape = GptShape(**{name: request.integer(name) for name in GptShape.__dataclass_fields__})
     torch.manual_seed(request.seed)
@@ -59,7 +59,7 @@ def made(
 
 def build(request: Request) -> Step:
     """Forward, backward and optimizer on the same tokens in every step."""
-    from ..steps.training import next_token_loss, training_step
+    from ..steps.building import next_token_loss, training_step
 
     model, tokens, optimizer = made(request, request.seed)
     return training_step(lambda: next_token_loss(model, tokens), optimizer, request)

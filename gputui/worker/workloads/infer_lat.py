@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..contract import Figure, Request, Size, Step, Value, Workload
-from ..models.classifiers import (
+from ..steps.flops import EncoderShape, ResNetShape
+from ..steps.serving import Stopwatched, percentile_value
+from .classifiers import (
     IMAGE_BASE,
     IMAGE_MINI,
     TEXT_BASE,
@@ -16,8 +18,6 @@ from ..models.classifiers import (
     described,
     forward_flops,
 )
-from ..steps.flops import EncoderShape, ResNetShape
-from ..steps.latencies import Stopwatched, percentile_value
 
 SHARES = (0.5, 0.9, 0.99)
 

@@ -7,7 +7,10 @@ from dataclasses import replace
 from statistics import median
 
 from ..contract import Request, Size, Step, Value, Workload
-from ..models.classifiers import (
+from ..steps.building import COMPILE
+from ..steps.flops import EncoderShape, ResNetShape
+from ..steps.serving import open_loop_figures, open_loop_values
+from .classifiers import (
     IMAGE_BASE,
     IMAGE_MINI,
     TEXT_BASE,
@@ -16,9 +19,6 @@ from ..models.classifiers import (
     described,
     forward_flops,
 )
-from ..steps.compiling import COMPILE
-from ..steps.flops import EncoderShape, ResNetShape
-from ..steps.latencies import open_loop_figures, open_loop_values
 
 OPEN_S = 2.0
 """Upper limit for each fraction of the throughput."""

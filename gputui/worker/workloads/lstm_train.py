@@ -31,8 +31,8 @@ def build(request: Request) -> Step:
     """Random weights, one batch of uniform random tokens on the device, initial states of 0, AdamW."""
     import torch
 
-    from ..models.lstm import Lstm
-    from ..steps.training import next_token_loss, training_step
+    from ..models import Lstm
+    from ..steps.building import next_token_loss, training_step
 
     shape = LstmShape(**{name: request.integer(name) for name in LstmShape.__dataclass_fields__})
     torch.manual_seed(request.seed)

@@ -53,7 +53,7 @@ def build(request: Request) -> Step:
     from torch.utils.checkpoint import checkpoint
 
     from ..profiling.allocations import PARTS, AllocationsUnavailable, peak_of_a_step
-    from ..steps.training import next_token_loss, step_in_phases
+    from ..steps.building import next_token_loss, step_in_phases
 
     trick = str(request.parameters["trick"])
     if trick == "offload" and request.device == "cpu":

@@ -22,8 +22,7 @@ from gputui.document.html import command_line, with_units
 from gputui.model.absent import Missing
 from gputui.model.case import Case
 from gputui.model.journal import Price
-from gputui.model.result import Run
-from gputui.model.series import TimeSeries
+from gputui.model.result import Run, TimeSeries
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.html_details import Line, line_chart, time_axis, time_histogram

@@ -38,7 +38,7 @@ from gputui.services.share.rules import Keep, Names, rules_of
 from gputui.services.share.sharing import CARDS, FORMS, share
 from gputui.store.reading import open_result
 from gputui.store.schema import RUN_TABLES
-from gputui.worker.serving.reporting import NEEDED
+from gputui.worker.serving.load import NEEDED
 
 PLANTED = (
     "acme-llama-secret",

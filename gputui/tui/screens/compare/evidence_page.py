@@ -10,7 +10,7 @@ from gputui.document.table import Column, Table
 from gputui.errors import GputuiError
 from gputui.metrics import metric_named
 from gputui.model.absent import Missing
-from gputui.model.series import TimeSeries
+from gputui.model.result import TimeSeries
 from gputui.model.units import format_seconds
 from gputui.services.compare.load_terms import serving_of_side
 from gputui.services.compare.pairing import Row

@@ -11,7 +11,7 @@ from gputui.document.table import Table
 from gputui.document.table import parts_of as beside_each_other
 from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing
-from gputui.model.profiled import MEMORY_PARTS
+from gputui.model.journal import MEMORY_PARTS
 from gputui.model.result import CaseResult
 from gputui.model.units import format_bytes, format_seconds, listed
 from gputui.services.profiles.loader import shipped_profiles

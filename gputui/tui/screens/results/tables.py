@@ -13,7 +13,7 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.bars import bars
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
-from gputui.model.profiled import Operator
+from gputui.model.journal import Operator
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import (
     counted,

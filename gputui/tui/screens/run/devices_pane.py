@@ -8,8 +8,7 @@ from gputui.analysis.health import health
 from gputui.document.bars import gauge_spans
 from gputui.metrics import Metric, charted, limits_of, without_unit, word
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
-from gputui.model.live import DeviceSample
+from gputui.model.live import HOST, DeviceSample
 from gputui.model.machine import Machine
 from gputui.model.units import counted, format_clock, format_percent
 from gputui.services.results.waiting import CROWDED_SHARE

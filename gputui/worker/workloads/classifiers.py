@@ -38,10 +38,9 @@ def classifier_and_input(request: Request) -> tuple[Any, Any]:
     """A model with random weights, prepared by `serving.served`, and a random batch in host memory."""
     import torch
 
-    from ..steps.compiling import compiled
+    from ..models import Encoder, ResNet
+    from ..steps.building import compiled
     from ..steps.serving import served
-    from .encoder import Encoder
-    from .resnet import ResNet
 
     generator = torch.Generator().manual_seed(request.seed)
     batch = request.integer("batch")
