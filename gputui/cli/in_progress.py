@@ -11,7 +11,7 @@ from gputui.cli.options import all_cases_option, json_results_option, notify_opt
 from gputui.cli.recovered import report_recovered
 from gputui.cli.watching import VERBOSE_HELP, alerts_of, continuing, finish, hold_signals, watch
 from gputui.errors import EXIT_DONE, EXIT_TERMINATED, GputuiError
-from gputui.recording.spec import Spec
+from gputui.recording.run_directory import Spec
 from gputui.services.hosts.bakeoff import bakeoff_in_progress, bakeoffs_in_progress
 from gputui.services.runs.held_runs import runs_in_progress
 from gputui.services.runs.process import called, find_in_progress

@@ -12,8 +12,7 @@ from gputui.cli.output import print_json, printed
 from gputui.document.spans import Span
 from gputui.document.table import Cell, Table, table_of
 from gputui.errors import GputuiError
-from gputui.facts.gpus import closest_gpus, rows_named
-from gputui.facts.tables import InstanceRow
+from gputui.facts.tables import InstanceRow, closest_gpus, rows_named
 from gputui.model.absent import Missing, known
 from gputui.model.units import counted
 from gputui.services.prices.price_list import (

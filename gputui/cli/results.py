@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.document.bars import stacked_bar
+from gputui.document.drawings import stacked_bar
 from gputui.document.page import Console, Page
 from gputui.document.spans import Line, Span, line_width
 from gputui.document.table import Column, Table, table_of

@@ -13,7 +13,7 @@ import click
 from gputui.cli.options import ascii_option, file_argument, host_options, named_hosts, no_mouse_option
 from gputui.cli.output import printed, wrapped
 from gputui.cli.surroundings import no_terminal
-from gputui.document.plain_text import command_spans
+from gputui.document.spans import command_spans
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.units import counted
 

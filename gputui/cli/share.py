@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from gputui.cli.options import trust_option
-from gputui.document.bars import stacked_bar
+from gputui.document.drawings import stacked_bar
 from gputui.document.page import Console, Page
 from gputui.document.table import Table
 from gputui.document.theme import Depth, Palette

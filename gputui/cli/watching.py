@@ -18,15 +18,14 @@ import click
 from gputui.cli.output import beneath, console, print_json, step_lines, warn
 from gputui.cli.progress import Progress
 from gputui.document.page import Console, console_on
-from gputui.document.plain_text import command_lines
-from gputui.document.spans import Line, Span
+from gputui.document.spans import Line, Span, command_lines
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_HUNG_UP, EXIT_NO_RESULT, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import NOTHING_MEASURED, STOPPED, RunEnd, Stored
 from gputui.model.plan import Plan
 from gputui.model.result import Run
 from gputui.model.serving import SERVE_PROFILE
-from gputui.recording.spec import Spec
+from gputui.recording.run_directory import Spec
 from gputui.services.profiles.loader import Profile
 from gputui.services.results.labels import has_failed, has_measured
 from gputui.services.results.next_steps import NextStep, next_steps

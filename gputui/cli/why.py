@@ -19,7 +19,7 @@ from gputui.cli.record import ProgramCommand, not_started
 from gputui.cli.results import write_answer
 from gputui.cli.show import write_step
 from gputui.cli.traces import read_runs, show_trace, write_trace
-from gputui.document.bars import stacked_bar
+from gputui.document.drawings import stacked_bar
 from gputui.document.table import Table
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError
 from gputui.model.plan import TRACE_PROFILE

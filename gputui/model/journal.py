@@ -17,9 +17,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, get_args  # Any: JSON that is not yet checked
 
 from gputui.model.absent import Missing
-from gputui.model.case import OfCase
 from gputui.model.machine import Machine, Runtime
-from gputui.model.plan import TIMED, PlannedCase
+from gputui.model.plan import TIMED, OfCase, PlannedCase
 from gputui.model.serving import LoadNow, LoadStep, Requests, ServerFound
 from gputui.worker.profiling.rows import Kernel as Kernel
 from gputui.worker.profiling.rows import Operator as Operator

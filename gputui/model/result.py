@@ -12,10 +12,9 @@ from statistics import fmean, median
 from typing import Any, TypeVar  # Any: what was worked out of a value
 
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import Block, Figure, Price
 from gputui.model.machine import Machine, Runtime
-from gputui.model.plan import DEMO_PROFILE, REFERENCE_PROFILE
+from gputui.model.plan import DEMO_PROFILE, REFERENCE_PROFILE, Case
 
 _Read = TypeVar("_Read", "CaseResult", "Run")
 _Found = TypeVar("_Found")

@@ -27,7 +27,6 @@ from gputui.model.result import CaseResult, Run, RunSummary, TimeSeries
 from gputui.model.serving import LoadStep, RequestRow, Requests, ServerFound, ServingRecords
 from gputui.model.telemetry import LaunchPower
 from gputui.store.locking import Locked
-from gputui.store.machines import with_common_ids
 from gputui.store.opening import (
     CELL_BYTES,
     MOST_BYTES,
@@ -58,6 +57,7 @@ from gputui.store.rows import (
     summary_from,
 )
 from gputui.store.schema import TABLE_BY_NAME
+from gputui.store.selecting import with_common_ids
 from gputui.store.strict import LATEST_US, NotValid, converted, strict
 from gputui.store.text import clean_text
 

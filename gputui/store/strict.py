@@ -12,7 +12,6 @@ from typing import Any, TypeVar  # Any: JSON that is not yet checked
 
 import msgspec
 
-from gputui.model.case import LEAST_UNITS, MOST_UNITS, OUTCOMES, Case, Work
 from gputui.model.journal import (
     CATEGORIES,
     FIGURE_BETTER,
@@ -33,7 +32,7 @@ from gputui.model.journal import (
     RunEnd,
     TimeSlice,
 )
-from gputui.model.plan import PROFILED, TIMED
+from gputui.model.plan import LEAST_UNITS, MOST_UNITS, OUTCOMES, PROFILED, TIMED, Case, Work
 from gputui.model.serving import LOADS, REQUEST_OUTCOMES, LoadStep, RequestRow
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""What a workload declares and what it builds, with the check of it: of ours when they are imported, of a user's
+"""What a workload declares and what it builds, with the check of it: of ours on import, of a user's
 when its file is read. One file and one name in `WORKLOADS` add a workload."""
 
 from __future__ import annotations

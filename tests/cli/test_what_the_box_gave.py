@@ -18,8 +18,8 @@ from stored_runs import run_id_of, store
 
 from gputui.cli.progress import Progress
 from gputui.cli.run_picture import picture_lines
-from gputui.model.case import Case
 from gputui.model.journal import Block, CaseEnd, LaunchStart
+from gputui.model.plan import Case
 from gputui.model.units import format_rate
 from gputui.services.results.browser import read_detail
 from gputui.services.results.waiting import BY_CLOCK

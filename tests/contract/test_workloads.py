@@ -20,8 +20,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import gputui
-from gputui.model.case import DEVICE_CLASSES, MODES, PRECISIONS, WORKLOAD_CLASSES
 from gputui.model.journal import FIGURE_BETTER, FIGURE_COMBINES
+from gputui.model.plan import DEVICE_CLASSES, MODES, PRECISIONS, WORKLOAD_CLASSES
 from gputui.model.units import FIGURE_SUFFIXES, RATES
 from gputui.services.advise.rent import ALONE, ANSWERS
 from gputui.worker import contract

@@ -22,8 +22,8 @@ from gputui.analysis.fit import (
     peak_of,
 )
 from gputui.errors import GputuiError
-from gputui.model.case import Case
 from gputui.model.journal import ProfiledPass
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run
 from gputui.services.advise.gpu_choice import (
     FitAnswer,

@@ -19,8 +19,8 @@ from gputui.analysis.judgement import COST, RATE, Judgement, judgements
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, Verdict
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case, Work
 from gputui.model.journal import Price
+from gputui.model.plan import Case, Work
 from gputui.model.result import CaseResult
 from gputui.model.units import counted, format_percent, format_seconds, format_usd, listed
 from gputui.services.compare.pairing import (

@@ -15,7 +15,7 @@ from gputui.model.result import RunSummary
 from gputui.services.results.browser import read_runs, recent_files
 from gputui.services.results.run_lists import ListedRun
 from gputui.services.support.background import Job
-from gputui.store.machines import with_common_ids
+from gputui.store.selecting import with_common_ids
 
 _MOST_FILES, _MOST_PAIRS = 8, 4
 

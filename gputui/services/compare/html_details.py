@@ -15,7 +15,7 @@ from statistics import median
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.order_statistics import Percentile
 from gputui.analysis.statistics import bin_of, histogram
-from gputui.document.html import bullets, folded, html_of, letter, part, safe, table
+from gputui.document.markup import bullets, folded, html_of, letter, part, safe, table
 from gputui.document.table import table_of
 from gputui.metrics import Metric, charted
 from gputui.model.absent import Missing, known

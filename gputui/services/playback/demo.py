@@ -22,7 +22,6 @@ from typing import Any  # Any: our own tables
 import tomllib
 
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import (
     IDLE,
     JOURNAL_SCHEMA,
@@ -46,7 +45,7 @@ from gputui.model.journal import (
     WorkerReady,
 )
 from gputui.model.machine import Cpu, Gpu, Identity, Interpreter, Layer, Machine, Memory, Runtime, TorchDevice
-from gputui.model.plan import DEMO_PROFILE, Plan
+from gputui.model.plan import DEMO_PROFILE, Case, Plan
 from gputui.model.telemetry import HOST, Reading
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gputui.errors import GputuiError
-from gputui.facts.gpus import find_gpu, memory_gib_of
-from gputui.facts.tables import InstanceRow
+from gputui.facts.tables import InstanceRow, find_gpu, memory_gib_of
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.machine import Machine

@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Any  # Any: TOML that is not yet checked
 
 from gputui.errors import GputuiError, beginning
-from gputui.model.case import (
+from gputui.model.plan import (
     DEVICE_CLASSES,
+    MIN_BLOCKS,
     MODES,
+    MOST_BLOCKS,
     PRECISIONS,
     THREAD_REQUESTS,
     WORKLOAD_CLASSES,
     Case,
     program_case,
 )
-from gputui.model.plan import MIN_BLOCKS, MOST_BLOCKS
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import RATES
 from gputui.worker.contract import Workload

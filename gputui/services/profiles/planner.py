@@ -15,9 +15,18 @@ from pathlib import Path
 from gputui.errors import GputuiError, MachineLacks
 from gputui.machine.gpus import nvml_addresses
 from gputui.model.absent import Missing
-from gputui.model.case import PRECISIONS, Case, Variant, Work
 from gputui.model.machine import Interpreter, Machine, TorchDevice
-from gputui.model.plan import Plan, PlannedCase, PlannedCommand, PlannedDevice, PlannedLaunch
+from gputui.model.plan import (
+    PRECISIONS,
+    Case,
+    Plan,
+    PlannedCase,
+    PlannedCommand,
+    PlannedDevice,
+    PlannedLaunch,
+    Variant,
+    Work,
+)
 from gputui.model.units import counted
 from gputui.services.profiles.loader import (
     Profile,

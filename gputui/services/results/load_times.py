@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from gputui.model.absent import Missing
-from gputui.model.case import Case
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Measurement, worked_out_once
 from gputui.model.units import TIME_UNIT
 

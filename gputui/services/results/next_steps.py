@@ -10,8 +10,8 @@ from itertools import product
 from pathlib import Path
 
 from gputui.analysis.peak_tests import BELOW_NORMAL
-from gputui.model.case import PRECISIONS
 from gputui.model.journal import ProfiledPass
+from gputui.model.plan import PRECISIONS
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted
 from gputui.services.profiles.loader import Profile, shipped_profiles

@@ -12,13 +12,13 @@ from gputui.analysis.cost import Cost
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case
+from gputui.model.plan import Case
 from gputui.model.result import Run, RunSummary
 from gputui.services.results.selectors import batches, from_here, run_in
 from gputui.services.results.throughput import cost_of, speed_of
 from gputui.services.support.background import Job
-from gputui.store.machines import runs_with_common_ids, with_common_ids
 from gputui.store.reading import Readers, ResultFile, open_result, summaries_of
+from gputui.store.selecting import runs_with_common_ids, with_common_ids
 
 _TOGETHER = 16
 

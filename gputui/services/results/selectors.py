@@ -25,7 +25,6 @@ from gputui.services.results.variation import (
 )
 from gputui.services.support.home import make_directory
 from gputui.services.support.paths import default_result_file, exports_cache
-from gputui.store.machines import runs_with_common_ids, with_common_ids
 from gputui.store.opening import SUFFIXES, check_place, expanded, is_export
 from gputui.store.reading import (
     Readers,
@@ -37,7 +36,7 @@ from gputui.store.reading import (
     summaries_of,
     warnings_of,
 )
-from gputui.store.selecting import find_run, find_runs
+from gputui.store.selecting import find_run, find_runs, runs_with_common_ids, with_common_ids
 
 _KEPT = 4
 """Copies of exports that are kept, the last used."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from gputui.analysis.findings import BOUND_SHARE, KINDS, LOADER, WORTH_A_LINE, waits_of
-from gputui.document.bars import BarPart
+from gputui.document.drawings import BarPart
 from gputui.document.table import Column, Table, table_of
 from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputui.recording.lock import Holder, boot_id, is_held, read_holder
+from gputui.recording.run_directory import Holder, boot_id, is_held, read_holder
 from gputui.services.support.paths import directories_in, run_directories
 
 

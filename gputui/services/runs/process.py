@@ -17,9 +17,7 @@ from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import STORED_NAME, Line, Stored
-from gputui.recording.journal import holds_a_journal
-from gputui.recording.lock import boot_id, is_held, read_holder
-from gputui.recording.spec import Spec
+from gputui.recording.run_directory import Spec, boot_id, holds_a_journal, is_held, read_holder
 from gputui.services.runs.held_runs import LiveRun, runs_in_progress
 from gputui.services.support.paths import (
     default_result_file,

@@ -8,11 +8,19 @@ from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
 from gputui.model.absent import Missing
-from gputui.model.case import WHOLE_BOX, Case, program_case
 from gputui.model.journal import Price
 from gputui.model.machine import Machine, Runtime
-from gputui.model.plan import RECORD_PROFILE, Plan, PlannedCase, PlannedDevice, PlannedLaunch
-from gputui.recording.spec import Spec
+from gputui.model.plan import (
+    RECORD_PROFILE,
+    WHOLE_BOX,
+    Case,
+    Plan,
+    PlannedCase,
+    PlannedDevice,
+    PlannedLaunch,
+    program_case,
+)
+from gputui.recording.run_directory import Spec
 from gputui.services.runs.process import new_run_id
 from gputui.services.runs.recovery import import_journal
 from gputui.store.writing import StoredRun

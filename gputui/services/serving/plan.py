@@ -14,14 +14,23 @@ from pathlib import Path
 
 from gputui.errors import GputuiError, MachineLacks
 from gputui.machine.describing import describe_machine
-from gputui.machine.storage import storage_warning
+from gputui.machine.layers import storage_warning
 from gputui.model.absent import Missing
-from gputui.model.case import WHOLE_BOX, Case, Parameter, program_case
 from gputui.model.machine import Machine, Runtime
-from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch, PlannedLoad
+from gputui.model.plan import (
+    WHOLE_BOX,
+    Case,
+    Parameter,
+    Plan,
+    PlannedCase,
+    PlannedDevice,
+    PlannedLaunch,
+    PlannedLoad,
+    program_case,
+)
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted, format_seconds
-from gputui.recording.spec import Spec
+from gputui.recording.run_directory import Spec
 from gputui.services.prices.pricing import check_instance, price_of
 from gputui.services.runs.process import new_run_id, writable_target
 from gputui.services.serving.profiles import Limits, RequestProfile, find_request_profile

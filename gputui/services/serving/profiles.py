@@ -14,7 +14,7 @@ from typing import Any  # Any: TOML that is not yet checked
 import tomllib
 
 from gputui.errors import GputuiError
-from gputui.model.case import Case
+from gputui.model.plan import Case
 from gputui.model.units import format_seconds
 from gputui.services.profiles.loader import profile_directory
 

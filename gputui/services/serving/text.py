@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from gputui.analysis.order_statistics import Percentile, sample_needed
-from gputui.document.bars import bars
+from gputui.document.drawings import bars
 from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Table
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import Price, ProfiledPass
+from gputui.model.plan import Case
 from gputui.model.result import Run
 from gputui.model.serving import ANSWERED
 from gputui.model.units import (

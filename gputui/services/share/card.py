@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.document.bars import BarPart
+from gputui.document.drawings import BarPart
 from gputui.document.spans import Span
 from gputui.document.table import Column, Table
 from gputui.model.absent import Missing

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.model.case import Work
+from gputui.model.plan import Work
 from gputui.model.result import RunSummary
 from gputui.services.share.rules import Names, TextRule, rules_of
 from gputui.services.support.uuid7 import uuid7

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputui.document.bars import stacked_bar
-from gputui.document.html import bullets, html_of, page_of, part, safe, table, with_units
-from gputui.document.markdown import escaped, markdown_of, markdown_table
+from gputui.document.drawings import stacked_bar
+from gputui.document.markup import (
+    bullets,
+    escaped,
+    html_of,
+    markdown_of,
+    markdown_table,
+    page_of,
+    part,
+    safe,
+    table,
+    with_units,
+)
 from gputui.document.spans import Span
 from gputui.document.table import Table, text_of
 from gputui.model.units import format_percent

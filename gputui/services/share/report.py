@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from gputui.analysis.peak_tests import BELOW_NORMAL, NO_REFERENCE, PerformanceCheck
-from gputui.document.bars import BarPart
+from gputui.document.drawings import BarPart
 from gputui.document.table import Code, Column, Links, Part, Section, Table, table_of
-from gputui.facts.gpus import find_gpu, memory_gib_of
-from gputui.facts.tables import plausible_rows, source_rows
+from gputui.facts.tables import find_gpu, memory_gib_of, plausible_rows, source_rows
 from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass
 from gputui.model.machine import Gpu

@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gputui.model.case import MODES, OUTCOMES, OWN, WHOLE_BOX, WORKLOAD_CLASSES
 from gputui.model.journal import (
     CATEGORIES,
     FIGURE_BETTER,
@@ -18,6 +17,7 @@ from gputui.model.journal import (
     PHASES,
     TIME_CLASSES,
 )
+from gputui.model.plan import MODES, OUTCOMES, OWN, WHOLE_BOX, WORKLOAD_CLASSES
 from gputui.model.serving import LOADS, REQUEST_OUTCOMES
 from gputui.model.units import FIGURE_SUFFIXES, RATES
 from gputui.services.share import vocabulary as known

@@ -10,7 +10,6 @@ from statistics import median
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case, program_case
 from gputui.model.journal import (
     JOURNAL_SCHEMA,
     CasePlanned,
@@ -28,7 +27,7 @@ from gputui.model.journal import (
     TimeSlice,
 )
 from gputui.model.machine import Machine
-from gputui.model.plan import PROFILED, TRACE_PROFILE, PlannedCase
+from gputui.model.plan import PROFILED, TRACE_PROFILE, Case, PlannedCase, program_case
 from gputui.model.result import Run
 from gputui.model.units import format_percent, format_seconds
 from gputui.services.support.uuid7 import uuid7

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gputui.analysis.health import WORST_FIRST, GpuFinding, age, health
 from gputui.analysis.throttling import Throttling
-from gputui.document.bars import gauge_spans
+from gputui.document.drawings import gauge_spans
 from gputui.metrics import number
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample

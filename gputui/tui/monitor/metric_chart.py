@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.document.bars import NO_READING
+from gputui.document.drawings import NO_READING
 from gputui.metrics import Metric, number, with_unit
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample

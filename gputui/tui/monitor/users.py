@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gputui.document.plain_text import ranges
+from gputui.document.spans import ranges
 from gputui.metrics import memory_scale, three_digits_of
 from gputui.model.absent import Missing
 from gputui.model.live import ProcessSample, mig_place

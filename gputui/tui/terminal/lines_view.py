@@ -12,7 +12,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gputui.document.bars import in_hues
+from gputui.document.drawings import in_hues
 from gputui.document.theme import Depth, Palette
 from gputui.tui.terminal.cell_diff import rich_style, width_of
 from gputui.tui.terminal.lines import Line, Span, without_marked_blanks

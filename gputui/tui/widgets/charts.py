@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
 
-from gputui.document.bars import NO_READING
+from gputui.document.drawings import NO_READING
 from gputui.document.theme import TONES
 from gputui.metrics import Metric, Values
 from gputui.model.result import TimeSeries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from gputui.document.bars import gauge, gauge_of, halves_of
+from gputui.document.drawings import gauge, gauge_of, halves_of
 from gputui.tui.widgets.history import SECOND_NS
 
 SETTLED_NS = 3_000_000_000

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 
-from gputui.document.plain_text import in_encoding
+from gputui.document.spans import in_encoding
 from gputui.tui.terminal.lines import Line, Span
 from gputui.tui.widgets.cells import width_of
 

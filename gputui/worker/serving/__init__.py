@@ -2,8 +2,8 @@
 
 In: a launch with the server's address and a load. Out: messages of the channel. The parts, from the bottom:
 `PlannedLoad` is what a plan asks for, `answer` reads a recorded answer, `client` sends requests and records,
-`request` writes prompts and sends one alone, `server` says to whom, `load` what is offered, what came of it and
-what is reported, `offering` offers it, `search` says which rate to try next, `load_launch` does one launch.
+`request` writes prompts and sends one alone, `server` says to whom, `load` what is offered, what came of it
+and what is reported, `offering` offers it, `search` says which rate to try next, `load_launch` does a launch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a server is, and one request to it, answered in full before a deadline, whatever it does."""
+"""Where a server is, what prompts say, and one request to it, answered in full before a deadline."""
 
 from __future__ import annotations
 

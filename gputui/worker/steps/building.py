@@ -16,8 +16,6 @@ from typing import (
     Any,  # Any: torch's types, which may not be installed  # Any: torch's types  # Any: torch's types
 )
 
-import torch
-
 from ..contract import Figure, Precision, Request, Step, Unsupported
 from ..profiling.allocations import PhaseOf, no_phases
 
@@ -133,6 +131,8 @@ def step_in_phases(
     losses: Sequence[Callable[[], Any]], optimizer: Any, request: Request
 ) -> tuple[Callable[[PhaseOf], None], Step]:
     """A step on the sum of some losses, one after the other; also as a function that marks its phases."""
+    import torch
+
     precision = request.precision
     scaler = torch.amp.GradScaler(request.device) if precision.needs_scaler() else None
     last: list[Any] = []
@@ -163,5 +163,7 @@ def step_in_phases(
 
 def next_token_loss(model: Callable[[Any], Any], tokens: Any) -> Any:
     """Cross-entropy of each token (batch, context + 1), from the scores of those before it."""
+    import torch
+
     scores = model(tokens[:, :-1])
     return torch.nn.functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), tokens[:, 1:].reshape(-1))

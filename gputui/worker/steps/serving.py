@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any  # Any: torch's types
 
-import torch
-
 from ..contract import Figure, Request, Step, Value
 
 CONFIDENCE = 0.99
@@ -160,6 +158,8 @@ def served(make: Callable[[], Any], request: Request) -> Any:
     With `amp` the weights are converted once, here, to autocast's dtype: autocast itself would convert every
     weight again in every step, which no deployment does.
     """
+    import torch
+
     torch.manual_seed(request.seed)
     with torch.device(request.device):
         model = make().eval().requires_grad_(False)
@@ -186,6 +186,8 @@ def request_step(
     A request ends when its answer arrives, so every step waits. `answer` is overwritten; it has the shape and
     dtype of what `finish` returns, on the device, for the model's output.
     """
+    import torch
+
     host_input, answer = on_host(host_input, request), on_host(answer, request)
     last: list[Any] = [None]
 
@@ -199,6 +201,8 @@ def request_step(
 
 def batch_step(model: Any, batch: Any, request: Request) -> Step:
     """The model on a batch in device memory; the output stays there."""
+    import torch
+
     batch = batch.to(request.device)
     last: list[Any] = [None]
 
@@ -216,6 +220,8 @@ def answering(model: Any, host_batch: Any, request: Request) -> Callable[[int], 
     Batches are padded to a power of two, as in servers that must not meet a new shape under load; each of
     these sizes is run once here.
     """
+    import torch
+
     full = int(host_batch.shape[0])
     host_batch = on_host(host_batch, request)
 

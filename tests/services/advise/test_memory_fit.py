@@ -39,7 +39,6 @@ from gputui.analysis.fit import (
 )
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import (
     CaseEnd,
     Figure,
@@ -51,7 +50,7 @@ from gputui.model.journal import (
     ProfiledPass,
     TimeSlice,
 )
-from gputui.model.plan import PROFILED
+from gputui.model.plan import PROFILED, Case
 from gputui.services.advise.gpu_choice import Wish, whole_number
 from gputui.services.advise.memory_fit import FitReport, report
 from gputui.store.journal_reader import read_journal

@@ -21,7 +21,7 @@ from gputui.model.absent import Missing
 from gputui.model.live import FOREIGN, HOST, Value, mig_device
 from gputui.model.machine import Identity, Layer
 from gputui.model.plan import PlannedDevice, PlannedLaunch
-from gputui.recording.lock import Holder, take_lock
+from gputui.recording.run_directory import Holder, take_lock
 from gputui.services.doctor.checks import (
     SystemState,
     Terminal,

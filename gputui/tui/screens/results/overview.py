@@ -9,7 +9,7 @@ from statistics import median
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
-from gputui.document.bars import bars, stacked_bar
+from gputui.document.drawings import bars, stacked_bar
 from gputui.document.table import Column, Table, table_of
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
@@ -54,8 +54,8 @@ from gputui.services.serving.text import (
     unmeasured_lines,
 )
 from gputui.services.traces.overview import sentence
-from gputui.store.machines import runs_with_common_ids
 from gputui.store.reading import TelemetrySeries
+from gputui.store.selecting import runs_with_common_ids
 from gputui.store.text import clean_text
 from gputui.tui.screens.results.tables import CASE_HEADINGS, case_rows
 from gputui.tui.terminal.lines import Line, Span

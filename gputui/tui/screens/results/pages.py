@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gputui.analysis.peak_tests import NO_REFERENCE
-from gputui.document.bars import legend_lines, parts_bar
+from gputui.document.drawings import legend_lines, parts_bar
 from gputui.document.spans import Line, Span, wrapped
 from gputui.document.table import Table
 from gputui.document.table import parts_of as beside_each_other

@@ -10,7 +10,7 @@ from statistics import median
 
 from gputui.analysis.statistics import hodges_lehmann
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.document.bars import bars
+from gputui.document.drawings import bars
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.journal import Operator

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from operator import or_
 
-from gputui.document.bars import PATTERNS
+from gputui.document.drawings import PATTERNS
 from gputui.document.theme import FAMILIES, SELECTED, TONES
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing

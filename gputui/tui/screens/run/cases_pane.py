@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gputui.document.bars import gauge_spans
+from gputui.document.drawings import gauge_spans
 from gputui.document.table import Column, Drawing, Table
 from gputui.model.units import UNKNOWN, counted, format_clock, format_seconds
 from gputui.services.results.roofline import share_text

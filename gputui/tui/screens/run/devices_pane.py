@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.analysis.health import health
-from gputui.document.bars import gauge_spans
+from gputui.document.drawings import gauge_spans
 from gputui.metrics import Metric, charted, limits_of, without_unit, word
 from gputui.model.absent import Missing
 from gputui.model.live import HOST, DeviceSample
