@@ -1,5 +1,5 @@
-"""Divides a run's budget among its launches, so that as many passes as fit see the whole of it, by a clock that
-stands still while the supervisor is stopped."""
+"""Divides a run's budget among its launches, so that as many passes as fit see the whole of it, by a clock
+that stands still while the supervisor is stopped."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any  # Any: JSON  # Any: the JSON of a probe
+from typing import Any  # Any: the JSON of a probe
 
 from gputui.errors import GputuiError, MachineLacks
 from gputui.model.absent import Missing

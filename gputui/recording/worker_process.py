@@ -1,4 +1,4 @@
-"""One worker as a child process: started in its own group or forked, read through a FIFO, and ended with all its
+"""One worker as a child process: started in its own group or forked, read through a FIFO, ended with all its
 children."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any  # Any: JSON  # Any: a worker's JSON  # Any: a worker's JSON
+from typing import Any  # Any: a worker's JSON
 
 from gputui.model.absent import Missing
 from gputui.model.journal import (

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .steps.building import POOL_NUMBERS, NumberPool
-from .steps.flops import (
+from .flops import (
     STAGE_WIDTHS,
     STEM_CHANNELS,
     STYLE_CONVOLUTIONS,
@@ -19,6 +18,7 @@ from .steps.flops import (
     LstmShape,
     ResNetShape,
 )
+from .steps import POOL_NUMBERS, NumberPool
 
 
 class _GptLayer(nn.Module):

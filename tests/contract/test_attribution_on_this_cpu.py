@@ -14,7 +14,7 @@ from gputui.model.journal import Operator, ProfiledPass, TimeSlice
 from gputui.worker.contract import Request, Step
 from gputui.worker.profiling.profiler import traced
 from gputui.worker.profiling.step_breakdown import partition
-from gputui.worker.steps.building import resolve
+from gputui.worker.steps import resolve
 from gputui.worker.workloads import workload_named
 
 RUNS, WINDOWS = 2, 15

@@ -24,7 +24,7 @@ from gputui.model.journal import FIGURE_BETTER, FIGURE_COMBINES
 from gputui.model.plan import DEVICE_CLASSES, MODES, PRECISIONS, WORKLOAD_CLASSES
 from gputui.model.units import FIGURE_SUFFIXES, RATES
 from gputui.services.advise.rent import ALONE, ANSWERS
-from gputui.worker import contract
+from gputui.worker import contract, steps
 from gputui.worker.contract import (
     Figure,
     Parameter,
@@ -36,10 +36,9 @@ from gputui.worker.contract import (
     Workload,
     mistake_in,
 )
+from gputui.worker.flops import EncoderShape, GptShape, LlamaShape, LstmShape, ResNetShape
 from gputui.worker.models import Encoder, Gpt, Llama, Lstm, ResNet, Style, shown
-from gputui.worker.steps import serving
-from gputui.worker.steps.building import resolve
-from gputui.worker.steps.flops import EncoderShape, GptShape, LlamaShape, LstmShape, ResNetShape
+from gputui.worker.steps import resolve
 from gputui.worker.workloads import WORKLOADS, spin, workload_named, xfer
 from gputui.worker.workloads.classifiers import classifier_and_input
 
@@ -620,10 +619,10 @@ def test_a_batch_is_answered_as_each_of_its_requests_alone(kind: str) -> None:
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("served", [serving.request_step, serving.batch_step])
+@pytest.mark.parametrize("served", [steps.request_step, steps.batch_step])
 def test_one_number_of_an_output_that_is_not_finite_shows_in_its_result(served: Any) -> None:
     request = Request({}, "cpu", resolve("fp32", "cpu"), 1, 1)
-    answer = (torch.zeros(2, 3),) if served is serving.request_step else ()
+    answer = (torch.zeros(2, 3),) if served is steps.request_step else ()
     inputs = torch.ones(2, 3)
     for value, finite in ((5.0, True), (math.nan, False), (math.inf, False)):
         inputs[1, 2] = value

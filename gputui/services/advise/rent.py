@@ -41,7 +41,7 @@ from gputui.services.results.references import PREFIX
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.selectors import split_selector
 from gputui.services.results.throughput import devices_of, speed_of
-from gputui.worker.steps.serving import QUEUE_GREW
+from gputui.worker.steps import QUEUE_GREW
 
 START_S = 600.0
 """Assumed: a rented machine is paid for 10 minutes besides the work, for starting, fetching data and

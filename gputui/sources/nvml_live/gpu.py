@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any  # Any: pynvml has no types  # Any: pynvml has no types
+from typing import Any  # Any: pynvml has no types
 
 from gputui.model.absent import Missing
 from gputui.model.live import DeviceSample, GpuUse, Value, mig_device, sane

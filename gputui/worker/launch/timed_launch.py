@@ -18,7 +18,7 @@ from ..contract import Precision, Request, Step, Value, Workload
 from ..failures import Failed, outcome_of, reason_of, text_for_file
 from ..profiling.allocations import wait_for
 from ..profiling.profiler import NoTrace
-from ..steps.building import COMPILE, COMPILE_FIGURE, resolve
+from ..steps import COMPILE, COMPILE_FIGURE, resolve
 from ..timing import (
     BlockTime,
     Stopwatch,

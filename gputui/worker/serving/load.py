@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..channel import CaseReport, Channel
-from ..steps.serving import percentile
+from ..steps import percentile
 from . import PlannedLoad
 from .answer import EMPTY, OK, UNFINISHED, UNREACHABLE, ServerAnswer
 from .client import Exchange

@@ -39,7 +39,7 @@ class _Probe:
         """Build it, take two steps, then time three. If it does not fit, torch's exception passes through."""
         import torch
 
-        from ..steps.building import resolve
+        from ..steps import resolve
         from . import workload_named
 
         torch.set_num_threads(threads)

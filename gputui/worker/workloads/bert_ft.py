@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from ..contract import Request, Size, Step, Workload
-from ..steps.flops import EncoderShape, encoder_forward_flops
+from ..flops import EncoderShape, encoder_forward_flops
 from .classifiers import TEXT_BASE, TEXT_MINI
 
 LONG = replace(TEXT_BASE, context=384)
@@ -34,7 +34,7 @@ def build(request: Request) -> Step:
     import torch
 
     from ..models import Encoder
-    from ..steps.building import training_step
+    from ..steps import training_step
 
     shape = EncoderShape(**{name: request.integer(name) for name in EncoderShape.__dataclass_fields__})
     torch.manual_seed(request.seed)

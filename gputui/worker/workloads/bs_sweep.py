@@ -11,7 +11,7 @@ from typing import Any  # JSON
 
 from ..contract import Figure, Parameter, Request, Size, Step, Unsupported, Value, Workload
 from ..failures import OutOfMemory, is_out_of_memory
-from ..steps.flops import GptShape
+from ..flops import GptShape
 from ..timing import BlockTime
 from .gpt_train import BASE, MINI, described
 

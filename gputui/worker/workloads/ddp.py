@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from ..failures import is_out_of_memory
-from ..steps.flops import GptShape
+from ..flops import GptShape
 from ..timing import BlockTime, steps_for
 from .gpt_train import BASE, MINI, described
 

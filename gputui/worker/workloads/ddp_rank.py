@@ -39,7 +39,7 @@ class _Rank:
         import torch
         from torch import distributed
 
-        from ..steps.building import resolve
+        from ..steps import resolve
 
         torch.set_num_threads(threads)
         if device == "cuda":
@@ -119,7 +119,7 @@ def built(request: Request, data_seed: int, *, is_parallel: bool) -> tuple[Any, 
     """
     from torch.nn.parallel import DistributedDataParallel
 
-    from ..steps.building import next_token_loss, training_step
+    from ..steps import next_token_loss, training_step
     from .gpt_train import made
 
     is_sharded = is_parallel and request.parameters.get("sharding") == "full"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..contract import Parameter, Request, Size, Step, Workload
-from ..steps.flops import EncoderShape, ResNetShape
+from ..flops import EncoderShape, ResNetShape
 from .bs_sweep import FIGURES, SMALLEST, at_best_batch
 from .classifiers import IMAGE_BASE, IMAGE_MINI, TEXT_BASE, TEXT_MINI, described
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..contract import Figure, Request, Size, Step, Value, Workload
-from ..steps.flops import EncoderShape, ResNetShape
-from ..steps.serving import Stopwatched, percentile_value
+from ..flops import EncoderShape, ResNetShape
+from ..steps import Stopwatched, percentile_value
 from .classifiers import (
     IMAGE_BASE,
     IMAGE_MINI,
@@ -36,7 +36,7 @@ def build(request: Request) -> Step:
     """A step is one request: input from the host, scores back on the host."""
     import torch
 
-    from ..steps.serving import request_step
+    from ..steps import request_step
 
     model, host_input = classifier_and_input(request)
     answer = torch.zeros(1, request.integer("classes"), dtype=request.precision.product_dtype())

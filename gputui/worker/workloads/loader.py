@@ -8,7 +8,7 @@ from statistics import mean, median
 from typing import Any  # Any: torch's types
 
 from ..contract import Figure, Request, Size, Step, Value, Workload
-from ..steps.flops import ResNetShape
+from ..flops import ResNetShape
 from ..timing import steps_for, stopwatch_for
 from .conv_train import BASE, MINI
 
@@ -55,7 +55,7 @@ def build(request: Request) -> Step:
     import torch
 
     from ..models import ResNet
-    from ..steps.building import training_step
+    from ..steps import training_step
     from .image_data import Pictures, loader_of
 
     shape = ResNetShape.described(request.parameters)
