@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gputui.machine.tree import Tree, confinement
 from gputui.model.absent import Missing
-from gputui.model.live import HOST, LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
+from gputui.model.telemetry import HOST, LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
 from gputui.sources.host import HostLive
 from gputui.sources.processes import ProcessTable
 

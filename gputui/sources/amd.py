@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from gputui.model.absent import Missing
-from gputui.model.live import LOST, DeviceSample, GpuUse, Value
+from gputui.model.telemetry import LOST, DeviceSample, GpuUse, Value
 from gputui.sources.base import read_file
 
 _AMD = "0x1002"

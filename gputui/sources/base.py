@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from gputui.model.absent import Missing
 
 if TYPE_CHECKING:
-    from gputui.model.live import DeviceSample, GpuUse
-    from gputui.model.telemetry import Reading
+    from gputui.model.telemetry import DeviceSample, GpuUse, Reading
 
 
 class Source(Protocol):

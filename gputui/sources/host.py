@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from gputui.model.absent import Missing
-from gputui.model.live import AT_SECOND_READING, HOST, DeviceSample, Value
 from gputui.model.machine import FREE, Confinement
-from gputui.model.telemetry import Reading
+from gputui.model.telemetry import AT_SECOND_READING, HOST, DeviceSample, Reading, Value
 from gputui.sources.base import load_1min, meminfo, text_of
 
 _LIMITS_KEPT_NS = 10 * 10**9

@@ -22,10 +22,9 @@ from gputui.errors import GputuiError
 from gputui.metrics import STORED, Metric
 from gputui.model.absent import Missing
 from gputui.model.journal import Block, ProfiledPass
-from gputui.model.live import HOST
 from gputui.model.result import CaseResult, Run, RunSummary, TimeSeries
 from gputui.model.serving import LoadStep, RequestRow, Requests, ServerFound, ServingRecords
-from gputui.model.telemetry import LaunchPower
+from gputui.model.telemetry import HOST, LaunchPower
 from gputui.store.locking import Locked
 from gputui.store.opening import (
     CELL_BYTES,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, GpuUse, LiveSample, ProcessSample, Value, mig_device
+from gputui.model.telemetry import DeviceSample, GpuUse, LiveSample, ProcessSample, Value, mig_device
 from gputui.tui.terminal.lines import Line
 
 SECOND = 1_000_000_000

@@ -10,9 +10,8 @@ import pytest
 
 from gputui.machine.tree import Tree, confinement
 from gputui.model.absent import Missing
-from gputui.model.live import AT_SECOND_READING, Value
 from gputui.model.machine import FREE, Confinement
-from gputui.model.telemetry import HOST
+from gputui.model.telemetry import AT_SECOND_READING, HOST, Value
 from gputui.sources.host import HostLive
 
 GIB = 2**30

@@ -19,8 +19,8 @@ from gputui.document.markup import bullets, folded, html_of, letter, part, safe,
 from gputui.document.table import table_of
 from gputui.metrics import Metric, charted
 from gputui.model.absent import Missing, known
-from gputui.model.live import HOST
 from gputui.model.result import TimeSeries
+from gputui.model.telemetry import HOST
 from gputui.model.units import counted, format_seconds, three_digits
 from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.headline import subject

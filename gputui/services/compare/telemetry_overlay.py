@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from gputui.metrics import charted
 from gputui.model.absent import Missing
-from gputui.model.live import HOST
 from gputui.model.result import CaseResult, TimeSeries
+from gputui.model.telemetry import HOST
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.waiting import CROWDED_SHARE, waited_of

@@ -16,8 +16,8 @@ from gputui.machine.layers import storage_warning
 from gputui.machine.tree import Tree
 from gputui.metrics import number, with_unit
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Gpu, Interpreter, Machine, TorchDevice
+from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.model.units import counted, format_bytes, three_digits
 from gputui.services.doctor.disturbances import (
     Check,

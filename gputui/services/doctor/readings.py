@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gputui.errors import GputuiError
 from gputui.metrics import charted, metric_named, number, word
 from gputui.model.absent import Missing
-from gputui.model.live import HOST, DeviceSample
+from gputui.model.telemetry import HOST, DeviceSample
 from gputui.model.units import counted, format_bytes
 from gputui.services.doctor.checks import SystemState
 from gputui.store.text import clean_text

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gputui.model.absent import Missing
-from gputui.model.live import HOST, LOST, DeviceSample, GpuUse, LiveSample, ProcessSample, Value
+from gputui.model.telemetry import HOST, LOST, DeviceSample, GpuUse, LiveSample, ProcessSample, Value
 from gputui.services.live.timed_feed import TimedFeed
 from gputui.sources.nvml_calls import LIBRARY_NOT_FOUND, nvml_reason
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from gputui.model.live import LiveSample
+from gputui.model.telemetry import LiveSample
 
 
 class TimedFeed:

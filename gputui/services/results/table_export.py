@@ -14,8 +14,8 @@ from gputui.errors import GputuiError
 from gputui.metrics import STORED
 from gputui.model.absent import Missing, known
 from gputui.model.journal import Operator, to_plain, trace_name
-from gputui.model.live import HOST
 from gputui.model.result import CaseResult, RunSummary
+from gputui.model.telemetry import HOST
 from gputui.services.results.browser import FileEntry, RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.labels import case_name, device_words, measured_first, run_notes

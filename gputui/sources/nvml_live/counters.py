@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any  # Any: pynvml has no types
 
 from gputui.model.absent import Missing
-from gputui.model.live import Value
+from gputui.model.telemetry import Value
 from gputui.sources import nvml_calls
 from gputui.sources.nvml_live.questions import (
     UNREPORTED,

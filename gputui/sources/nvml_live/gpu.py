@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any  # Any: pynvml has no types
 
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, GpuUse, Value, mig_device, sane
+from gputui.model.telemetry import DeviceSample, GpuUse, Value, mig_device, sane
 from gputui.sources import nvml_calls
 from gputui.sources.nvml_live.counters import (
     GPM_SHARES,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any  # Any: pynvml has no types
 
 from gputui.model.absent import Missing
-from gputui.model.live import MIG_PER_GPU, Value, sane
+from gputui.model.telemetry import MIG_PER_GPU, Value, sane
 from gputui.sources import nvml_calls
 
 Values = dict[str, Value]

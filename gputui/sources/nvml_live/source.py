@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar  # Any: pynvml has no types
 
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, GpuUse
+from gputui.model.telemetry import DeviceSample, GpuUse
 from gputui.sources import nvml_calls
 from gputui.sources.base import meminfo, text_of
 from gputui.sources.nvml_calls import driver_version, opened

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from gputui.analysis.throttling import LONGEST_STEP_NS, Throttling
 from gputui.metrics import number
-from gputui.model.live import DeviceSample
+from gputui.model.telemetry import DeviceSample
 
 IDLE_PCT = 1.0
 """A GPU that is busy for less than this share of the time is idle."""

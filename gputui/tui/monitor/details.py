@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gputui.analysis.health import CAUSES, age
 from gputui.metrics import METRICS, Units, with_unit
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, Value
+from gputui.model.telemetry import DeviceSample, Value
 from gputui.model.units import format_percent, with_prefix
 from gputui.tui.monitor.frame import Frame, account_text, device_title
 from gputui.tui.monitor.metrics import OF_GPUS

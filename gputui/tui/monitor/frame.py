@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gputui.analysis.health import NEAR_C, GpuFinding, Severity, is_lost
 from gputui.metrics import Metric, Units, number, word
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, LiveSample
+from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.model.units import counted, format_usd, with_prefix
 from gputui.tui.monitor.accounts import Account, Ledger
 from gputui.tui.terminal.lines import Span

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gputui.analysis.health import is_lost
 from gputui.metrics import Metric, memory_scale, number, three_digits_of, with_unit
-from gputui.model.live import DeviceSample
+from gputui.model.telemetry import DeviceSample
 from gputui.model.units import format_usd
 from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, findings_spans, idle_text, is_idle
 from gputui.tui.monitor.layout import CARD_GAP, Rect

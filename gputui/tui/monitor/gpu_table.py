@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gputui.metrics import ABSENT, Metric, memory_scale, number, three_digits_of
-from gputui.model.live import LOST, DeviceSample
+from gputui.model.telemetry import LOST, DeviceSample
 from gputui.tui.monitor.frame import (
     FIGURE_STYLES,
     Frame,

@@ -6,7 +6,7 @@ import re
 
 from gputui.analysis.health import age
 from gputui.metrics import memory_of, memory_scale, number, three_digits_of, with_unit, word
-from gputui.model.live import DeviceSample
+from gputui.model.telemetry import DeviceSample
 from gputui.tui.monitor.frame import FIGURE_STYLES, Frame
 from gputui.tui.monitor.metric_chart import charts
 from gputui.tui.monitor.metrics import OF_THE_HOST

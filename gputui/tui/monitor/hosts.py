@@ -9,7 +9,7 @@ from gputui.analysis.throttling import Throttling
 from gputui.document.drawings import gauge_spans
 from gputui.metrics import number
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample
+from gputui.model.telemetry import DeviceSample
 from gputui.model.units import format_bytes
 from gputui.services.hosts.live import HostSample
 from gputui.tui.shell.registry import Action, key_hint

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gputui.document.drawings import NO_READING
 from gputui.metrics import Metric, number, with_unit
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample
+from gputui.model.telemetry import DeviceSample
 from gputui.model.units import format_clock
 from gputui.tui.monitor.frame import FIGURE_STYLES, Frame, span_text, why_spans
 from gputui.tui.monitor.metrics import ALWAYS, note_of

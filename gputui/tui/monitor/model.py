@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gputui.analysis.health import STALE_AFTER_S, foreign_processes, health
 from gputui.metrics import Units
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, LiveSample
+from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.model.units import counted
 from gputui.tui.monitor.accounts import Ledger
 from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS, Asked, EndProcess, ShowDemo

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gputui.metrics import Units
 from gputui.model.absent import Missing
-from gputui.model.live import ProcessSample
+from gputui.model.telemetry import ProcessSample
 from gputui.tui.monitor.process_columns import (
     COLUMNS,
     ProcessColumn,

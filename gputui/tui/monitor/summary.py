@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gputui.analysis.health import is_lost
 from gputui.metrics import memory_scale, number, three_digits_of, with_unit
-from gputui.model.live import DeviceSample
+from gputui.model.telemetry import DeviceSample
 from gputui.model.units import counted, format_usd
 from gputui.tui.monitor.frame import Frame, findings_spans, idle_text, is_idle, short_name
 from gputui.tui.terminal.lines import Line, Span

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from gputui.document.spans import ranges
 from gputui.metrics import memory_scale, three_digits_of
 from gputui.model.absent import Missing
-from gputui.model.live import ProcessSample, mig_place
+from gputui.model.telemetry import ProcessSample, mig_place
 from gputui.model.units import format_usd
 from gputui.tui.monitor.frame import Frame
 from gputui.tui.monitor.process_columns import user_text

@@ -13,9 +13,9 @@ from gputui.document.drawings import bars, stacked_bar
 from gputui.document.table import Column, Table, table_of
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
-from gputui.model.live import HOST
 from gputui.model.plan import DEMO_PROFILE, TRACE_PROFILE
 from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.telemetry import HOST
 from gputui.model.units import (
     cost_unit,
     counted,

@@ -13,8 +13,8 @@ from gputui.document.theme import FAMILIES, SELECTED, TONES
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
 from gputui.model.journal import Block
-from gputui.model.live import HOST
 from gputui.model.result import CaseResult, Measurement
+from gputui.model.telemetry import HOST
 from gputui.model.units import format_clock, format_percent, format_seconds
 from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.labels import launch_number, plain_name

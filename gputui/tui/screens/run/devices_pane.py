@@ -8,8 +8,8 @@ from gputui.analysis.health import health
 from gputui.document.drawings import gauge_spans
 from gputui.metrics import Metric, charted, limits_of, without_unit, word
 from gputui.model.absent import Missing
-from gputui.model.live import HOST, DeviceSample
 from gputui.model.machine import Machine
+from gputui.model.telemetry import HOST, DeviceSample
 from gputui.model.units import counted, format_clock, format_percent
 from gputui.services.results.waiting import CROWDED_SHARE
 from gputui.services.runs.device_history import MOST_BINS, DeviceHistory
