@@ -287,7 +287,7 @@ class Figure(OfCase):
     """Ends in its unit: `p99_latency_s`."""
     title: str
     unit: str
-    """A name of `units.FIGURE_SUFFIXES`, or one of a newer gputui."""
+    """A name of `FIGURE_SUFFIXES`, or one of a newer gputui."""
     better: str
     combine: str
     """How the values of several launches become one: `median`, `sum`, `max` or `min`."""
@@ -295,10 +295,6 @@ class Figure(OfCase):
     """Not negative."""
     observations: int
     """How many observations it summarizes."""
-
-
-FIGURE_BETTER = ("less", "more", "neither")
-FIGURE_COMBINES = ("median", "sum", "max", "min")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,7 @@ from gputui.worker.serving import PlannedLoad as PlannedLoad
 
 Parameter = int | float | str | bool
 
-DEVICE_CLASSES = ("cpu", "gpu")
-PRECISIONS = ("fp32", "tf32", "amp")
-MODES = ("eager", "compile")
 THREAD_REQUESTS = ("1", "all")
-WORKLOAD_CLASSES = ("ceiling", "training", "inference", "host")
 
 OWN = "own"
 """Precision and mode of a program that is timed from outside, which we do not know."""
@@ -199,9 +195,6 @@ REFERENCE_PROFILE = "reference"
 """In place of a profile: the run stands for the boxes of a reference."""
 DEMO_PROFILE = "demo (made up)"
 """In place of a profile: the run is made up. No file of a profile is called so."""
-MIN_BLOCKS = 5
-"""A launch with fewer is not a measurement; the worker, which imports nothing of ours, repeats this
-number."""
 MOST_BLOCKS = 60
 """More would add little about one launch, whatever is left of the budget."""
 

@@ -22,8 +22,8 @@ from gputui.model.plan import Plan
 from gputui.recording.deployment import copy_worker
 from gputui.recording.pacing import PROFILED_S
 from gputui.recording.worker_process import WorkerProcess, described_launch
+from gputui.worker import MIN_BLOCKS
 from gputui.worker.foreign_json import read_json_file
-from gputui.worker.launch.timed_launch import MIN_BLOCKS
 from gputui.worker.probe import NEEDED_TORCH
 from gputui.worker.start import NEEDED_PYTHON, OLDEST_PYTHON
 

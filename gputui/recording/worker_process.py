@@ -21,8 +21,6 @@ from typing import Any  # Any: a worker's JSON
 
 from gputui.model.absent import Missing
 from gputui.model.journal import (
-    FIGURE_BETTER,
-    FIGURE_COMBINES,
     TRACES_NAME,
     Block,
     CaseEnd,
@@ -39,9 +37,9 @@ from gputui.model.journal import (
 )
 from gputui.model.plan import OUTCOMES, Plan, PlannedLaunch
 from gputui.model.serving import LOADS, REQUEST_OUTCOMES, LoadNow, LoadStep, RequestRow, Requests, ServerFound
-from gputui.model.units import FIGURE_SUFFIXES
 from gputui.recording.pacing import profiled_s
 from gputui.recording.run_directory import boot_id, process_start
+from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES
 from gputui.worker.foreign_json import read_json, read_json_file
 from gputui.worker.procs.ranks import Lines, RankLost
 

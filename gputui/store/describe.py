@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gputui.model.plan import MIN_BLOCKS
 from gputui.store.opening import quoted
 from gputui.store.schema import (
     BLOCK_BYTES,
@@ -20,6 +19,7 @@ from gputui.store.schema import (
     TABLES,
     as_markdown,
 )
+from gputui.worker import MIN_BLOCKS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -14,8 +14,6 @@ import msgspec
 
 from gputui.model.journal import (
     CATEGORIES,
-    FIGURE_BETTER,
-    FIGURE_COMBINES,
     IDLE_CAUSES,
     MEMORY_POINTS,
     PHASES,
@@ -34,6 +32,7 @@ from gputui.model.journal import (
 )
 from gputui.model.plan import LEAST_UNITS, MOST_UNITS, OUTCOMES, PROFILED, TIMED, Case, Work
 from gputui.model.serving import LOADS, REQUEST_OUTCOMES, LoadStep, RequestRow
+from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES
 
 T = TypeVar("T")
 

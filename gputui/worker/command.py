@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # Any: the JSON of a launch
 
+from . import MIN_BLOCKS
 from .channel import CaseReport, Channel
-from .launch.timed_launch import MIN_BLOCKS
 
 
 @dataclass(frozen=True)

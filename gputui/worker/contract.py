@@ -12,9 +12,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any  # Any: torch's types, which may not be installed
 
+from . import (
+    DEVICE_CLASSES,
+    FIGURE_BETTER,
+    FIGURE_COMBINES,
+    FIGURE_SUFFIXES,
+    MODES,
+    PRECISIONS,
+    WORKLOAD_CLASSES,
+)
+
 if TYPE_CHECKING:
     from .timing import BlockTime
-
 
 Parameter = int | float | str | bool
 
@@ -183,7 +192,7 @@ class Workload:
     workload_class: str
     """`ceiling`, `training`, `inference` or `host`."""
     unit: str
-    """What is counted: one of `UNITS` in `contract_check.py`."""
+    """What is counted: one of `UNITS`."""
     sizes: dict[str, Size]
     precisions: tuple[str, ...]
     device_classes: tuple[str, ...]
@@ -206,24 +215,8 @@ class Workload:
     """`same`: the batch is part of the size; `best`: the batch is found on this machine and is a result."""
 
 
-CLASSES = ("ceiling", "training", "inference", "host")
 UNITS = ("flop", "B", "img", "tok", "seq", "frame", "req", "step", "run")
-PRECISIONS = ("fp32", "tf32", "amp")
-DEVICES = ("cpu", "gpu")
-MODES = ("eager", "compile")
 FORMS = ("same", "best")
-SUFFIXES = {
-    "s": "_s",
-    "B": "_bytes",
-    "B/s": "_bytes_per_s",
-    "1/s": "_per_s",
-    "share": "_share",
-    "ratio": "_ratio",
-    "count": "_count",
-}
-"""Units of figures, and the suffixes of their keys."""
-BETTER = ("less", "more", "neither")
-COMBINES = ("median", "sum", "max", "min")
 _LARGEST = 2**63 - 1
 _TITLE_LETTERS = 40
 _VALUE_LETTERS = 60
@@ -273,10 +266,10 @@ def _mistakes(workload: Workload) -> Iterator[Mistake]:
         ("version", _is_whole(workload.version, 1), "a whole number from 1"),
         ("title", _is_line(workload.title), "one line of text"),
         ("question", _is_line(workload.question), "one line of text"),
-        ("workload_class", _is_one(workload.workload_class, CLASSES), _one_of(CLASSES)),
+        ("workload_class", _is_one(workload.workload_class, WORKLOAD_CLASSES), _one_of(WORKLOAD_CLASSES)),
         ("unit", _is_one(workload.unit, UNITS), _one_of(UNITS)),
         ("precisions", _are(workload.precisions, PRECISIONS), _some_of(PRECISIONS)),
-        ("device_classes", _are(workload.device_classes, DEVICES), _some_of(DEVICES)),
+        ("device_classes", _are(workload.device_classes, DEVICE_CLASSES), _some_of(DEVICE_CLASSES)),
         ("modes", _are(workload.modes, MODES), _some_of(MODES)),
         ("form", _is_one(workload.form, FORMS), _one_of(FORMS)),
         ("figures_s", _is_number(workload.figures_s, 0, 1e9), "seconds from 0"),
@@ -300,13 +293,13 @@ def _in_figures(figures: object) -> Iterator[Mistake]:
     for number, figure in enumerate(figures, 1):
         unfit = partial(_unfit, figure, of="figures", where=f"figure {number}: ")
         yield from unfit(
-            ("unit", _is_one(figure.unit, SUFFIXES), _one_of(SUFFIXES)),
-            ("better", _is_one(figure.better, BETTER), _one_of(BETTER)),
-            ("combine", _is_one(figure.combine, COMBINES), _one_of(COMBINES)),
+            ("unit", _is_one(figure.unit, FIGURE_SUFFIXES), _one_of(FIGURE_SUFFIXES)),
+            ("better", _is_one(figure.better, FIGURE_BETTER), _one_of(FIGURE_BETTER)),
+            ("combine", _is_one(figure.combine, FIGURE_COMBINES), _one_of(FIGURE_COMBINES)),
             ("title", _is_line(figure.title) and len(figure.title) <= _TITLE_LETTERS, title),
             ("key", isinstance(figure.key, str) and _KEY.fullmatch(figure.key) is not None, key),
         )
-        suffix = SUFFIXES[figure.unit]
+        suffix = FIGURE_SUFFIXES[figure.unit]
         yield from unfit(
             ("key", figure.key not in seen, "another key for each"),
             ("key", figure.key.endswith(suffix), f"a key that ends in its unit, {suffix}"),

@@ -20,11 +20,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import gputui
-from gputui.model.journal import FIGURE_BETTER, FIGURE_COMBINES
-from gputui.model.plan import DEVICE_CLASSES, MODES, PRECISIONS, WORKLOAD_CLASSES
-from gputui.model.units import FIGURE_SUFFIXES, RATES
+from gputui.model.units import RATES
 from gputui.services.advise.rent import ALONE, ANSWERS
-from gputui.worker import contract, steps
+from gputui.worker import (
+    contract,
+    steps,
+)
 from gputui.worker.contract import (
     Figure,
     Parameter,
@@ -215,15 +216,8 @@ def test_a_service_of_advise_is_answered_by_workloads_of_requests() -> None:
         assert (workload.unit, workload.workload_class) == ("req", "inference"), name
 
 
-def test_the_worker_and_the_rest_of_gputui_know_the_same_words() -> None:
+def test_the_worker_and_the_rest_of_gputui_know_the_same_units() -> None:
     assert tuple(RATES) == contract.UNITS, "RATES of model/units.py has other units than UNITS"
-    assert contract.SUFFIXES == FIGURE_SUFFIXES
-    assert contract.CLASSES == WORKLOAD_CLASSES
-    assert contract.PRECISIONS == PRECISIONS
-    assert contract.DEVICES == DEVICE_CLASSES
-    assert contract.MODES == MODES
-    assert contract.BETTER == FIGURE_BETTER
-    assert contract.COMBINES == FIGURE_COMBINES
 
 
 SMALL = Size({"m": 1}, 1.0, None, None, 1)

@@ -17,7 +17,6 @@ from gputui.machine.gpus import nvml_addresses
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine, TorchDevice
 from gputui.model.plan import (
-    PRECISIONS,
     Case,
     Plan,
     PlannedCase,
@@ -36,6 +35,7 @@ from gputui.services.profiles.loader import (
     shipped_with,
 )
 from gputui.services.profiles.torch_builds import unused_gpu
+from gputui.worker import PRECISIONS
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
@@ -61,7 +61,7 @@ class Choices:
     only: tuple[str, ...] = ()
     """Each `WORKLOAD[:SIZE[:PRECISION]]`; empty for all."""
     precisions: tuple[str, ...] = ()
-    """Of model.case.PRECISIONS; empty for all. Programs have none, and are left out if any is named."""
+    """Of PRECISIONS; empty for all. Programs have none, and are left out if any is named."""
     replicates: int | None = None
     budget_s: float | None = None
     """None for the profile's, scaled with the launches per case."""

@@ -30,7 +30,7 @@ from gputui.analysis.verdict import (
 )
 from gputui.model.absent import Missing
 from gputui.model.journal import Block, Price
-from gputui.model.plan import MIN_BLOCKS, WHOLE_BOX, Case
+from gputui.model.plan import WHOLE_BOX, Case
 from gputui.model.result import CaseResult, Run, Spread, worked_out_once
 from gputui.model.telemetry import LaunchPower
 from gputui.model.units import format_rate
@@ -45,6 +45,7 @@ from gputui.services.results.waiting import (
     own_times,
     seconds_per_unit,
 )
+from gputui.worker import MIN_BLOCKS
 
 PowerOf = Callable[[str, int], Sequence[LaunchPower] | Missing]
 """By run and case."""

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from gputui.analysis.contention import UNDISTURBED, Waiting, effect_of_waiting
 from gputui.model.absent import Missing
 from gputui.model.journal import Block
-from gputui.model.plan import MIN_BLOCKS, Case
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, worked_out_once
 from gputui.model.units import format_percent
+from gputui.worker import MIN_BLOCKS
 
 
 def launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:

@@ -18,7 +18,7 @@ from gputui.machine.layers import storage_warning
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.machine import Interpreter, Machine
-from gputui.model.plan import MIN_BLOCKS, Plan, PlannedLaunch
+from gputui.model.plan import Plan, PlannedLaunch
 from gputui.model.units import format_bytes
 from gputui.recording.probing import ChosenInterpreter, executable_at
 from gputui.recording.run_directory import Spec
@@ -33,6 +33,7 @@ from gputui.services.support.paths import hash_key
 from gputui.store.reading import open_result
 from gputui.store.selecting import are_one_box, check_label, known_by
 from gputui.store.writing import check_writable
+from gputui.worker import MIN_BLOCKS
 from gputui.worker.failures import MORE_SHM
 from gputui.worker.procs.multihost import address_of
 

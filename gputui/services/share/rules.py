@@ -8,22 +8,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gputui.model.journal import (
-    CATEGORIES,
-    FIGURE_BETTER,
-    FIGURE_COMBINES,
-    IDLE_CAUSES,
-    MEMORY_POINTS,
-    PHASES,
-    TIME_CLASSES,
-)
-from gputui.model.plan import MODES, OUTCOMES, OWN, WHOLE_BOX, WORKLOAD_CLASSES
+from gputui.model.journal import CATEGORIES, IDLE_CAUSES, MEMORY_POINTS, PHASES, TIME_CLASSES
+from gputui.model.plan import OUTCOMES, OWN, WHOLE_BOX
 from gputui.model.serving import LOADS, REQUEST_OUTCOMES
-from gputui.model.units import FIGURE_SUFFIXES, RATES
+from gputui.model.units import RATES
 from gputui.services.share import vocabulary as known
 from gputui.services.share.vocabulary import Rule, matching, one_of
 from gputui.store.rows import LAYERS
 from gputui.store.schema import TABLE_BY_NAME
+from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES, MODES, WORKLOAD_CLASSES
 from gputui.worker.foreign_json import read_json
 
 GONE = "not shared"
