@@ -118,7 +118,7 @@ def test_memory_that_may_be_used_is_the_least_of_what_is_free_and_every_limit(
 
 def test_a_process_is_refused_what_goes_beyond_its_limit() -> None:
     code = (
-        "from gputui.worker.workloads.bs_sweep import limit_data\nlimit_data(64 * 2**20)\n"
+        "from gputui.worker.workloads.batch_probe import limit_data\nlimit_data(64 * 2**20)\n"
         "kept = bytearray(32 * 2**20)\n"
         "try:\n bytearray(96 * 2**20)\nexcept MemoryError:\n print('refused')"
     )

@@ -5,19 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING, Any  # Any: JSON
+from typing import Any  # JSON
 
 from ..contract import Figure, Parameter, Request, Size, Step, Unsupported, Value, Workload
 from ..failures import OutOfMemory, is_out_of_memory
 from ..flops import GptShape
-from ..timing import BlockTime, stopwatch_for, with_waiting
+from ..timing import BlockTime
 from .gpt_train import BASE, MINI, described
-
-if TYPE_CHECKING:
-    from ..procs.ranks import RankLink
 
 SMALLEST: dict[str, Parameter] = {"layers": 1, "heads": 1, "width": 8, "context": 8, "vocabulary": 8}
 """A model whose step takes almost nothing."""
@@ -150,7 +146,7 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
         is_time_up=is_time_up,
     )
     best = max(found.fitting(), key=lambda t: t.samples_per_s)
-    group = RankGroup("workloads.bs_sweep", 1)
+    group = RankGroup("workloads.batch_probe", 1)
     try:
         group.ask(0, **_question(request, workload, smallest, best.batch, refused_bytes))
     except BaseException:
@@ -176,7 +172,7 @@ def _probe(question: dict[str, Any]) -> TriedBatch:
     from ..procs.ranks import RankGroup, RankLost
 
     batch = int(question["batch"])
-    group = RankGroup("workloads.bs_sweep", 1)
+    group = RankGroup("workloads.batch_probe", 1)
     try:
         answer = group.ask(0, **question)
     except RankLost:
@@ -242,73 +238,6 @@ def usable_memory_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs
                 if folder == root:
                     break
     return min(limits)
-
-
-TIMED_STEPS = 3
-
-
-def serve(link: RankLink) -> None:
-    """Answer questions until the worker is gone."""
-    probe = _Probe()
-    link.serve({"try": probe.try_batch, "time": probe.time})
-
-
-class _Probe:
-    def try_batch(
-        self,
-        workload: str,
-        smallest: dict[str, Any],
-        parameters: dict[str, Any],
-        batch: int,
-        device: str,
-        precision: str,
-        threads: int,
-        seed: int,
-        limit_bytes: int | None,
-    ) -> Mapping[str, object]:
-        """Build it, take two steps, then time three. If it does not fit, torch's exception passes through."""
-        import torch
-
-        from ..profiling.allocations import AllocationsUnavailable, highest_allocated
-        from ..steps import resolve
-        from . import workload_named
-
-        torch.set_num_threads(threads)
-        build = workload_named(workload).build
-        resolved = resolve(precision, device)
-        resolved.apply()
-        if limit_bytes is not None:
-            small = Request({**parameters, **smallest, "batch": 1}, device, resolved, threads, seed)
-            highest_allocated(device, build(small).run)  # loads what torch loads lazily
-            limit_data(limit_bytes)
-        request = Request({**parameters, "batch": batch}, device, resolved, threads, seed)
-        steps: list[Step] = []
-
-        def begin() -> None:
-            steps.append(build(request))
-            for _ in range(2):  # the optimizer creates its state in the first
-                steps[0].run()
-
-        try:
-            peak_bytes: int | None = highest_allocated(device, begin)
-        except AllocationsUnavailable:
-            peak_bytes = None
-        self._batch, self._step, self._stopwatch = batch, steps[0], stopwatch_for(device)
-        taken = [self._stopwatch(self._step.run, 1).block_ns for _ in range(TIMED_STEPS)]
-        return {"peak_bytes": peak_bytes, "step_s": median(taken) / 1e9}
-
-    def time(self, samples: int) -> Mapping[str, object]:
-        return asdict(with_waiting(self._stopwatch, self._step.run, samples // self._batch))
-
-
-def limit_data(more_bytes: int) -> None:
-    """Limit how many more bytes of memory this process may allocate; Linux counts them as VmData."""
-    import resource  # not available on Windows, where workloads are only listed
-
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (has_kib,) = (int(line.split()[1]) for line in lines if line.startswith("VmData:"))
-    limit = has_kib * 1024 + more_bytes
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 FIGURES = (
