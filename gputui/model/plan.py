@@ -1,5 +1,5 @@
-"""What is measured: work, variant, case; and the plan, a profile resolved for one machine and interpreter: the
-only input of the measuring half.
+"""What is measured: work, variant, case; and the plan, a profile resolved for one machine and interpreter:
+the only input of the measuring half.
 
 A plan is plain JSON (`to_json`, `from_json`), so that it can be sent to another place and executed there by
 an interpreter that has neither gputui nor its dependencies.
