@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from math import isfinite
 
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
-from gputui.model.live import Value
 from gputui.model.machine import Machine
-from gputui.model.ranges import sane
-from gputui.model.telemetry import Column, TelemetryFormat
+from gputui.model.telemetry import HOST, Column, TelemetryFormat, Value, sane
 from gputui.model.units import format_bytes, three_digits, with_prefix
 
 Values = Mapping[str, Value]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from terminal_svg import svg_of
 
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, LiveSample
+from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.services.playback.demo_gpus import CAUTION, USD_PER_HOUR_AND_GPU, USER, DemoBox
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings

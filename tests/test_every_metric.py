@@ -16,10 +16,9 @@ from monitor_samples import SECOND, START, sample
 from gputui.document.spans import Line
 from gputui.metrics import METRICS, STORED, Metric, charted, limits_of, live_values
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
-from gputui.model.live import Value
 from gputui.model.machine import Memory
-from gputui.model.series import TimeSeries
+from gputui.model.result import TimeSeries
+from gputui.model.telemetry import HOST, Value
 from gputui.services.compare import html_details
 from gputui.services.compare.pairing import side_of_runs
 from gputui.services.compare.telemetry_overlay import SideCurves

@@ -21,7 +21,7 @@ from operator import attrgetter
 from gputui.analysis.operator_flops import flops_of_call
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing
-from gputui.model.profiled import IDLE, ProfiledPass, TimeSlice
+from gputui.model.journal import IDLE, ProfiledPass, TimeSlice
 
 BELIEVED_INFLATION = (0.9, 1.3)
 """The profiled step relative to the timed one, without the profiler's known overhead: outside this range

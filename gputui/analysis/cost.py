@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
-from gputui.model.case import WHOLE_BOX
 from gputui.model.journal import Price
+from gputui.model.plan import WHOLE_BOX
 from gputui.model.units import PRICE_SCALE
 
 

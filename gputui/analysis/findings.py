@@ -15,7 +15,7 @@ from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide,
 from gputui.analysis.contention import CONTENTION
 from gputui.analysis.operator_flops import flops_of_call
 from gputui.model.absent import Missing
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.units import format_percent, format_rate, format_seconds
 
 KINDS = (

@@ -1,6 +1,6 @@
 """Whether a training step fits: the memory of its parts, and the most that is held at one instant.
 
-Every byte follows from the step of `gputui.worker.models.gpt`: pre-norm blocks, fused attention (no matrix of
+Every byte follows from the step of `gputui.worker.models`: pre-norm blocks, fused attention (no matrix of
 context x context is kept), cross entropy over all tokens, gradients released before each step and an
 optimizer that needs no temporaries (`fused=True`). Comments say why each tensor is kept. For comparison:
 Korthikanti et al. 2022, arXiv 2205.05198, equation 2, counts 34 bytes per token and width for 16-bit numbers,

@@ -8,7 +8,7 @@ from typing import Literal
 
 from gputui.metrics import number
 from gputui.model.absent import Missing
-from gputui.model.live import FOREIGN, HIDDEN, LOST, DeviceSample, ProcessSample
+from gputui.model.telemetry import FOREIGN, HIDDEN, LOST, DeviceSample, ProcessSample
 from gputui.model.units import format_percent
 
 Severity = Literal["note", "warn", "alarm"]

@@ -1,6 +1,6 @@
 """Will a language model fit for inference: weights, KV cache and activations on each of n GPUs.
 
-The model is a decoder of LLaMA's blocks, as `gputui.worker.models.llama` has them, with grouped queries
+The model is a decoder of LLaMA's blocks, as `gputui.worker.models` has them, with grouped queries
 (Ainslie et al. 2023, arXiv 2305.13245). Weights and cache stay where they are, so that only activations
 come and go.
 """
@@ -163,7 +163,7 @@ def cache_bytes(serving: ServedModel) -> int:
 def activation_bytes(serving: ServedModel, tokens: int | None = None) -> int:
     """The most that one forward pass of so many tokens holds on each GPU; of None, of the largest chunk.
 
-    Counted in `gputui.worker.models.llama`, in the MLP of a layer, d numbers wide: the layer's input and the
+    Counted in `gputui.worker.models`, in the MLP of a layer, d numbers wide: the layer's input and the
     sum after attention (2 d), q, k and v, what attention gave, and 4 h: gate and up, the activated gate, and
     what goes into the last product. Each layer uses the same memory again. Attention is fused and keeps no
     matrix of tokens x tokens. Or, if that is more, the fp32 scores of each sequence's last token.

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gputui.analysis.findings import PRODUCTS, bare_name, product_types
-from gputui.model.profiled import Operator, ProfiledPass
+from gputui.model.journal import Operator, ProfiledPass
 from gputui.model.units import format_ratio
 
 _ALIKE = 0.5

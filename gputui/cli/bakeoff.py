@@ -21,7 +21,7 @@ import click
 from gputui.cli.options import all_rows_option, db_option, host_options
 from gputui.cli.output import beneath, confirmed, console, print_hint, say, shown, unattended
 from gputui.document.page import Page
-from gputui.document.plain_text import command_spans
+from gputui.document.spans import command_spans
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, GputuiError, MachineLacks, NoResult
 from gputui.model.units import (
     counted,

@@ -13,8 +13,16 @@ from gputui.cli.output import print_json, printed
 from gputui.document.spans import Span
 from gputui.document.table import Cell, Table, table_of
 from gputui.errors import GputuiError
-from gputui.facts.gpus import closest_gpus, find_gpu, rows_named
-from gputui.facts.tables import GpuRow, InstanceRow, PlausibleRow, plausible_rows, source_rows
+from gputui.facts.tables import (
+    GpuRow,
+    InstanceRow,
+    PlausibleRow,
+    closest_gpus,
+    find_gpu,
+    plausible_rows,
+    rows_named,
+    source_rows,
+)
 from gputui.model.absent import Missing, known
 from gputui.model.units import counted, format_rate, three_digits
 from gputui.services.prices import (

@@ -16,10 +16,9 @@ import click
 
 from gputui.document.background import settle
 from gputui.document.page import Console, Page, console_on
-from gputui.document.plain_text import command_spans, in_encoding
-from gputui.document.spans import Line, Span
+from gputui.document.spans import Line, Span, command_spans, in_encoding
 from gputui.document.spans import wrapped as lines_in
-from gputui.sources.small_files import read_file
+from gputui.sources.base import read_file
 from gputui.store.text import clean_lines, clean_text
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from gputui.model.journal import (
     LaunchEnd,
     LaunchesLeftOut,
     LaunchStart,
+    ProfiledPass,
     RunEnd,
 )
 from gputui.model.journal import Line as JournalLine
 from gputui.model.plan import Plan
-from gputui.model.profiled import ProfiledPass
 from gputui.model.units import counted, format_clock, format_seconds
 from gputui.services.results.labels import machine_words, plain_case_name, torch_in
 from gputui.services.runs.device_history import HistoryReader

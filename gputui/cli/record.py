@@ -33,7 +33,7 @@ from gputui.services.runs.recording import (
 from gputui.services.support.paths import hash_key
 from gputui.store.reading import open_result
 from gputui.store.selecting import check_label
-from gputui.worker.procs.program import signal_name
+from gputui.worker.command import signal_name
 
 EXIT_OURS, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
 """As those of `env`, so that they differ from the program's exit codes."""

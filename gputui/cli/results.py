@@ -8,13 +8,12 @@ from types import MappingProxyType
 
 from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.document.bars import stacked_bar
+from gputui.document.drawings import stacked_bar
 from gputui.document.page import Console, Page
 from gputui.document.spans import Line, Span, line_width
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
-from gputui.model.journal import NOTHING_MEASURED, Price
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import NOTHING_MEASURED, Price, ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import (
     counted,

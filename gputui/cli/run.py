@@ -33,9 +33,9 @@ from gputui.model.machine import Machine
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_whole_seconds
 from gputui.recording.deployment import copy_worker
-from gputui.recording.interpreters import ChosenInterpreter
 from gputui.recording.pacing import least_budget_s
-from gputui.recording.spec import Spec
+from gputui.recording.probing import ChosenInterpreter
+from gputui.recording.run_directory import Spec
 from gputui.services.compare.rerun import (
     RepeatedRun,
     differences_here,

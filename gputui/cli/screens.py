@@ -12,7 +12,7 @@ import click
 
 from gputui.cli.options import ascii_option, file_argument, host_options, named_hosts, no_mouse_option
 from gputui.cli.output import no_terminal, printed, wrapped
-from gputui.document.plain_text import command_spans
+from gputui.document.spans import command_spans
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.units import counted
 

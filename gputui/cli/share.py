@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 
 from gputui.cli.options import trust_option
-from gputui.document.bars import stacked_bar
+from gputui.document.drawings import stacked_bar
 from gputui.document.page import Console, Page
 from gputui.document.table import Table
 from gputui.document.theme import Depth, Palette
 from gputui.errors import GputuiError
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run
 
 _CARD_CELLS, _BAR, _CELL_PX = 80, 16, 8

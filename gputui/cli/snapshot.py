@@ -19,8 +19,7 @@ from gputui.cli.output import print_json, wrapped
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_MACHINE_LACKS, MachineLacks
 from gputui.metrics import ABSENT, Metric, Values, charted, metric_named, number, with_unit, word
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST, device_order
-from gputui.model.live import DeviceSample, LiveSample, ProcessSample
+from gputui.model.telemetry import HOST, DeviceSample, LiveSample, ProcessSample, device_order
 from gputui.model.units import counted, format_bytes, format_seconds
 from gputui.services.snapshot import current_user, take_snapshot
 from gputui.store.text import clean_text

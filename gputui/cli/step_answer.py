@@ -7,7 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from gputui.analysis.findings import Finding
-from gputui.document.bars import gauge_spans, stacked_bar
+from gputui.document.drawings import gauge_spans, stacked_bar
 from gputui.document.page import Page
 from gputui.document.spans import Line, Span, cut, line_width, wrapped
 from gputui.document.table import Table

@@ -19,8 +19,7 @@ from gputui.cli.options import all_cases_option, json_results_option, notify_opt
 from gputui.cli.output import beneath, console, print_json, report_recovered, step_lines, warn
 from gputui.cli.progress import Progress
 from gputui.document.page import Console, console_on
-from gputui.document.plain_text import command_lines
-from gputui.document.spans import Line, Span
+from gputui.document.spans import Line, Span, command_lines
 from gputui.errors import (
     EXIT_CASE_FAILED,
     EXIT_DONE,
@@ -34,7 +33,7 @@ from gputui.model.journal import NOTHING_MEASURED, STOPPED, RunEnd
 from gputui.model.plan import Plan
 from gputui.model.result import Run
 from gputui.model.serving import SERVE_PROFILE
-from gputui.recording.spec import Spec
+from gputui.recording.run_directory import Spec
 from gputui.services.profiles.loader import Profile
 from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of, where_messages_are
 from gputui.services.results.labels import has_failed, has_measured

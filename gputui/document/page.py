@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import IO
 
 from gputui.document.background import palette_here
-from gputui.document.bars import in_hues
-from gputui.document.plain_text import in_encoding
-from gputui.document.spans import Span, wrapped
+from gputui.document.drawings import in_hues
+from gputui.document.spans import Span, in_encoding, wrapped
 from gputui.document.table import Section, Table, changed, columns_that_fit, lines_of, parts_of
 from gputui.document.theme import Depth, Palette, sgr
 from gputui.store.text import clean_text

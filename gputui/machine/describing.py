@@ -1,22 +1,193 @@
-"""Everything known about this machine, in one value."""
+"""Everything known about this machine, its CPUs first, in one value."""
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from gputui.machine import cgroup
-from gputui.machine.cpu import describe_cpu
 from gputui.machine.gpus import describe_gpus
 from gputui.machine.identity import identities_of
 from gputui.machine.layers import find_layers, instance_type, region
-from gputui.machine.tree import Tree
+from gputui.machine.tree import Tree, confinement, parse_cpu_list
 from gputui.model.absent import Missing
-from gputui.model.machine import Machine, Memory
-from gputui.sources.small_files import meminfo
+from gputui.model.machine import Cpu, Machine, Memory
+from gputui.sources.base import meminfo
+
+FEATURES = (
+    "avx", "avx2", "f16c", "fma", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16",
+    "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8", "amx_fp16",
+    "neon", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2", "sme",
+)  # fmt: skip
+"""Instruction sets that matter for matrix work, as the kernel spells them."""
+
+_ARM_PARTS = {
+    ("0x41", "0xd0c"): "Arm Neoverse N1",
+    ("0x41", "0xd40"): "Arm Neoverse V1",
+    ("0x41", "0xd49"): "Arm Neoverse N2",
+    ("0x41", "0xd4f"): "Arm Neoverse V2",
+    ("0x41", "0xd83"): "Arm Neoverse V3AE",
+    ("0x41", "0xd84"): "Arm Neoverse V3",
+    ("0x41", "0xd8e"): "Arm Neoverse N3",
+    ("0xc0", "0xac3"): "Ampere-1",
+    ("0xc0", "0xac4"): "Ampere-1a",
+}  # Linux arch/arm64/include/asm/cputype.h
+
+Processor = Mapping[str, str]
+"""One paragraph of /proc/cpuinfo."""
+
+
+def describe_cpu(tree: Tree, affinity: frozenset[int] | None = None) -> Cpu:
+    """The processor, as far as it is visible; `affinity` None asks the operating system."""
+    processors, rest = _read_cpuinfo(tree)
+    host_threads = len(processors) or os.cpu_count() or 1
+    allowed = _affinity(host_threads) if affinity is None else affinity
+    usable, usable_threads, limited_by = _usable(tree, host_threads, allowed)
+    cores = _cores(tree, processors, range(host_threads))
+    usable_cores = _cores(tree, processors, sorted(usable))
+    most = len(usable) if isinstance(usable_cores, Missing) else usable_cores
+    return Cpu(
+        model=_model(tree, processors, rest),
+        sockets=_sockets(tree, processors, host_threads),
+        host_cores=cores,
+        host_threads=host_threads,
+        usable_threads=usable_threads,
+        usable_cores=max(1, min(most, math.floor(usable_threads))),
+        limited_by=limited_by,
+        last_level_cache_bytes=_last_level_cache(tree, host_threads),
+        features=_features(processors),
+    )
+
+
+def _affinity(host_threads: int) -> frozenset[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(host_threads))
+
+
+def _usable(tree: Tree, host_threads: int, affinity: frozenset[int]) -> tuple[frozenset[int], float, str]:
+    """The CPUs allowed, how many CPUs' worth of time they give, and what limits it most."""
+    usable = affinity or frozenset(range(host_threads))
+    threads, limited_by = float(host_threads), "host"
+    if len(usable) < threads:
+        threads, limited_by = float(len(usable)), "affinity"
+    limits = confinement(tree)
+    in_cpuset, quota = limits.cpus, limits.cpu_limit_cores
+    if in_cpuset & usable:
+        usable &= in_cpuset
+    if in_cpuset and len(usable) <= threads and len(usable) < host_threads and len(in_cpuset) == len(usable):
+        threads, limited_by = float(len(usable)), "cpuset"
+    if quota is not None and quota < threads:
+        threads, limited_by = quota, "cgroup"
+    for name, hint in _hints(tree.environ):
+        if hint < threads:
+            threads, limited_by = hint, name
+    return usable, threads, limited_by
+
+
+def _hints(environ: Mapping[str, str]) -> list[tuple[str, float]]:
+    names = ["RUNPOD_CPU_COUNT"]
+    if "SPACE_ID" in environ or "ACCELERATOR" in environ:  # CPU_CORES alone could be anyone's variable
+        names.append("CPU_CORES")
+    if "SLURM_JOB_ID" in environ:
+        names.append("SLURM_CPUS_PER_TASK" if "SLURM_CPUS_PER_TASK" in environ else "SLURM_CPUS_ON_NODE")
+    hints: list[tuple[str, float]] = []
+    for name in names:
+        with suppress(ValueError):
+            hints.append((name, float(environ.get(name, ""))))
+    return [(name, count) for name, count in hints if 0 < count < math.inf]
+
+
+def _read_cpuinfo(tree: Tree) -> tuple[tuple[Processor, ...], Processor]:
+    """Paragraphs that describe a logical CPU, and the keys of all others together."""
+    processors: list[Processor] = []
+    rest: dict[str, str] = {}
+    for paragraph in tree.found_text("/proc/cpuinfo").split("\n\n"):
+        fields: dict[str, str] = {}
+        for line in paragraph.splitlines():
+            name, separator, value = line.partition(":")
+            if separator:
+                fields[name.strip()] = value.strip()
+        if fields.get("processor", "").isdigit():
+            processors.append(fields)
+        else:
+            rest.update(fields)
+    return tuple(processors), rest
+
+
+def _model(tree: Tree, processors: Sequence[Processor], rest: Processor) -> str | Missing:
+    first = processors[0] if processors else {}
+    for name in (first.get("model name"), rest.get("Model"), rest.get("Hardware")):
+        if name:
+            return " ".join(name.split())[:100]
+    implementer, part = first.get("CPU implementer"), first.get("CPU part")
+    if implementer and part:
+        return _ARM_PARTS.get((implementer, part), f"Arm, implementer {implementer} part {part}")[:100]
+    board = tree.found_text("/proc/device-tree/model")
+    if board:
+        return board[:100]
+    if not tree.exists("/proc") and platform.system() != "Linux":
+        return platform.processor() or Missing("this system does not tell the processor's name")
+    return Missing("/proc/cpuinfo does not name the processor")
+
+
+def _core_of(tree: Tree, processors: Mapping[int, Processor], cpu: int) -> str | None:
+    processor = processors.get(cpu, {})
+    if "core id" in processor:
+        return f"{processor.get('physical id', '0')}:{processor['core id']}"
+    topology = f"/sys/devices/system/cpu/cpu{cpu}/topology"
+    return tree.found_text(f"{topology}/core_cpus_list") or tree.found_text(
+        f"{topology}/thread_siblings_list"
+    )
+
+
+def _cores(tree: Tree, processors: Sequence[Processor], cpus: Sequence[int]) -> int | Missing:
+    """Number of physical cores that these logical CPUs belong to."""
+    by_number = {int(processor["processor"]): processor for processor in processors}
+    cores = {core for cpu in cpus if (core := _core_of(tree, by_number, cpu))}
+    return len(cores) if cores else Missing("the system does not tell cores from threads")
+
+
+def _sockets(tree: Tree, processors: Sequence[Processor], host_threads: int) -> int | Missing:
+    packages = {processor["physical id"] for processor in processors if "physical id" in processor}
+    if not packages:
+        base = "/sys/devices/system/cpu/cpu"
+        packages = {tree.found_text(f"{base}{n}/topology/physical_package_id") for n in range(host_threads)}
+        packages -= {"", "-1"}
+    return len(packages) if packages else Missing("the system does not tell sockets")
+
+
+def _last_level_cache(tree: Tree, host_threads: int) -> int | Missing:
+    """Total size of all instances of the outermost cache."""
+    best: tuple[int, int] | None = None
+    for index in range(8):
+        base = f"/sys/devices/system/cpu/cpu0/cache/index{index}"
+        level = tree.integer(f"{base}/level")
+        size = _parse_size(tree.found_text(f"{base}/size"))
+        if isinstance(level, Missing) or size is None or tree.found_text(f"{base}/type") == "Instruction":
+            continue
+        sharers = len(parse_cpu_list(tree.found_text(f"{base}/shared_cpu_list"))) or 1
+        best = max(best or (0, 0), (level, size * max(1, round(host_threads / sharers))))
+    return best[1] if best else Missing("the system does not tell cache sizes")
+
+
+def _parse_size(text: str) -> int | None:
+    scale = {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1:], 1)
+    digits = text.rstrip("KMG")
+    return int(digits) * scale if digits.isdigit() and int(digits) > 0 else None
+
+
+def _features(processors: Sequence[Processor]) -> tuple[str, ...]:
+    if not processors:
+        return ()
+    flags = set((processors[0].get("flags") or processors[0].get("Features") or "").split())
+    if "asimd" in flags:
+        flags.add("neon")
+    return tuple(feature for feature in FEATURES if feature in flags)
 
 
 def describe_machine(
@@ -62,7 +233,7 @@ def describe_memory(tree: Tree) -> Memory:
     """The least of the host's memory, the cgroup limits and what the platform says was rented."""
     host = _host_bytes(tree)
     usable, limited_by = host, "host"
-    limit = cgroup.confinement(tree).memory_limit_bytes
+    limit = confinement(tree).memory_limit_bytes
     if limit is not None and (limit < usable or not host):
         usable, limited_by = limit, "cgroup"
     for name, hint in _memory_hints(tree.environ):

@@ -11,10 +11,9 @@ from typing import Any, TypeVar  # Any: pynvml has no types
 
 from gputui.machine.identity import APPLICATION_KEY, hashed_id
 from gputui.model.absent import Missing
-from gputui.model.live import Value
 from gputui.model.machine import Gpu
-from gputui.model.nvml_codes import nvml_reason
-from gputui.sources.nvml_calls import gpu_count, opened
+from gputui.model.telemetry import Value
+from gputui.sources.nvml_calls import gpu_count, nvml_reason, opened
 from gputui.sources.nvml_live.questions import (
     MEMORY,
     MIG_MODE,

@@ -208,3 +208,24 @@ class Interpreter:
     """AMD GPUs of the box, of which NVIDIA's driver knows nothing."""
     first_gpu: int | None = None
     """The number that CUDA_VISIBLE_DEVICES begins with; None if it begins with none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """Limits of this process's control groups. Paths are below the root they were read from."""
+
+    cpu_limit_cores: float | None = None
+    """CPUs' worth of time per second; None without a quota."""
+    cpu_usage_file: str = ""
+    """Of the group with that quota: `cpu.stat` (version 2) or `cpuacct.usage` (1); empty if missing."""
+    cpus: frozenset[int] = frozenset()
+    """Logical CPUs of the cpuset; empty if none is set."""
+    memory_limit_bytes: int | None = None
+    memory_directory: str = ""
+    """Of the group with that limit."""
+    version: int = 2
+    """Of the hierarchy of that directory."""
+
+
+FREE = Confinement()
+"""No limit but the host's."""

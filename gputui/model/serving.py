@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gputui.model.case import OfCase
+from gputui.model.plan import OfCase
 from gputui.model.telemetry import LaunchPower
 
 SERVE_PROFILE = "serve-bench"

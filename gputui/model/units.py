@@ -47,17 +47,6 @@ PRICE_SCALE: dict[str, float] = {"flop": 1e12, "B": 1e9, "run": 1e-6}
 """A million of these is priced in multiples: one FLOP or byte costs too little to print, and nobody runs a
 program a million times."""
 
-FIGURE_SUFFIXES: dict[str, str] = {
-    "s": "_s",
-    "B": "_bytes",
-    "B/s": "_bytes_per_s",
-    "1/s": "_per_s",
-    "share": "_share",
-    "ratio": "_ratio",
-    "count": "_count",
-}
-"""Units of figures, and how their keys end."""
-
 _FACTOR_FROM = 1.5
 """From here on a change is said as a factor, below it in percent."""
 _MOST_PRINTED = 10

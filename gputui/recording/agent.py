@@ -32,11 +32,17 @@ from gputui.machine.describing import describe_machine
 from gputui.machine.identity import host_id
 from gputui.model.journal import JOURNAL_NAME, TELEMETRY_NAME, check_line, to_plain
 from gputui.model.machine import Machine
-from gputui.recording.interpreters import ChosenInterpreter, chosen_interpreter
-from gputui.recording.journal import RESERVE_BYTES, holds_a_journal
-from gputui.recording.lock import boot_id, is_held, read_holder
 from gputui.recording.own_directory import NotOurs, clean, entries, verified_name
-from gputui.recording.probing import describe_step, probe_interpreter
+from gputui.recording.probing import ChosenInterpreter, chosen_interpreter, describe_step, probe_interpreter
+from gputui.recording.run_directory import (
+    RESERVE_BYTES,
+    Spec,
+    boot_id,
+    holds_a_journal,
+    is_held,
+    read_holder,
+    write_spec,
+)
 from gputui.recording.slurm import (
     DESCRIBED_NAME,
     JOB_LOG,
@@ -47,7 +53,6 @@ from gputui.recording.slurm import (
     nodes,
     submit,
 )
-from gputui.recording.spec import Spec, write_spec
 from gputui.recording.worker_process import end_left_worker
 from gputui.worker.foreign_json import read_json, read_json_file
 

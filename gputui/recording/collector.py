@@ -16,11 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from gputui.machine import cgroup
-from gputui.machine.tree import Tree
+from gputui.machine.tree import Tree, confinement
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
-from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
+from gputui.model.telemetry import HOST, LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
 from gputui.sources.host import HostLive
 from gputui.sources.processes import ProcessTable
 
@@ -437,7 +435,7 @@ class Collector:
 def live_collector(interval_s: float, on_sample: Callable[[], None] = lambda: None) -> Collector:
     """A collector of everything on this machine; not started yet."""
     tree = Tree(Path("/"), os.environ)
-    host = HostLive(lambda: cgroup.confinement(tree))
+    host = HostLive(lambda: confinement(tree))
     table = ProcessTable()
     return Collector(
         live_sources(),

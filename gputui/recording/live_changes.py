@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any  # Any: JSON
 
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, GpuUse, LiveSample, ProcessSample
+from gputui.model.telemetry import DeviceSample, GpuUse, LiveSample, ProcessSample
 
 DIGITS = 3
 """Of a number that has changed; screens show no more. The first one is sent whole."""

@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputui.machine import cgroup
+from gputui.machine import tree as cgroup
 from gputui.machine.tree import Tree
+from gputui.sources.base import text_of
 from gputui.sources.host import cpu_used_ns, ticks_of_cpus
 from gputui.sources.processes import read_stat
-from gputui.sources.small_files import text_of
-from gputui.worker.timing.cpu_wait import times_of_threads
+from gputui.worker.timing import times_of_threads
 
 _PERIOD_S = 0.2
 _MOST_KEPT, _PAUSES = 20_000, 50

@@ -21,10 +21,9 @@ from gputui.model.journal import (
     end_of,
 )
 from gputui.model.machine import Machine
-from gputui.recording.journal import JournalWriter
 from gputui.recording.program_cpu import ProgramCpu
+from gputui.recording.run_directory import JournalWriter, Spec
 from gputui.recording.sampler import Sampler, sources_of_runs
-from gputui.recording.spec import Spec
 
 _CASE_ID = _LAUNCH_ID = 0
 

@@ -15,8 +15,7 @@ from io import FileIO
 from pathlib import Path
 from types import TracebackType
 
-from gputui.machine import cgroup
-from gputui.machine.tree import Tree
+from gputui.machine.tree import Tree, confinement
 from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, row_device
@@ -297,8 +296,7 @@ class Sampler:
 
 def sources_of_runs() -> list[Source]:
     """One for each kind of device that runs are sampled of."""
-    confinement = cgroup.confinement(Tree(Path("/"), os.environ))
-    return [HostSource(confinement=confinement), NvmlSource()]
+    return [HostSource(confinement=confinement(Tree(Path("/"), os.environ))), NvmlSource()]
 
 
 def _next_deadline(previous: float, period_s: float) -> float:

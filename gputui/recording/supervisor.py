@@ -20,7 +20,6 @@ from types import FrameType
 from gputui.machine.describing import describe_machine
 from gputui.machine.gpus import GpuAddress, join_gpu, nvml_addresses
 from gputui.model.absent import Missing
-from gputui.model.case import FOUND_BY_TRYING
 from gputui.model.journal import (
     NOTHING_MEASURED,
     STOPPED,
@@ -34,24 +33,29 @@ from gputui.model.journal import (
     LaunchesLeftOut,
     LaunchStart,
     MachineFound,
+    ProfiledPass,
     RunEnd,
     RunStart,
     RuntimeFound,
     Stored,
     end_of,
+    without_result,
 )
 from gputui.model.machine import Machine
-from gputui.model.plan import PlannedDevice, PlannedLaunch
-from gputui.model.profiled import ProfiledPass, without_result
-from gputui.recording.clock import WakingClock
+from gputui.model.plan import FOUND_BY_TRYING, PlannedDevice, PlannedLaunch
 from gputui.recording.deployment import copy_worker
-from gputui.recording.journal import NO_ROOM, JournalWriter
-from gputui.recording.pacing import Pace, profiled_s
+from gputui.recording.pacing import Pace, WakingClock, profiled_s
+from gputui.recording.run_directory import NO_ROOM, JournalWriter, Spec
 from gputui.recording.sampler import Sampler, sources_of_runs
-from gputui.recording.spec import Spec
-from gputui.recording.worker_messages import described_launch, line_of
-from gputui.recording.worker_process import WorkerProcess, without_paths, worker_environment
-from gputui.recording.zygote import Zygote, may_fork
+from gputui.recording.worker_process import (
+    WorkerProcess,
+    Zygote,
+    described_launch,
+    line_of,
+    may_fork,
+    without_paths,
+    worker_environment,
+)
 from gputui.worker.foreign_json import read_json
 
 HARD_STOP = 1.2

@@ -18,8 +18,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from gputui.errors import GputuiError
-from gputui.facts.gpus import find_gpu, memory_gib_of, memory_of, rows_named
-from gputui.facts.tables import InstanceRow, gpu_rows, instance_row, instance_rows
+from gputui.facts.tables import (
+    InstanceRow,
+    find_gpu,
+    gpu_rows,
+    instance_row,
+    instance_rows,
+    memory_gib_of,
+    memory_of,
+    rows_named,
+)
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.machine import Machine

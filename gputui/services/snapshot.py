@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from gputui.model.live import DeviceSample, LiveSample
+from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.recording.collector import FIRST_READING, OPENING, Collector, live_collector
 
 _NO_ROUNDS_S = 1e6

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from gputui.model.absent import Missing
-from gputui.model.live import LOST, DeviceSample, GpuUse, Value
-from gputui.sources.small_files import read_file
+from gputui.model.telemetry import LOST, DeviceSample, GpuUse, Value
+from gputui.sources.base import read_file
 
 _AMD = "0x1002"
 _BRIDGE_CLASS = "0x0604"

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from gputui.model.absent import Missing
-from gputui.model.confinement import FREE, Confinement
-from gputui.model.devices import HOST
-from gputui.model.live import AT_SECOND_READING, DeviceSample, Value
-from gputui.model.telemetry import Reading
-from gputui.sources.small_files import load_1min, meminfo, text_of
+from gputui.model.machine import FREE, Confinement
+from gputui.model.telemetry import AT_SECOND_READING, HOST, DeviceSample, Reading, Value
+from gputui.sources.base import load_1min, meminfo, text_of
 
 _LIMITS_KEPT_NS = 10 * 10**9
 """How long limits, network interfaces and disks are cached: they seldom change."""

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar  # Any: pynvml has no types
 
 from gputui.model.absent import Missing
-from gputui.model.nvml_codes import nvml_reason
 from gputui.model.telemetry import Reading
 from gputui.sources import nvml_calls
+from gputui.sources.nvml_calls import nvml_reason
 from gputui.sources.nvml_live.questions import (
     BUSY,
     ENERGY,

@@ -6,13 +6,53 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar  # Any: pynvml has no types
 
-from gputui.model import nvml_codes
 from gputui.model.absent import Missing
-from gputui.model.nvml_codes import nvml_reason
 
-NEVER_AGAIN = frozenset(
-    {nvml_codes.NOT_SUPPORTED, nvml_codes.FUNCTION_NOT_FOUND, nvml_codes.ARGUMENT_VERSION_MISMATCH}
-)
+SUCCESS = 0
+UNINITIALIZED = 1
+INVALID_ARGUMENT = 2
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+NOT_FOUND = 6
+INSUFFICIENT_SIZE = 7
+DRIVER_NOT_LOADED = 9
+LIBRARY_NOT_FOUND = 12
+FUNCTION_NOT_FOUND = 13
+GPU_IS_LOST = 15
+VERSIONS_DIFFER = 18
+ARGUMENT_VERSION_MISMATCH = 25
+NO_GPU = 28
+
+_MEANINGS: dict[int, str] = {
+    UNINITIALIZED: "the NVIDIA driver was unloaded",
+    NOT_SUPPORTED: "this GPU does not report it",
+    NO_PERMISSION: "no permission to ask the NVIDIA driver",
+    NOT_FOUND: "the NVIDIA driver did not find it",
+    8: "the GPU's external power cables are not all connected",
+    DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded: no NVIDIA GPU here, or `modprobe nvidia` is needed",
+    10: "the NVIDIA driver did not answer in time",
+    LIBRARY_NOT_FOUND: (
+        "no NVIDIA driver here: libnvidia-ml.so.1 was not found (in a container: start it with its GPUs,"
+        " docker run --gpus all)"
+    ),
+    FUNCTION_NOT_FOUND: "this NVIDIA driver is too old to tell",
+    GPU_IS_LOST: "the GPU is lost: it fell off the bus; restart the box or take another",
+    16: "the GPU needs a reset",
+    17: "the operating system blocks the NVIDIA driver",
+    VERSIONS_DIFFER: "NVIDIA driver and library have different versions: reboot, or reload the kernel module",
+    19: "the GPU is in use by another program",
+    24: "this GPU does not report the clock",
+    ARGUMENT_VERSION_MISMATCH: "this NVIDIA driver is too old to tell",
+    NO_GPU: "the NVIDIA driver sees no GPU",
+}
+
+
+def nvml_reason(code: int) -> str:
+    """Why a call that returned `code` gave no value, in the user's words."""
+    return _MEANINGS.get(code, f"the NVIDIA driver answered with error {code}")
+
+
+NEVER_AGAIN = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, ARGUMENT_VERSION_MISMATCH})
 """Permanent errors: the next alternative is tried, and after the last the query is dropped."""
 
 Numbers = dict[str, "float | int"]
@@ -47,7 +87,7 @@ def gpu_count(nvml: Any) -> int | Missing:
         count = int(nvml.nvmlDeviceGetCount())
     except nvml.NVMLError as error:
         return Missing(nvml_reason(error.value))
-    return count or Missing(nvml_reason(nvml_codes.NO_GPU))
+    return count or Missing(nvml_reason(NO_GPU))
 
 
 def ask(nvml: Any, handle: Any, ways: list[Callable[[Any, Any], Answer]]) -> Answer | int:
@@ -55,7 +95,7 @@ def ask(nvml: Any, handle: Any, ways: list[Callable[[Any, Any], Answer]]) -> Ans
 
     Removes alternatives that will never work from `ways`; if none is left, the code is NOT_SUPPORTED.
     """
-    code = nvml_codes.NOT_SUPPORTED
+    code = NOT_SUPPORTED
     while ways:
         try:
             return ways[0](nvml, handle)
@@ -64,7 +104,7 @@ def ask(nvml: Any, handle: Any, ways: list[Callable[[Any, Any], Answer]]) -> Ans
             if code not in NEVER_AGAIN:
                 break
         except (AttributeError, TypeError):  # an older pynvml lacks the function
-            code = nvml_codes.NOT_SUPPORTED
+            code = NOT_SUPPORTED
         ways.pop(0)
     return code
 
@@ -134,13 +174,13 @@ def _wide_list(kind: str, version: int, nvml: Any, handle: Any) -> list[Any]:
     function = nvml._nvmlGetFunctionPointer(f"nvmlDeviceGet{kind}RunningProcesses_v{version}")
     count = ctypes.c_uint(0)
     code = function(handle, ctypes.byref(count), None)
-    if code == nvml_codes.SUCCESS:
+    if code == SUCCESS:
         return []
-    if code == nvml_codes.INSUFFICIENT_SIZE:
+    if code == INSUFFICIENT_SIZE:
         count.value = 2 * count.value + 5  # more may have started before the second call
         entries = (nvml.c_nvmlProcessDetail_v1_t * count.value)()
         code = function(handle, ctypes.byref(count), entries)
-    if code != nvml_codes.SUCCESS:
+    if code != SUCCESS:
         raise nvml.NVMLError(code)
     untold = nvml.NVML_VALUE_NOT_AVAILABLE_ulonglong.value
     found = [nvml.nvmlStructToFriendlyObject(entries[at]) for at in range(count.value)]

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.live import AT_SECOND_READING, ENDED, FOREIGN, HIDDEN, NO_JOB, GpuUse, ProcessSample
-from gputui.sources.small_files import read_file, text_of
+from gputui.model.telemetry import AT_SECOND_READING, ENDED, FOREIGN, HIDDEN, NO_JOB, GpuUse, ProcessSample
+from gputui.sources.base import read_file, text_of
 
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel: the host's
 _KERNEL = 2

@@ -16,7 +16,6 @@ from typing import Any, TypeVar  # Any: lines of one kind
 from gputui.errors import GputuiError
 from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
-from gputui.model.case import OfCase
 from gputui.model.journal import (
     JOURNAL_NAME,
     JOURNAL_SCHEMA,
@@ -31,13 +30,14 @@ from gputui.model.journal import (
     LaunchStart,
     Line,
     MachineFound,
+    ProfiledPass,
     RunEnd,
     RunStart,
     RuntimeFound,
     WorkerReady,
     check_line,
 )
-from gputui.model.profiled import ProfiledPass
+from gputui.model.plan import OfCase
 from gputui.model.serving import LoadStep, Requests, ServerFound
 from gputui.model.telemetry import Reading, TelemetryFormat, UnreadableHeader
 from gputui.model.units import counted

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from gputui.errors import GputuiError, NotStored
 from gputui.store import schema
+from gputui.store.describe import VIEWS
 from gputui.store.locking import WAIT_S, Locked, write_lock
 from gputui.store.merging import collect_new
 from gputui.store.opening import (
@@ -33,7 +34,6 @@ from gputui.store.opening import (
 )
 from gputui.store.schema import RUN_TABLES, Column, Table
 from gputui.store.text import clean_text
-from gputui.store.views import VIEWS
 from gputui.store.writing import explaining, opened_for_writing
 from gputui.version import __version__
 from gputui.worker.foreign_json import read_json_file

@@ -21,15 +21,11 @@ from typing import (
 from gputui.errors import GputuiError
 from gputui.metrics import STORED, Metric
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
-from gputui.model.journal import Block
-from gputui.model.profiled import ProfiledPass
-from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.model.series import TimeSeries
+from gputui.model.journal import Block, ProfiledPass
+from gputui.model.result import CaseResult, Run, RunSummary, TimeSeries
 from gputui.model.serving import LoadStep, RequestRow, Requests, ServerFound, ServingRecords
-from gputui.model.telemetry import LaunchPower
+from gputui.model.telemetry import HOST, LaunchPower
 from gputui.store.locking import Locked
-from gputui.store.machines import with_common_ids
 from gputui.store.opening import (
     CELL_BYTES,
     MOST_BYTES,
@@ -60,6 +56,7 @@ from gputui.store.rows import (
     summary_from,
 )
 from gputui.store.schema import TABLE_BY_NAME
+from gputui.store.selecting import with_common_ids
 from gputui.store.strict import LATEST_US, NotValid, converted, strict
 from gputui.store.text import clean_text
 

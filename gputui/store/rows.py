@@ -12,7 +12,6 @@ from typing import Any
 
 from gputui.errors import beginning
 from gputui.model.absent import Missing, known
-from gputui.model.case import Case, Variant, Work
 from gputui.model.journal import (
     Block,
     CaseEnd,
@@ -25,12 +24,12 @@ from gputui.model.journal import (
     LaunchStart,
     MachineFound,
     Price,
+    ProfiledPass,
     RuntimeFound,
     WorkerReady,
 )
 from gputui.model.machine import Cpu, Gpu, Identity, Layer, Machine, Memory, Runtime
-from gputui.model.plan import PROFILED
-from gputui.model.profiled import ProfiledPass
+from gputui.model.plan import PROFILED, Case, Variant, Work
 from gputui.model.result import CaseResult, Measurement, RunFacts, RunSummary
 from gputui.model.serving import LoadStep, Requests, ServerFound
 from gputui.model.telemetry import HOST, Reading

@@ -12,31 +12,27 @@ from typing import Any, TypeVar  # Any: JSON that is not yet checked
 
 import msgspec
 
-from gputui.model.case import LEAST_UNITS, MOST_UNITS, OUTCOMES, Case, Work
 from gputui.model.journal import (
-    FIGURE_BETTER,
-    FIGURE_COMBINES,
-    Block,
-    CaseEnd,
-    Figure,
-    LaunchEnd,
-    LaunchStart,
-    RunEnd,
-)
-from gputui.model.plan import PROFILED, TIMED
-from gputui.model.profiled import (
     CATEGORIES,
     IDLE_CAUSES,
     MEMORY_POINTS,
     PHASES,
     TIME_CLASSES,
+    Block,
+    CaseEnd,
+    Figure,
     Kernel,
+    LaunchEnd,
+    LaunchStart,
     MemoryPoint,
     Operator,
     ProfiledPass,
+    RunEnd,
     TimeSlice,
 )
+from gputui.model.plan import LEAST_UNITS, MOST_UNITS, OUTCOMES, PROFILED, TIMED, Case, Work
 from gputui.model.serving import LOADS, REQUEST_OUTCOMES, LoadStep, RequestRow
+from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ from gputui.errors import GputuiError, NotStored
 from gputui.model.machine import Identity
 from gputui.model.telemetry import Reading
 from gputui.store import schema
+from gputui.store.describe import explain
 from gputui.store.journal_reader import JournalContents, Telemetry
 from gputui.store.locking import WAIT_S, Locked, cleared, log_of, new_draft, sweep, write_lock
-from gputui.store.machines import common_ids, known_by_ids
 from gputui.store.opening import (
     CATALOG,
     TEXT_MOST_BYTES,
@@ -35,7 +35,7 @@ from gputui.store.opening import (
     rows_of,
 )
 from gputui.store.rows import Cell, Row, damage_rows, run_rows, telemetry_tuples
-from gputui.store.views import explain
+from gputui.store.selecting import common_ids, known_by_ids
 from gputui.version import __version__
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from textual.screen import Screen
 from gputui.analysis.health import WORST_FIRST, GpuFinding, age, health
 from gputui.analysis.throttling import Throttling
 from gputui.document.background import palette_here
-from gputui.document.bars import gauge_spans
+from gputui.document.drawings import gauge_spans
 from gputui.document.spans import Line, Span, cut, width_of
 from gputui.metrics import number
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample
+from gputui.model.telemetry import DeviceSample
 from gputui.model.units import format_bytes
 from gputui.services.hosts.live import HostFeed, HostSample
 from gputui.tui.app import MonitorApp

@@ -10,8 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any  # Any: whatever the user wrote
 
-from .contract import Request, Step, Workload
-from .contract_check import NotInContract, mistake_in
+from .contract import NotInContract, Request, Step, Workload, mistake_in
 from .failures import place_in
 
 PREFIX = "step:"

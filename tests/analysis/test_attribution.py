@@ -23,7 +23,7 @@ from gputui.analysis.attribution import (
 from gputui.analysis.operator_flops import flops_of_call
 from gputui.analysis.verdict import RatioEstimate, compare_launches
 from gputui.model.absent import Missing
-from gputui.model.profiled import CATEGORIES, IDLE_CAUSES, PHASES, Operator, ProfiledPass, TimeSlice
+from gputui.model.journal import CATEGORIES, IDLE_CAUSES, PHASES, Operator, ProfiledPass, TimeSlice
 
 MS = 1_000_000
 NS = st.integers(0, 2 * 10**12)

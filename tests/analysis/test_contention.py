@@ -7,7 +7,7 @@ import math
 import pytest
 
 from gputui.analysis.contention import LEAST_OWN_SHARE, Waiting, effect_of_waiting
-from gputui.model.case import WORKLOAD_CLASSES
+from gputui.worker import WORKLOAD_CLASSES
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0, 3.5])

@@ -7,7 +7,7 @@ import pytest
 from gputui.analysis.attribution import ProfiledSide
 from gputui.analysis.findings import KINDS, Finding, StepFacts, findings_of
 from gputui.model.absent import Missing
-from gputui.model.profiled import Kernel, Operator, ProfiledPass, TimeSlice
+from gputui.model.journal import Kernel, Operator, ProfiledPass, TimeSlice
 
 MS = 1_000_000
 NOT_MEASURED = Missing("not measured")

@@ -8,17 +8,8 @@ import pytest
 
 from gputui.analysis.health import HW_SLOWDOWN, Cause, GpuFinding, Slowed, foreign_processes, health
 from gputui.model.absent import Missing
-from gputui.model.live import (
-    ENDED,
-    FOREIGN,
-    HIDDEN,
-    LOST,
-    DeviceSample,
-    GpuUse,
-    ProcessSample,
-    Value,
-)
-from gputui.model.nvml_codes import GPU_IS_LOST, nvml_reason
+from gputui.model.telemetry import ENDED, FOREIGN, HIDDEN, LOST, DeviceSample, GpuUse, ProcessSample, Value
+from gputui.sources.nvml_calls import GPU_IS_LOST, nvml_reason
 
 NOW_NS = 1000 * 10**9
 SECOND_NS = 10**9

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gputui.analysis.work import different_work, even_factor, wider_type
-from gputui.model.profiled import Operator, ProfiledPass
+from gputui.model.journal import Operator, ProfiledPass
 
 MS = 1_000_000
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "makers"))
 
 from journals import GPU_MACHINE, make_case, make_journal, make_telemetry, write_telemetry
 
-from gputui.model.case import Case
+from gputui.model.plan import Case
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 

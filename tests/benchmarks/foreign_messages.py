@@ -42,8 +42,7 @@ from gputui.services.hosts.live import HostFeed, HostSample
 from gputui.tui.hosts_app import HostsModel
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.worker.serving.prompts import Body
-from gputui.worker.serving.request import address_of
+from gputui.worker.serving.request import Body, address_of
 from gputui.worker.serving.server import ServerError, body_for, during, find_server, metrics_in, read_metrics
 
 STRANGER = """

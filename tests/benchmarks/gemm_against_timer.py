@@ -17,8 +17,8 @@ import torch
 from torch.utils.benchmark import Timer
 
 from gputui.worker.contract import Request
-from gputui.worker.steps.precision import resolve
-from gputui.worker.timing.stopwatch import steps_for, stopwatch_for
+from gputui.worker.steps import resolve
+from gputui.worker.timing import steps_for, stopwatch_for
 from gputui.worker.workloads import workload_named
 
 Block = Callable[[], float]

@@ -85,8 +85,7 @@ async def serve(streams: int, rate: float, seconds: float) -> None:
 async def ours(port: int, streams: int) -> tuple[float, float, list[float]]:
     """CPU seconds while tokens arrive and after it, and lags in seconds."""
     from gputui.worker.serving.client import Client, Exchange, without_collections
-    from gputui.worker.serving.prompts import Body
-    from gputui.worker.serving.request import address_of
+    from gputui.worker.serving.request import Body, address_of
 
     done = asyncio.Event()
 

@@ -16,8 +16,7 @@ from model_server import Behaviour, serving_process
 from offered_loads import LOAD, capacity_per_s, first_tokens, offer
 
 from gputui.worker.serving.client import Client, Exchange, event_loop
-from gputui.worker.serving.prompts import Body
-from gputui.worker.serving.request import address_of
+from gputui.worker.serving.request import Body, address_of
 from gputui.worker.serving.server import path_of
 
 DOES = Behaviour(slots=8, prefill_s=0.05, decode_s=0.01)

@@ -10,8 +10,8 @@ from command_line import printed, printed_json
 from journals import CPU_MACHINE, GPU_MACHINE, journal_lines, write_lines
 from rich.cells import cell_len
 
-from gputui.model.case import Case, Variant
 from gputui.model.journal import CaseEnd, Figure, Line, Price
+from gputui.model.plan import Case, Variant
 from gputui.services.profiles.planner import case_of
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run

@@ -21,7 +21,7 @@ from journals import GPU_MACHINE, RUNTIME, journal_lines, write_lines
 from gputui.cli import main
 from gputui.cli.compare import FORMATS
 from gputui.cli.verbs import COMMANDS
-from gputui.document.plain_text import in_encoding
+from gputui.document.spans import in_encoding
 from gputui.model.journal import Price
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import resolve_plan

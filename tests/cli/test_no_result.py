@@ -13,8 +13,8 @@ from stored_runs import run_id_of
 
 import gputui as in_python
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, EXIT_UNDECIDED
-from gputui.model.case import Case
 from gputui.model.journal import NOTHING_MEASURED, RunEnd
+from gputui.model.plan import Case
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 

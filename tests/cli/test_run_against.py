@@ -12,8 +12,8 @@ import pytest
 from command_line import Terminal, gputui, gputui_here, only_run_dir, wait_until
 from journals import journal_lines, make_case, write_lines
 
-from gputui.model.case import Variant
 from gputui.model.journal import JOURNAL_NAME, Event, LaunchesLeftOut
+from gputui.model.plan import Variant
 from gputui.services.compare.resolve import LOOKS_NAME, Looks
 from gputui.services.profiles.planner import case_of
 from gputui.store.journal_reader import read_journal

@@ -12,8 +12,8 @@ import pytest
 from command_line import gputui, gputui_here
 from journals import CPU_MACHINE, PRICE, journal_lines, write_lines
 
-from gputui.model.case import Variant
 from gputui.model.journal import RunStart
+from gputui.model.plan import Variant
 from gputui.services.profiles.planner import case_of
 from gputui.services.runs.start import price_stated_before
 from gputui.store.journal_reader import read_journal

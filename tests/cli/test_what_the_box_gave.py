@@ -17,8 +17,8 @@ from hand_made import make_case, measured, steady
 from stored_runs import run_id_of, store
 
 from gputui.cli.progress import Progress, picture_lines
-from gputui.model.case import Case
 from gputui.model.journal import Block, CaseEnd, LaunchStart
+from gputui.model.plan import Case
 from gputui.model.units import format_rate
 from gputui.services.results.browser import read_detail
 from gputui.services.results.throughput import BY_CLOCK

@@ -14,9 +14,9 @@ from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME, journal_lines, write_lin
 from rich.cells import cell_len
 
 from gputui.cli import main
-from gputui.model.case import Case
 from gputui.model.journal import Price
 from gputui.model.machine import Machine
+from gputui.model.plan import Case
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import resolve_plan
 from gputui.services.results.labels import plain_name

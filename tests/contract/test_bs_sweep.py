@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gputui.worker.contract import Parameter, Request, Value
-from gputui.worker.steps.precision import resolve
+from gputui.worker.steps import resolve
 from gputui.worker.workloads import bs_sweep, workload_named
 from gputui.worker.workloads.bs_sweep import Sweep, TriedBatch, figures_of_sweep, sweep, usable_memory_bytes
 

@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gputui.worker.contract import Request, Step
-from gputui.worker.steps.precision import resolve
+from gputui.worker.steps import resolve
 from gputui.worker.workloads import burn
 
 

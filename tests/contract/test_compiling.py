@@ -9,10 +9,9 @@ import pytest
 from command_line import gputui, gputui_here
 from test_workloads import TINY, losses
 
+from gputui.worker import steps
 from gputui.worker.contract import Request, Step, Unsupported
-from gputui.worker.steps import compiling
-from gputui.worker.steps.compiling import what_is_lacking
-from gputui.worker.steps.precision import resolve
+from gputui.worker.steps import resolve, what_is_lacking
 from gputui.worker.workloads import WORKLOADS, workload_named
 
 COMPILED = [workload.name for workload in WORKLOADS if "compile" in workload.modes]
@@ -38,7 +37,7 @@ def test_without_a_compiler_or_triton_it_says_what_is_lacking(monkeypatch: pytes
 def test_on_a_box_without_what_it_takes_a_compiled_case_is_unsupported(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiling, "what_is_lacking", lambda device: "there is no compiler")
+    monkeypatch.setattr(steps, "what_is_lacking", lambda device: "there is no compiler")
     with pytest.raises(Unsupported, match="there is no compiler"):
         built(name, "compile")
 

@@ -21,7 +21,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import Block, CaseEnd, Figure, RunEnd
 from gputui.worker.contract import Parameter, Request
 from gputui.worker.procs.ranks import RankGroup, RankLost
-from gputui.worker.steps.precision import resolve
+from gputui.worker.steps import resolve
 from gputui.worker.workloads.ddp import bus_bytes_per_s, start_ranks
 from gputui.worker.workloads.ddp_rank import built
 
@@ -38,7 +38,7 @@ TINY: dict[str, Parameter] = {
 START = f"""
 import sys
 from gputui.worker.contract import Request
-from gputui.worker.steps.precision import resolve
+from gputui.worker.steps import resolve
 from gputui.worker.workloads.ddp import start_ranks
 ranks = start_ranks(Request({TINY!r}, "cpu", resolve("fp32", "cpu"), 2, 1))
 print(ranks.pid, flush=True)

@@ -25,7 +25,7 @@ from test_ddp import TINY, losses_of_one_process, rank_of, tiny
 from gputui.worker.contract import Request, Unsupported
 from gputui.worker.procs.multihost import Hosts, _error_in, address_of
 from gputui.worker.procs.ranks import Lines, RankGroup, RankLost
-from gputui.worker.steps.precision import resolve
+from gputui.worker.steps import resolve
 from gputui.worker.workloads.ddp import start_ranks
 
 

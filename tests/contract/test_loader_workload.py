@@ -17,7 +17,7 @@ from supervised import Supervised, ends_by_itself
 from gputui.model.journal import Block, CaseEnd, Figure
 from gputui.recording.deployment import copy_worker
 from gputui.worker.contract import Parameter, Request, Step
-from gputui.worker.steps.precision import resolve
+from gputui.worker.steps import resolve
 from gputui.worker.workloads import loader
 from gputui.worker.workloads.image_data import Pictures, loader_of, make_picture, pack, unpack
 

@@ -13,7 +13,7 @@ from gputui.worker.profiling.allocations import (
     peak_of_a_step,
     split_at_points,
 )
-from gputui.worker.steps.precision import resolve
+from gputui.worker.steps import resolve
 from gputui.worker.workloads import memory_tricks
 
 FORWARD, BACKWARD, OPTIMIZER = Phase("forward", 0, 9), Phase("backward", 10, 19), Phase("optimizer", 20, 29)

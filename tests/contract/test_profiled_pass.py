@@ -15,8 +15,8 @@ from command_line import gputui, gputui_here
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 
-from gputui.model.profiled import MEMORY_PARTS, MemoryPoint, ProfiledPass
-from gputui.recording.worker_messages import profiled_pass_of
+from gputui.model.journal import MEMORY_PARTS, MemoryPoint, ProfiledPass
+from gputui.recording.worker_process import profiled_pass_of
 from gputui.worker.contract import Request, Size, Step, Workload
 from gputui.worker.launch.profiled_pass import LEAST_STEPS, MOST_EVENTS, MOST_STEPS, steps_of_window
 from gputui.worker.launch.timed_launch import Launch

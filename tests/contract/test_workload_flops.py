@@ -7,7 +7,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from gputui.worker.contract import Precision, Request, Workload
-from gputui.worker.steps.flops import (
+from gputui.worker.flops import (
     EncoderShape,
     GptShape,
     ResNetShape,

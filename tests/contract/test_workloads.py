@@ -20,24 +20,28 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import gputui
-from gputui.model.case import DEVICE_CLASSES, MODES, PRECISIONS, WORKLOAD_CLASSES
-from gputui.model.journal import FIGURE_BETTER, FIGURE_COMBINES
-from gputui.model.units import FIGURE_SUFFIXES, RATES
+from gputui.model.units import RATES
 from gputui.services.advise.rent import ALONE, ANSWERS
-from gputui.worker import contract_check
-from gputui.worker.contract import Figure, Parameter, Precision, Request, Size, Step, Unsupported, Workload
-from gputui.worker.contract_check import mistake_in
-from gputui.worker.models.classifiers import classifier_and_input
-from gputui.worker.models.encoder import Encoder
-from gputui.worker.models.gpt import Gpt
-from gputui.worker.models.llama import Llama
-from gputui.worker.models.lstm import Lstm
-from gputui.worker.models.resnet import ResNet
-from gputui.worker.models.style import Style, shown
-from gputui.worker.steps import serving
-from gputui.worker.steps.flops import EncoderShape, GptShape, LlamaShape, LstmShape, ResNetShape
-from gputui.worker.steps.precision import resolve
+from gputui.worker import (
+    contract,
+    steps,
+)
+from gputui.worker.contract import (
+    Figure,
+    Parameter,
+    Precision,
+    Request,
+    Size,
+    Step,
+    Unsupported,
+    Workload,
+    mistake_in,
+)
+from gputui.worker.flops import EncoderShape, GptShape, LlamaShape, LstmShape, ResNetShape
+from gputui.worker.models import Encoder, Gpt, Llama, Lstm, ResNet, Style, shown
+from gputui.worker.steps import resolve
 from gputui.worker.workloads import WORKLOADS, spin, workload_named, xfer
+from gputui.worker.workloads.classifiers import classifier_and_input
 
 torch.set_num_threads(1)  # tiny steps do not benefit from more, and on a busy box threads wait for each other
 
@@ -212,15 +216,8 @@ def test_a_service_of_advise_is_answered_by_workloads_of_requests() -> None:
         assert (workload.unit, workload.workload_class) == ("req", "inference"), name
 
 
-def test_the_worker_and_the_rest_of_gputui_know_the_same_words() -> None:
-    assert tuple(RATES) == contract_check.UNITS, "RATES of model/units.py has other units than UNITS"
-    assert contract_check.SUFFIXES == FIGURE_SUFFIXES
-    assert contract_check.CLASSES == WORKLOAD_CLASSES
-    assert contract_check.PRECISIONS == PRECISIONS
-    assert contract_check.DEVICES == DEVICE_CLASSES
-    assert contract_check.MODES == MODES
-    assert contract_check.BETTER == FIGURE_BETTER
-    assert contract_check.COMBINES == FIGURE_COMBINES
+def test_the_worker_and_the_rest_of_gputui_know_the_same_units() -> None:
+    assert tuple(RATES) == contract.UNITS, "RATES of model/units.py has other units than UNITS"
 
 
 SMALL = Size({"m": 1}, 1.0, None, None, 1)
@@ -281,14 +278,14 @@ def test_a_workload_outside_the_contract_is_refused_with_its_file_and_what_was_e
     changed: dict[str, Any], wanted: str
 ) -> None:
     wrong = replace(workload_named("gemm"), **changed)
-    with pytest.raises(contract_check.NotInContract) as refused:
-        contract_check.check_all([*WORKLOADS[1:], wrong])
+    with pytest.raises(contract.NotInContract) as refused:
+        contract.check_all([*WORKLOADS[1:], wrong])
     assert str(refused.value).startswith(f"gemm.py: {wanted}")
 
 
 def test_two_workloads_of_one_name_are_refused() -> None:
-    with pytest.raises(contract_check.NotInContract, match="name: 'gemm' is that of another workload"):
-        contract_check.check_all([*WORKLOADS, workload_named("gemm")])
+    with pytest.raises(contract.NotInContract, match="name: 'gemm' is that of another workload"):
+        contract.check_all([*WORKLOADS, workload_named("gemm")])
 
 
 def test_a_workload_of_ours_outside_the_contract_stops_every_command_before_it_measures(
@@ -616,10 +613,10 @@ def test_a_batch_is_answered_as_each_of_its_requests_alone(kind: str) -> None:
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("served", [serving.request_step, serving.batch_step])
+@pytest.mark.parametrize("served", [steps.request_step, steps.batch_step])
 def test_one_number_of_an_output_that_is_not_finite_shows_in_its_result(served: Any) -> None:
     request = Request({}, "cpu", resolve("fp32", "cpu"), 1, 1)
-    answer = (torch.zeros(2, 3),) if served is serving.request_step else ()
+    answer = (torch.zeros(2, 3),) if served is steps.request_step else ()
     inputs = torch.ones(2, 3)
     for value, finite in ((5.0, True), (math.nan, False), (math.inf, False)):
         inputs[1, 2] = value

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gputui.worker.contract import Request, Step, Workload
-from gputui.worker.steps.precision import resolve
+from gputui.worker.steps import resolve
 from gputui.worker.workloads import WORKLOADS, workload_named, xfer
 
 pytestmark = pytest.mark.gpu

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.document.intervals import PAGE_CELLS, ZERO, Axis, Interval, axis_of, intervals
+from gputui.document.drawings import PAGE_CELLS, ZERO, Axis, Interval, axis_of, intervals
 from gputui.document.spans import Line
 from gputui.document.table import Column
 

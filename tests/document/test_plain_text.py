@@ -7,7 +7,7 @@ import shlex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputui.document.plain_text import command_lines
+from gputui.document.spans import command_lines
 
 COMMAND = "gputui run --like 'my boxes/a.db@1e82620d' --db a.db --only gpt_train:mini:amp --launches 3"
 

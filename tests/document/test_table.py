@@ -7,9 +7,9 @@ from io import StringIO
 import pytest
 from rich.cells import cell_len
 
-from gputui.document.bars import bars
-from gputui.document.html import table as html_table
-from gputui.document.markdown import markdown_table
+from gputui.document.drawings import bars
+from gputui.document.markup import markdown_table
+from gputui.document.markup import table as html_table
 from gputui.document.page import Page, console_on
 from gputui.document.spans import Span, wrapped
 from gputui.document.table import Column, Table, columns_that_fit, table_of

@@ -5,11 +5,13 @@ import re
 
 import pytest
 
-from gputui.facts.gpus import GpuFacts, expected, find_gpu
 from gputui.facts.tables import (
+    GpuFacts,
     GpuRow,
     InstanceRow,
     PlausibleRow,
+    expected,
+    find_gpu,
     gpu_rows,
     instance_rows,
     plausible_rows,

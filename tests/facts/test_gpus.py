@@ -5,8 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from gputui.facts.gpus import KEPT_BY_THE_DRIVER, GpuFacts, find_gpu, memory_of, peak_bandwidth, peak_for
-from gputui.facts.tables import gpu_rows
+from gputui.facts.tables import (
+    KEPT_BY_THE_DRIVER,
+    GpuFacts,
+    find_gpu,
+    gpu_rows,
+    memory_of,
+    peak_bandwidth,
+    peak_for,
+)
 from gputui.model.absent import Missing
 
 

@@ -35,8 +35,7 @@ from gputui.model.journal import (
     RunEnd,
     check_line,
 )
-from gputui.recording.journal import RESERVE_NAME, JournalWriter
-from gputui.recording.lock import read_holder
+from gputui.recording.run_directory import RESERVE_NAME, JournalWriter, read_holder
 from gputui.store.journal_reader import JournalTail, read_journal
 
 
@@ -110,7 +109,7 @@ def test_the_last_words_of_a_run_find_room_on_a_full_disk(
 
     writer = JournalWriter(tmp_path)
     writer.append(Event("info", "room", 1))
-    monkeypatch.setattr("gputui.recording.journal.os.write", full)
+    monkeypatch.setattr("gputui.recording.run_directory.os.write", full)
     writer.append(CaseEnd(0, 0, "ok", "", 5, 2))
     assert not reserve.exists()
     assert writer.failure == "the journal cannot be written: No space left on device"

@@ -14,9 +14,8 @@ import pytest
 from builders import make_plan
 from supervised import PATIENCE_S, Supervised, living_members
 
-from gputui.model.case import program_case
 from gputui.model.journal import Block, CaseEnd, CaseWarm, LaunchEnd, LaunchStart
-from gputui.model.plan import Plan, PlannedCommand
+from gputui.model.plan import Plan, PlannedCommand, program_case
 from gputui.store.journal_reader import read_journal
 
 PYTHON = (sys.executable, "-IS", "-c")

@@ -23,7 +23,7 @@ from command_line import (
 )
 
 from gputui.model.journal import Block, LaunchEnd, LaunchStart
-from gputui.recording.lock import is_held, read_holder
+from gputui.recording.run_directory import is_held, read_holder
 from gputui.store.journal_reader import JournalTail, read_journal
 
 

@@ -66,9 +66,6 @@ def modules_of(room: str, repository: Path) -> list[str]:
 
 NEED_TORCH = (
     "gputui.worker.models",
-    "gputui.worker.steps.number_pool",
-    "gputui.worker.steps.training",
-    "gputui.worker.steps.serving",
     "gputui.worker.workloads.image_data",
 )
 """Imported by a workload when it is built."""
@@ -106,7 +103,7 @@ print(*(workload.name for workload in WORKLOADS), "torch" in sys.modules)
 
 
 def test_analysis_and_facts_need_no_database_and_no_terminal() -> None:
-    imported = set(json.loads(python(AFTER_IMPORTS, "gputui.analysis.verdict", "gputui.facts.gpus").stdout))
+    imported = set(json.loads(python(AFTER_IMPORTS, "gputui.analysis.verdict", "gputui.facts.tables").stdout))
     assert imported & {*HEAVY, "duckdb", "rich", "click", "scipy", "psutil", "pynvml"} == set()
 
 

@@ -12,8 +12,7 @@ import pytest
 from gputui.cli import gputui
 from gputui.cli.verbs import COMMANDS, GROUPS, NOUNS, Command
 from gputui.services.profiles.loader import Profile, shipped_profiles
-from gputui.worker.contract import Workload
-from gputui.worker.contract_check import UNITS
+from gputui.worker.contract import UNITS, Workload
 from gputui.worker.workloads import WORKLOADS
 
 OF_THE_GROUP = {"--help", "--version", "--debug", "--ascii", "--notify"}

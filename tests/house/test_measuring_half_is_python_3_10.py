@@ -14,7 +14,7 @@ import pytest
 import gputui
 from gputui.errors import EXIT_MACHINE_LACKS
 from gputui.recording.deployment import _MAIN, PLANNING, copy_worker, measuring_half
-from gputui.recording.interpreters import _PROBE
+from gputui.recording.probing import _PROBE
 
 PACKAGE = Path(gputui.__file__).parent
 MEASURING = [

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 from builders import make_case, make_plan, make_spec
 
-from gputui.model.case import Variant
 from gputui.model.journal import JOURNAL_NAME, Block, CaseEnd, LaunchEnd, RunEnd, RunStart
-from gputui.model.plan import Plan
+from gputui.model.plan import Plan, Variant
 from gputui.recording.deployment import PLANNING, measuring_half
 from gputui.services.profiles.planner import case_of
 from gputui.store.journal_reader import read_journal, read_telemetry

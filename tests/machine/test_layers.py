@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.machine.layers import find_layers, instance_type, region, signals
-from gputui.machine.storage import storage_warning
+from gputui.machine.layers import find_layers, instance_type, region, signals, storage_warning
 from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
 from gputui.model.machine import Layer

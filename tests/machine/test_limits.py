@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gputui.machine import cgroup
-from gputui.machine.cpu import describe_cpu
-from gputui.machine.describing import describe_memory
-from gputui.machine.tree import Tree
+from gputui.machine.describing import describe_cpu, describe_memory
+from gputui.machine.tree import Tree, confinement, parse_cpu_list
 from gputui.model.absent import Missing
 
 HOST_MIB = 262144
@@ -266,7 +264,7 @@ def test_a_damaged_quota_limits_nothing(box: Path, content: str) -> None:
     target = box / "sys/fs/cgroup/cpu.max"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content.encode(errors="surrogateescape"))
-    assert cgroup.confinement(tree(box)).cpu_limit_cores is None
+    assert confinement(tree(box)).cpu_limit_cores is None
 
 
 @pytest.mark.parametrize(
@@ -274,4 +272,4 @@ def test_a_damaged_quota_limits_nothing(box: Path, content: str) -> None:
     [("0-3,8", {0, 1, 2, 3, 8}), ("5", {5}), ("", set()), ("x-y", set()), ("3-1", set())],
 )
 def test_kernel_cpu_lists_are_understood(text: str, cpus: set[int]) -> None:
-    assert cgroup.parse_cpu_list(text) == cpus
+    assert parse_cpu_list(text) == cpus

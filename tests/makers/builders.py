@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from gputui.model.absent import Missing
-from gputui.model.case import Case, Variant
 from gputui.model.machine import Cpu, Gpu, Interpreter, Machine, Memory, Runtime, TorchDevice
-from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch
-from gputui.recording.spec import Spec
+from gputui.model.plan import Case, Plan, PlannedCase, PlannedDevice, PlannedLaunch, Variant
+from gputui.recording.run_directory import Spec
 from gputui.services.profiles.planner import case_of
 from gputui.worker.workloads import workload_named
 

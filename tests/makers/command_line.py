@@ -23,7 +23,7 @@ import pytest
 
 from gputui.cli import main
 from gputui.model.journal import JOURNAL_NAME
-from gputui.recording.lock import is_held
+from gputui.recording.run_directory import is_held
 
 WORDS = (sys.executable, "-m", "gputui")
 LONGEST_S = 300

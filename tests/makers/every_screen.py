@@ -22,8 +22,8 @@ from stored_loads import Server, load_cases, load_lines, store_loads
 from gputui.document.spans import Line
 from gputui.document.theme import Palette
 from gputui.model.journal import CaseEnd
-from gputui.model.live import LiveSample
 from gputui.model.serving import LoadNow, LoadStep
+from gputui.model.telemetry import LiveSample
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.live import HostSample
 from gputui.services.runs.progress import ProgressTracker

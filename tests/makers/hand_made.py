@@ -11,9 +11,9 @@ from journals import CPU_MACHINE, RUNTIME, STARTED_US
 from journals import make_case as plain_case
 
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import Block, Price
 from gputui.model.machine import Machine, Runtime
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.services.results.selectors import Selection
 from gputui.services.runs.recording import recorded_case

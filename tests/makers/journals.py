@@ -9,7 +9,6 @@ from pathlib import Path
 
 from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
-from gputui.model.case import Case, Variant, Work
 from gputui.model.journal import (
     JOURNAL_NAME,
     JOURNAL_SCHEMA,
@@ -31,7 +30,7 @@ from gputui.model.journal import (
     encode_line,
 )
 from gputui.model.machine import Cpu, Gpu, Layer, Machine, Memory, Runtime
-from gputui.model.plan import PlannedCase
+from gputui.model.plan import Case, PlannedCase, Variant, Work
 from gputui.model.telemetry import HOST, Reading, TelemetryFormat
 
 RUN_ID = "0194b5a0-0000-7000-8000-00000000c0de"

@@ -18,7 +18,7 @@ from command_line import LONGEST_S, gputui, start_gputui
 
 from gputui.errors import EXIT_DONE, EXIT_NO_RESULT, GputuiError
 from gputui.model.journal import JOURNAL_NAME, Block, CaseEnd, LaunchEnd
-from gputui.recording.lock import is_held, read_holder
+from gputui.recording.run_directory import is_held, read_holder
 from gputui.recording.worker_process import WORKER_NAME
 from gputui.store.journal_reader import read_journal
 

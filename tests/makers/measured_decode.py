@@ -13,9 +13,9 @@ from typing import Any  # JSON
 
 import torch
 
-from gputui.worker.models.llama import Llama
+from gputui.worker.flops import LlamaShape
+from gputui.worker.models import Llama
 from gputui.worker.profiling.allocations import highest_allocated, storage_bytes
-from gputui.worker.steps.flops import LlamaShape
 
 NAMES = ("layers", "heads", "width", "hidden", "vocabulary", "cache")
 

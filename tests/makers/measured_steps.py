@@ -13,7 +13,8 @@ from typing import Any  # JSON, and torch's own types
 import torch
 
 from gputui.worker.contract import Request
-from gputui.worker.models.gpt import Gpt
+from gputui.worker.flops import GptShape
+from gputui.worker.models import Gpt
 from gputui.worker.profiling.allocations import (
     PhaseOf,
     no_phases,
@@ -21,8 +22,7 @@ from gputui.worker.profiling.allocations import (
     points_of_a_step,
     storage_bytes,
 )
-from gputui.worker.steps.flops import GptShape
-from gputui.worker.steps.precision import resolve
+from gputui.worker.steps import resolve
 from gputui.worker.workloads import WORKLOADS
 
 SHAPE = ("layers", "heads", "width", "context", "vocabulary")

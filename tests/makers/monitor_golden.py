@@ -14,8 +14,8 @@ from pathlib import Path
 from monitor_samples import NOT_REPORTED, SECOND, START, process, sample, text_of, with_instances
 
 from gputui.model.absent import Missing
-from gputui.model.live import GpuUse, LiveSample, ProcessSample
-from gputui.model.nvml_codes import LIBRARY_NOT_FOUND, nvml_reason
+from gputui.model.telemetry import GpuUse, LiveSample, ProcessSample
+from gputui.sources.nvml_calls import LIBRARY_NOT_FOUND, nvml_reason
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 

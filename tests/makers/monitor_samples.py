@@ -9,8 +9,7 @@ from functools import partial
 
 from gputui.document.spans import Line
 from gputui.model.absent import Missing
-from gputui.model.devices import mig_device
-from gputui.model.live import DeviceSample, GpuUse, LiveSample, ProcessSample, Value
+from gputui.model.telemetry import DeviceSample, GpuUse, LiveSample, ProcessSample, Value, mig_device
 
 SECOND = 1_000_000_000
 GIB = 2**30

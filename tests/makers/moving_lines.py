@@ -17,7 +17,7 @@ from time import monotonic_ns
 
 from gputui.document.spans import Line, Span
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, LiveSample
+from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.shell.registry import Action

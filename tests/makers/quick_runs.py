@@ -12,9 +12,9 @@ from pathlib import Path
 from hand_made import make_run, measured, steady
 from journals import CPU_MACHINE, GPU_MACHINE, journal_lines, write_lines
 
-from gputui.model.case import Case, Variant
 from gputui.model.journal import RunStart
 from gputui.model.machine import Identity, Machine
+from gputui.model.plan import Case, Variant
 from gputui.model.result import CaseResult, Run
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.profiles.planner import case_of

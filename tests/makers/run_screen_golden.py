@@ -37,7 +37,7 @@ from gputui.model.journal import (
 from gputui.model.machine import Interpreter
 from gputui.model.plan import Plan
 from gputui.model.telemetry import HOST
-from gputui.recording.interpreters import ChosenInterpreter
+from gputui.recording.probing import ChosenInterpreter
 from gputui.services.hosts.bakeoff import HostStatus
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan

@@ -15,7 +15,6 @@ from journals import CPU_MACHINE, GPU_MACHINE, PRICE, STARTED_NS, STARTED_US, wr
 from quick_runs import box, quick_cases
 
 from gputui.model.absent import Missing
-from gputui.model.case import Case, Variant
 from gputui.model.journal import (
     JOURNAL_SCHEMA,
     Block,
@@ -32,7 +31,7 @@ from gputui.model.journal import (
     WorkerReady,
 )
 from gputui.model.machine import Machine
-from gputui.model.plan import PlannedCase
+from gputui.model.plan import Case, PlannedCase, Variant
 from gputui.model.result import CaseResult, Measurement, Run
 from gputui.services.profiles.planner import case_of
 from gputui.store.journal_reader import read_journal

@@ -18,8 +18,8 @@ from journals import (
 from stored_runs import run_id_of
 
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import Block, CaseWarm, Figure, Line
+from gputui.model.plan import Case
 from gputui.model.serving import SERVE_PROFILE, LoadStep, RequestRow, Requests, ServerFound
 from gputui.services.serving.plan import serving_case
 from gputui.services.serving.profiles import Limits, RequestProfile

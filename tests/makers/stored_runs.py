@@ -17,10 +17,19 @@ from journals import (
     write_telemetry,
 )
 
-from gputui.model.journal import Block, LaunchEnd, LaunchStart, Line
+from gputui.model.journal import (
+    Block,
+    Kernel,
+    LaunchEnd,
+    LaunchStart,
+    Line,
+    MemoryPoint,
+    Operator,
+    ProfiledPass,
+    TimeSlice,
+)
 from gputui.model.machine import Machine
 from gputui.model.plan import PROFILED
-from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 

@@ -13,7 +13,7 @@ from typing import Any  # JSON printed by a subprocess
 
 import pytest
 
-from gputui.model.devices import device_label
+from gputui.model.telemetry import device_label
 from nvml.standin import c_compiler, moving_gpus, standin_environment
 
 pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to build the stand-in with")

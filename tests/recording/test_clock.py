@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.recording.clock import STOPPED_S, WakingClock
+from gputui.recording.pacing import STOPPED_S, WakingClock
 
 
 def test_a_long_gap_between_two_looks_is_no_time_and_a_short_one_is() -> None:

@@ -13,8 +13,7 @@ from typing import ClassVar
 import pytest
 
 from gputui.model.absent import Missing
-from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
-from gputui.model.telemetry import HOST
+from gputui.model.telemetry import HOST, LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
 from gputui.recording.collector import NO_GPU, NOT_ASKED, OPENING, Collector
 
 SOON_S = 0.005

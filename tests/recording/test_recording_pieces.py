@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from gputui.errors import GputuiError
 from gputui.model.journal import JOURNAL_NAME, SPEC_NAME, Event, Price, check_line, encode_line
 from gputui.model.plan import PlannedDevice
-from gputui.recording.journal import JournalWriter
-from gputui.recording.spec import Spec
+from gputui.recording.run_directory import JournalWriter, Spec
 from gputui.recording.worker_process import without_paths, worker_environment
 
 EVENTS = st.builds(Event, st.text(), st.text(), st.integers(0, 2**63))
@@ -65,7 +64,7 @@ def test_each_line_is_one_write_whichever_thread_it_comes_from(
         written.append(data)
         return write(descriptor, data)
 
-    monkeypatch.setattr("gputui.recording.journal.os.write", watched)
+    monkeypatch.setattr("gputui.recording.run_directory.os.write", watched)
     writer = JournalWriter(tmp_path)
     barrier = threading.Barrier(4)
 

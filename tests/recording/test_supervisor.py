@@ -35,8 +35,7 @@ from gputui.model.journal import (
 )
 from gputui.model.plan import PlannedCase
 from gputui.model.telemetry import HOST
-from gputui.recording.lock import is_held, read_holder
-from gputui.recording.spec import Spec
+from gputui.recording.run_directory import Spec, is_held, read_holder
 from gputui.store.journal_reader import read_journal, read_telemetry
 
 COPY = "import shutil, sys; shutil.copy(sys.argv[1], sys.argv[2])"

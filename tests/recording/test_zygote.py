@@ -15,10 +15,9 @@ import pytest
 from builders import make_plan
 from supervised import Supervised, ends_by_itself, living_members
 
-from gputui.model.case import Case, Variant
 from gputui.model.journal import Block, CaseEnd, Event, LaunchEnd, LaunchStart
-from gputui.model.plan import Plan
-from gputui.recording.zygote import Zygote
+from gputui.model.plan import Case, Plan, Variant
+from gputui.recording.worker_process import Zygote
 from gputui.services.profiles.planner import case_of
 from gputui.worker.contract import Size, Workload
 

@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 import pytest
 from command_line import gputui
 
-from gputui.worker.serving.prompts import Body
-from gputui.worker.serving.request import address_of
+from gputui.worker.serving.request import Body, address_of
 from gputui.worker.serving.server import ServerError, body_for, find_server, metrics_in, read_metrics
 
 MODELS = json.dumps({"data": [{"id": "m", "owned_by": "vllm"}]}).encode()

@@ -20,8 +20,7 @@ from gputui.worker.serving.answer import (
     ServerAnswer,
 )
 from gputui.worker.serving.client import Client, Exchange
-from gputui.worker.serving.prompts import Body
-from gputui.worker.serving.request import address_of
+from gputui.worker.serving.request import Body, address_of
 from gputui.worker.serving.server import ServerError, body_for, find_server, path_of
 
 _MS = 1_000_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gputui.model.absent import Missing
-from gputui.model.live import LOST, DeviceSample
+from gputui.model.telemetry import LOST, DeviceSample
 from gputui.sources import amd
 from gputui.sources.amd import AmdLive
 

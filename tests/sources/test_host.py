@@ -8,8 +8,8 @@ import pytest
 
 from gputui.metrics import STORED
 from gputui.model.absent import Missing
-from gputui.model.confinement import Confinement
-from gputui.model.devices import HOST
+from gputui.model.machine import Confinement
+from gputui.model.telemetry import HOST
 from gputui.recording.sampler import sources_of_runs
 from gputui.sources.host import HostSource
 

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gputui.machine import cgroup
-from gputui.machine.tree import Tree
+from gputui.machine.tree import Tree, confinement
 from gputui.model.absent import Missing
-from gputui.model.confinement import FREE, Confinement
-from gputui.model.live import AT_SECOND_READING, Value
-from gputui.model.telemetry import HOST
+from gputui.model.machine import FREE, Confinement
+from gputui.model.telemetry import AT_SECOND_READING, HOST, Value
 from gputui.sources.host import HostLive
 
 GIB = 2**30
@@ -294,7 +292,7 @@ def test_without_proc_psutil_answers(tmp_path: Path) -> None:
 
 
 def test_this_very_host_can_be_read() -> None:
-    host = HostLive(lambda: cgroup.confinement(Tree(Path("/"), {})))
+    host = HostLive(lambda: confinement(Tree(Path("/"), {})))
     host.sample()
     values = host.sample().values
     if sys.platform == "linux":
@@ -317,7 +315,7 @@ V2_MOUNT = "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
 
 
 def test_use_is_read_where_the_least_limit_stands(tmp_path: Path) -> None:
-    found = cgroup.confinement(
+    found = confinement(
         tree(
             tmp_path,
             {
@@ -343,7 +341,7 @@ def test_use_is_read_where_the_least_limit_stands(tmp_path: Path) -> None:
 
 
 def test_the_older_hierarchy_has_files_of_its_own(tmp_path: Path) -> None:
-    found = cgroup.confinement(
+    found = confinement(
         tree(
             tmp_path,
             {
@@ -364,4 +362,4 @@ def test_the_older_hierarchy_has_files_of_its_own(tmp_path: Path) -> None:
 
 
 def test_without_limits_one_is_free(tmp_path: Path) -> None:
-    assert cgroup.confinement(tree(tmp_path, {})) == FREE
+    assert confinement(tree(tmp_path, {})) == FREE

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.model.live import NO_JOB
+from gputui.model.telemetry import NO_JOB
 from gputui.sources.processes import job_of
 
 DIGITS = "3f9c2a17b0de" + "0" * 52

@@ -15,7 +15,7 @@ import pytest
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.live import AT_SECOND_READING, ENDED, FOREIGN, HIDDEN, GpuUse, ProcessSample
+from gputui.model.telemetry import AT_SECOND_READING, ENDED, FOREIGN, HIDDEN, GpuUse, ProcessSample
 from gputui.sources import processes
 from gputui.sources.processes import ProcessTable, end_process, read_stat
 
@@ -254,7 +254,7 @@ def test_a_process_that_may_not_be_looked_at_is_another_users() -> None:
     code = f"""
 import os, sys
 from pathlib import Path
-from gputui.model.live import GpuUse
+from gputui.model.telemetry import GpuUse
 from gputui.sources.processes import ProcessTable
 table = ProcessTable(Path(sys.argv[1]))
 if os.getuid() == 0:

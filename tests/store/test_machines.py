@@ -8,7 +8,7 @@ from hand_made import make_run
 from journals import CPU_MACHINE, GPU_MACHINE, H200
 
 from gputui.model.machine import Identity, Machine
-from gputui.store.machines import with_common_ids
+from gputui.store.selecting import with_common_ids
 
 
 def machine(*identities: tuple[str, str], gpus: tuple[str, ...] = (), name: str = "") -> Machine:

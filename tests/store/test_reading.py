@@ -21,8 +21,8 @@ from many import holding
 
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import LEAST_UNITS
 from gputui.model.journal import MachineFound, RunStart
+from gputui.model.plan import LEAST_UNITS
 from gputui.model.result import Run, RunSummary
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.opening import explained

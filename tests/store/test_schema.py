@@ -7,9 +7,8 @@ from journals import GPU_MACHINE, RUN_ID, make_journal
 
 from gputui.metrics import STORED
 from gputui.store import schema
-from gputui.store.describe import page
+from gputui.store.describe import VIEWS, page
 from gputui.store.journal_reader import read_journal, read_telemetry
-from gputui.store.views import VIEWS
 from gputui.store.writing import store_run
 
 PAGE = Path(__file__).parents[2] / "docs" / "result-file.md"

@@ -22,7 +22,7 @@ from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
 from gputui.model.journal import LOCK_NAME, TELEMETRY_NAME
 from gputui.model.telemetry import HOST, Column, Reading, TelemetryFormat
-from gputui.recording.lock import Holder
+from gputui.recording.run_directory import Holder
 from gputui.services.playback.replay import open_replay
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.recovery import import_journal, recover_orphans

@@ -16,11 +16,11 @@ from gputui.model.machine import Identity
 from gputui.services.results.browser import list_runs
 from gputui.services.results.frames import load
 from gputui.services.results.throughput import speed_of
+from gputui.store.describe import VIEWS
 from gputui.store.merging import merge_files
 from gputui.store.parquet import export_runs
 from gputui.store.reading import open_result
 from gputui.store.schema import TABLES
-from gputui.store.views import VIEWS
 from gputui.store.writing import label_run
 
 

@@ -8,9 +8,9 @@ from statistics import fmean
 
 import pytest
 
+from gputui.worker import steps
 from gputui.worker.contract import Value
-from gputui.worker.steps import latencies
-from gputui.worker.steps.latencies import (
+from gputui.worker.steps import (
     OpenLoop,
     Stopwatched,
     arrivals,
@@ -81,7 +81,7 @@ def test_one_at_a_time_requests_wait_as_the_formula_for_such_queues_says(load: f
     waits = []
     for seed in range(60):
         found, _ = served(load / service_s, service_s, seed=seed)
-        assert len(found.latencies_s) == found.sent == latencies.ENOUGH_REQUESTS
+        assert len(found.latencies_s) == found.sent == steps.ENOUGH_REQUESTS
         waits += [latency - service_s for latency in found.latencies_s]
     assert min(waits) > -1e-9
     assert fmean(waits) == pytest.approx(load * service_s / (2 * (1 - load)), rel=0.08)
@@ -111,7 +111,7 @@ def test_a_load_that_cannot_be_served_ends_in_bounded_time_and_has_no_percentile
 ) -> None:
     found, _ = served(100.0, 0.1, length_s=3.0)
     assert len(found.latencies_s) < found.sent
-    monkeypatch.setattr(latencies, "open_loop", lambda *_, **__: found)
+    monkeypatch.setattr(steps, "open_loop", lambda *_, **__: found)
     values = open_loop_values(100.0, lambda requests: None, 1, length_s=3.0, seed=0)
     assert set(values) == {figure.key for figure in open_loop_figures()}
     answered, behind = len(found.latencies_s), found.sent - len(found.latencies_s)

@@ -7,10 +7,9 @@ import torch
 from scipy import stats
 
 from gputui.worker.contract import Request
-from gputui.worker.models.llama import Llama
-from gputui.worker.steps.flops import LlamaShape
-from gputui.worker.steps.number_pool import POOL_NUMBERS, NumberPool
-from gputui.worker.steps.precision import resolve
+from gputui.worker.flops import LlamaShape
+from gputui.worker.models import Llama
+from gputui.worker.steps import POOL_NUMBERS, NumberPool, resolve
 from gputui.worker.workloads import workload_named
 
 SHAPE = LlamaShape(layers=2, heads=2, width=64, hidden=96, vocabulary=128, cache=16)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.model.profiled import CATEGORIES, IDLE_CAUSES, PHASES, TIME_CLASSES
+from gputui.model.journal import CATEGORIES, IDLE_CAUSES, PHASES, TIME_CLASSES
 from gputui.worker.profiling.op_categories import category_of, category_of_kernel
 from gputui.worker.profiling.step_breakdown import (
     MOST_ROWS,

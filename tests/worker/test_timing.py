@@ -16,19 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from gputui.model import plan
 from gputui.model.plan import MOST_BLOCKS
+from gputui.worker import MIN_BLOCKS
 from gputui.worker.channel import Channel
 from gputui.worker.contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from gputui.worker.launch.timed_launch import (
     ENOUGH_HALF_WIDTH,
     MAX_VOID_BLOCKS,
     MIN_BLOCK_S,
-    MIN_BLOCKS,
     WANTED_BLOCKS,
     Launch,
 )
-from gputui.worker.timing.stopwatch import (
+from gputui.worker.timing import (
     BlockTime,
     cpu_stopwatch,
     has_trend,
@@ -304,10 +303,6 @@ def test_a_launch_that_is_to_have_few_blocks_warms_up_and_times_no_more(tmp_path
     heard = bench.measure()
     assert (heard.end(0)["outcome"], heard.end(0)["blocks"]) == ("ok", MIN_BLOCKS)
     assert heard.of("warm")[0]["warmup_blocks"] == MIN_BLOCKS
-
-
-def test_worker_and_readers_agree_on_how_many_blocks_are_a_measurement() -> None:
-    assert plan.MIN_BLOCKS == MIN_BLOCKS
 
 
 def test_the_first_step_is_recorded_apart_from_the_warm_up(bench: Bench) -> None:

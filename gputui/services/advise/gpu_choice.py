@@ -11,8 +11,15 @@ from dataclasses import dataclass
 from gputui.analysis.fit import GIB, Fit, Tricks
 from gputui.analysis.job import amount_of
 from gputui.errors import GputuiError
-from gputui.facts.gpus import closest_gpus, memory_of, rows_named, with_article
-from gputui.facts.tables import GpuRow, InstanceRow, gpu_rows
+from gputui.facts.tables import (
+    GpuRow,
+    InstanceRow,
+    closest_gpus,
+    gpu_rows,
+    memory_of,
+    rows_named,
+    with_article,
+)
 from gputui.model.absent import Missing
 from gputui.model.units import format_bytes, format_usd, listed, three_digits
 from gputui.services.prices import age_words, best_offer, is_on_demand, most_rented

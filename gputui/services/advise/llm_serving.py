@@ -11,7 +11,7 @@ from gputui.analysis.job import amount_of
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case
+from gputui.model.plan import Case
 from gputui.model.units import counted, format_usd, listed, three_digits
 from gputui.services.advise.rent import Estimated, PricedSide
 from gputui.services.results.metrics import is_limit

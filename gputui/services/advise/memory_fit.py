@@ -37,8 +37,8 @@ from gputui.analysis.inference_fit import (
     possible_gpus,
 )
 from gputui.errors import GputuiError
-from gputui.model.case import Case
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run
 from gputui.services.advise.gpu_choice import (
     FitAnswer,

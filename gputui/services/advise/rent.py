@@ -19,8 +19,8 @@ from gputui.analysis.judgement import COST, RATE, Judgement, judgements
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, Verdict
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case, Work
 from gputui.model.journal import Price
+from gputui.model.plan import Case, Work
 from gputui.model.result import CaseResult
 from gputui.model.units import counted, format_percent, format_seconds, format_usd, listed
 from gputui.services.compare.pairing import (
@@ -41,7 +41,7 @@ from gputui.services.results.references import PREFIX
 from gputui.services.results.roofline import uses_of
 from gputui.services.results.selectors import split_selector
 from gputui.services.results.throughput import devices_of, speed_of
-from gputui.worker.steps.latencies import QUEUE_GREW
+from gputui.worker.steps import QUEUE_GREW
 
 START_S = 600.0
 """Assumed: a rented machine is paid for 10 minutes besides the work, for starting, fetching data and

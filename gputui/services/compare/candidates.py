@@ -14,7 +14,7 @@ from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import RunSummary
 from gputui.services.results.browser import ListedRun, read_runs, recent_files
 from gputui.services.support.background import Job
-from gputui.store.machines import with_common_ids
+from gputui.store.selecting import with_common_ids
 
 _MOST_FILES, _MOST_PAIRS = 8, 4
 

@@ -25,8 +25,8 @@ from gputui.analysis.quantiles import t_quantile
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import NoResult
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.machine import Gpu
+from gputui.model.plan import Case
 from gputui.model.result import Run
 from gputui.model.units import counted, format_change, format_rate, listed
 from gputui.services.compare.pairing import Side, SideCase, check_one_box, joined, runs_by

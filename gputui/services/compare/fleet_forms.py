@@ -9,9 +9,19 @@ import math
 from collections.abc import Sequence
 
 from gputui.analysis.fleet import spread_of
-from gputui.document.html import bullets, folded, page_of, part, safe, table, with_units
-from gputui.document.intervals import PAGE_CELLS, Interval, axis_of, intervals
-from gputui.document.markdown import escaped, markdown_list, markdown_table
+from gputui.document.drawings import PAGE_CELLS, Interval, axis_of, intervals
+from gputui.document.markup import (
+    bullets,
+    escaped,
+    folded,
+    markdown_list,
+    markdown_table,
+    page_of,
+    part,
+    safe,
+    table,
+    with_units,
+)
 from gputui.document.page import Console, Page, console_on
 from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Table, table_of

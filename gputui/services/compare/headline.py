@@ -19,7 +19,7 @@ from gputui.analysis.verdict import (
     only_runs_help,
 )
 from gputui.model.absent import Missing
-from gputui.model.case import Case
+from gputui.model.plan import Case
 from gputui.model.units import (
     RATES,
     counted,

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gputui.analysis.cost import Cost
-from gputui.document.html import bullets, command_line, folded, letter, page_of, part, safe, table, with_units
+from gputui.document.markup import (
+    bullets,
+    command_line,
+    folded,
+    letter,
+    page_of,
+    part,
+    safe,
+    table,
+    with_units,
+)
 from gputui.model.units import format_percent
 from gputui.services.compare.columns import COST
 from gputui.services.compare.headline import (

@@ -15,12 +15,12 @@ from statistics import median
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.order_statistics import Percentile
 from gputui.analysis.statistics import bin_of, histogram
-from gputui.document.html import bullets, folded, html_of, letter, part, safe, table
+from gputui.document.markup import bullets, folded, html_of, letter, part, safe, table
 from gputui.document.table import table_of
 from gputui.metrics import Metric, charted
 from gputui.model.absent import Missing, known
-from gputui.model.devices import HOST
-from gputui.model.series import TimeSeries
+from gputui.model.result import TimeSeries
+from gputui.model.telemetry import HOST
 from gputui.model.units import counted, format_seconds, three_digits
 from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.headline import subject

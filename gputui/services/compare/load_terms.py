@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gputui.model.absent import Missing
-from gputui.model.case import Case
+from gputui.model.plan import Case
 from gputui.model.units import format_percent, listed
 from gputui.services.compare.pairing import Comparison, Side
 from gputui.services.results.conditions import Evidence

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.document.html import bullets, safe, table
+from gputui.document.markup import bullets, safe, table
 from gputui.errors import GputuiError, NoResult
 from gputui.services.compare.data import comparison_records
 from gputui.services.compare.formats import comparison_text, save_comparison

@@ -41,7 +41,7 @@ from gputui.analysis.verdict import (
 )
 from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
-from gputui.model.case import Case, Variant
+from gputui.model.plan import Case, Variant
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import counted, format_percent, format_seconds, listed
 from gputui.services.results.expected import performance_checks

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.machine import Machine, Runtime
+from gputui.model.plan import Case
 from gputui.model.result import Run
 from gputui.services.compare.pairing import differences
 from gputui.services.profiles.loader import (

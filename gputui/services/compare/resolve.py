@@ -31,12 +31,11 @@ from gputui.analysis.resolution import (
 from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case
-from gputui.model.plan import Plan
+from gputui.model.plan import Case, Plan
 from gputui.model.result import Run
 from gputui.model.units import counted, listed
 from gputui.recording.own_directory import write_whole
-from gputui.recording.spec import Spec
+from gputui.recording.run_directory import Spec
 from gputui.services.compare.pairing import Side, compare_sides, estimate_pair, pairing, side_of_runs
 from gputui.services.compare.rerun import RepeatedRun
 from gputui.services.compare.row_text import OF_RATES, change_words

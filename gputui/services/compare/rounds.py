@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from gputui.analysis.resolution import DECIDED, error_rate_of
 from gputui.model.result import Run
 from gputui.model.units import counted, listed
-from gputui.recording.spec import Spec
+from gputui.recording.run_directory import Spec
 from gputui.services.compare.pairing import Pairing, pairing, side_of_runs
 from gputui.services.compare.resolve import RowStanding, lines_of_rows, standings_of
 from gputui.services.hosts.bakeoff import Bakeoff, BatchPart, Rounds

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.judgement import Judgement
-from gputui.document.intervals import Interval, intervals
+from gputui.document.drawings import Interval, intervals
 from gputui.document.spans import Span, width_of
 from gputui.document.table import Column, Drawing, Table
 from gputui.model.absent import Missing

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gputui.analysis.resolution import error_rate_of, looks_up_to, most_launches
 from gputui.analysis.verdict import RatioEstimate, launches_needed, nearest_edge, runs_needed
 from gputui.model.absent import Missing
-from gputui.model.case import Case
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, RunSummary
 from gputui.model.units import format_minutes, format_usd
 from gputui.services.compare.pairing import CROWDED, Cell, Comparison, Row

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import TIME
 from gputui.analysis.verdict import BAND, RatioEstimate
-from gputui.document.markdown import escaped, markdown_of
+from gputui.document.markup import escaped, markdown_of
 from gputui.document.table import Section, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import format_change, format_percent

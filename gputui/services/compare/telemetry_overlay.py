@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from gputui.metrics import charted
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
-from gputui.model.result import CaseResult
-from gputui.model.series import TimeSeries
+from gputui.model.result import CaseResult, TimeSeries
+from gputui.model.telemetry import HOST
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.throughput import CROWDED_SHARE, waited_of

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 
 from gputui.document.page import Console, Page, console_on
-from gputui.document.plain_text import command_spans
-from gputui.document.spans import Line, Span, wrapped
+from gputui.document.spans import Line, Span, command_spans, wrapped
 from gputui.model.absent import Missing
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted

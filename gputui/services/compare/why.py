@@ -14,7 +14,7 @@ from gputui.analysis.attribution import (
 )
 from gputui.analysis.findings import Finding
 from gputui.analysis.verdict import RatioEstimate
-from gputui.document.bars import bars
+from gputui.document.drawings import bars
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import (

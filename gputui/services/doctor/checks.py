@@ -9,15 +9,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gputui.document.plain_text import ranges
+from gputui.document.spans import ranges
 from gputui.errors import GputuiError
 from gputui.machine.describing import describe_machine
-from gputui.machine.storage import storage_warning
+from gputui.machine.layers import storage_warning
 from gputui.machine.tree import Tree
 from gputui.metrics import number, with_unit
 from gputui.model.absent import Missing, known
-from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Gpu, Interpreter, Machine, TorchDevice
+from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.model.units import counted, format_bytes, three_digits
 from gputui.services.doctor.disturbances import (
     Check,

@@ -12,9 +12,9 @@ from gputui.document.spans import Line, Span, wrapped
 from gputui.machine.gpus import join_gpu, nvml_addresses
 from gputui.model.absent import Missing
 from gputui.model.journal import LOCK_NAME
-from gputui.model.live import DeviceSample, LiveSample
 from gputui.model.machine import Machine
 from gputui.model.plan import PlannedLaunch
+from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.services.runs.process import held_runs
 from gputui.services.snapshot import current_user, take_snapshot
 from gputui.store.text import clean_text

@@ -8,8 +8,7 @@ from dataclasses import replace
 from gputui.errors import GputuiError
 from gputui.metrics import charted, metric_named, number, word
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
-from gputui.model.live import DeviceSample
+from gputui.model.telemetry import HOST, DeviceSample
 from gputui.model.units import counted, format_bytes
 from gputui.services.doctor.checks import SystemState
 from gputui.services.doctor.disturbances import Check

@@ -29,8 +29,7 @@ from gputui.model.journal import (
     RunStart,
 )
 from gputui.model.plan import Plan
-from gputui.recording.lock import held_if_free
-from gputui.recording.spec import Spec
+from gputui.recording.run_directory import Spec, held_if_free
 from gputui.recording.supervisor import HARD_STOP
 from gputui.services.hosts.batch_job import JobRequest
 from gputui.services.hosts.box import Box, box_from, device_of

@@ -19,8 +19,8 @@ from gputui.model.plan import Plan
 from gputui.recording.agent import STEP_NAME, describe_here, write_only_below
 from gputui.recording.own_directory import write_whole
 from gputui.recording.probing import describe_step
+from gputui.recording.run_directory import Spec
 from gputui.recording.slurm import DESCRIBED_NAME, ENDED_NAME, REQUEST_NAME
-from gputui.recording.spec import Spec
 from gputui.recording.supervisor import Supervisor
 from gputui.services.profiles.loader import Profile, ProfileCase
 from gputui.services.profiles.planner import Choices, resolve_plan

@@ -14,8 +14,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.units import counted, format_bytes, format_seconds
-from gputui.recording.interpreters import ChosenInterpreter
-from gputui.recording.probing import PROBE_TIMEOUT_S
+from gputui.recording.probing import PROBE_TIMEOUT_S, ChosenInterpreter
 from gputui.services.hosts.host import LOCAL, Host, quoted, text_from
 from gputui.services.hosts.link import HostFailed, Link
 from gputui.services.profiles.loader import Profile

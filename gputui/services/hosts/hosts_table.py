@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.document.bars import gauge_spans
+from gputui.document.drawings import gauge_spans
 from gputui.document.spans import Line, Span, cut, wrapped
 from gputui.document.table import Column, Table
 from gputui.model.units import format_clock

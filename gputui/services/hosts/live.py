@@ -14,9 +14,7 @@ from typing import Any  # Any: JSON of another machine
 
 from gputui.errors import GputuiError, bug_text
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
-from gputui.model.live import DeviceSample, LiveSample, ProcessSample, Value
-from gputui.model.ranges import sane
+from gputui.model.telemetry import HOST, DeviceSample, LiveSample, ProcessSample, Value, sane
 from gputui.recording.live_changes import MOST_PROCESSES
 from gputui.services.hosts.host import Host, text_from
 from gputui.services.hosts.link import HostFailed, Link, LinkLost

@@ -10,7 +10,7 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_whole_seconds
-from gputui.recording.spec import Spec
+from gputui.recording.run_directory import Spec
 from gputui.services.hosts.bakeoff import (
     GIVES_UP_AFTER_S,
     Bakeoff,

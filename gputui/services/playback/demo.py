@@ -22,26 +22,30 @@ from typing import TYPE_CHECKING, Any  # Any: our own tables
 import tomllib
 
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import (
+    IDLE,
     JOURNAL_SCHEMA,
     Block,
     CaseEnd,
     CasePlanned,
     CaseWarm,
+    Kernel,
     LaunchEnd,
     LaunchStart,
     Line,
     MachineFound,
+    MemoryPoint,
+    Operator,
     Price,
+    ProfiledPass,
     RunEnd,
     RunStart,
     RuntimeFound,
+    TimeSlice,
     WorkerReady,
 )
 from gputui.model.machine import Cpu, Gpu, Identity, Interpreter, Layer, Machine, Memory, Runtime, TorchDevice
-from gputui.model.plan import DEMO_PROFILE, Plan
-from gputui.model.profiled import IDLE, Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
+from gputui.model.plan import DEMO_PROFILE, Case, Plan
 from gputui.model.telemetry import HOST, Reading
 from gputui.services.playback.demo_gpus import EARLIER_S, USER, DemoBox
 from gputui.services.profiles.loader import find_profile

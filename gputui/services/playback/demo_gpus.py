@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
-from gputui.model.live import LOST, DeviceSample, GpuUse, LiveSample, ProcessSample, Value
-from gputui.model.nvml_codes import LIBRARY_NOT_FOUND, nvml_reason
+from gputui.model.telemetry import HOST, LOST, DeviceSample, GpuUse, LiveSample, ProcessSample, Value
+from gputui.sources.nvml_calls import LIBRARY_NOT_FOUND, nvml_reason
 
 
 class TimedFeed:

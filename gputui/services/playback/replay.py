@@ -16,10 +16,8 @@ from gputui.analysis.health import CAUSES
 from gputui.errors import GputuiError
 from gputui.metrics import STORED, limits_of, metric_named
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
-from gputui.model.live import DeviceSample, LiveSample, Value
-from gputui.model.ranges import sane
 from gputui.model.result import RunSummary
+from gputui.model.telemetry import HOST, DeviceSample, LiveSample, Value, sane
 from gputui.services.playback.demo_gpus import TimedFeed
 from gputui.services.results.selectors import locate_run
 from gputui.store.reading import TelemetrySeries, open_result

@@ -9,8 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any  # Any: the JSON of a probe
 
-from gputui.recording.interpreters import ChosenInterpreter, chosen_interpreter
-from gputui.recording.probing import PROBE_TIMEOUT_S, interpreter_from_plain, probe_interpreter
+from gputui.recording.probing import (
+    PROBE_TIMEOUT_S,
+    ChosenInterpreter,
+    chosen_interpreter,
+    interpreter_from_plain,
+    probe_interpreter,
+)
 from gputui.services.support.paths import make_directory, probe_cache
 from gputui.worker.foreign_json import read_json_file
 from gputui.worker.probe import OLDEST_TORCH

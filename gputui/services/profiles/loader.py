@@ -16,18 +16,10 @@ from pathlib import Path
 from typing import Any  # Any: TOML that is not yet checked
 
 from gputui.errors import GputuiError, beginning
-from gputui.model.case import (
-    DEVICE_CLASSES,
-    MODES,
-    PRECISIONS,
-    THREAD_REQUESTS,
-    WORKLOAD_CLASSES,
-    Case,
-    program_case,
-)
-from gputui.model.plan import MIN_BLOCKS, MOST_BLOCKS
+from gputui.model.plan import MOST_BLOCKS, THREAD_REQUESTS, Case, program_case
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import RATES
+from gputui.worker import DEVICE_CLASSES, MIN_BLOCKS, MODES, PRECISIONS, WORKLOAD_CLASSES
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS, workload_named
 

@@ -15,9 +15,17 @@ from pathlib import Path
 from gputui.errors import GputuiError, MachineLacks
 from gputui.machine.gpus import nvml_addresses
 from gputui.model.absent import Missing
-from gputui.model.case import PRECISIONS, Case, Variant, Work
 from gputui.model.machine import Interpreter, Machine, TorchDevice
-from gputui.model.plan import Plan, PlannedCase, PlannedCommand, PlannedDevice, PlannedLaunch
+from gputui.model.plan import (
+    Case,
+    Plan,
+    PlannedCase,
+    PlannedCommand,
+    PlannedDevice,
+    PlannedLaunch,
+    Variant,
+    Work,
+)
 from gputui.model.units import counted
 from gputui.services.profiles.loader import (
     Profile,
@@ -27,6 +35,7 @@ from gputui.services.profiles.loader import (
     shipped_with,
 )
 from gputui.services.profiles.torch_builds import unused_gpu
+from gputui.worker import PRECISIONS
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
@@ -52,7 +61,7 @@ class Choices:
     only: tuple[str, ...] = ()
     """Each `WORKLOAD[:SIZE[:PRECISION]]`; empty for all."""
     precisions: tuple[str, ...] = ()
-    """Of model.case.PRECISIONS; empty for all. Programs have none, and are left out if any is named."""
+    """Of PRECISIONS; empty for all. Programs have none, and are left out if any is named."""
     replicates: int | None = None
     budget_s: float | None = None
     """None for the profile's, scaled with the launches per case."""

@@ -14,8 +14,8 @@ from gputui.analysis.findings import Finding
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.serving import ServingRecords
 from gputui.services.results.conditions import Evidence, findings_of_case
@@ -26,7 +26,6 @@ from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.throughput import cost_of, speed_of
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file, run_directories
-from gputui.store.machines import runs_with_common_ids, with_common_ids
 from gputui.store.reading import (
     CaseConditions,
     FailedLaunch,
@@ -38,6 +37,7 @@ from gputui.store.reading import (
     open_result,
     summaries_of,
 )
+from gputui.store.selecting import runs_with_common_ids, with_common_ids
 
 _TOGETHER = 16
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.cost import Cost
-from gputui.document.bars import bars
+from gputui.document.drawings import bars
 from gputui.document.spans import Span
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing

@@ -13,7 +13,7 @@ from gputui.analysis.findings import Finding, StepFacts, findings_of
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.serving import ServingRecords
 from gputui.model.telemetry import LaunchPower

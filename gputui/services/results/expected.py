@@ -20,7 +20,7 @@ from gputui.analysis.peak_tests import (
 )
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.spans import Span
-from gputui.facts.gpus import expected
+from gputui.facts.tables import expected
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu, Machine
 from gputui.model.result import CaseResult, Run, worked_out_once

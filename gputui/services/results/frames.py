@@ -18,7 +18,6 @@ from gputui.services.results.selectors import is_there, judged_runs, split_selec
 from gputui.services.results.throughput import cost_of, speed_of
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
-from gputui.store.machines import with_common_ids
 from gputui.store.opening import (
     MOST_BYTES,
     Checked,
@@ -31,7 +30,7 @@ from gputui.store.opening import (
 )
 from gputui.store.reading import ResultFile, text_size
 from gputui.store.schema import TABLE_BY_NAME
-from gputui.store.selecting import find_runs
+from gputui.store.selecting import find_runs, with_common_ids
 from gputui.store.text import clean_text
 
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ from gputui.analysis.peak_tests import (
     PerformanceCheck,
 )
 from gputui.analysis.verdict import SpeedEstimate, judge
-from gputui.facts.gpus import with_article
+from gputui.facts.tables import with_article
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import NOTHING_MEASURED
-from gputui.model.plan import TRACE_PROFILE
+from gputui.model.plan import TRACE_PROFILE, Case
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import (
     counted,

@@ -10,9 +10,8 @@ from gputui.analysis.energy import Energy
 from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing, known
-from gputui.model.case import Case
-from gputui.model.journal import to_plain
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass, to_plain
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline

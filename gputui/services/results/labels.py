@@ -9,10 +9,9 @@ from datetime import datetime, timedelta, timezone
 from gputui.analysis.spread import ASSUMED_DF
 from gputui.analysis.verdict import LAUNCHES_MEASURED, SpeedEstimate
 from gputui.model.absent import Missing
-from gputui.model.case import FOUND_BY_TRYING, WHOLE_BOX, Case
 from gputui.model.journal import NOTHING_MEASURED
 from gputui.model.machine import Gpu, Machine, Runtime
-from gputui.model.plan import RECORD_PROFILE
+from gputui.model.plan import FOUND_BY_TRYING, RECORD_PROFILE, WHOLE_BOX, Case
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.units import (
     UNKNOWN,

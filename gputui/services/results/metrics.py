@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import Figure
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Measurement, worked_out_once
 from gputui.model.units import TIME_UNIT
 

@@ -10,8 +10,7 @@ from itertools import product
 from pathlib import Path
 
 from gputui.analysis.peak_tests import BELOW_NORMAL
-from gputui.model.case import PRECISIONS
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted
 from gputui.services.profiles.loader import Profile, shipped_profiles
@@ -21,6 +20,7 @@ from gputui.services.results.labels import day, is_recording, lacking, needs_bud
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import from_here
 from gputui.services.results.throughput import contention_of
+from gputui.worker import PRECISIONS
 from gputui.worker.workloads import WORKLOADS
 
 _ROUNDED_TO_S = 10

@@ -9,9 +9,9 @@ import re
 
 from gputui.analysis.findings import PRODUCTS
 from gputui.analysis.operator_flops import CAUSAL, FULL, bytes_of_call, flops_of_call
-from gputui.facts.gpus import find_gpu, peak_bandwidth, peak_for
+from gputui.facts.tables import find_gpu, peak_bandwidth, peak_for
 from gputui.model.absent import Missing
-from gputui.model.profiled import Operator, ProfiledPass
+from gputui.model.journal import Operator, ProfiledPass
 from gputui.model.units import format_percent, format_rate, format_seconds
 from gputui.services.results.roofline import Use
 from gputui.worker.profiling.op_categories import category_of_kernel

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from gputui.analysis.box_rates import rates_of_both, rates_of_one
 from gputui.errors import GputuiError
-from gputui.facts.gpus import expected
+from gputui.facts.tables import expected
 from gputui.model.absent import Missing
-from gputui.model.case import Case, Variant
 from gputui.model.machine import Gpu, Identity
+from gputui.model.plan import Case, Variant
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_percent, format_rate, listed
 from gputui.services.profiles.loader import Profile, shipped_profiles
@@ -39,8 +39,8 @@ from gputui.services.results.references import (
 from gputui.services.results.throughput import contention_of, launches_of, speed_of
 from gputui.services.support.output_files import write_output
 from gputui.services.support.paths import make_directory, references_directory
-from gputui.store.machines import are_one_box, known_by
 from gputui.store.reading import CaseConditions
+from gputui.store.selecting import are_one_box, known_by
 from gputui.store.strict import strict
 from gputui.worker.foreign_json import read_json_file
 from gputui.worker.workloads import workload_named

@@ -21,16 +21,16 @@ from gputui.analysis.priors import instance_prior_sd
 from gputui.analysis.quantiles import normal_quantile
 from gputui.analysis.spread import ASSUMED, together
 from gputui.errors import GputuiError
-from gputui.facts.gpus import find_gpu, memory_gib_of
+from gputui.facts.tables import find_gpu, memory_gib_of
 from gputui.model.absent import Missing
-from gputui.model.case import Case, Variant
 from gputui.model.journal import Block
 from gputui.model.machine import Machine, Runtime
-from gputui.model.plan import MIN_BLOCKS, REFERENCE_PROFILE
+from gputui.model.plan import REFERENCE_PROFILE, Case, Variant
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary, Spread
 from gputui.model.units import counted
 from gputui.services.support.paths import references_directory
 from gputui.store.strict import NotValid, strict
+from gputui.worker import MIN_BLOCKS
 from gputui.worker.foreign_json import read_json_file
 
 PREFIX = "reference:"

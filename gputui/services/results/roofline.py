@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.facts.gpus import GpuFacts, expected, find_gpu, memory_gib_of, peak_bandwidth, peak_for
+from gputui.facts.tables import GpuFacts, expected, find_gpu, memory_gib_of, peak_bandwidth, peak_for
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.result import CaseResult

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gputui.errors import GputuiError, NotStored
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import listed
 from gputui.services.results.references import PREFIX, reference_named, reference_path, run_of_reference
@@ -24,7 +24,6 @@ from gputui.services.results.variation import (
     with_spreads,
 )
 from gputui.services.support.paths import default_result_file, exports_cache, make_directory
-from gputui.store.machines import runs_with_common_ids, with_common_ids
 from gputui.store.opening import SUFFIXES, check_place, expanded, is_export
 from gputui.store.reading import (
     Readers,
@@ -36,7 +35,7 @@ from gputui.store.reading import (
     summaries_of,
     warnings_of,
 )
-from gputui.store.selecting import find_run, find_runs
+from gputui.store.selecting import find_run, find_runs, runs_with_common_ids, with_common_ids
 
 _KEPT = 4
 """Copies of exports that are kept, the last used."""

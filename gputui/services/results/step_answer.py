@@ -23,7 +23,7 @@ from gputui.analysis.findings import (
 )
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_percent, format_seconds, format_size_of_change
 from gputui.services.results.conditions import Evidence, seen_step, step_findings

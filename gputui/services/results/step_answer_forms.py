@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any  # JSON
 
-from gputui.document.markdown import escaped, markdown_list, markdown_table
+from gputui.document.markup import escaped, markdown_list, markdown_table
 from gputui.document.table import Table, table_of
 from gputui.model.units import format_percent, format_seconds, three_digits
 from gputui.services.results.step_answer import (

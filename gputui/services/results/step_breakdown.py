@@ -8,8 +8,9 @@ from statistics import median
 
 from gputui.analysis.attribution import BELIEVED_INFLATION, ProfiledSide, doubtful, slices_seen
 from gputui.model.absent import Missing
-from gputui.model.profiled import IDLE, Operator, ProfiledPass, added_up
+from gputui.model.journal import IDLE, Operator, ProfiledPass
 from gputui.model.result import CaseResult
+from gputui.worker.profiling.rows import added_up
 
 
 @dataclass(frozen=True, slots=True)

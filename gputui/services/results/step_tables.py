@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from gputui.analysis.findings import BOUND_SHARE, KINDS, LOADER, WORTH_A_LINE, waits_of
-from gputui.document.bars import BarPart
+from gputui.document.drawings import BarPart
 from gputui.document.table import Column, Table, table_of
 from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing
-from gputui.model.profiled import MEMORY_PARTS, MemoryPoint, Operator, ProfiledPass
+from gputui.model.journal import MEMORY_PARTS, MemoryPoint, Operator, ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_bytes, format_percent, format_ratio, format_seconds, listed
 from gputui.services.results.headline import case_order, case_subject, main_case

@@ -13,10 +13,9 @@ from pathlib import Path
 from gputui.errors import GputuiError
 from gputui.metrics import STORED
 from gputui.model.absent import Missing, known
-from gputui.model.devices import HOST
-from gputui.model.journal import to_plain, trace_name
-from gputui.model.profiled import Operator
+from gputui.model.journal import Operator, to_plain, trace_name
 from gputui.model.result import CaseResult, RunSummary
+from gputui.model.telemetry import HOST
 from gputui.services.results.browser import FileEntry, RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.kept_files import HOW_TO_OPEN, copy_whole, traces_of

@@ -30,13 +30,13 @@ from gputui.analysis.verdict import (
     with_ratio_of_speeds,
 )
 from gputui.model.absent import Missing, known
-from gputui.model.case import WHOLE_BOX, Case
 from gputui.model.journal import Block, Price
-from gputui.model.plan import MIN_BLOCKS
+from gputui.model.plan import WHOLE_BOX, Case
 from gputui.model.result import CaseResult, Run, Spread, worked_out_once
 from gputui.model.telemetry import LaunchPower
 from gputui.model.units import format_percent, format_rate
 from gputui.services.results.metrics import late_share
+from gputui.worker import MIN_BLOCKS
 
 
 def launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:

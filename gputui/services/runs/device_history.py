@@ -10,7 +10,7 @@ from gputui.analysis.health import Slowed
 from gputui.analysis.throttling import Throttling
 from gputui.metrics import STORED, live_values
 from gputui.model.absent import Missing
-from gputui.model.series import TimeSeries
+from gputui.model.result import TimeSeries
 from gputui.model.telemetry import HOST, Reading
 
 READING_HOLDS_S = 10.0

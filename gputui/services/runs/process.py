@@ -19,9 +19,7 @@ from pathlib import Path
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import STORED_NAME, CaseEnd, Line, RunEnd, Stored
 from gputui.model.plan import Plan
-from gputui.recording.journal import holds_a_journal
-from gputui.recording.lock import Holder, boot_id, is_held, read_holder
-from gputui.recording.spec import Spec
+from gputui.recording.run_directory import Holder, Spec, boot_id, holds_a_journal, is_held, read_holder
 from gputui.services.support.paths import (
     default_result_file,
     directories_in,

@@ -11,7 +11,6 @@ from statistics import median
 
 from gputui.analysis.statistics import Interval, hodges_lehmann_interval
 from gputui.model.absent import Missing
-from gputui.model.case import Case, Work
 from gputui.model.journal import (
     Block,
     CaseEnd,
@@ -24,14 +23,14 @@ from gputui.model.journal import (
     LaunchStart,
     Line,
     MachineFound,
+    ProfiledPass,
     RunEnd,
     RunStart,
     RuntimeFound,
     Stored,
 )
 from gputui.model.machine import Machine, Runtime
-from gputui.model.plan import Plan, PlannedCase, PlannedLaunch
-from gputui.model.profiled import ProfiledPass
+from gputui.model.plan import Case, Plan, PlannedCase, PlannedLaunch, Work
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST

@@ -8,15 +8,23 @@ from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
 from gputui.model.absent import Missing
-from gputui.model.case import WHOLE_BOX, Case, program_case
 from gputui.model.journal import Price
 from gputui.model.machine import Machine, Runtime
-from gputui.model.plan import RECORD_PROFILE, Plan, PlannedCase, PlannedDevice, PlannedLaunch
-from gputui.recording.spec import Spec
+from gputui.model.plan import (
+    RECORD_PROFILE,
+    WHOLE_BOX,
+    Case,
+    Plan,
+    PlannedCase,
+    PlannedDevice,
+    PlannedLaunch,
+    program_case,
+)
+from gputui.recording.run_directory import Spec
 from gputui.services.runs.process import new_run_id
 from gputui.services.runs.recovery import import_journal
 from gputui.store.writing import StoredRun
-from gputui.worker.procs.program import ProgramEnd, signal_name
+from gputui.worker.command import ProgramEnd, signal_name
 
 VERSION = 1
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)

@@ -15,8 +15,7 @@ from pathlib import Path
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import STORED_NAME, LaunchEnd, Stored
 from gputui.model.units import counted
-from gputui.recording.journal import holds_a_journal
-from gputui.recording.lock import Holder, held_if_free, is_held, read_holder
+from gputui.recording.run_directory import Holder, held_if_free, holds_a_journal, is_held, read_holder
 from gputui.recording.worker_process import end_left_worker
 from gputui.services.results.kept_files import keep_traces
 from gputui.services.runs.process import LiveRun, full_disk_words, mark_stored, wait_until_begun

@@ -14,14 +14,14 @@ from typing import TypeVar
 
 from gputui.errors import GputuiError, MachineLacks
 from gputui.machine.describing import describe_machine
-from gputui.machine.storage import storage_warning
+from gputui.machine.layers import storage_warning
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.machine import Interpreter, Machine
-from gputui.model.plan import MIN_BLOCKS, Plan, PlannedLaunch
+from gputui.model.plan import Plan, PlannedLaunch
 from gputui.model.units import format_bytes
-from gputui.recording.interpreters import ChosenInterpreter, executable_at
-from gputui.recording.spec import Spec
+from gputui.recording.probing import ChosenInterpreter, executable_at
+from gputui.recording.run_directory import Spec
 from gputui.services.prices import STATED, check_instance, price_of
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
@@ -30,10 +30,10 @@ from gputui.services.profiles.torch_builds import check_gpu_is_used, unused_gpu
 from gputui.services.profiles.user_workload import after_trial, is_step_file, profile_of_step
 from gputui.services.runs.process import new_run_id, target_of, writable_target
 from gputui.services.support.paths import hash_key
-from gputui.store.machines import are_one_box, known_by
 from gputui.store.reading import open_result
-from gputui.store.selecting import check_label
+from gputui.store.selecting import are_one_box, check_label, known_by
 from gputui.store.writing import check_writable
+from gputui.worker import MIN_BLOCKS
 from gputui.worker.failures import MORE_SHM
 from gputui.worker.procs.multihost import address_of
 

@@ -140,7 +140,7 @@ def watch_alerts(on_alert: Callable[[str], None]) -> Callable[[], None]:
 def _follow(
     alert: Callable[[str], None], ends: threading.Event, runs: tuple[LiveRun, ...], is_late: bool
 ) -> None:
-    from gputui.recording.spec import Spec
+    from gputui.recording.run_directory import Spec
     from gputui.services.runs.process import alerts_of, follow
 
     try:

@@ -10,7 +10,7 @@ from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
 from gputui.analysis.order_statistics import Percentile, percentile
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
-from gputui.model.case import Case
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Measurement, Run
 from gputui.model.serving import ANSWERED, LoadStep, RequestRow, ServerFound, ServingRecords
 from gputui.services.results.throughput import speed_of

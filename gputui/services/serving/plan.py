@@ -14,14 +14,23 @@ from pathlib import Path
 
 from gputui.errors import GputuiError, MachineLacks
 from gputui.machine.describing import describe_machine
-from gputui.machine.storage import storage_warning
+from gputui.machine.layers import storage_warning
 from gputui.model.absent import Missing
-from gputui.model.case import WHOLE_BOX, Case, Parameter, program_case
 from gputui.model.machine import Runtime
-from gputui.model.plan import Plan, PlannedCase, PlannedDevice, PlannedLaunch, PlannedLoad
+from gputui.model.plan import (
+    WHOLE_BOX,
+    Case,
+    Parameter,
+    Plan,
+    PlannedCase,
+    PlannedDevice,
+    PlannedLaunch,
+    PlannedLoad,
+    program_case,
+)
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted, format_seconds
-from gputui.recording.spec import Spec
+from gputui.recording.run_directory import Spec
 from gputui.services.prices import check_instance, price_of
 from gputui.services.runs.process import new_run_id, writable_target
 from gputui.services.serving.profiles import (
@@ -32,8 +41,7 @@ from gputui.services.serving.profiles import (
 )
 from gputui.services.support.paths import hash_key
 from gputui.store.selecting import check_label
-from gputui.worker.serving.prompts import TOKENS_PER_WORD, Body, Prompts
-from gputui.worker.serving.request import Address, address_of, is_own
+from gputui.worker.serving.request import TOKENS_PER_WORD, Address, Body, Prompts, address_of, is_own
 from gputui.worker.serving.server import ANSWER_TIMEOUT_S, ServerError, ServerIdentity, body_for, find_server
 
 VERSION = 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.errors import GputuiError
-from gputui.model.case import Case
+from gputui.model.plan import Case
 from gputui.model.units import format_seconds
 from gputui.services.profiles.loader import ProfileReader, profile_directory
 

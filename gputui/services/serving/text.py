@@ -8,14 +8,13 @@ from dataclasses import asdict
 from typing import Any  # Any: JSON
 
 from gputui.analysis.order_statistics import Percentile, sample_needed
-from gputui.document.bars import bars
+from gputui.document.drawings import bars
 from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Table, table_of
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing, known
-from gputui.model.case import Case
-from gputui.model.journal import Price
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import Price, ProfiledPass
+from gputui.model.plan import Case
 from gputui.model.result import Run, RunSummary
 from gputui.model.serving import ANSWERED
 from gputui.model.units import (

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.model.case import MODES, OUTCOMES, OWN, WHOLE_BOX, WORKLOAD_CLASSES, Work
-from gputui.model.journal import FIGURE_BETTER, FIGURE_COMBINES
-from gputui.model.profiled import CATEGORIES, IDLE_CAUSES, MEMORY_POINTS, PHASES, TIME_CLASSES
+from gputui.model.journal import CATEGORIES, IDLE_CAUSES, MEMORY_POINTS, PHASES, TIME_CLASSES
+from gputui.model.plan import OUTCOMES, OWN, WHOLE_BOX, Work
 from gputui.model.result import RunSummary
 from gputui.model.serving import LOADS, REQUEST_OUTCOMES
-from gputui.model.units import FIGURE_SUFFIXES, RATES
+from gputui.model.units import RATES
 from gputui.services.runs.process import uuid7
 from gputui.services.share import vocabulary as known
 from gputui.services.share.vocabulary import Rule, matching, one_of
@@ -23,6 +22,7 @@ from gputui.store.opening import CATALOG, rows_of
 from gputui.store.rows import LAYERS
 from gputui.store.schema import RUN_TABLES, TABLE_BY_NAME, Table
 from gputui.store.writing import explaining, opened_for_writing
+from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES, MODES, WORKLOAD_CLASSES
 from gputui.worker.foreign_json import read_json
 
 if TYPE_CHECKING:

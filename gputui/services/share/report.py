@@ -8,14 +8,13 @@ from datetime import datetime, timezone
 
 from gputui.analysis.peak_tests import BELOW_NORMAL, NO_REFERENCE, PerformanceCheck
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.document.bars import BarPart
+from gputui.document.drawings import BarPart
 from gputui.document.spans import Span
 from gputui.document.table import Code, Column, Links, Part, Section, Table, table_of
-from gputui.facts.gpus import find_gpu, memory_gib_of
-from gputui.facts.tables import plausible_rows, source_rows
+from gputui.facts.tables import find_gpu, memory_gib_of, plausible_rows, source_rows
 from gputui.model.absent import Missing
+from gputui.model.journal import ProfiledPass
 from gputui.model.machine import Gpu
-from gputui.model.profiled import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_hourly, format_percent, format_rate, format_seconds
 from gputui.services.compare.pairing import gains_of

@@ -9,14 +9,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gputui.document.bars import stacked_bar
-from gputui.document.html import bullets, html_of, page_of, part, safe, table, with_units
-from gputui.document.markdown import escaped, markdown_of, markdown_table
+from gputui.document.drawings import stacked_bar
+from gputui.document.markup import (
+    bullets,
+    escaped,
+    html_of,
+    markdown_of,
+    markdown_table,
+    page_of,
+    part,
+    safe,
+    table,
+    with_units,
+)
 from gputui.document.spans import Span
 from gputui.document.table import Table, text_of
 from gputui.errors import GputuiError, NotStored
 from gputui.model.absent import Missing
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, format_percent, listed
 from gputui.services.compare.formats import comparison_plain, comparison_text

@@ -12,10 +12,10 @@ from importlib import resources
 
 from gputui.facts.tables import instance_rows
 from gputui.machine.layers import signals
-from gputui.model.nvml_codes import nvml_reason
 from gputui.model.serving import SERVE_PROFILE
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.serving.profiles import shipped_request_profiles
+from gputui.sources.nvml_calls import nvml_reason
 from gputui.worker.workloads import WORKLOADS
 
 Rule = Callable[[str], str | None]

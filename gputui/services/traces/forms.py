@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from gputui.document.html import bullets, letter, page_of, part, safe, table, with_units
-from gputui.document.markdown import escaped, markdown_list, markdown_table
+from gputui.document.markup import (
+    bullets,
+    escaped,
+    letter,
+    markdown_list,
+    markdown_table,
+    page_of,
+    part,
+    safe,
+    table,
+    with_units,
+)
 from gputui.services.compare.why import part_table
 from gputui.services.traces.difference import (
     TraceDifference,

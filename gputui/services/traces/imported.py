@@ -11,7 +11,6 @@ from statistics import median
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case, program_case
 from gputui.model.journal import (
     JOURNAL_SCHEMA,
     CasePlanned,
@@ -20,12 +19,13 @@ from gputui.model.journal import (
     LaunchStart,
     Line,
     MachineFound,
+    MemoryPoint,
+    ProfiledPass,
     RunEnd,
     RunStart,
 )
 from gputui.model.machine import Machine
-from gputui.model.plan import PROFILED, TRACE_PROFILE, PlannedCase
-from gputui.model.profiled import MemoryPoint, ProfiledPass
+from gputui.model.plan import PROFILED, TRACE_PROFILE, Case, PlannedCase, program_case
 from gputui.model.result import Run
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.recording.program_cpu import ProgramCpu

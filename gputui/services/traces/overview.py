@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gputui.document.table import Table, table_of
-from gputui.model.profiled import IDLE, ProfiledPass
+from gputui.model.journal import IDLE, ProfiledPass
 from gputui.model.units import counted, format_percent
 from gputui.services.compare.why import time_text
 from gputui.services.results.operator_rates import efficiency_text

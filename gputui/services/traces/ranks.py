@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from gputui.model.absent import Missing
-from gputui.model.profiled import ProfiledPass
+from gputui.model.journal import ProfiledPass
 from gputui.model.units import format_percent, format_seconds
 from gputui.services.results.step_breakdown import breakdown_of
 from gputui.services.results.step_tables import CATEGORY_WORDS

@@ -9,9 +9,8 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any  # Any: pynvml has no types
 
-from gputui.model import nvml_codes
 from gputui.model.absent import Missing
-from gputui.model.live import Value
+from gputui.model.telemetry import Value
 from gputui.sources import nvml_calls
 from gputui.sources.nvml_live.questions import (
     UNREPORTED,
@@ -126,21 +125,21 @@ class Fields:
             check_alive(error.value)
             if error.value in nvml_calls.NEVER_AGAIN:
                 self.wanted = []
-            reason = Missing(nvml_codes.nvml_reason(error.value))
+            reason = Missing(nvml_calls.nvml_reason(error.value))
             return {number: reason for number, _ in self.wanted}
         values: dict[int, float | int | Missing] = {}
         unsupported: list[int] = []
         for (number, _), answer in zip(self.wanted, answers, strict=True):
             code = answer.nvmlReturn
-            if code == nvml_codes.SUCCESS:
+            if code == nvml_calls.SUCCESS:
                 values[number] = getattr(answer.value, nvml_calls.UNION_MEMBERS[answer.valueType])
                 continue
             check_alive(code)
             # A driver answers "invalid argument" for a field that it does not know.
-            if code in nvml_calls.NEVER_AGAIN or code == nvml_codes.INVALID_ARGUMENT:
+            if code in nvml_calls.NEVER_AGAIN or code == nvml_calls.INVALID_ARGUMENT:
                 unsupported.append(number)
             else:
-                values[number] = Missing(nvml_codes.nvml_reason(code))
+                values[number] = Missing(nvml_calls.nvml_reason(code))
         pcie = [values[number] for number in (_PCIE_TX_BYTES, _PCIE_RX_BYTES) if number in values]
         if pcie and all(not isinstance(count, Missing) and count < _SURELY_WIDE for count in pcie):
             unsupported += _PCIE_TX_BYTES, _PCIE_RX_BYTES
@@ -232,7 +231,7 @@ class Gpm:
             except self._nvml.NVMLError as error:
                 check_alive(error.value)
                 self._base_ns = None
-                reason = Missing(nvml_codes.nvml_reason(error.value))
+                reason = Missing(nvml_calls.nvml_reason(error.value))
                 if error.value in nvml_calls.NEVER_AGAIN:
                     self._off = self._why_not()
                 return self._all(reason if self._off is None else self._off)
@@ -304,7 +303,7 @@ class Gpm:
 
     def _value(self, key: str, metric: Any) -> float | Missing:
         if metric.nvmlReturn != self._nvml.NVML_SUCCESS:
-            return Missing(nvml_codes.nvml_reason(metric.nvmlReturn))
+            return Missing(nvml_calls.nvml_reason(metric.nvmlReturn))
         value = float(metric.value)
         if key in GPM_SHARES:
             # Two counters are not read at exactly the same time, so a sum may slightly exceed the total.

@@ -10,23 +10,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any  # Any: pynvml has no types
 
-from gputui.model import nvml_codes
 from gputui.model.absent import Missing
-from gputui.model.devices import MIG_PER_GPU
-from gputui.model.live import Value
-from gputui.model.ranges import sane
+from gputui.model.telemetry import MIG_PER_GPU, Value, sane
 from gputui.sources import nvml_calls
 
 Values = dict[str, Value]
 Way = Callable[[Any, Any], Mapping[str, "float | int | str"]]
 """Queries (pynvml, handle) for the values of some metrics."""
 
-LOST = Missing(nvml_codes.nvml_reason(nvml_codes.GPU_IS_LOST))
-UNREPORTED = Missing(nvml_codes.nvml_reason(nvml_codes.NOT_SUPPORTED))
+LOST = Missing(nvml_calls.nvml_reason(nvml_calls.GPU_IS_LOST))
+UNREPORTED = Missing(nvml_calls.nvml_reason(nvml_calls.NOT_SUPPORTED))
 DRIVER = "the driver"
 _TOO_MUCH_USED = Missing(f"{DRIVER} answered more than there is")
 
-_DRIVER_GONE = frozenset({nvml_codes.UNINITIALIZED, nvml_codes.DRIVER_NOT_LOADED, nvml_codes.VERSIONS_DIFFER})
+_DRIVER_GONE = frozenset({nvml_calls.UNINITIALIZED, nvml_calls.DRIVER_NOT_LOADED, nvml_calls.VERSIONS_DIFFER})
 
 
 class DriverGone(Exception):
@@ -40,14 +37,14 @@ class DriverGone(Exception):
 class GpuLost(Exception):
     """The GPU no longer responds."""
 
-    code = nvml_codes.GPU_IS_LOST
+    code = nvml_calls.GPU_IS_LOST
 
 
 def check_alive(code: int) -> None:
     """Raise DriverGone or GpuLost for a code that means one of them."""
     if code in _DRIVER_GONE:
         raise DriverGone(code)
-    if code == nvml_codes.GPU_IS_LOST:
+    if code == nvml_calls.GPU_IS_LOST:
         raise GpuLost
 
 
@@ -118,7 +115,7 @@ class Asker:
         if not isinstance(answer, int):
             return answer
         check_alive(answer)
-        reason = Missing(nvml_codes.nvml_reason(answer))
+        reason = Missing(nvml_calls.nvml_reason(answer))
         if not ways:
             self._refused[question.keys] = reason
         return reason
@@ -193,7 +190,7 @@ def _slowdown_by_margin(nvml: Any, handle: Any) -> dict[str, float]:
     """On newer GPUs: the margin to the limit, and how far beyond the limit throttling begins."""
     margin = nvml.nvmlDeviceGetMarginTemperature(handle)
     limit = nvml.nvmlDeviceGetFieldValues(handle, [(SLOWDOWN_MARGIN, 0)])[0]
-    is_told = limit.nvmlReturn == nvml_codes.SUCCESS
+    is_told = limit.nvmlReturn == nvml_calls.SUCCESS
     beyond = nvml_calls.field_number(nvml, limit) if is_told else 0
     now = nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
     return {"temperature_limit_c": float(now + margin - beyond)}

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar  # Any: pynvml has no types
 
-from gputui.model import nvml_codes
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, GpuUse
+from gputui.model.telemetry import DeviceSample, GpuUse
+from gputui.sources import nvml_calls
+from gputui.sources.base import meminfo, text_of
 from gputui.sources.nvml_calls import driver_version, opened
 from gputui.sources.nvml_live.gpu import NvmlGpu
 from gputui.sources.nvml_live.questions import UUID, Asker, DriverGone, GpuLost, check_alive
-from gputui.sources.small_files import meminfo, text_of
 
 _FIRST_WAIT_NS = 2 * 10**9
 _LONGEST_WAIT_NS = 30 * 10**9
@@ -28,7 +28,7 @@ _SILENCE_S = 3.0
 """If no GPU answers for this long, the silent ones are left out: a call into the driver may hang."""
 
 _UNLISTED = Missing("the GPU is lost: the driver lists it no more")
-_NO_GPU = Missing(nvml_codes.nvml_reason(nvml_codes.NO_GPU))
+_NO_GPU = Missing(nvml_calls.nvml_reason(nvml_calls.NO_GPU))
 _COUNTED_ANEW = Missing("GPUs came or went: the driver is being asked anew")
 _CLOSED = Missing("it is not being read")
 _OPENING = Missing("the NVIDIA driver is being opened")
@@ -44,7 +44,7 @@ class _Lookup:
     is_over: bool = False
     handle: Any = None
     uuid: str = ""
-    code: int = nvml_codes.SUCCESS
+    code: int = nvml_calls.SUCCESS
     """Why there is no handle, if there is none."""
 
     def problem(self, now_ns: int) -> Missing:
@@ -280,10 +280,10 @@ class NvmlLive:
             if not lookup.is_over:
                 unreached[index] = lookup
                 continue
-            if lookup.code != nvml_codes.SUCCESS:
-                if lookup.code != nvml_codes.GPU_IS_LOST:
+            if lookup.code != nvml_calls.SUCCESS:
+                if lookup.code != nvml_calls.GPU_IS_LOST:
                     check_alive(lookup.code)
-                unreached[index] = Missing(nvml_codes.nvml_reason(lookup.code))
+                unreached[index] = Missing(nvml_calls.nvml_reason(lookup.code))
                 continue
             handle, uuid = lookup.handle, lookup.uuid
             number = self._number(uuid or f"unnamed {index}", index)
@@ -369,12 +369,12 @@ def _place(handle: Any) -> int | None:
 
 
 def _waiting(code: int) -> Missing:
-    return Missing(f"{nvml_codes.nvml_reason(code)}; trying again")
+    return Missing(f"{nvml_calls.nvml_reason(code)}; trying again")
 
 
 def _why_closed(code: int) -> str:
-    if code == nvml_codes.NO_PERMISSION:
+    if code == nvml_calls.NO_PERMISSION:
         return (
             "no permission to ask the NVIDIA driver: this user must be able to read and write /dev/nvidiactl"
         )
-    return nvml_codes.nvml_reason(code)
+    return nvml_calls.nvml_reason(code)

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 
 from gputui.analysis.health import age, is_lost
-from gputui.document.bars import NO_READING
+from gputui.document.drawings import NO_READING
 from gputui.document.spans import Line, Span, cut, line_width, width_of
 from gputui.metrics import Metric, memory_of, memory_scale, number, three_digits_of, with_unit, word
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample
+from gputui.model.telemetry import DeviceSample
 from gputui.model.units import format_clock, format_usd
 from gputui.tui.monitor.frame import (
     FIGURE_STYLES,

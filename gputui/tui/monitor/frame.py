@@ -12,7 +12,7 @@ from gputui.analysis.throttling import LONGEST_STEP_NS, Throttling
 from gputui.document.spans import Span, cut, width_of
 from gputui.metrics import Metric, Units, number, word
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, LiveSample
+from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.model.units import counted, format_usd, with_prefix
 from gputui.tui.monitor.history import FULL_FROM, SECOND_NS, Chart, History, LoadLevel, SteadyLoads
 from gputui.tui.widgets.cells import clean

@@ -13,7 +13,7 @@ from gputui.analysis.health import CAUSES, age
 from gputui.document.spans import Line, Span, width_of
 from gputui.metrics import ABSENT, METRICS, Metric, Units, memory_scale, number, three_digits_of, with_unit
 from gputui.model.absent import Missing
-from gputui.model.live import LOST, DeviceSample, Value
+from gputui.model.telemetry import LOST, DeviceSample, Value
 from gputui.model.units import format_percent, with_prefix
 from gputui.tui.monitor.cards import with_gauge
 from gputui.tui.monitor.frame import (

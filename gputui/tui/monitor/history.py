@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterable
 from enum import IntEnum
 
-from gputui.document.bars import gauge, gauge_of, halves_of
+from gputui.document.drawings import gauge, gauge_of, halves_of
 from gputui.tui.widgets.charts import column, level_of
 
 SECOND_NS = 1_000_000_000

@@ -13,7 +13,7 @@ from gputui.analysis.health import STALE_AFTER_S, foreign_processes, health
 from gputui.document.spans import Line, Span, cut, line_width, width_of
 from gputui.metrics import Units
 from gputui.model.absent import Missing
-from gputui.model.live import DeviceSample, LiveSample
+from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.model.units import counted
 from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS, Asked, EndProcess, ShowDemo
 from gputui.tui.monitor.cards import (

@@ -7,8 +7,15 @@ from dataclasses import dataclass
 
 from gputui.metrics import ABSENT, Units, with_unit
 from gputui.model.absent import Missing
-from gputui.model.devices import MIG_PER_GPU, device_label, device_order
-from gputui.model.live import ENDED, FOREIGN, HIDDEN, ProcessSample
+from gputui.model.telemetry import (
+    ENDED,
+    FOREIGN,
+    HIDDEN,
+    MIG_PER_GPU,
+    ProcessSample,
+    device_label,
+    device_order,
+)
 from gputui.tui.widgets.cells import clean
 
 Key = float | str | None

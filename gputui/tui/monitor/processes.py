@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from gputui.document.plain_text import ranges
-from gputui.document.spans import Line, Span
+from gputui.document.spans import Line, Span, ranges
 from gputui.metrics import Units, memory_scale, three_digits_of
 from gputui.model.absent import Missing
-from gputui.model.devices import mig_place
-from gputui.model.live import ProcessSample
+from gputui.model.telemetry import ProcessSample, mig_place
 from gputui.model.units import format_usd
 from gputui.tui.monitor.frame import Frame
 from gputui.tui.monitor.process_columns import (

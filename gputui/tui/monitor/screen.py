@@ -12,7 +12,7 @@ from typing import Protocol
 from textual import events
 
 from gputui.document.spans import Line
-from gputui.model.live import LiveSample
+from gputui.model.telemetry import LiveSample
 from gputui.tui.monitor.actions import Asked
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.shell.registry import screen_at

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gputui.analysis.health import is_lost
 from gputui.document.spans import Line, Span, cut, line_width, width_of
 from gputui.metrics import memory_scale, number, three_digits_of, with_unit
-from gputui.model.live import DeviceSample
+from gputui.model.telemetry import DeviceSample
 from gputui.model.units import counted, format_clock, format_usd, format_whole_seconds
 from gputui.tui.monitor.actions import EndProcess
 from gputui.tui.monitor.frame import Frame, findings_spans, idle_text, is_idle, short_name

@@ -22,7 +22,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gputui.document.background import palette_here
-from gputui.document.bars import in_hues
+from gputui.document.drawings import in_hues
 from gputui.document.spans import Line, Span
 from gputui.document.theme import Depth, Palette
 from gputui.tui.terminal.cell_diff import CellDiff, Placed, rich_style, width_of, without_marked_blanks

@@ -14,8 +14,7 @@ from functools import lru_cache
 from rich.cells import cell_len
 
 from gputui.document import spans
-from gputui.document.plain_text import in_encoding
-from gputui.document.spans import Line, Span, cut, line_width, width_of
+from gputui.document.spans import Line, Span, cut, in_encoding, line_width, width_of
 from gputui.document.table import Table, changed, columns_that_fit, lines_of
 from gputui.store.text import clean_text
 

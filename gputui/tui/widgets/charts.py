@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 
-from gputui.document.bars import NO_READING
+from gputui.document.drawings import NO_READING
 from gputui.document.spans import Line, Span, cut, width_of
 from gputui.document.theme import TONES
 from gputui.metrics import Metric, Values
-from gputui.model.series import TimeSeries
+from gputui.model.result import TimeSeries
 from gputui.tui.widgets.cells import clean, fitted, left, right, side_by_side
 
 BLOCKS = " ▁▂▃▄▅▆▇█"

@@ -13,14 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any  # Any: the JSON of a launch
 
+from .. import MIN_BLOCKS
 from ..channel import Channel
 from ..contract import Precision, Request, Step, Value, Workload
 from ..failures import Failed, outcome_of, reason_of, text_for_file
 from ..profiling.allocations import wait_for
 from ..profiling.profiler import NoTrace
-from ..steps.compiling import COMPILE, COMPILE_FIGURE
-from ..steps.precision import resolve
-from ..timing.stopwatch import (
+from ..steps import COMPILE, COMPILE_FIGURE, resolve
+from ..timing import (
     BlockTime,
     Stopwatch,
     has_trend,
@@ -37,7 +37,6 @@ MIN_BLOCK_S, MAX_BLOCK_S = 0.05, 0.2
 """Bounds of a block's length, unless one step takes longer."""
 WANTED_BLOCKS = 10
 """Between these bounds, blocks are short enough for this many in what is left of a case's share."""
-MIN_BLOCKS = 5
 SUSTAINED_BLOCKS = 300
 """A sustained case is split into about this many blocks."""
 WARM_SHARE = 0.25

@@ -24,6 +24,7 @@ from .load import (
     Ended,
     Load,
     LoadOutcome,
+    LoadReport,
     check_answers,
     check_client,
     client_bottleneck,
@@ -32,9 +33,7 @@ from .load import (
     times_text,
 )
 from .offering import LoadGenerator
-from .prompts import Body
-from .reporting import LoadReport
-from .request import address_of, is_own
+from .request import Body, address_of, is_own
 from .search import (
     MOST_FACTOR,
     SearchStart,

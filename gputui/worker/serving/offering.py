@@ -19,7 +19,7 @@ from statistics import median
 from .answer import OK, UNFINISHED, read_answer
 from .client import Client, Exchange, LagProbe, without_collections
 from .load import CLOSED, OPEN, Ended, Load, LoadOutcome, Sample, is_behind, tokens_within
-from .prompts import TOKENS_PER_WORD, Prompts
+from .request import TOKENS_PER_WORD, Prompts
 from .server import ServerMetrics, during
 
 PERIOD_S = 1.0

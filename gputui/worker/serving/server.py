@@ -16,8 +16,7 @@ from typing import Any  # Any: a server's JSON
 from urllib.parse import urljoin
 
 from .answer import FAILED, OK, ServerAnswer, read_answer
-from .prompts import Body
-from .request import Address, PlainHttpError, Reply, request
+from .request import Address, Body, PlainHttpError, Reply, request
 
 TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 120.0

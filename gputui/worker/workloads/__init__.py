@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..contract import Workload
-from ..contract_check import check_all
+from ..contract import Workload, check_all
 from . import (
     bert_ft,
     bs_sweep,

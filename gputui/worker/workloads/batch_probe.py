@@ -12,7 +12,7 @@ from typing import Any  # JSON
 from ..contract import Request, Step
 from ..procs.ranks import RankLink
 from ..profiling.allocations import AllocationsUnavailable, highest_allocated
-from ..timing.stopwatch import stopwatch_for, with_waiting
+from ..timing import stopwatch_for, with_waiting
 
 TIMED_STEPS = 3
 
@@ -39,7 +39,7 @@ class _Probe:
         """Build it, take two steps, then time three. If it does not fit, torch's exception passes through."""
         import torch
 
-        from ..steps.precision import resolve
+        from ..steps import resolve
         from . import workload_named
 
         torch.set_num_threads(threads)

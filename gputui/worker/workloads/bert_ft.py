@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from ..contract import Request, Size, Step, Workload
-from ..models.classifiers import TEXT_BASE, TEXT_MINI
-from ..steps.flops import EncoderShape, encoder_forward_flops
+from ..flops import EncoderShape, encoder_forward_flops
+from .classifiers import TEXT_BASE, TEXT_MINI
 
 LONG = replace(TEXT_BASE, context=384)
 """BERT-base at the length that question answering is tuned with."""
@@ -33,8 +33,8 @@ def build(request: Request) -> Step:
     """All weights trained from random ones, dropout on, one batch on the device, AdamW."""
     import torch
 
-    from ..models.encoder import Encoder
-    from ..steps.training import training_step
+    from ..models import Encoder
+    from ..steps import training_step
 
     shape = EncoderShape(**{name: request.integer(name) for name in EncoderShape.__dataclass_fields__})
     torch.manual_seed(request.seed)

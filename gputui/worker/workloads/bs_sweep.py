@@ -11,8 +11,8 @@ from typing import Any  # JSON
 
 from ..contract import Figure, Parameter, Request, Size, Step, Unsupported, Value, Workload
 from ..failures import OutOfMemory, is_out_of_memory
-from ..steps.flops import GptShape
-from ..timing.stopwatch import BlockTime
+from ..flops import GptShape
+from ..timing import BlockTime
 from .gpt_train import BASE, MINI, described
 
 SMALLEST: dict[str, Parameter] = {"layers": 1, "heads": 1, "width": 8, "context": 8, "vocabulary": 8}

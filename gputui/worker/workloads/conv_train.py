@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..contract import Request, Size, Step, Workload
-from ..steps.flops import ResNetShape, resnet_training_flops
+from ..flops import ResNetShape, resnet_training_flops
 
 MINI = ResNetShape(block="basic", stages=(2, 2, 2, 2), image=64, classes=1000)
 BASE = ResNetShape(block="bottleneck", stages=(3, 4, 6, 3), image=224, classes=1000)
@@ -31,8 +31,8 @@ def build(request: Request) -> Step:
     """Random weights, random images on the device, channels last, SGD with momentum."""
     import torch
 
-    from ..models.resnet import ResNet
-    from ..steps.training import training_step
+    from ..models import ResNet
+    from ..steps import training_step
 
     shape = ResNetShape.described(request.parameters)
     torch.manual_seed(request.seed)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from ..failures import is_out_of_memory
-from ..steps.flops import GptShape
-from ..timing.stopwatch import BlockTime, steps_for
+from ..flops import GptShape
+from ..timing import BlockTime, steps_for
 from .gpt_train import BASE, MINI, described
 
 XL = GptShape(layers=32, heads=32, width=4096, context=1024, vocabulary=50304)

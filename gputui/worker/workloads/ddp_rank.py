@@ -11,7 +11,7 @@ from typing import Any  # Any: torch's types, and JSON
 
 from ..contract import Request, Step, Unsupported
 from ..procs.ranks import RankLink
-from ..timing.stopwatch import stopwatch_for, with_waiting
+from ..timing import stopwatch_for, with_waiting
 
 
 def serve(link: RankLink) -> None:
@@ -39,7 +39,7 @@ class _Rank:
         import torch
         from torch import distributed
 
-        from ..steps.precision import resolve
+        from ..steps import resolve
 
         torch.set_num_threads(threads)
         if device == "cuda":
@@ -119,7 +119,7 @@ def built(request: Request, data_seed: int, *, is_parallel: bool) -> tuple[Any, 
     """
     from torch.nn.parallel import DistributedDataParallel
 
-    from ..steps.training import next_token_loss, training_step
+    from ..steps import next_token_loss, training_step
     from .gpt_train import made
 
     is_sharded = is_parallel and request.parameters.get("sharding") == "full"

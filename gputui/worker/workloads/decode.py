@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any  # Any: torch's types, which may not be installed
 
 from ..contract import Request, Size, Step, Workload
-from ..steps.flops import LlamaShape, decode_bytes, decode_flops
+from ..flops import LlamaShape, decode_bytes, decode_flops
 
 MINI = LlamaShape(layers=12, heads=12, width=768, hidden=2048, vocabulary=32000, cache=256)
 """0.1B multiplied weights."""
@@ -44,9 +44,8 @@ def build(request: Request) -> Step:
     """
     import torch
 
-    from ..models.llama import Llama
-    from ..steps.compiling import compiled
-    from ..steps.serving import served
+    from ..models import Llama
+    from ..steps import compiled, served
 
     names = ("layers", "heads", "width", "hidden", "vocabulary", "cache")
     shape = LlamaShape(**{name: request.integer(name) for name in names})

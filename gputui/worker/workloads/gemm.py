@@ -22,7 +22,7 @@ def build(request: Request) -> Step:
     """
     import torch
 
-    from ..steps.number_pool import POOL_NUMBERS, NumberPool
+    from ..steps import POOL_NUMBERS, NumberPool
 
     m, n, k = (request.integer(name) for name in "mnk")
     generator = torch.Generator().manual_seed(request.seed)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any  # Any: torch's types
 
 from ..contract import Parameter, Request, Size, Step, Workload
-from ..steps.flops import GptShape, gpt_training_flops
+from ..flops import GptShape, gpt_training_flops
 
 MINI = GptShape(layers=6, heads=6, width=384, context=256, vocabulary=256)
 """The character-level shape of nanoGPT, over bytes."""
@@ -41,7 +41,7 @@ def made(
     """
     import torch
 
-    from ..models.gpt import Gpt
+    from ..models import Gpt
 
     shape = GptShape(**{name: request.integer(name) for name in GptShape.__dataclass_fields__})
     torch.manual_seed(request.seed)
@@ -59,7 +59,7 @@ def made(
 
 def build(request: Request) -> Step:
     """Forward, backward and optimizer on the same tokens in every step."""
-    from ..steps.training import next_token_loss, training_step
+    from ..steps import next_token_loss, training_step
 
     model, tokens, optimizer = made(request, request.seed)
     return training_step(lambda: next_token_loss(model, tokens), optimizer, request)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..contract import Parameter, Request, Size, Step, Workload
-from ..models.classifiers import IMAGE_BASE, IMAGE_MINI, TEXT_BASE, TEXT_MINI, described
-from ..steps.flops import EncoderShape, ResNetShape
+from ..flops import EncoderShape, ResNetShape
 from .bs_sweep import FIGURES, SMALLEST, at_best_batch
+from .classifiers import IMAGE_BASE, IMAGE_MINI, TEXT_BASE, TEXT_MINI, described
 
 SMALLEST_IMAGE: dict[str, Parameter] = {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 2}
 

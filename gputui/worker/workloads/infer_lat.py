@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..contract import Figure, Request, Size, Step, Value, Workload
-from ..models.classifiers import (
+from ..flops import EncoderShape, ResNetShape
+from ..steps import Stopwatched, percentile_value
+from .classifiers import (
     IMAGE_BASE,
     IMAGE_MINI,
     TEXT_BASE,
@@ -16,8 +18,6 @@ from ..models.classifiers import (
     described,
     forward_flops,
 )
-from ..steps.flops import EncoderShape, ResNetShape
-from ..steps.latencies import Stopwatched, percentile_value
 
 SHARES = (0.5, 0.9, 0.99)
 
@@ -36,7 +36,7 @@ def build(request: Request) -> Step:
     """A step is one request: input from the host, scores back on the host."""
     import torch
 
-    from ..steps.serving import request_step
+    from ..steps import request_step
 
     model, host_input = classifier_and_input(request)
     answer = torch.zeros(1, request.integer("classes"), dtype=request.precision.product_dtype())

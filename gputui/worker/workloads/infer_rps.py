@@ -7,7 +7,9 @@ from dataclasses import replace
 from statistics import median
 
 from ..contract import Request, Size, Step, Value, Workload
-from ..models.classifiers import (
+from ..flops import EncoderShape, ResNetShape
+from ..steps import COMPILE, open_loop_figures, open_loop_values
+from .classifiers import (
     IMAGE_BASE,
     IMAGE_MINI,
     TEXT_BASE,
@@ -16,9 +18,6 @@ from ..models.classifiers import (
     described,
     forward_flops,
 )
-from ..steps.compiling import COMPILE
-from ..steps.flops import EncoderShape, ResNetShape
-from ..steps.latencies import open_loop_figures, open_loop_values
 
 OPEN_S = 2.0
 """Upper limit for each fraction of the throughput."""
@@ -40,7 +39,7 @@ def build(request: Request) -> Step:
     After the last block, requests arrive at random (Poisson) at fractions of the measured throughput; all
     that wait are answered together, in batches padded to a power of two.
     """
-    from ..steps.serving import answering, batch_step
+    from ..steps import answering, batch_step
 
     model, host_batch = classifier_and_input(request)
     step = batch_step(model, host_batch, request)

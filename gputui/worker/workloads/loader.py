@@ -8,8 +8,8 @@ from statistics import mean, median
 from typing import Any  # Any: torch's types
 
 from ..contract import Figure, Request, Size, Step, Value, Workload
-from ..steps.flops import ResNetShape
-from ..timing.stopwatch import steps_for, stopwatch_for
+from ..flops import ResNetShape
+from ..timing import steps_for, stopwatch_for
 from .conv_train import BASE, MINI
 
 CACHED_BLOCKS = 5
@@ -54,8 +54,8 @@ def build(request: Request) -> Step:
     """
     import torch
 
-    from ..models.resnet import ResNet
-    from ..steps.training import training_step
+    from ..models import ResNet
+    from ..steps import training_step
     from .image_data import Pictures, loader_of
 
     shape = ResNetShape.described(request.parameters)

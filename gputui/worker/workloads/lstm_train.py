@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from ..contract import Request, Size, Step, Workload
-from ..steps.flops import LstmShape, lstm_training_flops
+from ..flops import LstmShape, lstm_training_flops
 
 MINI = LstmShape(layers=2, width=256, context=64, vocabulary=256)
 FULL = LstmShape(layers=2, width=1024, context=256, vocabulary=256)
@@ -31,8 +31,8 @@ def build(request: Request) -> Step:
     """Random weights, one batch of uniform random tokens on the device, initial states of 0, AdamW."""
     import torch
 
-    from ..models.lstm import Lstm
-    from ..steps.training import next_token_loss, training_step
+    from ..models import Lstm
+    from ..steps import next_token_loss, training_step
 
     shape = LstmShape(**{name: request.integer(name) for name in LstmShape.__dataclass_fields__})
     torch.manual_seed(request.seed)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any  # Any: torch's types
 
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
-from ..steps.flops import GptShape
+from ..flops import GptShape
 from .gpt_train import BASE, MINI, described, made
 
 PARTS_OF_A_BATCH = 4
@@ -53,7 +53,7 @@ def build(request: Request) -> Step:
     from torch.utils.checkpoint import checkpoint
 
     from ..profiling.allocations import PARTS, AllocationsUnavailable, peak_of_a_step
-    from ..steps.training import next_token_loss, step_in_phases
+    from ..steps import next_token_loss, step_in_phases
 
     trick = str(request.parameters["trick"])
     if trick == "offload" and request.device == "cpu":

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 from ..contract import Figure, Request, Size, Step, Value, Workload
-from ..steps.flops import StyleShape, style_flops
-from ..steps.latencies import Stopwatched, percentile_value
+from ..flops import StyleShape, style_flops
+from ..steps import Stopwatched, percentile_value
 
 MINI = StyleShape(height=256, width=256)
 BASE = StyleShape(height=720, width=1280)
@@ -37,9 +37,8 @@ def build(request: Request) -> Step:
     """A step is one frame (or a few) of bytes from the host, styled, and back as bytes; it waits."""
     import torch
 
-    from ..models.style import Style, shown
-    from ..steps.compiling import compiled
-    from ..steps.serving import request_step, served
+    from ..models import Style, shown
+    from ..steps import compiled, request_step, served
 
     batch, height, width = (request.integer(name) for name in ("batch", "height", "width"))
     generator = torch.Generator().manual_seed(request.seed)

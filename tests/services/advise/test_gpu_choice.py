@@ -17,8 +17,7 @@ from gputui.analysis.inference_fit import (
     needed_for_inference,
 )
 from gputui.errors import EXIT_USAGE, GputuiError
-from gputui.facts.gpus import memory_of
-from gputui.facts.tables import gpu_rows
+from gputui.facts.tables import gpu_rows, memory_of
 from gputui.model.absent import Missing
 from gputui.services.advise.gpu_choice import (
     GpuClass,

@@ -39,10 +39,18 @@ from gputui.analysis.fit import (
 )
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case
-from gputui.model.journal import CaseEnd, Figure, LaunchEnd, LaunchStart, Line
-from gputui.model.plan import PROFILED
-from gputui.model.profiled import MemoryPoint, Operator, ProfiledPass, TimeSlice
+from gputui.model.journal import (
+    CaseEnd,
+    Figure,
+    LaunchEnd,
+    LaunchStart,
+    Line,
+    MemoryPoint,
+    Operator,
+    ProfiledPass,
+    TimeSlice,
+)
+from gputui.model.plan import PROFILED, Case
 from gputui.services.advise.gpu_choice import Wish, whole_number
 from gputui.services.advise.memory_fit import FitReport, report
 from gputui.store.journal_reader import read_journal

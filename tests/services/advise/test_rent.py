@@ -14,8 +14,8 @@ from journals import CPU_MACHINE, GPU_MACHINE
 from gputui.analysis.job import parse_job
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case, Variant, Work
 from gputui.model.journal import Figure, Price
+from gputui.model.plan import Case, Variant, Work
 from gputui.model.result import CaseResult
 from gputui.services.advise.buy import RentOrBuy, Terms, weigh
 from gputui.services.advise.rent import (

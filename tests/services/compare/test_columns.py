@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hand_made import make_case, make_run, measured, steady, unmeasured
 
-from gputui.model.case import Case
+from gputui.model.plan import Case
 from gputui.services.compare.columns import (
     CLOCK,
     COLUMNS,

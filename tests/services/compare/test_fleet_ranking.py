@@ -30,9 +30,9 @@ from journals import (
 from gputui.document.page import console_on
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import Price
 from gputui.model.machine import Gpu, Machine
+from gputui.model.plan import Case
 from gputui.model.result import Run
 from gputui.model.units import format_rate
 from gputui.services.compare.fleet import Fleet, fleet_of, fleet_sides

@@ -19,11 +19,11 @@ from gputui.analysis.cost import Cost
 from gputui.analysis.energy import Energy
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.cli import main
-from gputui.document.markdown import escaped
+from gputui.document.markup import escaped
 from gputui.document.page import console_on
 from gputui.errors import EXIT_DONE
-from gputui.model.case import Case
 from gputui.model.journal import Block, Price
+from gputui.model.plan import Case
 from gputui.services.compare.columns import COST, ENERGY
 from gputui.services.compare.data import comparison_as_json, comparisons_as_csv
 from gputui.services.compare.headline import Headline

@@ -13,8 +13,8 @@ from stored_runs import store
 from gputui.analysis.priors import RUN_SD
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import Block, Line, Price
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_percent, format_rate
 from gputui.services.compare.headline import Headline, headline_of

@@ -17,8 +17,7 @@ from journals import GPU_MACHINE
 
 from gputui.analysis.job import parse_job
 from gputui.analysis.judgement import Judgement
-from gputui.document.html import safe
-from gputui.document.markdown import escaped
+from gputui.document.markup import escaped, safe
 from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
 from gputui.services.advise.buy import advice_as_json

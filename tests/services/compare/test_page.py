@@ -17,13 +17,12 @@ from hand_made import make_case, make_run, measured, steady, unmeasured
 from journals import GPU_MACHINE, H200
 
 from gputui.analysis.attribution import Attribution, Part, Split
-from gputui.document import html
-from gputui.document.html import command_line, with_units
+from gputui.document import markup
+from gputui.document.markup import command_line, with_units
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import Price
-from gputui.model.result import Run
-from gputui.model.series import TimeSeries
+from gputui.model.plan import Case
+from gputui.model.result import Run, TimeSeries
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.html_details import Line, line_chart, time_axis, time_histogram
@@ -358,7 +357,7 @@ def test_commands_break_between_words_on_a_phone_and_are_copied_as_they_are(
     tab: Browser, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
-    page.write_text(html.page_of("commands", command_line(COMMAND)), encoding="utf-8")
+    page.write_text(markup.page_of("commands", command_line(COMMAND)), encoding="utf-8")
     tab.open(page, 390)
     assert set(tab.evaluate(ROWS_OF_WORDS)) == {1}
     tab.evaluate("getSelection().selectAllChildren(document.querySelector('pre'))")

@@ -18,8 +18,8 @@ from gputui.analysis.priors import RUN_SD
 from gputui.analysis.verdict import GeometricMean, RatioEstimate, SpeedEstimate
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import Figure, Price
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run
 from gputui.services.compare.data import comparison_as_json
 from gputui.services.compare.pairing import (

@@ -10,7 +10,7 @@ from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME
 
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case, Variant, program_case
+from gputui.model.plan import Case, Variant, program_case
 from gputui.model.result import CaseResult
 from gputui.services.compare.rerun import (
     RepeatedRun,

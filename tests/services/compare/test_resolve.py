@@ -17,8 +17,7 @@ from stored_runs import store
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case
-from gputui.model.plan import Plan, PlannedCase
+from gputui.model.plan import Case, Plan, PlannedCase
 from gputui.model.result import CaseResult, Run
 from gputui.services.compare.pairing import compare_sides, side_of_runs
 from gputui.services.compare.rerun import RepeatedRun

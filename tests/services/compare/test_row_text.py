@@ -18,8 +18,8 @@ from gputui.document.page import Console, Page, console_on
 from gputui.document.theme import Depth, Palette
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.case import Case
 from gputui.model.journal import Price
+from gputui.model.plan import Case
 from gputui.model.result import Run
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import FigureRow, Row, compare_sides, side_of_runs, sides_by

@@ -12,8 +12,8 @@ from journals import GPU_MACHINE
 from stored_loads import load_cases
 
 from gputui.analysis.verdict import HEADLINE_ERROR_RATE, RatioEstimate, launches_needed, nearest_edge
-from gputui.model.case import program_case
 from gputui.model.journal import Price
+from gputui.model.plan import program_case
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_minutes
 from gputui.services.compare.pairing import CAPPED, CROWDED, Flag, Row, compare_sides, side_of_runs

@@ -25,11 +25,19 @@ from journals import (
 )
 
 from gputui.cli import main
-from gputui.model.case import Case
-from gputui.model.journal import Block, CaseWarm, LaunchEnd, LaunchStart, Line
+from gputui.model.journal import (
+    Block,
+    CaseWarm,
+    LaunchEnd,
+    LaunchStart,
+    Line,
+    Operator,
+    ProfiledPass,
+    TimeSlice,
+    without_result,
+)
 from gputui.model.machine import Machine
-from gputui.model.plan import PROFILED
-from gputui.model.profiled import Operator, ProfiledPass, TimeSlice, without_result
+from gputui.model.plan import PROFILED, Case
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 

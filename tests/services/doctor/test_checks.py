@@ -18,11 +18,10 @@ from gputui.analysis.health import BUSY_PCT, GpuFinding
 from gputui.errors import GputuiError
 from gputui.machine.gpus import GpuAddress
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST, mig_device
-from gputui.model.live import FOREIGN, Value
 from gputui.model.machine import Identity, Layer
 from gputui.model.plan import PlannedDevice, PlannedLaunch
-from gputui.recording.lock import Holder, take_lock
+from gputui.model.telemetry import FOREIGN, HOST, Value, mig_device
+from gputui.recording.run_directory import Holder, take_lock
 from gputui.services.doctor.checks import (
     SystemState,
     Terminal,

@@ -8,7 +8,7 @@ from test_checks import GIB, make_box
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.live import Value
+from gputui.model.telemetry import Value
 from gputui.services.doctor.checks import SystemState
 from gputui.services.doctor.readings import readings
 

@@ -23,7 +23,7 @@ from command_line import (
 from sshd import Servers, may_unshare, needs_sshd, write_script
 
 from gputui.model.journal import Price
-from gputui.recording.lock import read_holder
+from gputui.recording.run_directory import read_holder
 from gputui.store.reading import open_result
 
 pytestmark = [needs_sshd, pytest.mark.slow]

@@ -15,8 +15,8 @@ from pty_harness import Terminal
 from sshd import may_unshare
 
 from gputui.model.journal import SPEC_NAME
-from gputui.recording.lock import read_holder
 from gputui.recording.own_directory import own_name
+from gputui.recording.run_directory import read_holder
 from gputui.services.hosts.box import describe
 from gputui.services.hosts.link import Link
 from gputui.services.runs.process import new_run_id

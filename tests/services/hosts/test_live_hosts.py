@@ -22,7 +22,7 @@ from test_strangers import stranger
 from gputui.analysis.throttling import Throttling
 from gputui.document.spans import Span
 from gputui.model.absent import Missing
-from gputui.model.live import LiveSample, Value
+from gputui.model.telemetry import LiveSample, Value
 from gputui.recording.live_changes import Changes
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.live import HostFeed, HostSample, Replica

@@ -20,7 +20,7 @@ from probed_hosts import probed
 from gputui.errors import GputuiError
 from gputui.machine.describing import describe_machine
 from gputui.model.journal import encode_line, to_plain
-from gputui.recording.spec import Spec
+from gputui.recording.run_directory import Spec
 from gputui.services.hosts import bakeoff as bakeoff_module
 from gputui.services.hosts.bakeoff import DONE, FAILED, Bakeoff, on_all
 from gputui.services.hosts.box import Box

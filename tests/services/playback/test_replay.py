@@ -15,8 +15,7 @@ from journals import GPU_MACHINE, STARTED_NS, make_journal, make_telemetry, writ
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.live import LiveSample
-from gputui.model.telemetry import HOST, Reading
+from gputui.model.telemetry import HOST, LiveSample, Reading
 from gputui.services.playback.replay import PIECES, Playback, Replay, open_replay
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import open_result

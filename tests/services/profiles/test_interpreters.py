@@ -78,7 +78,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     """An environment without torch that gputui believes to run in; no other is available."""
     environment = Environment(tmp_path / "bare", None)
     monkeypatch.setattr(sys, "executable", environment.python)
-    monkeypatch.setattr("gputui.recording.interpreters._USUAL_PLACES", ())
+    monkeypatch.setattr("gputui.recording.probing._USUAL_PLACES", ())
     monkeypatch.setenv("PATH", "/nowhere")
     return environment
 
@@ -171,7 +171,7 @@ def test_what_is_too_old_or_broken_is_passed_over_for_the_next_with_the_reason(
     older = Environment(tmp_path / "older", python_version="3.9.18")
     monkeypatch.setenv("PATH", str(older.place / "bin"))
     places = (older.python, with_torch.python)
-    monkeypatch.setattr("gputui.recording.interpreters._USUAL_PLACES", places)
+    monkeypatch.setattr("gputui.recording.probing._USUAL_PLACES", places)
     chosen = choose_interpreter(None, {"VIRTUAL_ENV": str(old.place), "CONDA_PREFIX": str(broken.place)})
     assert chosen.interpreter.executable == with_torch.python
     assert chosen.passed_over == (

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputui.errors import EXIT_MACHINE_LACKS, EXIT_USAGE, GputuiError, MachineLacks
-from gputui.model.case import Case, Parameter, Variant, Work
 from gputui.model.machine import Interpreter, Machine
-from gputui.model.plan import PLAN_SCHEMA, Plan, PlannedCase
+from gputui.model.plan import PLAN_SCHEMA, Case, Parameter, Plan, PlannedCase, Variant, Work
 from gputui.services.profiles.loader import (
     Profile,
     ProfileCommand,

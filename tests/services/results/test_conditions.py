@@ -21,8 +21,8 @@ from gputui.analysis.verdict import (
     is_explained_by_clock,
 )
 from gputui.model.absent import Missing
-from gputui.model.case import OWN
 from gputui.model.journal import Block, Price
+from gputui.model.plan import OWN
 from gputui.model.result import CaseResult
 from gputui.model.telemetry import Reading
 from gputui.services.compare.pairing import (

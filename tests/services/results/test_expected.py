@@ -7,7 +7,7 @@ from hand_made import make_run, measured, steady, unmeasured
 from journals import CPU_MACHINE, GPU_MACHINE
 
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL, NO_REFERENCE, NORMAL, PerformanceCheck
-from gputui.model.case import Case, Variant
+from gputui.model.plan import Case, Variant
 from gputui.model.result import CaseResult
 from gputui.services.profiles.planner import case_of
 from gputui.services.results.expected import performance_checks

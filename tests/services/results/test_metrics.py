@@ -17,11 +17,12 @@ import gputui
 from gputui.cli import main
 from gputui.model.absent import Missing
 from gputui.model.journal import CaseEnd, Figure, Line
-from gputui.model.units import FIGURE_SUFFIXES, format_metric
+from gputui.model.units import format_metric
 from gputui.services.results.metrics import metrics_of
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run
+from gputui.worker import FIGURE_SUFFIXES
 from gputui.worker.workloads import WORKLOADS
 
 P99 = Figure(0, 0, "p99_s", "p99 latency", "s", "less", "median", 0.0123, 500)

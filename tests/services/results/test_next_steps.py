@@ -10,7 +10,7 @@ from hand_made import make_run, measured, recording, steady, unmeasured
 from journals import GPU_MACHINE, STARTED_US, make_case
 from test_expected import copy, gemm
 
-from gputui.model.profiled import without_result
+from gputui.model.journal import without_result
 from gputui.model.result import CaseResult, Run
 from gputui.services.profiles.loader import Profile, ProfileCase
 from gputui.services.results.next_steps import NextStep, next_steps

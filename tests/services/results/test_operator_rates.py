@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gputui.model.profiled import Kernel, Operator, ProfiledPass, without_result
+from gputui.model.journal import Kernel, Operator, ProfiledPass, without_result
 from gputui.services.results.operator_rates import efficiency_text, product_sentence, uses_of_operator
 
 HEADS = "1x8x1024x64"

@@ -19,9 +19,22 @@ from supervised import Supervised, scripted_worker
 import gputui
 from gputui.cli import main
 from gputui.model.absent import Missing
-from gputui.model.journal import CaseEnd, CaseWarm, Event, LaunchEnd, LaunchStart, Line, RunEnd
+from gputui.model.journal import (
+    CaseEnd,
+    CaseWarm,
+    Event,
+    Kernel,
+    LaunchEnd,
+    LaunchStart,
+    Line,
+    MemoryPoint,
+    Operator,
+    ProfiledPass,
+    RunEnd,
+    TimeSlice,
+    without_result,
+)
 from gputui.model.plan import PROFILED, TIMED, Plan
-from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice, without_result
 from gputui.services.profiles.loader import find_profile, read_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.results.kept_files import keep_traces, traces_of

@@ -16,8 +16,8 @@ from gputui.cli.output import step_lines
 from gputui.cli.results import missing_lines, print_run
 from gputui.document.page import console_on
 from gputui.document.spans import Span
-from gputui.model.case import program_case
 from gputui.model.journal import Price
+from gputui.model.plan import program_case
 from gputui.model.result import CaseResult
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import resolve_plan

@@ -12,7 +12,7 @@ import pytest
 from gputui.analysis.findings import KINDS, Finding, at_best_without
 from gputui.cli.step_answer import write_step_answer
 from gputui.document.page import Page, console_on
-from gputui.model.profiled import Operator, ProfiledPass, TimeSlice
+from gputui.model.journal import Operator, ProfiledPass, TimeSlice
 from gputui.services.results.step_answer import (
     LOADS_ALONE,
     OPTIMIZER,

@@ -9,7 +9,7 @@ from hand_made import make_case, measured, steady
 
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
-from gputui.model.case import Case
+from gputui.model.plan import Case
 from gputui.model.units import format_rate
 from gputui.services.results.labels import interval_words
 from gputui.services.results.recorded import RecordedUse

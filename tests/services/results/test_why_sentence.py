@@ -11,8 +11,8 @@ from stored_runs import passed
 from test_expected import at_rate, shipped_case
 
 from gputui.model.absent import Missing
-from gputui.model.case import Case
-from gputui.model.profiled import ProfiledPass, TimeSlice, without_result
+from gputui.model.journal import ProfiledPass, TimeSlice, without_result
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run
 from gputui.services.results.headline import headline_sentences
 from gputui.services.results.step_breakdown import breakdown_of, is_believed

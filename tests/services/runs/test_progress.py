@@ -26,9 +26,9 @@ from gputui.model.journal import (
     MachineFound,
     RunEnd,
     RunStart,
+    without_result,
 )
 from gputui.model.plan import PlannedCase
-from gputui.model.profiled import without_result
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.telemetry import HOST
 from gputui.model.units import format_rate

@@ -17,7 +17,7 @@ from stored_loads import Server, load_cases, store_loads
 from stored_runs import store
 
 from gputui.errors import EXIT_DONE, EXIT_NO_RESULT
-from gputui.model.case import Case
+from gputui.model.plan import Case
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.results.metrics import time_of
 from gputui.services.serving.plan import serving_case

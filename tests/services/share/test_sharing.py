@@ -37,7 +37,7 @@ from gputui.services.share.copying import SHIFTED, Keep, Names, rules_of, shared
 from gputui.services.share.sharing import CARDS, FORMS, share
 from gputui.store.reading import open_result
 from gputui.store.schema import RUN_TABLES
-from gputui.worker.serving.reporting import NEEDED
+from gputui.worker.serving.load import NEEDED
 
 PLANTED = (
     "acme-llama-secret",

@@ -10,7 +10,7 @@ from monitor_samples import HOST, NOT_REPORTED, SECOND, START, process, sample, 
 
 from gputui.analysis.health import foreign_processes, health
 from gputui.model.absent import Missing
-from gputui.model.live import ENDED, FOREIGN, HIDDEN, DeviceSample, LiveSample, Value
+from gputui.model.telemetry import ENDED, FOREIGN, HIDDEN, DeviceSample, LiveSample, Value
 from gputui.tui.monitor.actions import EndProcess
 from gputui.tui.monitor.frame import Account, Ledger
 from gputui.tui.monitor.model import MonitorModel

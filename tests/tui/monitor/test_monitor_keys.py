@@ -13,7 +13,7 @@ from textual.binding import Binding
 
 from gputui.metrics import Units
 from gputui.model.absent import Missing
-from gputui.model.live import GpuUse
+from gputui.model.telemetry import GpuUse
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.actions import ACTIONS
 from gputui.tui.monitor.model import MonitorModel

@@ -15,7 +15,7 @@ from rich.text import Text
 from gputui.document.spans import Line, line_width
 from gputui.document.theme import STYLES
 from gputui.model.absent import Missing
-from gputui.model.live import Value
+from gputui.model.telemetry import Value
 from gputui.tui.monitor.actions import ACTIONS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings

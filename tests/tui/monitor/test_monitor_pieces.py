@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from monitor_samples import START, sample
 from rich.cells import cell_len
 
-from gputui.document.bars import gauge
+from gputui.document.drawings import gauge
 from gputui.document.spans import Line, Span, cut, line_width, width_of
 from gputui.errors import GputuiError
 from gputui.metrics import Units, memory_of, round_ceiling, with_unit

@@ -12,7 +12,7 @@ from monitor_samples import SECOND, START, sample, text_of
 from pty_harness import Terminal
 from shell_app import make_app, picture, press, until
 
-from gputui.model.live import LiveSample
+from gputui.model.telemetry import LiveSample
 from gputui.services.support.paths import default_result_file, monitor_file
 from gputui.tui.monitor.actions import ShowDemo
 from gputui.tui.monitor.model import MonitorModel

@@ -53,7 +53,7 @@ from textual.pilot import Pilot
 from gputui.cli import main
 from gputui.model.journal import JOURNAL_NAME, Block, Stored
 from gputui.model.result import Run
-from gputui.recording.lock import read_holder
+from gputui.recording.run_directory import read_holder
 from gputui.services.doctor.disturbances import Check
 from gputui.services.profiles.planner import Choices
 from gputui.services.runs.device_history import DeviceHistory

@@ -13,7 +13,7 @@ from journals import CPU_MACHINE, GPU_MACHINE
 from stored_runs import run_id_of, store
 
 from gputui.metrics import charted
-from gputui.model.devices import HOST
+from gputui.model.telemetry import HOST
 from gputui.services.results.browser import RunDetail, read_detail
 from gputui.services.results.labels import plain_name
 from gputui.services.support.background import Job

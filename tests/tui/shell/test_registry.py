@@ -20,7 +20,7 @@ from stored_runs import run_id_of, store
 from textual.screen import Screen
 
 from gputui.cli import gputui
-from gputui.recording.lock import Holder, take_lock
+from gputui.recording.run_directory import Holder, take_lock
 from gputui.services.support.paths import run_directories
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings

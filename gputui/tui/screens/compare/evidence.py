@@ -14,7 +14,7 @@ from gputui.document.table import Column, Table, table_of
 from gputui.errors import GputuiError
 from gputui.metrics import metric_named
 from gputui.model.absent import Missing
-from gputui.model.series import TimeSeries
+from gputui.model.result import TimeSeries
 from gputui.model.units import counted, format_change, format_percent, format_seconds
 from gputui.services.compare.columns import COST, ENERGY, PEAK, ComparisonColumn
 from gputui.services.compare.load_terms import serving_of_side

@@ -7,9 +7,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from gputui.analysis.judgement import Judgement
-from gputui.document.intervals import Interval, intervals
-from gputui.document.plain_text import command_lines
-from gputui.document.spans import Line, Span, cut, width_of
+from gputui.document.drawings import Interval, intervals
+from gputui.document.spans import Line, Span, command_lines, cut, width_of
 from gputui.document.table import Column, Drawing, Table, table_of
 from gputui.model.units import (
     counted,

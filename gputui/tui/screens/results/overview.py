@@ -9,14 +9,14 @@ from statistics import median
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL
-from gputui.document.bars import bars, stacked_bar
+from gputui.document.drawings import bars, stacked_bar
 from gputui.document.spans import Line, Span, cut
 from gputui.document.table import Column, Table, table_of
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
 from gputui.model.plan import DEMO_PROFILE, TRACE_PROFILE
 from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.telemetry import HOST
 from gputui.model.units import (
     cost_unit,
     counted,
@@ -54,8 +54,8 @@ from gputui.services.serving.text import (
     serving_notes,
     unmeasured_lines,
 )
-from gputui.store.machines import runs_with_common_ids
 from gputui.store.reading import TelemetrySeries
+from gputui.store.selecting import runs_with_common_ids
 from gputui.store.text import clean_text
 from gputui.tui.screens.results.tables import CASE_HEADINGS, case_rows
 from gputui.tui.widgets.cells import clean, facts_lines, fitted, paragraph, section, stacked, table_lines

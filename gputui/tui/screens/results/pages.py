@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from gputui.analysis.peak_tests import NO_REFERENCE
-from gputui.document.bars import legend_lines, parts_bar
+from gputui.document.drawings import legend_lines, parts_bar
 from gputui.document.spans import Line, Span, line_width, wrapped
 from gputui.document.table import Table
 from gputui.document.table import parts_of as beside_each_other
 from gputui.document.theme import FAMILIES, TONES
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.profiled import MEMORY_PARTS
+from gputui.model.journal import MEMORY_PARTS
 from gputui.model.result import CaseResult
 from gputui.model.units import format_bytes, format_seconds, listed
 from gputui.services.profiles.loader import shipped_profiles

@@ -13,7 +13,7 @@ from textual.widgets import ContentSwitcher, DataTable, Tab, Tabs
 
 from gputui.document.spans import Line, Span
 from gputui.model.absent import Missing
-from gputui.model.profiled import Operator
+from gputui.model.journal import Operator
 from gputui.model.result import CaseResult
 from gputui.services.results import table_export as saving
 from gputui.services.results.browser import RunDetail, breakdown_for

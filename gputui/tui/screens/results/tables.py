@@ -10,11 +10,11 @@ from statistics import median
 
 from gputui.analysis.statistics import hodges_lehmann
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.document.bars import bars
+from gputui.document.drawings import bars
 from gputui.document.spans import Line, Span
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
-from gputui.model.profiled import Operator, added_up
+from gputui.model.journal import Operator
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import (
     counted,
@@ -58,6 +58,7 @@ from gputui.store.selecting import MAX_LABEL
 from gputui.store.text import clean_text
 from gputui.tui.widgets.cells import clean, section, table_lines
 from gputui.tui.widgets.plain_table import PlainTable
+from gputui.worker.profiling.rows import added_up
 
 FILE_HEADINGS = ("file", "size", "changed", "in")
 RUN_HEADINGS = ("", "run", "when", "label", "profile", "status", "device")

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from operator import or_
 
-from gputui.document.bars import PATTERNS
+from gputui.document.drawings import PATTERNS
 from gputui.document.spans import Line, Span
 from gputui.document.theme import FAMILIES, SELECTED, TONES
 from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
 from gputui.model.journal import Block
 from gputui.model.result import CaseResult, Measurement
+from gputui.model.telemetry import HOST
 from gputui.model.units import format_clock, format_percent, format_seconds
 from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.labels import launch_number, plain_name

@@ -11,8 +11,8 @@ from time import monotonic
 
 from gputui.errors import GputuiError, MachineLacks
 from gputui.model.result import Run
-from gputui.recording.interpreters import ChosenInterpreter
-from gputui.recording.spec import Spec
+from gputui.recording.probing import ChosenInterpreter
+from gputui.recording.run_directory import Spec
 from gputui.services.doctor.disturbances import disturbances, gpus_of
 from gputui.services.hosts.bakeoff import Bakeoff, bakeoff_in_progress, find_bakeoff
 from gputui.services.hosts.preparing import command_on, named_in, new_bakeoff, profile_for_hosts

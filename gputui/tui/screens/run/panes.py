@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.health import health
-from gputui.document.bars import gauge_spans
+from gputui.document.drawings import gauge_spans
 from gputui.document.spans import Line, Span, cut, line_width, width_of
 from gputui.document.table import Column, Drawing, Table
 from gputui.metrics import Metric, charted, limits_of, round_ceiling, without_unit, word
 from gputui.model.absent import Missing
-from gputui.model.devices import HOST
-from gputui.model.live import DeviceSample
 from gputui.model.machine import Machine
 from gputui.model.serving import LoadNow, LoadStep
+from gputui.model.telemetry import HOST, DeviceSample
 from gputui.model.units import UNKNOWN, counted, format_clock, format_percent, format_seconds, three_digits
 from gputui.services.hosts.bakeoff import STYLES, HostStatus
 from gputui.services.hosts.hosts_table import hosts_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..contract import Parameter
+from .contract import Parameter
 
 STEM_CHANNELS = 64
 STAGE_WIDTHS = (64, 128, 256, 512)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any  # Any: torch's types, which may not be installed
 
 from ..contract import Parameter, Request
-from ..steps.flops import EncoderShape, ResNetShape, encoder_forward_flops, resnet_forward_flops
+from ..flops import EncoderShape, ResNetShape, encoder_forward_flops, resnet_forward_flops
 
 TEXT_MINI = EncoderShape(layers=4, heads=4, width=256, context=128, vocabulary=30522, classes=2)
 """BERT-mini."""
@@ -38,10 +38,8 @@ def classifier_and_input(request: Request) -> tuple[Any, Any]:
     """A model with random weights, prepared by `serving.served`, and a random batch in host memory."""
     import torch
 
-    from ..steps.compiling import compiled
-    from ..steps.serving import served
-    from .encoder import Encoder
-    from .resnet import ResNet
+    from ..models import Encoder, ResNet
+    from ..steps import compiled, served
 
     generator = torch.Generator().manual_seed(request.seed)
     batch = request.integer("batch")
