@@ -14,8 +14,9 @@ from statistics import median
 from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide, inflation, pieces_seen
 from gputui.analysis.operator_flops import flops_of_call
 from gputui.model.absent import Missing
-from gputui.model.profiled import ProfiledPass
+from gputui.model.profiled import IDLE, LineTime, ProfiledPass
 from gputui.model.units import format_percent, format_rate, format_seconds
+from gputui.worker.profiling.line_times import GC, OTHER_THREAD
 
 KINDS = (
     "starved by the loader",
@@ -30,8 +31,10 @@ KINDS = (
     "wider types",
     "tiny operators",
     "waits for the driver",
+    "collects garbage",
+    "another thread runs",
 )
-_WAITS, _BOUNDS = (*KINDS[:2], KINDS[6], KINDS[11]), KINDS[2:4]
+_WAITS, _BOUNDS = (*KINDS[:2], KINDS[6], *KINDS[11:]), KINDS[2:4]
 """A step that waits is bound by what it waits for, whatever it reaches of a peak."""
 _TO_TRY = {
     KINDS[0]: "more workers of the DataLoader, or less work in it",
@@ -42,7 +45,12 @@ _TO_TRY = {
     KINDS[9]: "the narrow type for these too",
     KINDS[10]: "a larger batch or torch.compile",
     KINDS[11]: "to find its calls in the trace: memory is allocated and freed, or the device begins its work",
+    KINDS[12]: "gc.freeze() once all is built, and gc.collect() between epochs instead of gc.enable()",
+    KINDS[
+        13
+    ]: "to move what that thread does into a process of its own: only one thread of Python runs at a time",
 }
+_MOST_LINES = 3
 WORTH_A_LINE = 0.1
 IDLE_TO_BE_LAUNCH_BOUND = 0.2
 """Busy for less than four fifths of the step while it waits for the host."""
@@ -115,6 +123,33 @@ def _at_rate_ns(amount: int | None, per_s: float | Missing) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class LineShare:
+    """A line of the program, and how much of a cause's time it was at it."""
+
+    path: str
+    line: int
+    """0 if only the function is known."""
+    function: str
+    is_definition: bool
+    """Whether the line is where the function begins, instead of the one that was executed."""
+    called: str
+    """The function of a library that it called; empty if it called none."""
+    share: float
+
+    @property
+    def name(self) -> str:
+        """`train.py:63`; `train.py` if the line is not known."""
+        return f"{self.path}:{self.line}" if self.line else self.path
+
+    @property
+    def words(self) -> str:
+        """`train.py:63`, `step, train.py:60` of a function's first line, `main of train.py` without one."""
+        if not self.line:
+            return self.path if self.function == "<module>" else f"{self.function} of {self.path}"
+        return f"{self.function}, {self.name}" if self.is_definition else self.name
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that slows a step down."""
 
@@ -126,15 +161,22 @@ class Finding:
     """A lower bound of the step's time without it, everything else unchanged."""
     confidence: str
     """`high` if measured, `fair` if it rests on an assumption, `low` if the pass itself is rough."""
+    lines: tuple[LineShare, ...] = ()
+    """The three with most of its time, if that is known; those with less than a tenth of it are left out."""
+
+    @property
+    def line(self) -> str:
+        """`train.py:63`, the line with most of its time; empty if unknown."""
+        return self.lines[0].name if self.lines else ""
 
     @property
     def text(self) -> str:
         least, seen = (format_seconds(ns * 1e-9) for ns in (self.at_best_ns, self.step_ns))
         if_gone = "at that rate" if self.kind in _BOUNDS else "without that"
         to_try = f". Try {_TO_TRY[self.kind]}" if self.kind in _TO_TRY else ""
-        return (
-            f"{self.kind}: {self.evidence}; {if_gone} the step would take at best {least} of {seen}{to_try}"
-        )
+        where = [f" ({one.words}, {format_percent(one.share)} of it)" for one in self.lines[:1]]
+        evidence = f"{self.evidence}{''.join(where)}"
+        return f"{self.kind}: {evidence}; {if_gone} the step would take at best {least} of {seen}{to_try}"
 
 
 def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
@@ -171,38 +213,106 @@ def waits_of(shares: Sequence[tuple[str, str, float]], *, is_on_device: bool) ->
 def _waits(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     step_ns, on_device = facts.side.step_ns, facts.side.is_on_device
     shares = [(p.category, p.phase, p.time_ns / step_ns) for p in pieces]
-    waits = waits_of(shares, is_on_device=on_device)
-    for_loader, for_host = waits.get(KINDS[0]), waits.get(KINDS[1])
+    for_loader = waits_of(shares, is_on_device=on_device).get(KINDS[0])
     if for_loader is not None:
         who = "the GPU waits for the data loader" if on_device else "it is in the data loader"
         evidence = f"{who} for {format_percent(for_loader)} of the step"
-        yield _without(facts, KINDS[0], evidence, for_loader * step_ns, "high")
-    if for_host is None:
+        lines = lines_of(
+            facts.side.found,
+            lambda row: row.cause == "data_wait" if on_device else _is_of_loader(row),
+        )
+        yield _without(facts, KINDS[0], evidence, for_loader * step_ns, "high", lines)
+    held_up = tuple(_held_up(facts, sum(share for part, _, share in shares if part in HOST_CAUSES)))
+    yield from held_up
+    known = sum(finding.step_ns - finding.at_best_ns for finding in held_up) / step_ns
+    yield from _for_host(facts, pieces, shares, known)
+
+
+def _held_up(facts: StepFacts, for_host: float) -> Iterable[Finding]:
+    """What is known to hold up a host that keeps its device waiting, or runs no operator."""
+    found, step_ns = facts.side.found, facts.side.step_ns
+    times_ns = Counter[str]()
+    for row in found.lines:
+        if _is_of_host(row):
+            times_ns[row.doing] += row.time_ns
+    collecting, elsewhere = (times_ns[doing] / found.window_ns for doing in (GC, OTHER_THREAD))
+    if collecting >= WORTH_A_LINE:
+        evidence = f"for {format_percent(collecting)} of the step Python's garbage collector runs"
+        lines = lines_of(found, lambda row: _is_of_host(row) and row.doing == GC)
+        yield _without(facts, KINDS[12], evidence, collecting * step_ns, "high", lines)
+    if elsewhere >= max(WORTH_A_LINE, for_host / 2):
+        evidence = f"for {format_percent(elsewhere)} of the step another thread of Python holds the GIL"
+        lines = lines_of(found, lambda row: _is_of_host(row) and row.doing == OTHER_THREAD)
+        yield _without(facts, KINDS[13], evidence, elsewhere * step_ns, "fair", lines)
+
+
+def _for_host(
+    facts: StepFacts, pieces: Sequence[Piece], shares: Sequence[tuple[str, str, float]], known: float
+) -> Iterable[Finding]:
+    """A host that keeps its device waiting for other reasons than those that are `known`."""
+    step_ns, on_device, found = facts.side.step_ns, facts.side.is_on_device, facts.side.found
+    for_host = waits_of(shares, is_on_device=on_device).get(KINDS[1], 0.0) - known
+    if for_host < IDLE_TO_BE_LAUNCH_BOUND:
         return
     python, driver = (sum(s for part, _, s in shares if part == cause) for cause in (PYTHON, _DRIVER))
+    python = max(0.0, python - known)
     calls = sum(float(p.calls) for p in pieces)
+    lines = lines_of(found, lambda row: _is_of_host(row) and not row.doing)
     if python > for_host / 2 and python * step_ns > _PAUSE_NS * calls:
         evidence = f"for {format_percent(python)} of the step the host is in Python and no operator runs"
-        yield _without(facts, KINDS[6], evidence, python * step_ns, "fair")
+        lines = lines_of(found, lambda row: row.cause == "python" and not row.doing)
+        yield _without(facts, KINDS[6], evidence, python * step_ns, "fair", lines)
     elif driver > for_host / 2:
         evidence = f"for {format_percent(driver)} of the step the host is in calls of the driver"
-        yield _without(facts, KINDS[11], evidence, driver * step_ns, "fair")
+        lines = lines_of(found, lambda row: row.cause == "runtime_api")
+        yield _without(facts, KINDS[11], evidence, driver * step_ns, "fair", lines)
     elif on_device:
-        lengths = [k.time_ns / k.calls for k in facts.side.found.kernels for _ in range(k.calls)]
+        lengths = [k.time_ns / k.calls for k in found.kernels for _ in range(k.calls)]
         is_sure = bool(lengths) and median(lengths) < SHORT_KERNEL_NS
         evidence = f"for {format_percent(for_host)} of the step the GPU waits for the host"
         if is_sure:
             evidence += f", and half of its kernels take less than {format_seconds(median(lengths) * 1e-9)}"
-        yield _without(facts, KINDS[1], evidence, for_host * step_ns, "high" if is_sure else "fair")
+        yield _without(facts, KINDS[1], evidence, for_host * step_ns, "high" if is_sure else "fair", lines)
     else:
         evidence = f"{format_percent(for_host)} of the step lies between operators"
-        yield _without(facts, KINDS[1], evidence, for_host * step_ns, "fair")
+        yield _without(facts, KINDS[1], evidence, for_host * step_ns, "fair", lines)
 
 
-def _without(facts: StepFacts, kind: str, evidence: str, gone_ns: float, confidence: str) -> Finding:
+def _is_of_host(row: LineTime) -> bool:
+    return f"{IDLE}: {row.cause.replace('_', ' ')}" in HOST_CAUSES
+
+
+def _is_of_loader(row: LineTime) -> bool:
+    return row.phase == "data" and not _is_of_host(row)
+
+
+def lines_of(found: ProfiledPass, belongs: Callable[[LineTime], bool]) -> tuple[LineShare, ...]:
+    """The lines with most of the time of a cause, whose rows are those that belong to it."""
+    rows = [row for row in found.lines if belongs(row)]
+    whole_ns = sum(row.time_ns for row in rows)
+    of_line: dict[tuple[str, int, str], list[LineTime]] = {}
+    for row in rows:
+        if row.path:
+            of_line.setdefault((row.path, row.line, row.function), []).append(row)
+    shares = [
+        LineShare(*line, mine[0].is_definition, mine[0].called, sum(row.time_ns for row in mine) / whole_ns)
+        for line, mine in of_line.items()
+    ]
+    largest = sorted(shares, key=lambda one: -one.share)[:_MOST_LINES]
+    return tuple(one for one in largest if one.share >= WORTH_A_LINE)
+
+
+def _without(
+    facts: StepFacts,
+    kind: str,
+    evidence: str,
+    gone_ns: float,
+    confidence: str,
+    lines: tuple[LineShare, ...] = (),
+) -> Finding:
     """What the step would take at best if so much of it were gone."""
     step_ns = facts.side.step_ns
-    return Finding(kind, evidence, step_ns, max(0, round(step_ns - gone_ns)), confidence)
+    return Finding(kind, evidence, step_ns, max(0, round(step_ns - gone_ns)), confidence, lines)
 
 
 def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -238,7 +348,8 @@ def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
         f"for {format_percent(min(waiting_ns / step_ns, 1.0))} of the step the host waits for values"
         f" that the GPU has yet to compute ({', '.join(named)})"
     )
-    yield _without(facts, KINDS[7], evidence, min(waiting_ns, idle_ns), "fair")
+    lines = lines_of(found, lambda row: row.operator in calls)
+    yield _without(facts, KINDS[7], evidence, min(waiting_ns, idle_ns), "fair", lines)
 
 
 def bare_name(operator: str) -> str:
@@ -258,7 +369,8 @@ def _optimizer(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
         return
     share = format_percent(time_ns / step_ns)
     evidence = f"the optimizer takes {share} of the step in {calls:.0f} calls for one parameter each"
-    yield _without(facts, KINDS[8], evidence, time_ns, "fair")
+    lines = lines_of(facts.side.found, lambda row: row.phase == "optimizer")
+    yield _without(facts, KINDS[8], evidence, time_ns, "fair", lines)
 
 
 def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -307,7 +419,9 @@ def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     each = format_seconds(time_ns / calls * 1e-9)
     share = format_percent(time_ns / facts.side.step_ns)
     evidence = f"{calls:.0f} calls of {each} each take {share} of the step"
-    yield _without(facts, KINDS[10], evidence, time_ns, "fair")
+    names = {(p.phase, p.operator) for p in tiny}
+    lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
+    yield _without(facts, KINDS[10], evidence, time_ns, "fair", lines)
 
 
 def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -362,7 +476,9 @@ def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
     else:
         return
     if saved_ns >= WORTH_A_LINE * step_ns:
-        yield Finding(KINDS[4], evidence, step_ns, max(0, step_ns - saved_ns), confidence)
+        names = {p.operator for p in products}
+        lines = lines_of(facts.side.found, lambda row: row.operator in names)
+        yield _without(facts, KINDS[4], evidence, saved_ns, confidence, lines)
 
 
 def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gputui.model.absent import Missing
 from gputui.model.case import OfCase
 from gputui.worker.profiling.rows import Kernel as Kernel
+from gputui.worker.profiling.rows import LineTime as LineTime
 from gputui.worker.profiling.rows import Operator as Operator
 from gputui.worker.profiling.rows import TimeSlice as TimeSlice
 
@@ -104,6 +105,8 @@ class ProfiledPass(OfCase):
     """Why `memory` is empty, if it is."""
     trace_bytes: int
     """Size of the Chrome trace that was kept; 0 for none."""
+    lines: tuple[LineTime, ...] = ()
+    """Where the program was in the largest parts; empty if that was not recorded."""
 
     def fault(self) -> str:
         """Which of its numbers contradict each other; empty if all sums hold."""

@@ -31,6 +31,7 @@ from gputui.model.profiled import (
     PHASES,
     TIME_CLASSES,
     Kernel,
+    LineTime,
     MemoryPoint,
     Operator,
     ProfiledPass,
@@ -63,6 +64,7 @@ _WORDS: dict[type, tuple[tuple[str, tuple[str, ...]], ...]] = {
     TimeSlice: (("phase", PHASES), ("time_class", TIME_CLASSES), ("cause", ("", *IDLE_CAUSES))),
     Kernel: (("time_class", TIME_CLASSES),),
     MemoryPoint: (("point", MEMORY_POINTS),),
+    LineTime: (("phase", PHASES), ("cause", ("", *IDLE_CAUSES))),
 }
 _DEEPEST = 64
 LARGEST = 2**63 - 1

@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from .line_times import LineTimes
 from .op_categories import category_of, category_of_kernel, is_cast, is_of_backward
-from .rows import Kernel, Operator, TimeSlice
+from .rows import Kernel, LineTime, Operator, TimeSlice
 
 DEVICE_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset")
 """In order of precedence: the first class present gets the instant."""
@@ -71,6 +72,8 @@ class Partition:
     communication_ns: int = 0
     """How long the device communicates, whatever else it does then: its slices are what compute does not
     hide."""
+    lines: tuple[LineTime, ...] = ()
+    """Where the program was meanwhile, if that is known."""
 
 
 @dataclass
@@ -150,13 +153,18 @@ class PartitionInParts:
 
     Where a device lags behind its host, the steps are at another time on each: `device_ns` is the window of
     the device, which is divided, and `host_ns` that of the host, whose calls are counted. Both are all that
-    is added if not given.
+    is added if not given. `lines` are those of the stepping thread.
     """
 
     def __init__(
-        self, thread: int, device_ns: tuple[int, int] = _EVER_NS, host_ns: tuple[int, int] = _EVER_NS
+        self,
+        thread: int,
+        device_ns: tuple[int, int] = _EVER_NS,
+        host_ns: tuple[int, int] = _EVER_NS,
+        lines: LineTimes | None = None,
     ) -> None:
         self._thread = thread
+        self._lines = lines or LineTimes(())
         self._device_ns = device_ns
         self._host_ns = host_ns
         self._window_ns = 0
@@ -203,6 +211,7 @@ class PartitionInParts:
             self._unmatched_ns,
             self._stand_in_ns,
             self._communication_ns,
+            self._lines.rows(),
         )
 
     def _add_host(self, thread: _Thread, start_ns: int, end_ns: int) -> None:
@@ -220,6 +229,13 @@ class PartitionInParts:
         self._window_ns += end_ns - start_ns
         covered_ns = sum(node.own_ns for node in thread.nodes)
         self._slices["between", "idle", "python"] += end_ns - start_ns - covered_ns
+        for begin_ns, until_ns, node in thread.pieces:
+            if node.owner is None:
+                self._lines.add(node.phase, "", node.cause, begin_ns, until_ns)
+            else:
+                self._lines.add(node.owner.phase, node.owner.event.name, "", begin_ns, until_ns)
+        for begin_ns, until_ns, _ in _uncovered(thread.pieces, start_ns, end_ns, None):
+            self._lines.add("between", "", "python", begin_ns, until_ns)
 
     def _launched(self, threads: Iterable[_Thread], start_ns: int) -> None:
         """What the host launched, and which operators it called."""
@@ -262,6 +278,8 @@ class PartitionInParts:
             name = operator or (event.name if event.kind == "kernel" else event.kind)
             key = (phase, name, launch.shapes if launch else "", launch.dtypes if launch else "")
             self._slices[phase, class_of(event), ""] += taken_ns
+            if launch is not None:
+                self._lines.add_launched(phase, name, launch.called_ns, taken_ns)
             sums = self._sums(key, category)
             sums.time_ns += taken_ns
             if is_first or event.start_ns >= start_ns:
@@ -272,8 +290,9 @@ class PartitionInParts:
         transfers = [(e.start_ns, e.end_ns, e) for e in device if class_of(e) == "communication"]
         silent = _uncovered(sorted(transfers, key=lambda t: t[0]), start_ns, end_ns, None)
         self._communication_ns += end_ns - start_ns - sum(until - begin for begin, until, _ in silent)
-        for phase, cause, idle_ns in _idle(device, launches, threads, start_ns, end_ns, following):
-            self._slices[phase, "idle", cause] += idle_ns
+        for phase, cause, begin_ns, until_ns in _idle(device, launches, threads, start_ns, end_ns, following):
+            self._slices[phase, "idle", cause] += until_ns - begin_ns
+            self._lines.add(phase, "", cause, begin_ns, until_ns)
         for event in device:
             launch = launches.get(event.correlation)
             if event.end_ns <= end_ns and launch is not None and not launch.is_graph:
@@ -521,8 +540,8 @@ def _idle(
     start_ns: int,
     end_ns: int,
     following: TraceEvent | None,
-) -> Iterator[tuple[str, str, int]]:
-    """Phase, cause and length of each stretch in which nothing ran on the device.
+) -> Iterator[tuple[str, str, int, int]]:
+    """Phase, cause, begin and end of each stretch in which nothing ran on the device.
 
     If the launch of the next work returned long before it began, the host had done its part: the device
     waited for another stream, a peer or its own queue.
@@ -540,17 +559,17 @@ def _idle(
         if launch is not None:
             was_queued = launch.called_ns <= gap_start_ns
             if was_queued and gap_end_ns - gap_start_ns < KERNEL_GAP_NS:
-                yield launch.phase, "kernel_gap", gap_end_ns - gap_start_ns
+                yield launch.phase, "kernel_gap", gap_start_ns, gap_end_ns
                 continue
             if gap_end_ns - launch.called_ns > LAUNCH_LATENCY_NS:
                 by_host_until_ns = min(max(launch.called_ns, gap_start_ns), gap_end_ns)
-                yield launch.phase, "queue", gap_end_ns - by_host_until_ns
+                yield launch.phase, "queue", by_host_until_ns, gap_end_ns
         index = at_host
         while index < len(host) and host[index][0] < by_host_until_ns:
             piece_start_ns, piece_end_ns, phase, cause = host[index]
-            length_ns = min(piece_end_ns, by_host_until_ns) - max(piece_start_ns, gap_start_ns)
-            if length_ns > 0:
-                yield phase, cause, length_ns
+            begin_ns, until_ns = max(piece_start_ns, gap_start_ns), min(piece_end_ns, by_host_until_ns)
+            if until_ns > begin_ns:
+                yield phase, cause, begin_ns, until_ns
             index += 1
 
 
