@@ -45,7 +45,7 @@ _TO_TRY = {
     KINDS[9]: "the narrow type for these too",
     KINDS[10]: "a larger batch or torch.compile",
     KINDS[11]: "to find its calls in the trace: memory is allocated and freed, or the device begins its work",
-    KINDS[12]: "gc.freeze() once all is built, and gc.collect() between epochs instead of gc.enable()",
+    KINDS[12]: "gc.freeze() once all is built, or to collect seldom",
     KINDS[
         13
     ]: "to move what that thread does into a process of its own: only one thread of Python runs at a time",

@@ -429,7 +429,7 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         "step_lines",
-        "Lines of the program at which the largest parts of the window were spent, as far as they were recorded.",
+        "Lines of the program at which the largest parts of the window were spent, if recorded.",
         _columns(
             _RUN_ID,
             "case_id BIGINT",

@@ -20,7 +20,7 @@ from journals import (
 from gputui.model.journal import Block, LaunchEnd, LaunchStart, Line
 from gputui.model.machine import Machine
 from gputui.model.plan import PROFILED
-from gputui.model.profiled import Kernel, MemoryPoint, Operator, ProfiledPass, TimeSlice
+from gputui.model.profiled import Kernel, LineTime, MemoryPoint, Operator, ProfiledPass, TimeSlice
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 
@@ -151,4 +151,5 @@ def passed(case_id: int, launch_id: int, step_ms: float) -> ProfiledPass:
         memory=memory,
         memory_reason="",
         trace_bytes=0,
+        lines=(LineTime("forward", "", "python", "", "train.py", 63, "main", False, "log", idle.time_ns),),
     )

@@ -18,6 +18,7 @@ from gputui.services.share.vocabulary import Rule, matching, one_of
 from gputui.store.rows import LAYERS
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.worker.foreign_json import read_json
+from gputui.worker.profiling.line_times import GC, OTHER_THREAD
 
 GONE = "not shared"
 """Stands where a message was."""
@@ -244,6 +245,13 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
             "name": own("kernel", shortened(known.kernel_name)),
             "time_class": time_class,
             "operator": operator,
+        },
+        "step_lines": {
+            "phase": phase,
+            "operator": operator,
+            "cause": TextRule(one_of(*IDLE_CAUSES), lambda old: "", detail),
+            "doing": TextRule(one_of(GC, OTHER_THREAD), lambda old: "", detail),
+            **dict.fromkeys(("path", "function", "called"), TextRule(nothing, empty, "path", keep.names)),
         },
         "memory_points": {"point": TextRule(one_of(*MEMORY_POINTS), lambda old: "peak", detail)},
         "blocks": {},

@@ -25,11 +25,14 @@ _LONGEST = 300
 _FRAME = re.compile(r"(.+)\((\d{1,9})\): (.+)", re.DOTALL)
 _INSTALLED = re.compile(r"(site|dist)-packages/|^<|/lib/python\d")
 _LIBRARIES = frozenset(
-    "torch torchvision torchaudio torchdata torchtitan torchao triton functorch numpy scipy pandas sklearn PIL"
-    " cv2 tqdm einops transformers accelerate datasets tokenizers peft trl diffusers timm lightning"
-    " pytorch_lightning lightning_fabric torchmetrics ignite deepspeed megatron apex transformer_engine"
-    " flash_attn xformers bitsandbytes vllm sglang ray wandb tensorboard mlflow hydra click"
-    " IPython ipykernel".split()
+    (
+        *("torch", "torchvision", "torchaudio", "torchdata", "torchtitan", "torchao", "triton", "functorch"),
+        *("numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "tqdm", "einops", "transformers"),
+        *("accelerate", "datasets", "tokenizers", "peft", "trl", "diffusers", "timm", "lightning"),
+        *("pytorch_lightning", "lightning_fabric", "torchmetrics", "ignite", "deepspeed", "megatron"),
+        *("transformer_engine", "flash_attn", "xformers", "bitsandbytes", "vllm", "sglang", "ray"),
+        *("wandb", "tensorboard", "mlflow", "hydra", "click", "IPython", "ipykernel"),
+    )
 )
 """Packages that stacks name without the folder they are installed in."""
 
@@ -77,8 +80,9 @@ class Frames:
     def pieces(self, thread: int, start_ns: int, end_ns: int) -> Iterator[tuple[int, int, Place]]:
         """Start, end and innermost place of a thread, ordered by time, without overlaps.
 
-        The number of a function's line is its definition's, but in a stack that was there before the recording
-        it is any: of frames that are older than the window, only the function is known.
+        In a recorded stack the number of a line is that of the function's definition, but of a call that
+        began before the recording it is any: of those that are older than the window, only the function
+        counts.
         """
         mine = (
             i

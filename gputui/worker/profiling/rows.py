@@ -60,7 +60,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class LineTime:
-    """Time of one operator, or of idleness for one cause, in which the program was at one of its own lines."""
+    """Time of an operator, or of idleness for one cause, while the program was at one of its own lines."""
 
     phase: str
     operator: str
@@ -71,7 +71,7 @@ class LineTime:
     """What held the program up there: `garbage collection`, or `another thread`, whose line it then is. Empty
     if nothing is known to."""
     path: str
-    """As the program's user would type it; empty for time of which no line is known, or too short for a row."""
+    """As the program's user would type it; empty for the rest, of which no line is known or has a row."""
     line: int
     """0 if only the function is known."""
     function: str

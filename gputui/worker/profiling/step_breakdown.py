@@ -13,6 +13,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from .line_times import LineTimes
 from .op_categories import category_of, category_of_kernel, is_cast, is_of_backward
@@ -24,6 +25,7 @@ KERNEL_GAP_NS = 5_000
 """A shorter gap before work that was queued already is the device's own. Source: the noise floor of
 TraceLens's idle analysis (how-to/analyze-idle-time)."""
 MOST_ROWS = 400
+_Cover = TypeVar("_Cover")
 _EVER_NS = (-(2**63), 2**63)
 LAUNCH_LATENCY_NS = 20_000
 """Work that begins later than this after its launch returned waited for something else than the host.
@@ -438,8 +440,8 @@ def _is_engine(name: str) -> bool:
 
 
 def _uncovered(
-    pieces: Iterable[tuple[int, int, TraceEvent]], start_ns: int, end_ns: int, at_end: TraceEvent | None
-) -> Iterator[tuple[int, int, TraceEvent | None]]:
+    pieces: Iterable[tuple[int, int, _Cover]], start_ns: int, end_ns: int, at_end: _Cover | None
+) -> Iterator[tuple[int, int, _Cover | None]]:
     """Stretches without any piece: begin, end, and what follows, or `at_end`. The starts of pieces ascend."""
     at_ns = start_ns
     for piece_start_ns, piece_end_ns, covers in pieces:

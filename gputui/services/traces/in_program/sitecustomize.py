@@ -2,7 +2,8 @@
 
 Python imports this module before the program. It waits until torch's optimizers are imported, counts their
 steps, and records a few with torch.profiler, while a thread samples the line at which the program is. A
-program without optimizer steps is recorded for a while in its main thread. Whatever fails here is written down, and the program goes on.
+program without optimizer steps is recorded for a while in its main thread. Whatever fails here is written
+down, and the program goes on.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ _MOST_PAUSES = 200_000
 _GC, _OTHER_THREAD = "garbage collection", "another thread"
 _LIBRARIES = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
 _LOOKED_NS = 50_000
-_LEAST_BUSY, _MOST_BUSY = 0.4, 0.6
-"""Of the time since the last sample: CPU time of a thread that holds the GIL, and of one that waits for it."""
+_LEAST_BUSY = 0.7
+"""CPU time of a thread that has the GIL: so much of an interval after which others may ask for it, and of the
+CPU time of the one that waits for it."""
 
 
 def _run_shadowed() -> None:
@@ -85,7 +87,7 @@ class Lines:
 
     def __init__(self, thread: int) -> None:
         self._thread = thread
-        self._directory = os.path.join(os.getcwd(), "")
+        self._directory = f"{Path.cwd()}{os.sep}"
         self._places: dict[tuple[str, str, int, str, str], int] = {}
         self._spans: list[list[int]] = []
         """Place, start and end."""
@@ -146,17 +148,16 @@ class Lines:
 
     def _held_by(self, frames: dict[int, FrameType], before_ns: int, now_ns: int) -> int | None:
         """The place of another thread that needs the GIL and had it: this one got it late, that one worked
-        meanwhile, the sampled one hardly, and while this one has it, that one stands still."""
+        at least as much as the sampled one, and while this one has it, that one stands still."""
         before, self._cpu_ns = self._cpu_ns, {thread: _cpu_ns(thread) for thread in frames}
         took_ns = {thread: ns - before.get(thread, ns) for thread, ns in self._cpu_ns.items()}
-        length_ns, own_ns = now_ns - before_ns, took_ns.pop(self._thread, 0)
-        late_ns = length_ns - _SAMPLED_EVERY_NS
+        own_ns, interval_ns = took_ns.pop(self._thread, 0), 1e9 * sys.getswitchinterval()
+        late_ns = now_ns - before_ns - _SAMPLED_EVERY_NS
         busiest = max(took_ns, key=took_ns.__getitem__, default=None)
         if (
             busiest is None
-            or late_ns < 0.8e9 * sys.getswitchinterval()
-            or own_ns > _MOST_BUSY * length_ns
-            or took_ns[busiest] < _LEAST_BUSY * length_ns
+            or late_ns < _LEAST_BUSY * interval_ns
+            or took_ns[busiest] < _LEAST_BUSY * max(own_ns, interval_ns)
         ):
             return None
         start_ns, start_cpu_ns = time.perf_counter_ns(), _cpu_ns(busiest)
@@ -167,7 +168,7 @@ class Lines:
 
     def _collected(self, phase: str, _: object) -> None:
         if phase == "start":
-            place = self._place(sys._getframe(1), _GC)
+            place = self._place(sys._getframe().f_back, _GC)
             self._pause = None if place is None else (place, time.perf_counter_ns())
         elif self._pause is not None and len(self._pauses) < _MOST_PAUSES:
             self._pauses.append([*self._pause, time.perf_counter_ns()])
@@ -227,7 +228,7 @@ class Capture:
     def _go_on(self, now_s: float) -> None:
         if self._profiler is not None:
             self._profiler.step()
-            if self._lines is None:
+            if self._lines is None and not self._is_over:
                 self._sample_lines()
             return
         self._ends_s.append(now_s)
@@ -273,14 +274,15 @@ class Capture:
         self._export(profiler, "trace")
 
     def _export(self, profiler: Any, kind: str) -> None:
-        if self._lines is not None:
-            self._lines.end()
+        lines, self._lines = self._lines, None
+        if lines is not None:
+            lines.end()
         begun_s = time.perf_counter()
         name = f"{kind}-{os.environ.get('RANK', '0')}-{os.getpid()}.json"
         profiler.export_chrome_trace(str(self._directory / name))
         self._tell(trace=name, has_steps=kind == "trace", export_s=time.perf_counter() - begun_s)
-        if self._lines is not None:
-            self._lines.write(self._directory / name)
+        if lines is not None:
+            lines.write(self._directory / name)
 
     def _record_unmarked(self) -> None:
         """Where no optimizer makes a step: let the main thread record a while; steps count more."""
