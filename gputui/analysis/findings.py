@@ -15,8 +15,9 @@ from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide,
 from gputui.analysis.contention import CONTENTION
 from gputui.analysis.operator_flops import flops_of_call
 from gputui.model.absent import Missing
-from gputui.model.journal import ProfiledPass
+from gputui.model.journal import IDLE, LineTime, ProfiledPass
 from gputui.model.units import format_percent, format_rate, format_seconds
+from gputui.worker.profiling.line_times import GC, OTHER_THREAD
 
 KINDS = (
     "starved by the loader",
@@ -31,9 +32,11 @@ KINDS = (
     "wider types",
     "tiny operators",
     "waits for the driver",
+    "collects garbage",
+    "another thread runs",
     CONTENTION,
 )
-_WAITS, _BOUNDS = (*KINDS[:2], KINDS[6], KINDS[11]), KINDS[2:4]
+_WAITS, _BOUNDS = (*KINDS[:2], KINDS[6], *KINDS[11:]), KINDS[2:4]
 """A step that waits is bound by what it waits for, whatever it reaches of a peak."""
 _TO_TRY = {
     KINDS[0]: "more workers of the DataLoader, or less work in it",
@@ -47,6 +50,8 @@ _TO_TRY = {
     KINDS[9]: "the narrow type for these too",
     KINDS[10]: "a larger batch or torch.compile",
     KINDS[11]: "to find its calls in the trace: memory is allocated and freed, or the device begins its work",
+    KINDS[12]: "gc.freeze() once all is built, or to collect seldom",
+    KINDS[13]: "to move what that thread does into another process: only one thread of Python runs at a time",
     CONTENTION: "it again on an idle box: everything else takes longer too",
 }
 _TITLES = {
@@ -61,6 +66,8 @@ _TITLES = {
     KINDS[9]: "Some of the backward pass is in a wider type",
     KINDS[10]: "Operators are too short",
     KINDS[11]: "The GPU waits for calls of the driver",
+    KINDS[12]: "Python collects garbage",
+    KINDS[13]: "Another thread of Python runs",
 }
 _TITLES_ON_CPU = {
     KINDS[0]: "It loads data itself",
@@ -70,6 +77,7 @@ _TITLES_ON_CPU = {
 }
 _OF_WORK = (*KINDS[2:6], *KINDS[8:11])
 """What makes work take longer; the others leave the device idle."""
+_MOST_LINES = 3
 WORTH_A_LINE = 0.1
 IDLE_TO_BE_LAUNCH_BOUND = 0.2
 """Busy for less than four fifths of the step while it waits for the host."""
@@ -149,6 +157,33 @@ def _at_rate_ns(amount: int | None, per_s: float | Missing) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class LineShare:
+    """A line of the program, and how much of a cause's time it was at it."""
+
+    path: str
+    line: int
+    """0 if only the function is known."""
+    function: str
+    is_definition: bool
+    """Whether the line is where the function begins, instead of the one that was executed."""
+    called: str
+    """The function of a library that it called; empty if it called none."""
+    share: float
+
+    @property
+    def name(self) -> str:
+        """`train.py:63`; `train.py` if the line is not known."""
+        return f"{self.path}:{self.line}" if self.line else self.path
+
+    @property
+    def words(self) -> str:
+        """`train.py:63`, `step, train.py:60` of a function's first line, `main of train.py` without one."""
+        if not self.line:
+            return self.path if self.function == "<module>" else f"{self.function} of {self.path}"
+        return f"{self.function}, {self.name}" if self.is_definition else self.name
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that slows a step down."""
 
@@ -166,8 +201,13 @@ class Finding:
     """What to try, in words that follow `try`; empty if nothing helps in general."""
     code: str = ""
     """What to write in the program, where that is sure; else empty."""
-    line: str = ""
-    """Where in the program it happens, such as `train.py:63`; empty if unknown."""
+    lines: tuple[LineShare, ...] = ()
+    """The three with most of its time, if that is known; those with less than a tenth of it are left out."""
+
+    @property
+    def line(self) -> str:
+        """`train.py:63`, the line with most of its time; empty if unknown."""
+        return self.lines[0].name if self.lines else ""
 
     @property
     def is_bound(self) -> bool:
@@ -184,9 +224,9 @@ class Finding:
         least, seen = (format_seconds(ns * 1e-9) for ns in (self.at_best_ns, self.step_ns))
         if_gone = "at that rate" if self.is_bound else "without that"
         to_try = f". Try {self.change}" if self.change else ""
-        return (
-            f"{self.kind}: {self.evidence}; {if_gone} the step would take at best {least} of {seen}{to_try}"
-        )
+        where = [f" ({one.words}, {format_percent(one.share)} of it)" for one in self.lines[:1]]
+        evidence = f"{self.evidence}{''.join(where)}"
+        return f"{self.kind}: {evidence}; {if_gone} the step would take at best {least} of {seen}{to_try}"
 
 
 def at_best_without(found: Sequence[Finding], idle_ns: int) -> int:
@@ -239,36 +279,103 @@ def waits_of(shares: Sequence[tuple[str, str, float]], *, is_on_device: bool) ->
 def _waits(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     step_ns, on_device = facts.side.step_ns, facts.side.is_on_device
     shares = [(p.category, p.phase, p.time_ns / step_ns) for p in pieces]
-    waits = waits_of(shares, is_on_device=on_device)
-    for_loader, for_host = waits.get(KINDS[0]), waits.get(KINDS[1])
+    for_loader = waits_of(shares, is_on_device=on_device).get(KINDS[0])
     if for_loader is not None:
         who = "the GPU waits for the data loader" if on_device else "it is in the data loader"
         evidence = f"{who} for {format_percent(for_loader)} of the step"
-        yield _without(facts, KINDS[0], evidence, for_loader * step_ns, "high")
-    if for_host is None:
+        lines = lines_of(
+            facts.side.found,
+            lambda row: row.cause == "data_wait" if on_device else _is_of_loader(row),
+        )
+        yield _without(facts, KINDS[0], evidence, for_loader * step_ns, "high", lines)
+    held_up = tuple(_held_up(facts, sum(share for part, _, share in shares if part in HOST_CAUSES)))
+    yield from held_up
+    known = sum(finding.step_ns - finding.at_best_ns for finding in held_up) / step_ns
+    yield from _for_host(facts, pieces, shares, known)
+
+
+def _held_up(facts: StepFacts, for_host: float) -> Iterable[Finding]:
+    """What is known to hold up a host that keeps its device waiting, or runs no operator."""
+    found, step_ns = facts.side.found, facts.side.step_ns
+    times_ns = Counter[str]()
+    for row in found.lines:
+        if _is_of_host(row):
+            times_ns[row.doing] += row.time_ns
+    collecting, elsewhere = (times_ns[doing] / found.window_ns for doing in (GC, OTHER_THREAD))
+    if collecting >= WORTH_A_LINE:
+        evidence = f"for {format_percent(collecting)} of the step Python's garbage collector runs"
+        lines = lines_of(found, lambda row: _is_of_host(row) and row.doing == GC)
+        yield _without(facts, KINDS[12], evidence, collecting * step_ns, "high", lines)
+    if elsewhere >= max(WORTH_A_LINE, for_host / 2):
+        evidence = f"for {format_percent(elsewhere)} of the step another thread of Python holds the GIL"
+        lines = lines_of(found, lambda row: _is_of_host(row) and row.doing == OTHER_THREAD)
+        yield _without(facts, KINDS[13], evidence, elsewhere * step_ns, "fair", lines)
+
+
+def _for_host(
+    facts: StepFacts, pieces: Sequence[Piece], shares: Sequence[tuple[str, str, float]], known: float
+) -> Iterable[Finding]:
+    """A host that keeps its device waiting for other reasons than those that are `known`."""
+    step_ns, on_device, found = facts.side.step_ns, facts.side.is_on_device, facts.side.found
+    for_host = waits_of(shares, is_on_device=on_device).get(KINDS[1], 0.0) - known
+    if for_host < IDLE_TO_BE_LAUNCH_BOUND:
         return
     python, driver = (sum(s for part, _, s in shares if part == cause) for cause in (PYTHON, _DRIVER))
+    python = max(0.0, python - known)
     calls = sum(float(p.calls) for p in pieces)
+    lines = lines_of(found, lambda row: _is_of_host(row) and not row.doing)
     if python > for_host / 2 and python * step_ns > _PAUSE_NS * calls:
         evidence = f"for {format_percent(python)} of the step the host is in Python and no operator runs"
-        yield _without(facts, KINDS[6], evidence, python * step_ns, "fair")
+        lines = lines_of(found, lambda row: row.cause == "python" and not row.doing)
+        yield _without(facts, KINDS[6], evidence, python * step_ns, "fair", lines)
     elif driver > for_host / 2:
         evidence = f"for {format_percent(driver)} of the step the host is in calls of the driver"
-        yield _without(facts, KINDS[11], evidence, driver * step_ns, "fair")
+        lines = lines_of(found, lambda row: row.cause == "runtime_api")
+        yield _without(facts, KINDS[11], evidence, driver * step_ns, "fair", lines)
     elif on_device:
-        lengths = [k.time_ns / k.calls for k in facts.side.found.kernels for _ in range(k.calls)]
+        lengths = [k.time_ns / k.calls for k in found.kernels for _ in range(k.calls)]
         is_sure = bool(lengths) and median(lengths) < SHORT_KERNEL_NS
         evidence = f"for {format_percent(for_host)} of the step the GPU waits for the host"
         if is_sure:
             evidence += f", and half of its kernels take less than {format_seconds(median(lengths) * 1e-9)}"
-        yield _without(facts, KINDS[1], evidence, for_host * step_ns, "high" if is_sure else "fair")
+        yield _without(facts, KINDS[1], evidence, for_host * step_ns, "high" if is_sure else "fair", lines)
     else:
         evidence = f"{format_percent(for_host)} of the step lies between operators"
-        yield _without(facts, KINDS[1], evidence, for_host * step_ns, "fair")
+        yield _without(facts, KINDS[1], evidence, for_host * step_ns, "fair", lines)
+
+
+def _is_of_host(row: LineTime) -> bool:
+    return f"{IDLE}: {row.cause.replace('_', ' ')}" in HOST_CAUSES
+
+
+def _is_of_loader(row: LineTime) -> bool:
+    return row.phase == "data" and not _is_of_host(row)
+
+
+def lines_of(found: ProfiledPass, belongs: Callable[[LineTime], bool]) -> tuple[LineShare, ...]:
+    """The lines with most of the time of a cause, whose rows are those that belong to it."""
+    rows = [row for row in found.lines if belongs(row)]
+    whole_ns = sum(row.time_ns for row in rows)
+    of_line: dict[tuple[str, int, str], list[LineTime]] = {}
+    for row in rows:
+        if row.path:
+            of_line.setdefault((row.path, row.line, row.function), []).append(row)
+    shares = [
+        LineShare(*line, mine[0].is_definition, mine[0].called, sum(row.time_ns for row in mine) / whole_ns)
+        for line, mine in of_line.items()
+    ]
+    largest = sorted(shares, key=lambda one: -one.share)[:_MOST_LINES]
+    return tuple(one for one in largest if one.share >= WORTH_A_LINE)
 
 
 def _without(
-    facts: StepFacts, kind: str, evidence: str, gone_ns: float, confidence: str, title: str = ""
+    facts: StepFacts,
+    kind: str,
+    evidence: str,
+    gone_ns: float,
+    confidence: str,
+    lines: tuple[LineShare, ...] = (),
+    title: str = "",
 ) -> Finding:
     """What the step would take at best if so much of it were gone."""
     step_ns = facts.side.step_ns
@@ -281,6 +388,7 @@ def _without(
         title or _title(facts, kind),
         _change(facts, kind),
         _code(facts, kind),
+        lines,
     )
 
 
@@ -344,7 +452,8 @@ def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     name, count = calls.most_common(1)[0]
     called = f".{bare_name(name)}()" if name in _METHODS else bare_name(name)
     title = f"{called} makes the CPU wait, {count / found.steps:.3g} times a step"
-    yield _without(facts, KINDS[7], evidence, min(waiting_ns, idle_ns), "fair", title)
+    lines = lines_of(found, lambda row: row.operator in calls)
+    yield _without(facts, KINDS[7], evidence, min(waiting_ns, idle_ns), "fair", lines, title)
 
 
 def bare_name(operator: str) -> str:
@@ -364,7 +473,8 @@ def _optimizer(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
         return
     share = format_percent(time_ns / step_ns)
     evidence = f"the optimizer takes {share} of the step in {calls:.0f} calls for one parameter each"
-    yield _without(facts, KINDS[8], evidence, time_ns, "fair")
+    lines = lines_of(facts.side.found, lambda row: row.phase == "optimizer")
+    yield _without(facts, KINDS[8], evidence, time_ns, "fair", lines)
 
 
 def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -413,7 +523,9 @@ def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     each = format_seconds(time_ns / calls * 1e-9)
     share = format_percent(time_ns / facts.side.step_ns)
     evidence = f"{calls:.0f} calls of {each} each take {share} of the step"
-    yield _without(facts, KINDS[10], evidence, time_ns, "fair")
+    names = {(p.phase, p.operator) for p in tiny}
+    lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
+    yield _without(facts, KINDS[10], evidence, time_ns, "fair", lines)
 
 
 def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -469,7 +581,9 @@ def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
         return
     if saved_ns >= WORTH_A_LINE * step_ns:
         title = "" if facts.precision_used == "fp32" else "Matmul is no faster in half precision"
-        yield _without(facts, KINDS[4], evidence, saved_ns, confidence, title)
+        names = {p.operator for p in products}
+        lines = lines_of(facts.side.found, lambda row: row.operator in names)
+        yield _without(facts, KINDS[4], evidence, saved_ns, confidence, lines, title)
 
 
 def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:

@@ -21,6 +21,7 @@ from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import TIMED, OfCase, PlannedCase
 from gputui.model.serving import LoadNow, LoadStep, Requests, ServerFound
 from gputui.worker.profiling.rows import Kernel as Kernel
+from gputui.worker.profiling.rows import LineTime as LineTime
 from gputui.worker.profiling.rows import Operator as Operator
 from gputui.worker.profiling.rows import TimeSlice as TimeSlice
 
@@ -138,6 +139,8 @@ class ProfiledPass(OfCase):
     None if unknown, as of a trace alone."""
     others_cores: float | None = None
     """CPUs that other programs used meanwhile, on average."""
+    lines: tuple[LineTime, ...] = ()
+    """Where the program was in the largest parts; empty if that was not recorded."""
 
     def fault(self) -> str:
         """Which of its numbers contradict each other; empty if all sums hold."""

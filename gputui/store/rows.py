@@ -306,6 +306,7 @@ PROFILED_PARTS = {
     "breakdown": "slices",
     "kernels": "kernels",
     "memory_points": "memory",
+    "step_lines": "lines",
 }
 """Tables of the rows of a profiled pass, and the fields they come from."""
 

@@ -432,6 +432,26 @@ TABLES: tuple[Table, ...] = (
         is_late=True,
     ),
     Table(
+        "step_lines",
+        "Lines of the program at which the largest parts of the window were spent, if recorded.",
+        _columns(
+            _RUN_ID,
+            "case_id BIGINT",
+            "launch_id BIGINT",
+            "phase VARCHAR",
+            "operator VARCHAR empty for idle time",
+            "cause VARCHAR of idle time; empty otherwise",
+            "doing VARCHAR what held it up: garbage collection, another thread (whose line it is), or empty",
+            "path VARCHAR of the file; empty for the rest of a part, whose lines are not known",
+            "line BIGINT 0 if only the function is known",
+            "function VARCHAR",
+            "is_definition BOOLEAN whether the line is where the function begins, not the one that ran",
+            "called VARCHAR function of a library that the line called; empty for none",
+            "time_ns BIGINT of the window",
+        ),
+        is_late=True,
+    ),
+    Table(
         "servers",
         "What an LLM server under load says about itself.",
         _columns(

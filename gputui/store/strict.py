@@ -24,6 +24,7 @@ from gputui.model.journal import (
     Kernel,
     LaunchEnd,
     LaunchStart,
+    LineTime,
     MemoryPoint,
     Operator,
     ProfiledPass,
@@ -59,6 +60,7 @@ _WORDS: dict[type, tuple[tuple[str, tuple[str, ...]], ...]] = {
     TimeSlice: (("phase", PHASES), ("time_class", TIME_CLASSES), ("cause", ("", *IDLE_CAUSES))),
     Kernel: (("time_class", TIME_CLASSES),),
     MemoryPoint: (("point", MEMORY_POINTS),),
+    LineTime: (("phase", PHASES), ("cause", ("", *IDLE_CAUSES))),
 }
 _DEEPEST = 64
 LARGEST = 2**63 - 1

@@ -147,6 +147,26 @@ def test_of_two_traces_or_stored_ones_the_difference_is_explained() -> None:
     assert "is not a trace" in gputui_here("why", "own.db", "t.db@b").stderr
 
 
+def test_the_line_that_a_step_is_paused_in_is_named_and_stored(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import torch\n"
+        "optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(8, 8))])\n"
+        "def prepare():\n"
+        "    return sum(n for n in range(2_000_000))\n"
+        "def main():\n"
+        "    for _ in range(6):\n"
+        "        torch.ones(64, 64) @ torch.ones(64, 64)\n"
+        "        prepare()\n"
+        "        optimizer.step()\n"
+        "main()\n"
+    )
+    done = why(tmp_path, "--after", "1", "--steps", "3", "--", sys.executable, "train.py")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"no operator runs \(train\.py:4, \d+ % of it\)", " ".join(done.stderr.split()))
+    for words in (("why", f"{tmp_path / 'a.db'}@latest"), ("show", tmp_path / "a.db", "-v")):
+        assert "train.py:4, " in gputui_here(*words).stdout
+
+
 @pytest.mark.slow
 def test_a_program_without_an_optimizer_is_explained_by_a_while_of_its_main_thread(tmp_path: Path) -> None:
     (tmp_path / "infer.py").write_text(

@@ -24,6 +24,7 @@ from gputui.store.schema import RUN_TABLES, TABLE_BY_NAME, Table
 from gputui.store.writing import explaining, opened_for_writing
 from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES, MODES, WORKLOAD_CLASSES
 from gputui.worker.foreign_json import read_json
+from gputui.worker.profiling.line_times import GC, OTHER_THREAD
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -253,6 +254,13 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
             "name": own("kernel", shortened(known.kernel_name)),
             "time_class": time_class,
             "operator": operator,
+        },
+        "step_lines": {
+            "phase": phase,
+            "operator": operator,
+            "cause": TextRule(one_of(*IDLE_CAUSES), lambda old: "", detail),
+            "doing": TextRule(one_of(GC, OTHER_THREAD), lambda old: "", detail),
+            **dict.fromkeys(("path", "function", "called"), TextRule(nothing, empty, "path", keep.names)),
         },
         "memory_points": {"point": TextRule(one_of(*MEMORY_POINTS), lambda old: "peak", detail)},
         "blocks": {},

@@ -18,6 +18,7 @@ from typing import Any  # Any: JSON that is not yet checked
 from gputui.analysis.operator_flops import told_of_results
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
+from gputui.services.traces.lines import LEAST_NS, MARK, MEMBER, Frames, place_of_frame
 from gputui.worker.foreign_json import scan_json
 from gputui.worker.profiling.step_breakdown import TraceEvent
 
@@ -55,8 +56,9 @@ _KINDS = {
     "overhead": "overhead",
 }
 """Categories of Kineto whose events are counted."""
+_STACK = "python_function"
 _TOLD_TWICE = frozenset(
-    ("python_function", "gpu_user_annotation", "cuda_sync", "cuda_profiler_range", "Trace", "ac2g", "fwdbwd")
+    (_STACK, "gpu_user_annotation", "cuda_sync", "cuda_profiler_range", "Trace", "ac2g", "fwdbwd")
 )
 """Categories that say once more what others say, such as a range's copy on the device's track. Events of any
 other category are left out by name."""
@@ -128,6 +130,8 @@ class Trace:
     """Decompressed."""
     damage: tuple[str, ...] = ()
     """What was left out, one sentence each."""
+    frames: Frames = field(default_factory=Frames)
+    """Where the program was, as far as the trace tells."""
     foreign_work: str = ""
     """A category that is not known, of events on streams: work of another kind of device."""
 
@@ -182,6 +186,7 @@ class _Reading:
         self._name: dict[str, int] = {}
         self._thread: dict[tuple[str, str], int] = {("", ""): 0}
         self._shape: dict[tuple[str, str], int] = {("", ""): 0}
+        self._place: dict[str, int | None] = {}
         self._dropped: dict[str, int] = {}
         self._unknown, self._unknown_ns = Counter[str](), Counter[str]()
         self._lines = 0
@@ -199,6 +204,9 @@ class _Reading:
         if event.get("ph") != "X":
             return
         category = event.get("cat")
+        if category == _STACK:
+            self._take_frame(event)
+            return
         kind = _KINDS.get(category) if isinstance(category, str) else None
         if kind is None:
             self._leave_out(category, event)
@@ -215,6 +223,30 @@ class _Reading:
             kind = "range"
         arguments = event.get("args")
         self._append(event, kind, name, start_ns, length_ns, arguments if isinstance(arguments, dict) else {})
+
+    def _take_frame(self, event: dict[str, Any]) -> None:
+        """Keep a call of the user's own code that is not too short to matter."""
+        name = event.get("name")
+        if not isinstance(name, str) or name.startswith(("<", "nn.Module: ")):
+            return
+        if name not in self._place:
+            place, places = place_of_frame(_storable(name)), self.trace.frames.places
+            self._place[name] = None if place is None else len(places)
+            places += () if place is None else (place,)
+        number = self._place[name]
+        if number is None:
+            return
+        start_ns, length_ns = _ns(event.get("ts")), _ns(event.get("dur", 0))
+        if start_ns is not None and length_ns is not None and length_ns >= LEAST_NS:
+            self.trace.frames.add(self._thread_of(event), start_ns, start_ns + length_ns, number)
+
+    def _thread_of(self, event: dict[str, Any]) -> int:
+        key = (str(event.get("pid")), str(event.get("tid")))
+        thread = self._thread.get(key)
+        if thread is None:
+            thread = self._thread[key] = len(self.trace.threads)
+            self.trace.threads.append(key)
+        return thread
 
     def _leave_out(self, category: object, event: dict[str, Any]) -> None:
         """Count an event of a category that is not known, if it takes time."""
@@ -247,12 +279,7 @@ class _Reading:
         trace.start_ns.append(start_ns)
         trace.end_ns.append(start_ns + length_ns)
         if on_host:
-            key = (str(event.get("pid")), str(event.get("tid")))
-            thread = self._thread.get(key)
-            if thread is None:
-                thread = self._thread[key] = len(trace.threads)
-                trace.threads.append(key)
-            trace.thread.append(thread)
+            trace.thread.append(self._thread_of(event))
             trace.device.append(-1)
             trace.stream.append(0)
         else:
@@ -321,10 +348,11 @@ class _Reading:
                 "make one with torch.profiler.profile(...).export_chrome_trace(FILE)",
             )
         trace.base_ns = min(trace.start_ns)
-        for column in (trace.start_ns, trace.end_ns):
+        for column in (trace.start_ns, trace.end_ns, trace.frames.start_ns, trace.frames.end_ns):
             for index, t_ns in enumerate(column):
                 column[index] = t_ns - trace.base_ns
         self._take_head()
+        self._take_samples()
         for why, count in self._dropped.items():
             who = "each" if count > 1 else "it"
             self.damage.append(f"{counted(count, 'event')} left out: {who} {why}")
@@ -334,6 +362,18 @@ class _Reading:
             self.damage.append(f"{what}, {took} in all, left out: it is not known what they are")
         trace.damage = tuple(self.damage)
         return trace
+
+    def _take_samples(self) -> None:
+        """Those that `why --` adds to the trace that it makes."""
+        trace, member = self.trace, self.head.get(MEMBER)
+        marks = {number for number, name in enumerate(trace.names) if name == MARK}
+        begins_ns = [trace.start_ns[i] for i in range(len(trace)) if trace.name[i] in marks]
+        if member is None or not begins_ns:
+            return
+        try:
+            trace.frames.add_samples(member, begins_ns[0])
+        except (ValueError, TypeError, LookupError):
+            self.damage.append("lines of the program left out: what is said of them cannot be read")
 
     def _take_head(self) -> None:
         trace, head = self.trace, self.head

@@ -205,6 +205,7 @@ def _pass(trace: Trace, window: Window, found: Partition) -> ProfiledPass:
         memory=() if peak is None else (MemoryPoint("peak", 0, 0, 0, 0, 0, peak, reserved),),
         memory_reason="" if peak is not None else "the trace was recorded without profile_memory",
         trace_bytes=0,
+        lines=found.lines,
     )
 
 

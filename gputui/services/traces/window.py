@@ -13,6 +13,8 @@ from itertools import accumulate, pairwise
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
 from gputui.services.traces.chrome_trace import KINDS, Trace, TraceDevice
+from gputui.services.traces.lines import MARK
+from gputui.worker.profiling.line_times import LineTimes
 from gputui.worker.profiling.profiler import OUR_STEP, OUR_WINDOW
 from gputui.worker.profiling.step_breakdown import Partition, PartitionInParts, TraceEvent
 
@@ -178,7 +180,8 @@ def device_name(trace: Trace, device: int | None) -> str:
 
 def partition_of(trace: Trace, window: Window, device: int | None) -> Partition:
     """Where the window went, in parts of some 200,000 events, so that memory does not grow with the trace."""
-    parts = PartitionInParts(window.thread, (window.start_ns, window.end_ns), window.host_ns)
+    lines = LineTimes(trace.frames.pieces(window.thread, *window.whole_ns))
+    parts = PartitionInParts(window.thread, (window.start_ns, window.end_ns), window.host_ns, lines)
     for start_ns, end_ns, events, following in _parts(trace, window, device):
         parts.add(events, start_ns, end_ns, following)
     return parts.result()
@@ -219,7 +222,7 @@ def _wanted(trace: Trace, window: Window, device: int | None) -> Iterator[int]:
     marks = {
         number
         for number, name in enumerate(trace.names)
-        if name.startswith(PROFILER_STEP) or name in (OUR_STEP, OUR_WINDOW)
+        if name.startswith(PROFILER_STEP) or name in (OUR_STEP, OUR_WINDOW, MARK)
     }
     for index in range(len(trace)):
         kind = trace.kind[index]

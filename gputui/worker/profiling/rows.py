@@ -73,3 +73,27 @@ class Kernel:
     time_ns: int
     """Sum of their durations; concurrent ones count in full."""
     longest_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineTime:
+    """Time of an operator, or of idleness for one cause, while the program was at one of its own lines."""
+
+    phase: str
+    operator: str
+    """Empty if the time is idle."""
+    cause: str
+    """As that of a slice."""
+    doing: str
+    """What held the program up there: `garbage collection`, or `another thread`, whose line it then is. Empty
+    if nothing is known to."""
+    path: str
+    """As the program's user would type it; empty for the rest, of which no line is known or has a row."""
+    line: int
+    """0 if only the function is known."""
+    function: str
+    is_definition: bool
+    """Whether the line is where the function begins, instead of the one that was executed."""
+    called: str
+    """The function of a library that the line called; empty if it called none."""
+    time_ns: int

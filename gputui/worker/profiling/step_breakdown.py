@@ -15,8 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from .line_times import LineTimes
 from .op_categories import category_of, category_of_kernel, is_cast, is_of_backward
-from .rows import Kernel, Operator, TimeSlice, added_up
+from .rows import Kernel, LineTime, Operator, TimeSlice, added_up
 
 DEVICE_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset")
 """In order of precedence: the first class present gets the instant."""
@@ -24,6 +25,7 @@ KERNEL_GAP_NS = 5_000
 """A shorter gap before work that was queued already is the device's own. Source: the noise floor of
 TraceLens's idle analysis (how-to/analyze-idle-time)."""
 MOST_ROWS = 400
+_Cover = TypeVar("_Cover")
 _EVER_NS = (-(2**63), 2**63)
 LAUNCH_LATENCY_NS = 20_000
 """Work that begins later than this after its launch returned waited for something else than the host.
@@ -78,6 +80,8 @@ class Partition:
     hide."""
     transfers: tuple[tuple[TraceEvent, int], ...] = ()
     """Each piece of communication, and how much of those slices is its own; 0 on a CPU."""
+    lines: tuple[LineTime, ...] = ()
+    """Where the program was meanwhile, if that is known."""
 
 
 @dataclass
@@ -111,7 +115,6 @@ class _Sums:
 
 _Key = tuple[str, str, str, str]
 """Phase, name, shapes, dtypes."""
-_Any = TypeVar("_Any")
 _Rank = tuple[int, int, int]
 """Decides who gets an instant that several cover; the last number identifies it."""
 
@@ -159,13 +162,18 @@ class PartitionInParts:
 
     Where a device lags behind its host, the steps are at another time on each: `device_ns` is the window of
     the device, which is divided, and `host_ns` that of the host, whose calls are counted. Both are all that
-    is added if not given.
+    is added if not given. `lines` are those of the stepping thread.
     """
 
     def __init__(
-        self, thread: int, device_ns: tuple[int, int] = _EVER_NS, host_ns: tuple[int, int] = _EVER_NS
+        self,
+        thread: int,
+        device_ns: tuple[int, int] = _EVER_NS,
+        host_ns: tuple[int, int] = _EVER_NS,
+        lines: LineTimes | None = None,
     ) -> None:
         self._thread = thread
+        self._lines = lines or LineTimes(())
         self._device_ns = device_ns
         self._host_ns = host_ns
         self._window_ns = 0
@@ -218,6 +226,7 @@ class PartitionInParts:
             self._stand_in_ns,
             self._communication_ns,
             tuple(self._transfers.items()),
+            self._lines.rows(),
         )
 
     def _add_host(self, threads: Mapping[int, _Thread], start_ns: int, end_ns: int) -> None:
@@ -239,10 +248,17 @@ class PartitionInParts:
         self._window_ns += end_ns - start_ns
         covered_ns = sum(node.own_ns for node in thread.nodes)
         self._slices["between", "idle", "python"] += end_ns - start_ns - covered_ns
-        for piece in thread.pieces:
-            if piece[2].owner and category_of(piece[2].owner.event.name) == "communication":
-                sent.append(piece)
+        for begin_ns, until_ns, node in thread.pieces:
+            if node.owner is None:
+                self._lines.add(node.phase, "", node.cause, begin_ns, until_ns)
+                continue
+            name = node.owner.event.name
+            self._lines.add(node.owner.phase, name, "", begin_ns, until_ns)
+            if category_of(name) == "communication":
+                sent.append((begin_ns, until_ns, node))
         self._communication_ns += _covered_ns(sent, start_ns, end_ns)
+        for begin_ns, until_ns, _ in _uncovered(thread.pieces, start_ns, end_ns, None):
+            self._lines.add("between", "", "python", begin_ns, until_ns)
 
     def _launched(self, threads: Iterable[_Thread], start_ns: int) -> None:
         """What the host launched, and which operators it called."""
@@ -285,6 +301,8 @@ class PartitionInParts:
             name = operator or (event.name if event.kind == "kernel" else event.kind)
             key = (phase, name, launch.shapes if launch else "", launch.dtypes if launch else "")
             self._slices[phase, class_of(event), ""] += taken_ns
+            if launch is not None:
+                self._lines.add_launched(phase, name, launch.called_ns, taken_ns)
             sums = self._sums(key, category)
             sums.time_ns += taken_ns
             if class_of(event) == "communication":
@@ -297,8 +315,9 @@ class PartitionInParts:
                 self._kernels_by.setdefault(work, Counter())[operator] += 1
         transfers = [(e.start_ns, e.end_ns, e) for e in device if class_of(e) == "communication"]
         self._communication_ns += _covered_ns(transfers, start_ns, end_ns)
-        for phase, cause, idle_ns in _idle(device, launches, threads, start_ns, end_ns, following):
-            self._slices[phase, "idle", cause] += idle_ns
+        for phase, cause, begin_ns, until_ns in _idle(device, launches, threads, start_ns, end_ns, following):
+            self._slices[phase, "idle", cause] += until_ns - begin_ns
+            self._lines.add(phase, "", cause, begin_ns, until_ns)
         for event in device:
             launch = launches.get(event.correlation)
             if event.end_ns <= end_ns and launch is not None and not launch.is_graph:
@@ -444,8 +463,8 @@ def _is_engine(name: str) -> bool:
 
 
 def _uncovered(
-    pieces: Iterable[tuple[int, int, _Any]], start_ns: int, end_ns: int, at_end: _Any | None
-) -> Iterator[tuple[int, int, _Any | None]]:
+    pieces: Iterable[tuple[int, int, _Cover]], start_ns: int, end_ns: int, at_end: _Cover | None
+) -> Iterator[tuple[int, int, _Cover | None]]:
     """Stretches without any piece: begin, end, and what follows, or `at_end`. The starts of pieces ascend."""
     at_ns = start_ns
     for piece_start_ns, piece_end_ns, covers in pieces:
@@ -456,7 +475,7 @@ def _uncovered(
         yield at_ns, end_ns, at_end
 
 
-def _covered_ns(pieces: Iterable[tuple[int, int, _Any]], start_ns: int, end_ns: int) -> int:
+def _covered_ns(pieces: Iterable[tuple[int, int, _Cover]], start_ns: int, end_ns: int) -> int:
     """How long any of them lasts."""
     bare = _uncovered(sorted(pieces, key=lambda piece: piece[0]), start_ns, end_ns, None)
     return end_ns - start_ns - sum(until_ns - begin_ns for begin_ns, until_ns, _ in bare)
@@ -571,8 +590,8 @@ def _idle(
     start_ns: int,
     end_ns: int,
     following: TraceEvent | None,
-) -> Iterator[tuple[str, str, int]]:
-    """Phase, cause and length of each stretch in which nothing ran on the device.
+) -> Iterator[tuple[str, str, int, int]]:
+    """Phase, cause, begin and end of each stretch in which nothing ran on the device.
 
     If the launch of the next work returned long before it began, the host had done its part: the device
     waited for another stream, a peer or its own queue.
@@ -590,17 +609,17 @@ def _idle(
         if launch is not None:
             was_queued = launch.called_ns <= gap_start_ns
             if was_queued and gap_end_ns - gap_start_ns < KERNEL_GAP_NS:
-                yield launch.phase, "kernel_gap", gap_end_ns - gap_start_ns
+                yield launch.phase, "kernel_gap", gap_start_ns, gap_end_ns
                 continue
             if gap_end_ns - launch.called_ns > LAUNCH_LATENCY_NS:
                 by_host_until_ns = min(max(launch.called_ns, gap_start_ns), gap_end_ns)
-                yield launch.phase, "queue", gap_end_ns - by_host_until_ns
+                yield launch.phase, "queue", by_host_until_ns, gap_end_ns
         index = at_host
         while index < len(host) and host[index][0] < by_host_until_ns:
             piece_start_ns, piece_end_ns, phase, cause = host[index]
-            length_ns = min(piece_end_ns, by_host_until_ns) - max(piece_start_ns, gap_start_ns)
-            if length_ns > 0:
-                yield phase, cause, length_ns
+            begin_ns, until_ns = max(piece_start_ns, gap_start_ns), min(piece_end_ns, by_host_until_ns)
+            if until_ns > begin_ns:
+                yield phase, cause, begin_ns, until_ns
             index += 1
 
 

@@ -64,8 +64,10 @@ def answer(found: ProfiledPass, *notes: str) -> StepAnswer:
     return answer_of_trace(found, "NVIDIA H200", "H200; train: 1 step", notes)
 
 
-def finding(kind: str, ms: float, step_ms: int = 100, **more: str) -> Finding:
-    return Finding(kind, "seen", step_ms * MS, round((step_ms - ms) * MS), "high", title=kind, **more)
+def finding(kind: str, ms: float, step_ms: int = 100, line: int = 0, **more: str) -> Finding:
+    at_best_ns = round((step_ms - ms) * MS)
+    lines = (LineShare("train.py", line, "main", False, "", 1.0),) if line else ()
+    return Finding(kind, "seen", step_ms * MS, at_best_ns, "high", title=kind, lines=lines, **more)
 
 
 @pytest.mark.parametrize(

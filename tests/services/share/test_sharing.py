@@ -67,6 +67,7 @@ FREE = (
     *("events.message", "prices.provider", "prices.instance_type", "machines.machine_id", "devices.gpu_id"),
     *("servers.engine", "servers.version", "load_steps.client", "requests.reason", "requests.retry_after"),
     *("requests.finish_reason", "requests.prompt_hash", "requests.answer_hash", "figures.reason"),
+    *("step_lines.path", "step_lines.function", "step_lines.called"),
     *("runs.gputui_version", "machines.gpus_absent", "cases.workload", "cases.size", "runs.platform_layer"),
     *("profiled_passes.memory_reason", "runs.blas", "machines.driver_version", "runs.cpu_capability"),
 )

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweeps import communication_ns
 
+from gputui.services.results.step_answer import sentence
 from gputui.services.traces.collectives import collective_lines, message_sizes
 from gputui.services.traces.imported import TraceRun, read_run
-from gputui.services.traces.overview import category_table, sentence
+from gputui.services.traces.overview import answer_of, category_table
 from gputui.worker.profiling.op_categories import category_of_kernel
 
 _KERNELS = st.lists(
@@ -146,5 +147,5 @@ def test_a_rank_with_nothing_but_ranges_of_gloo_is_read(tmp_path: Path, thread: 
     run = cpu_rank(tmp_path, span("gloo:all_reduce", 100, 1300, tid=thread))
     assert run.found.fault() == ""
     assert "communication takes 1.20 ms in all" in run.notes[0]
-    assert sentence(run.found, run.device).startswith("The window takes 2.00 ms.")
+    assert sentence(answer_of(run)).startswith("The window takes 2.00 ms:")
     assert category_table(run.found).rows

@@ -1,8 +1,9 @@
 """Profiles some steps of the program that this interpreter runs, which itself stays as it is.
 
 Python imports this module before the program. It waits until torch's optimizers are imported, counts their
-steps, and records a few with torch.profiler. A program without optimizer steps is recorded for a while in
-its main thread. Whatever fails here is written down, and the program goes on.
+steps, and records a few with torch.profiler, while a thread samples the line at which the program is. A
+program without optimizer steps is recorded for a while in its main thread. Whatever fails here is written
+down, and the program goes on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib.util
 import json
 import os
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Callable
@@ -36,6 +38,17 @@ _UNMARKED_AFTER_S, _UNMARKED_S = 5.0, 2.0
 _ASKED_EVERY_S = 0.5
 """How often the main thread is asked to begin while it imports something, which a profiler could break."""
 
+LINES, MARK = "gputuiLines", "gputui clock"
+"""The member of the trace's document that holds the samples, and a range that begins when they know."""
+_SAMPLED_EVERY_NS = 5_000_000
+_MOST_PAUSES = 200_000
+_GC, _OTHER_THREAD = "garbage collection", "another thread"
+_LIBRARIES = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
+_LOOKED_NS = 50_000
+_LEAST_BUSY = 0.7
+"""CPU time of a thread that has the GIL: so much of an interval after which others may ask for it, and of the
+CPU time of the one that waits for it."""
+
 
 def _run_shadowed() -> None:
     """Run the `sitecustomize` that Python would have imported without this one."""
@@ -52,6 +65,127 @@ def _is_importing() -> bool:
     while frame is not None and "importlib._bootstrap" not in frame.f_code.co_filename:
         frame = frame.f_back
     return frame is not None
+
+
+def _is_library(path: str) -> bool:
+    installed = ("site-packages" in path) or ("dist-packages" in path)
+    return installed or path.startswith(("<", *_LIBRARIES)) or path == __file__
+
+
+def _cpu_ns(thread: int) -> int:
+    """CPU time of a thread that is alive; 0 where the system does not tell."""
+    clock = getattr(time, "pthread_getcpuclockid", None)
+    return 0 if clock is None else time.clock_gettime_ns(clock(thread))
+
+
+class Lines:
+    """Where one thread was, by a look at it every few milliseconds.
+
+    A sample stands for the time since the one before, since a thread that keeps the GIL is seen when it lets
+    go. Each pause of the garbage collector is noted exactly.
+    """
+
+    def __init__(self, thread: int) -> None:
+        self._thread = thread
+        self._directory = f"{Path.cwd()}{os.sep}"
+        self._places: dict[tuple[str, str, int, str, str], int] = {}
+        self._spans: list[list[int]] = []
+        """Place, start and end."""
+        self._pauses: list[list[int]] = []
+        self._pause: tuple[int, int] | None = None
+        self._mark_ns = (0, 0)
+        self._cpu_ns: dict[int, int] = {}
+        self._is_over = False
+
+    def begin(self) -> None:
+        """Called in the thread, within the window."""
+        import gc
+
+        before_ns = time.perf_counter_ns()
+        with sys.modules["torch"].profiler.record_function(MARK):
+            self._mark_ns = before_ns, time.perf_counter_ns()
+        gc.callbacks.append(self._collected)
+        threading.Thread(target=self._sample, name="gputui lines", daemon=True).start()
+
+    def end(self) -> None:
+        import gc
+
+        self._is_over = True
+        if self._collected in gc.callbacks:
+            gc.callbacks.remove(self._collected)
+
+    def write(self, trace: Path) -> None:
+        """Add the samples to the document of the trace, as its last member."""
+        spans = self._spans + self._pauses
+        found = {"mark_ns": self._mark_ns, "places": list(self._places), "spans": spans}
+        with trace.open("rb+") as file:
+            whole = file.seek(0, os.SEEK_END)
+            start = file.seek(max(0, whole - 64))
+            file.seek(start + file.read().rindex(b"}"))
+            file.write(f', "{LINES}": {json.dumps(found)}}}'.encode())
+
+    def _sample(self) -> None:
+        before_ns = time.perf_counter_ns()
+        while not self._is_over:
+            time.sleep(_SAMPLED_EVERY_NS * 1e-9)
+            now_ns = time.perf_counter_ns()
+            self._look(before_ns, now_ns)
+            before_ns = now_ns
+
+    def _look(self, before_ns: int, now_ns: int) -> None:
+        frames = sys._current_frames()
+        frames.pop(threading.get_ident(), None)
+        place = self._held_by(frames, before_ns, now_ns)
+        if place is None and self._thread in frames:
+            place = self._place(frames[self._thread])
+        if place is None:
+            return
+        last = self._spans[-1] if self._spans else [-1, 0, 0]
+        if last[0] == place and last[2] == before_ns:
+            last[2] = now_ns
+        else:
+            self._spans.append([place, before_ns, now_ns])
+
+    def _held_by(self, frames: dict[int, FrameType], before_ns: int, now_ns: int) -> int | None:
+        """The place of another thread that needs the GIL and had it: this one got it late, that one worked
+        at least as much as the sampled one, and while this one has it, that one stands still."""
+        before, self._cpu_ns = self._cpu_ns, {thread: _cpu_ns(thread) for thread in frames}
+        took_ns = {thread: ns - before.get(thread, ns) for thread, ns in self._cpu_ns.items()}
+        own_ns, interval_ns = took_ns.pop(self._thread, 0), 1e9 * sys.getswitchinterval()
+        late_ns = now_ns - before_ns - _SAMPLED_EVERY_NS
+        busiest = max(took_ns, key=took_ns.__getitem__, default=None)
+        if (
+            busiest is None
+            or late_ns < _LEAST_BUSY * interval_ns
+            or took_ns[busiest] < _LEAST_BUSY * max(own_ns, interval_ns)
+        ):
+            return None
+        start_ns, start_cpu_ns = time.perf_counter_ns(), _cpu_ns(busiest)
+        while time.perf_counter_ns() < start_ns + _LOOKED_NS:
+            pass
+        stands_still = _cpu_ns(busiest) - start_cpu_ns < _LOOKED_NS // 2
+        return self._place(frames[busiest], _OTHER_THREAD) if stands_still else None
+
+    def _collected(self, phase: str, _: object) -> None:
+        if phase == "start":
+            place = self._place(sys._getframe().f_back, _GC)
+            self._pause = None if place is None else (place, time.perf_counter_ns())
+        elif self._pause is not None and len(self._pauses) < _MOST_PAUSES:
+            self._pauses.append([*self._pause, time.perf_counter_ns()])
+
+    def _place(self, frame: FrameType | None, doing: str = "") -> int | None:
+        """The number of the innermost line of the program itself."""
+        called = ""
+        while frame is not None and _is_library(frame.f_code.co_filename):
+            called = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+            frame = frame.f_back
+        if frame is None:
+            return None
+        path = frame.f_code.co_filename
+        if path.startswith(self._directory):
+            path = path[len(self._directory) :]
+        key = (doing, path, frame.f_lineno or 0, frame.f_code.co_name, called)
+        return self._places.setdefault(key, len(self._places))
 
 
 class Capture:
@@ -71,6 +205,7 @@ class Capture:
         self._is_last = False
         self._profiler: Any = None
         self._unmarked: Any = None
+        self._lines: Lines | None = None
         self._kept: list[object] = []
         self._is_over = False
         self._told: dict[str, Any] = {"python": sys.version.split()[0]}
@@ -93,6 +228,8 @@ class Capture:
     def _go_on(self, now_s: float) -> None:
         if self._profiler is not None:
             self._profiler.step()
+            if self._lines is None and not self._is_over:
+                self._sample_lines()
             return
         self._ends_s.append(now_s)
         if self._unmarked is None and self._begins(now_s):
@@ -104,6 +241,10 @@ class Capture:
                 schedule=self._action, on_trace_ready=self._store, record_shapes=True
             )
             self._profiler.start()
+
+    def _sample_lines(self) -> None:
+        self._lines = Lines(threading.get_ident())
+        self._lines.begin()
 
     def _begins(self, now_s: float) -> bool:
         if self._after:
@@ -133,10 +274,15 @@ class Capture:
         self._export(profiler, "trace")
 
     def _export(self, profiler: Any, kind: str) -> None:
+        lines, self._lines = self._lines, None
+        if lines is not None:
+            lines.end()
         begun_s = time.perf_counter()
         name = f"{kind}-{os.environ.get('RANK', '0')}-{os.getpid()}.json"
         profiler.export_chrome_trace(str(self._directory / name))
         self._tell(trace=name, has_steps=kind == "trace", export_s=time.perf_counter() - begun_s)
+        if lines is not None:
+            lines.write(self._directory / name)
 
     def _record_unmarked(self) -> None:
         """Where no optimizer makes a step: let the main thread record a while; steps count more."""
@@ -169,6 +315,7 @@ class Capture:
             profiler = sys.modules["torch"].profiler.profile(record_shapes=True)
             profiler.start()
             self._unmarked = profiler
+            self._sample_lines()
 
     def _stop_unmarked(self) -> None:
         profiler, self._unmarked = self._unmarked, None

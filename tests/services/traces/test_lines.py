@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chrome_traces import HOST, event, op, span, write_trace
+
+from gputui.analysis.attribution import ProfiledSide
+from gputui.analysis.findings import KINDS, Finding, StepFacts, findings_of
+from gputui.services.traces.imported import TraceRun, read_run
+from gputui.services.traces.lines import MARK, MEMBER, place_of_frame
+
+
+def frame(name: str, start_us: float, end_us: float, thread: int = HOST) -> dict[str, Any]:
+    return event("python_function", name, start_us, end_us, tid=thread)
+
+
+def steps(*more: dict[str, Any]) -> list[dict[str, Any]]:
+    """Two steps of 10 ms on a CPU: a product of 2 ms, and 8 ms in which no operator runs."""
+    found = [
+        one
+        for k in (0, 1)
+        for one in (
+            span(f"ProfilerStep#{k}", k * 10_000, (k + 1) * 10_000),
+            op("aten::mm", k * 10_000, k * 10_000 + 2000),
+        )
+    ]
+    return [*found, *more]
+
+
+def found_in(run: TraceRun) -> tuple[Finding, ...]:
+    step_ns = run.found.window_ns // run.found.steps
+    return findings_of(StepFacts(ProfiledSide(run.found, step_ns, bool(run.device)), "", None, None))
+
+
+def sampled(path: Path, places: list[list[object]], spans: list[list[int]]) -> tuple[Finding, ...]:
+    """What a trace tells to which `why --` added samples; their clock lacks a second to that of the trace."""
+    late = [[place, start_ns - 1_000_000_000, end_ns - 1_000_000_000] for place, start_ns, end_ns in spans]
+    member = {
+        "mark_ns": [99_000_990_000, 99_001_010_000],
+        "places": places,
+        "spans": [
+            [place, start_ns + 100_000_000_000, end_ns + 100_000_000_000] for place, start_ns, end_ns in late
+        ],
+    }
+    events = steps(span(MARK, 1000, 1010))
+    return found_in(read_run(write_trace(path, events, deviceProperties=[], **{MEMBER: member})))
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("train.py(63): step", ("train.py", 63, "step")),
+        ("/home/me/src/data.py(7): <lambda>", ("/home/me/src/data.py", 7, "<lambda>")),
+        ("src\\data.py(7): load", ("src/data.py", 7, "load")),
+        ("torch/nn/modules/module.py(1778): _call_impl", None),
+        ("typing.py(359): inner", None),
+        ("logging/__init__.py(2081): getLogger", None),
+        ("<frozen importlib._bootstrap>(233): _call_with_frames_removed", None),
+        ("/usr/lib/python3/dist-packages/yaml/loader.py(9): load", None),
+        ("/x/site-packages/mine/a.py(9): load", None),
+        ("nn.Module: Linear_0", None),
+        ("<built-in method append of list object at 0x7f68b5fb9200>", None),
+    ],
+)
+def test_of_a_stack_only_the_code_of_the_user_has_lines(
+    name: str, place: tuple[str, int, str] | None
+) -> None:
+    found = place_of_frame(name)
+    assert (found and (found.path, found.line, found.function)) == place
+
+
+def test_a_trace_with_stacks_names_the_function_with_most_of_a_cause_and_how_much_of_it(
+    tmp_path: Path,
+) -> None:
+    calls = [
+        frame("train.py(3): <module>", -500, 21_000),
+        *(frame("train.py(12): log", k * 10_000 + 2000, k * 10_000 + 8000) for k in (0, 1)),
+        *(frame("json/__init__.py(183): dumps", k * 10_000 + 2100, k * 10_000 + 7900) for k in (0, 1)),
+        *(frame("other.py(9): busy", k * 10_000 + 2000, k * 10_000 + 9000, thread=5) for k in (0, 1)),
+        frame("train.py(30): short", 8500, 8549),
+    ]
+    run = read_run(write_trace(tmp_path / "a.json", steps(*calls), deviceProperties=[]))
+    (finding,) = found_in(run)
+    assert (finding.kind, finding.line) == ("paused in Python", "train.py:12")
+    assert [(one.words, round(one.share, 2)) for one in finding.lines] == [
+        ("log, train.py:12", 0.75),
+        ("train.py", 0.25),
+    ]
+    assert "no operator runs (log, train.py:12, 75 % of it); without that" in finding.text
+
+
+def test_without_stacks_and_samples_a_finding_has_no_line(tmp_path: Path) -> None:
+    (finding,) = found_in(read_run(write_trace(tmp_path / "a.json", steps(), deviceProperties=[])))
+    assert (finding.line, finding.lines) == ("", ())
+    assert "no operator runs; without that" in finding.text
+
+
+def test_samples_on_a_clock_of_their_own_are_placed_by_the_mark(tmp_path: Path) -> None:
+    places = [["", "train.py", 63, "main", "log"], ["", "train.py", 64, "main", ""]]
+    spans = [[0, 2_000_000, 9_000_000], [1, 9_000_000, 12_000_000], [0, 12_000_000, 20_000_000]]
+    (finding,) = sampled(tmp_path / "a.json", places, spans)
+    assert [(one.name, one.called, round(one.share, 3)) for one in finding.lines] == [
+        ("train.py:63", "log", 0.938),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("doing", "kind"), [("garbage collection", "collects garbage"), ("another thread", "another thread runs")]
+)
+def test_what_is_seen_to_hold_up_python_is_a_cause_of_its_own(tmp_path: Path, doing: str, kind: str) -> None:
+    places = [["", "train.py", 63, "main", ""], [doing, "train.py", 9, "watch", ""]]
+    spans = [[0, 0, 20_000_000], [1, 2_500_000, 9_500_000], [1, 12_500_000, 19_500_000]]
+    (finding,) = sampled(tmp_path / "a.json", places, spans)
+    assert (finding.kind, finding.line) == (kind, "train.py:9")
+    assert finding.at_best_ns == 3_000_000
+    assert kind in KINDS
+
+
+def test_a_thread_seen_in_less_than_half_of_the_waiting_is_not_blamed(tmp_path: Path) -> None:
+    places = [["", "train.py", 63, "main", ""], ["another thread", "train.py", 9, "watch", ""]]
+    (finding,) = sampled(tmp_path / "a.json", places, [[0, 0, 20_000_000], [1, 3_000_000, 9_000_000]])
+    assert (finding.kind, finding.line) == ("paused in Python", "train.py:63")
+
+
+def test_samples_that_cannot_be_read_are_left_out_with_a_word(tmp_path: Path) -> None:
+    events = steps(span(MARK, 1000, 1010))
+    member = {"mark_ns": [1, 2], "places": [], "spans": [[0, 1, 2]]}
+    run = read_run(write_trace(tmp_path / "a.json", events, deviceProperties=[], **{MEMBER: member}))
+    assert run.found.lines == ()
+    assert "lines of the program left out: what is said of them cannot be read" in run.notes
