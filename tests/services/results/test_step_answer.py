@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.analysis.findings import KINDS, Finding, at_best_without
+from gputui.analysis.findings import KINDS, Finding, LineShare, at_best_without
 from gputui.cli.step_answer import write_step_answer
 from gputui.document.page import Page, console_on
 from gputui.model.journal import Operator, ProfiledPass, TimeSlice
@@ -209,10 +209,8 @@ def three_causes(directory: Path) -> StepAnswer:
     found = profiled({"gemm": 250, "attention": 37, "elementwise": 25}, {"data_wait": 100}, before_ms=412)
     causes = (
         finding(KINDS[4], 156, 412, change="amp"),
-        finding(
-            KINDS[0], 98, 412, line="train.py:41", code="DataLoader(..., num_workers=8, pin_memory=True)"
-        ),
-        finding(KINDS[7], 47, 412, line="train.py:88", change="to read them once in many steps"),
+        finding(KINDS[0], 98, 412, line=41, code="DataLoader(..., num_workers=8, pin_memory=True)"),
+        finding(KINDS[7], 47, 412, line=88, change="to read them once in many steps"),
     )
     made = answer(found, f"{PROFILED}H200, torch 2.13.0; steps 20 to 25 of 240 of train.py", "a note")
     return replace(made, findings=causes, begun_utc_us=1001 * 10**6)
