@@ -6,6 +6,7 @@ peaks that the same machine reached in the same run. It is reported from a tenth
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide,
 from gputui.analysis.contention import CONTENTION
 from gputui.analysis.operator_flops import flops_of_call
 from gputui.model.absent import Missing
-from gputui.model.journal import IDLE, LineTime, ProfiledPass
+from gputui.model.journal import IDLE, LineTime, Operator, ProfiledPass
 from gputui.model.units import format_percent, format_rate, format_seconds
 from gputui.worker.profiling.line_times import GC, OTHER_THREAD
 
@@ -35,8 +36,12 @@ KINDS = (
     "collects garbage",
     "another thread runs",
     CONTENTION,
+    "exposed communication",
+    "copies",
+    "unfused elementwise",
+    "compiles again",
 )
-_WAITS, _BOUNDS = (*KINDS[:2], KINDS[6], *KINDS[11:]), KINDS[2:4]
+_WAITS, _BOUNDS = (*KINDS[:2], KINDS[6], *KINDS[11:16]), KINDS[2:4]
 """A step that waits is bound by what it waits for, whatever it reaches of a peak."""
 _TO_TRY = {
     KINDS[0]: "more workers of the DataLoader, or less work in it",
@@ -47,12 +52,16 @@ _TO_TRY = {
     KINDS[6]: "to find what runs there: logging, evaluation, garbage collection, another thread",
     KINDS[7]: "to keep these values on the GPU, or to read them once in many steps",
     KINDS[8]: "fused=True or foreach=True of the optimizer",
-    KINDS[9]: "the narrow type for these too",
+    KINDS[9]: "torch.autocast around these too, or to cast their weights",
     KINDS[10]: "a larger batch or torch.compile",
     KINDS[11]: "to find its calls in the trace: memory is allocated and freed, or the device begins its work",
     KINDS[12]: "gc.freeze() once all is built, or to collect seldom",
     KINDS[13]: "to move what that thread does into another process: only one thread of Python runs at a time",
     CONTENTION: "it again on an idle box: everything else takes longer too",
+    KINDS[15]: "larger buckets (bucket_cap_mb), or no_sync() for all but one of several batches",
+    KINDS[16]: "to keep one type and layout: fewer to(), clone(), contiguous(), cat()",
+    KINDS[17]: "torch.compile, which fuses them",
+    KINDS[18]: "shapes that stay the same, or dynamic=True; TORCH_LOGS=recompiles says why it compiles",
 }
 _TITLES = {
     KINDS[0]: "The GPU waits for data",
@@ -63,11 +72,15 @@ _TITLES = {
     KINDS[5]: "A power cap holds the clock down",
     KINDS[6]: "The GPU waits for Python",
     KINDS[8]: "The optimizer updates one parameter at a time",
-    KINDS[9]: "Some of the backward pass is in a wider type",
     KINDS[10]: "Operators are too short",
     KINDS[11]: "The GPU waits for calls of the driver",
     KINDS[12]: "Python collects garbage",
     KINDS[13]: "Another thread of Python runs",
+    CONTENTION: "It waits for cores that other programs have",
+    KINDS[15]: "Communication is not hidden behind compute",
+    KINDS[16]: "It copies and casts tensors",
+    KINDS[17]: "Elementwise operators run one by one",
+    KINDS[18]: "torch.compile compiles again",
 }
 _TITLES_ON_CPU = {
     KINDS[0]: "It loads data itself",
@@ -75,7 +88,7 @@ _TITLES_ON_CPU = {
     KINDS[6]: "Python runs between operators",
     KINDS[11]: "It waits for calls of the driver",
 }
-_OF_WORK = (*KINDS[2:6], *KINDS[8:11])
+_OF_WORK = (*KINDS[2:6], *KINDS[8:11], *KINDS[15:])
 """What makes work take longer; the others leave the device idle."""
 _MOST_LINES = 3
 WORTH_A_LINE = 0.1
@@ -93,8 +106,9 @@ HOST_CAUSES = tuple(
 LOADER = "idle: data wait"
 PYTHON = "idle: python"
 _DRIVER = "idle: runtime api"
-_PAUSE_NS = 200_000
-"""Python takes some 10 us for each operator that it calls: beyond this it does something else."""
+_PAUSE_NS, _PAUSE_ON_CPU_NS = 200_000, 100_000
+"""Python takes some 10 us for each operator that it calls: beyond this it does something else. A GPU that
+waits waits for all that the host does."""
 _RESULTS = frozenset(
     f"aten::{name}"
     for name in ("item", "_local_scalar_dense", "is_nonzero", "nonzero", "equal", "masked_select", "_unique2")
@@ -107,9 +121,14 @@ _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 _MANY_CALLS = 50
 PRODUCTS = ("gemm", "conv", "attention")
 _BYTES_OF = {"c10::Half": 2, "Half": 2, "BFloat16": 2, "float": 4, "double": 8}
+_TYPES = {"float": "fp32", "double": "fp64"}
 _TINY_NS = 10_000
 """An operator of a CPU that takes less is mostly the call itself."""
 _TINY_CALLS, _TINY_SHARE = 500, 0.5
+_MUCH = 0.2
+"""Share of a step from which a kind of work that every step has some of is worth a word."""
+_COMPILES = re.compile(r"dynamo|\w*_compile")
+"""Ranges in which torch.compile compiles, as torch 2.13 names them."""
 _UNKNOWN = Missing("not measured in this run")
 
 
@@ -324,8 +343,14 @@ def _for_host(
     python = max(0.0, python - known)
     calls = sum(float(p.calls) for p in pieces)
     lines = lines_of(found, lambda row: _is_of_host(row) and not row.doing)
-    if python > for_host / 2 and python * step_ns > _PAUSE_NS * calls:
+    a_pause_ns = _PAUSE_NS if on_device else _PAUSE_ON_CPU_NS
+    if not calls and not on_device:
+        return  # its operators were not recorded
+    if python > for_host / 2 and python * step_ns > a_pause_ns * calls:
+        often = max(pieces, key=lambda p: p.calls)
+        between = f", mostly around {float(often.calls):.0f} calls of {bare_name(often.operator)}"
         evidence = f"for {format_percent(python)} of the step the host is in Python and no operator runs"
+        evidence += between if often.calls >= _MANY_CALLS and often.calls >= calls / 2 else ""
         lines = lines_of(found, lambda row: row.cause == "python" and not row.doing)
         yield _without(facts, KINDS[6], evidence, python * step_ns, "fair", lines)
     elif driver > for_host / 2:
@@ -487,29 +512,35 @@ def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
     narrow = min(times_ns, key=_BYTES_OF.__getitem__)
     wide_ns = {name: ns for name, ns in times_ns.items() if _BYTES_OF[name] > _BYTES_OF[narrow]}
     gone_ns = sum(wide_ns.values()) / found.steps
-    if times_ns[narrow] < WORTH_A_LINE * times_ns.total() or gone_ns < WORTH_A_LINE * step_ns:
+    calls = Counter[str]()
+    for name, row in _products_backward(found):
+        calls[name] += row.calls
+    if calls[narrow] < WORTH_A_LINE * calls.total() or gone_ns < WORTH_A_LINE * step_ns:
         return
     names = " and ".join(sorted(wide_ns))
     evidence = (
         f"products of the backward pass in {names} take {format_percent(gone_ns / step_ns)} of the"
         f" step, while others of it are in {narrow}"
     )
-    yield _without(facts, KINDS[9], evidence, gone_ns, "fair")
+    title = f"Products of the backward pass run in {' and '.join(_TYPES.get(name, name) for name in wide_ns)}"
+    yield _without(facts, KINDS[9], evidence, gone_ns, "fair", title=title)
 
 
 def product_types(found: ProfiledPass) -> Counter[str]:
     """Time of the backward pass's products by their type; empty if none are listed."""
     times_ns: Counter[str] = Counter()
+    for name, row in _products_backward(found):
+        times_ns[name] += row.time_ns
+    return times_ns
+
+
+def _products_backward(found: ProfiledPass) -> Iterable[tuple[str, Operator]]:
+    """Products of the backward pass of one known type, with that."""
     for row in found.operators:
         types = set(row.dtypes.split(","))
-        if (
-            row.phase == "backward"
-            and row.category in PRODUCTS
-            and len(types) == 1
-            and types <= set(_BYTES_OF)
-        ):
-            times_ns[types.pop()] += row.time_ns
-    return times_ns
+        is_product = row.phase == "backward" and row.category in PRODUCTS
+        if is_product and len(types) == 1 and types <= set(_BYTES_OF):
+            yield types.pop(), row
 
 
 def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -603,6 +634,65 @@ def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
     yield _without(facts, KINDS[5], evidence, saved_ns, "fair")
 
 
+def _communication(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """Time in which nothing but communication runs, waiting for other ranks included."""
+    del pieces
+    found = facts.side.found
+    share = sum(s.time_ns for s in found.slices if s.time_class == "communication") / found.window_ns
+    if share < WORTH_A_LINE:
+        return
+    evidence = f"for {format_percent(share)} of the step it sends, or waits for other ranks, and nothing else"
+    yield _without(facts, KINDS[15], evidence, share * facts.side.step_ns, "fair")
+
+
+def _copies(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """Copies of tensors into another type, layout, place or device."""
+    mine = [p for p in pieces if p.category == "cast_copy"]
+    time_ns, step_ns, found = sum(p.time_ns for p in mine), facts.side.step_ns, facts.side.found
+    if time_ns < _MUCH * step_ns:
+        return
+    most = sorted(mine, key=lambda p: -p.time_ns)[:2]
+    named = " and ".join(dict.fromkeys(bare_name(p.operator) for p in most))
+    evidence = f"copies and casts take {format_percent(time_ns / step_ns)} of the step, most of it in {named}"
+    names = {p.operator for p in mine}
+    lines = lines_of(found, lambda row: row.operator in names)
+    copied = [k for k in found.kernels if k.time_class == "copy_h2d"]
+    from_pageable_ns = sum(k.time_ns for k in copied if _PAGEABLE in k.name.lower()) / found.steps
+    if from_pageable_ns > time_ns / 2:
+        title = "Data comes from pageable memory"
+        pinned = _without(facts, KINDS[16], evidence, time_ns, "high", lines, title)
+        yield replace(pinned, change="pin_memory=True of the DataLoader, to(device, non_blocking=True)")
+    else:
+        yield _without(facts, KINDS[16], evidence, time_ns, "fair", lines)
+
+
+def _elementwise(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """On a GPU each of these reads and writes all its tensors; compiled, several do so once."""
+    if not facts.side.is_on_device or any(p.category == "fused" for p in pieces):
+        return
+    mine = [p for p in pieces if p.category == "elementwise" and p.phase != "optimizer"]
+    time_ns, step_ns = sum(p.time_ns for p in mine), facts.side.step_ns
+    if time_ns < _MUCH * step_ns:
+        return
+    calls = sum(float(p.calls) for p in mine)
+    evidence = f"{calls:.0f} elementwise calls, each through memory, take {format_percent(time_ns / step_ns)}"
+    names = {(p.phase, p.operator) for p in mine}
+    lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
+    yield _without(facts, KINDS[17], f"{evidence} of the step", time_ns, "fair", lines)
+
+
+def _compiling(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """torch.compile at work in steps that were to be measured."""
+    mine = [p for p in pieces if _COMPILES.fullmatch(p.operator)]
+    time_ns, step_ns = sum(p.time_ns for p in mine), facts.side.step_ns
+    if time_ns < WORTH_A_LINE * step_ns:
+        return
+    evidence = f"torch.compile compiles for {format_percent(time_ns / step_ns)} of the profiled steps"
+    names = {p.operator for p in mine}
+    lines = lines_of(facts.side.found, lambda row: row.operator in names)
+    yield _without(facts, KINDS[18], evidence, time_ns, "high", lines)
+
+
 def _contention(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """Other programs had the CPUs, as the kernel counted while the window was profiled."""
     del pieces
@@ -626,4 +716,8 @@ _RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = 
     _matrix_units,
     _power_capped,
     _contention,
+    _communication,
+    _copies,
+    _elementwise,
+    _compiling,
 )

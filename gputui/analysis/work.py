@@ -42,12 +42,24 @@ def different_work(a: ProfiledPass, b: ProfiledPass) -> str:
     name = bare_name(row.operator)
     if row.shapes != other.shapes:
         in_a, in_b = (row.shapes, other.shapes)[:: -1 if least else 1]
+        if batches := _batches(in_a, in_b):
+            return f"a and b do different work: a batch of {batches[0]} in a, of {batches[1]} in b"
         return f"a and b do different work: {name} gets {in_a} in a, {in_b} in b"
     often = [f"{side[_work(row)]:.3g}" for side in calls]
     return (
         f"a and b do different work: {name} of {row.shapes} is called {often[0]} times a step in a,"
         f" {often[1]} in b"
     )
+
+
+def _batches(a: str, b: str) -> tuple[str, str] | None:
+    """The first dimension of all inputs on each side, if nothing but that differs."""
+    parts = [[one.partition("x") for one in shapes.split(",")] for shapes in (a, b)]
+    firsts = [{first for first, _, _ in inputs} for inputs in parts]
+    rests = [[rest for _, _, rest in inputs] for inputs in parts]
+    if rests[0] != rests[1] or not all(rests[0]) or any(len(of_side) > 1 for of_side in firsts):
+        return None
+    return firsts[0].pop(), firsts[1].pop()
 
 
 def wider_type(a: ProfiledPass, b: ProfiledPass) -> str:

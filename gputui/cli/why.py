@@ -46,7 +46,7 @@ from gputui.services.traces.imported import TraceRun, contents_of, with_others
 from gputui.services.traces.in_program import AFTER, DIRECTORY, STEPS
 from gputui.services.traces.overview import answer_of
 from gputui.store.reading import open_result
-from gputui.store.selecting import check_label
+from gputui.store.selecting import MAX_LABEL, check_label
 from gputui.store.writing import store_run
 from gputui.worker.foreign_json import read_json_file
 
@@ -216,7 +216,7 @@ def _run(
             words,
             db,
             foreground,
-            label=label,
+            label=f"{label[: MAX_LABEL - 8]} (whole)",
             price=price,
             machine=machine,
             environ={**environ, DIRECTORY: directory},

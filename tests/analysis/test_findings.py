@@ -268,7 +268,7 @@ def test_an_optimizer_with_calls_for_each_parameter_is_named_and_a_fused_one_is_
     assert (finding.kind, finding.at_best_ns) == ("many optimizer calls", 70 * MS)
     assert "takes 30 % of the step in 200 calls for one parameter each" in finding.text
     fused = called("_fused_adamw_", 1, 30, phase="optimizer", category="optimizer")
-    few, forward = replace(each, calls=10), replace(each, phase="forward")
+    few, forward = replace(each, calls=10), replace(each, phase="forward", category="reduction")
     assert kinds(
         facts(70, 0, "python", fused),
         facts(40, 0, "python", fused, each),
@@ -287,23 +287,93 @@ def test_products_of_a_backward_pass_in_a_wider_type_than_others_fell_back() -> 
     assert "in float take 40 % of the step, while others of it are in BFloat16" in finding.text
     assert kinds(
         facts(30, 0, "python", wide),
-        facts(30, 0, "python", product("BFloat16,BFloat16", 1), wide),
+        facts(30, 0, "python", product("BFloat16,BFloat16", 1), replace(wide, calls=20)),
         facts(30, 0, "python", narrow, product("float,float", 40, "forward")),
         facts(30, 0, "python", narrow, product("BFloat16,float", 40)),
     ) == [[], [], [], []], "autocast hides types of the forward pass"
 
 
 def test_many_operators_as_short_as_their_call_are_told_of_a_cpu() -> None:
-    tiny = called("t", 20_000, 70)
+    tiny = called("t", 20_000, 70, category="view_alloc")
     finding = only(findings_of(facts(30, 0, "python", tiny, on_gpu=False)))
     assert (finding.kind, finding.at_best_ns) == ("tiny operators", 30 * MS)
     assert "20000 calls of 3.50 µs each take 70 % of the step" in finding.text
-    assert kinds(facts(30, 0, "python", tiny), facts(30, 0, "python", replace(tiny, calls=20))) == [[], []]
+    few = replace(tiny, calls=20)
+    assert kinds(*(facts(30, 0, "python", one, on_gpu=one is tiny) for one in (tiny, few))) == [[], []]
 
 
 def crowded(step: StepFacts, waited_share: float | None, others_cores: float | None) -> StepFacts:
     found = replace(step.side.found, waited_share=waited_share, others_cores=others_cores)
     return replace(step, side=replace(step.side, found=found))
+
+
+def work(category: str, operator: str, ms: float, calls: int = 1, phase: str = "forward") -> Operator:
+    return Operator(phase, category, operator, "", "", calls, calls, round(ms * MS), 0, calls)
+
+
+@pytest.mark.parametrize(
+    ("operator", "on_gpu", "title", "at_best_ms"),
+    [
+        (work("cast_copy", "aten::clone", 40, 8), True, "It copies and casts tensors", 100),
+        (work("cast_copy", "aten::clone", 40, 8), False, "It copies and casts tensors", 100),
+        (work("elementwise", "aten::mul", 40, 24), True, "Elementwise operators run one by one", 100),
+        (work("other", "dynamo", 40), False, "torch.compile compiles again", 100),
+        (work("other", "entire_frame_compile", 40), False, "torch.compile compiles again", 100),
+    ],
+)
+def test_work_that_a_step_could_do_without_is_named(
+    operator: Operator, on_gpu: bool, title: str, at_best_ms: int
+) -> None:
+    finding = only(findings_of(facts(80, 20, "sync", operator, on_gpu=on_gpu)))
+    assert (finding.title, finding.at_best_ns) == (title, at_best_ms * MS)
+
+
+@pytest.mark.parametrize(
+    ("operator", "on_gpu"),
+    [
+        (work("cast_copy", "aten::to", 15, 8), True),
+        (work("elementwise", "aten::mul", 15, 24), True),
+        (work("elementwise", "aten::relu", 40, 2), False),
+        (work("other", "TorchDynamo Cache Lookup", 40), False),
+        (work("fused", "Torch-Compiled Region: 0/0", 40), True),
+    ],
+)
+def test_what_every_step_has_some_of_is_no_cause(operator: Operator, on_gpu: bool) -> None:
+    assert findings_of(facts(80, 20, "sync", operator, on_gpu=on_gpu)) == ()
+
+
+def test_elementwise_operators_beside_fused_ones_and_those_of_an_optimizer_are_not_called_unfused() -> None:
+    mul = work("elementwise", "aten::mul", 40, 24)
+    fused = work("fused", "triton_poi_fused_add_0", 5)
+    assert findings_of(facts(80, 20, "sync", mul, fused)) == ()
+    assert findings_of(facts(80, 20, "sync", replace(mul, phase="optimizer"))) == ()
+
+
+def test_copies_to_the_gpu_from_pageable_memory_are_told_with_what_to_change() -> None:
+    made = facts(60, 0, "sync", work("cast_copy", "aten::copy_", 40, 4))
+    kernel = Kernel("Memcpy HtoD (Pageable -> Device)", "copy_h2d", "aten::copy_", 4, 40 * MS, 10 * MS)
+    found = replace(made.side.found, kernels=(*made.side.found.kernels, kernel))
+    finding = only(findings_of(replace(made, side=replace(made.side, found=found))))
+    assert finding.title == "Data comes from pageable memory"
+    assert finding.change.startswith("pin_memory=True")
+
+
+def test_only_communication_that_compute_does_not_hide_holds_a_step_up() -> None:
+    for share, kinds in ((0.4, ["exposed communication"]), (0.05, [])):
+        made = facts(100, 0)
+        slices = (
+            TimeSlice("backward", "communication", "", round(100 * MS * share)),
+            TimeSlice("forward", "compute", "", round(100 * MS * (1 - share))),
+        )
+        found = replace(made.side.found, slices=slices)
+        assert [f.kind for f in findings_of(replace(made, side=replace(made.side, found=found)))] == kinds
+
+
+def test_on_a_cpu_python_between_operators_is_no_waiting_for_launches() -> None:
+    calls = work("gemm", "aten::item", 5, 200)
+    finding = only(findings_of(facts(60, 35, "python", calls, on_gpu=False)))
+    assert finding.title == "Python runs between operators"
+    assert "around 200 calls of item" in finding.evidence
 
 
 def test_other_programs_that_took_the_cores_come_before_all_that_they_inflate() -> None:

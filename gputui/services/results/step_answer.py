@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.analysis.attribution import ProfiledSide, doubtful
+from gputui.analysis.contention import CONTENTION
 from gputui.analysis.findings import (
     PRODUCTS,
     WORTH_A_LINE,
@@ -50,6 +51,8 @@ PROFILED = "profiled: "
 """How the note begins that says where a trace was made, of a program that `why` ran."""
 _SAME_LENGTH = 0.05
 """Of a step: a profiled one that differs by less is not told apart."""
+_SAME_SHARE = 0.02
+"""A part whose share differs by less from that of a cause is what the cause is about."""
 _MOSTLY = 0.5
 _BUSY = 0.8
 """Of a step: a device that is busy for so long is limited by what it does."""
@@ -202,18 +205,30 @@ def sentence(answer: StepAnswer) -> str:
 
 
 def _clauses(answer: StepAnswer) -> list[str]:
-    """What most of the step is, and what it waits for; the larger share first."""
+    """What holds it up most and what most of it computes, or the largest parts; the larger share first."""
     in_fp32 = " in fp32" if answer.is_on_gpu and _is_fp32(answer.found) else ""
     busy = [
         (share, f"{format_percent(share)} is {name}{in_fp32 if name in _words(PRODUCTS) else ''}")
         for name, share in busy_parts(answer.breakdown)
     ]
     waits = _waits(answer.breakdown, is_on_gpu=answer.is_on_gpu)
+    if answer.causes:
+        # Other programs inflate everything: what the step itself does is named beside them.
+        named = answer.causes[: 2 if answer.causes[0].kind == CONTENTION else 1]
+        waits = [(one.gain_ns / one.step_ns, within(one.title)) for one in named]
+        busy = [one for one in busy if abs(one[0] - waits[-1][0]) > _SAME_SHARE]
+        waits = [(share, f"for {format_percent(share)} {title}") for share, title in waits]
     if waits and not answer.is_on_gpu:  # a CPU works while it loads: what is said of both is said once
         busy = [one for one in busy[:1] if one[0] + waits[0][0] <= 1]
-    shown = [*waits, *busy[: 1 if waits else 2]]
+    shown = [*waits, *busy][:2]
     shown.sort(key=lambda one: -one[0])
     return [text for place, (share, text) in enumerate(shown) if share >= WORTH_A_LINE or not place]
+
+
+def within(title: str) -> str:
+    """A title within a sentence: `the GPU waits for data`."""
+    first = title.partition(" ")[0]
+    return title if first in ("Python", "") else title[0].lower() + title[1:]
 
 
 def busy_parts(breakdown: StepBreakdown) -> list[tuple[str, float]]:

@@ -26,12 +26,14 @@ from gputui.model.units import (
 from gputui.services.compare.data import judgement_as_json
 from gputui.services.compare.why import part_name, signed, time_text
 from gputui.services.results.labels import format_ends
-from gputui.services.results.step_answer import from_to, gain_text
+from gputui.services.results.step_answer import answer_of_trace, from_to, gain_text, within
 from gputui.services.traces.imported import TraceRun
 from gputui.services.traces.window import described
 
 JUDGED_FROM = 2
 """Traces a side: steps of one process say nothing about how processes vary."""
+_MOST_OF_IT = 0.5
+"""Of a difference: a cause that makes less of it is not named in the first sentence."""
 _LEAST_SHARE = 0.2
 """Of all that moved: a part with less is not named in the first sentence."""
 _SPREADS = 2
@@ -146,11 +148,11 @@ def sentences(found: TraceDifference) -> tuple[str, ...]:
     times = f"{on_b.removesuffix(on_a.partition(' ')[2]).strip()} vs {on_a}"
     steps = f", {a.found.steps} and {b.found.steps} steps" if whole == "steps" else ""
     first = f"b's {whole} {take} {amount} {'than' if ns else 'as'} a's ({times}{steps})"
-    named = _named(attribution)
+    named, cause = _named(attribution), _cause(found)
     if named:
         rest_ns = ns - sum(part_ns for _, part_ns in named)
         parts = [f"{name} {signed(part_ns)}" for name, part_ns in named]
-        first += f": {', '.join(parts)}, all else {signed(rest_ns)}"
+        first += f": {cause}{', '.join(parts)}, all else {signed(rest_ns)}"
     different = different_work(a.found, b.found)
     if different:
         return (f"{different}.", f"{first}.", _how_sure(found))
@@ -158,6 +160,24 @@ def sentences(found: TraceDifference) -> tuple[str, ...]:
     even = even_factor(a.found, b.found) if is_one_device else ""
     causes = [f"{cause[0].upper()}{cause[1:]}." for cause in (wider_type(a.found, b.found), even) if cause]
     return (f"{first}.", *causes, _how_sure(found))
+
+
+def _cause(found: TraceDifference) -> str:
+    """`in b the GPU waits for data (+30.5 ms); `: what holds up the slower side more, if that is most of the
+    difference; else empty."""
+    ns = found.attribution.difference_ns
+    gains: dict[str, int] = {}
+    titles: dict[str, str] = {}
+    for sign, side in ((-1, found.a[0]), (1, found.b[0])):
+        answer = answer_of_trace(side.found, side.device, "", side.notes)
+        for cause in answer.causes:
+            gains[cause.kind] = gains.get(cause.kind, 0) + sign * cause.gain_ns
+            if (sign > 0) == (ns > 0):
+                titles[cause.kind] = within(cause.title)
+    kind = max(titles, key=lambda one: abs(gains[one]), default="")
+    if not kind or abs(gains[kind]) < _MOST_OF_IT * abs(ns) or (gains[kind] > 0) != (ns > 0):
+        return ""
+    return f"in {'b' if ns > 0 else 'a'} {titles[kind]} ({signed(gains[kind])}); "
 
 
 def change_sentence(before: TraceRun, after: TraceRun) -> str:

@@ -271,15 +271,15 @@ def _lag(window: Window) -> str:
     lag_ns = median(end_ns - host_end_ns for (_, end_ns), (_, host_end_ns) in pairs)
     host_ns = median(end_ns - start_ns for start_ns, end_ns in window.host_steps_ns)
     ahead = (
-        f"the CPU is {format_seconds(lag_ns * 1e-9)} ahead of the GPU when it ends a step"
+        f"the CPU runs {format_seconds(lag_ns * 1e-9)} ahead of the GPU"
         if lag_ns > 0
         else "the GPU still does earlier work when the step begins"
     )
-    left_out = "" if len(pairs) == 1 else ", and the first is left out"
+    left_out = "" if len(pairs) == 1 else "; the first is left out"
+    own = f"the CPU does its part in {format_seconds(host_ns * 1e-9)}"
     return (
-        f"{ahead}, so a step is what the GPU takes, from the end of earlier work to the end of what it"
-        f" launched{left_out}; the {format_seconds(host_ns * 1e-9)} in which the CPU does its part do not"
-        " count"
+        f"{ahead}: a step is counted on the GPU, from the end of earlier work to the end of what it launched"
+        f" ({own}){left_out}"
     )
 
 

@@ -25,6 +25,8 @@ KERNEL_GAP_NS = 5_000
 """A shorter gap before work that was queued already is the device's own. Source: the noise floor of
 TraceLens's idle analysis (how-to/analyze-idle-time)."""
 MOST_ROWS = 400
+_ROUNDED_NS = 2
+"""Traces have microseconds with three digits: neighbours may overlap by what rounding does to each."""
 _Cover = TypeVar("_Cover")
 _EVER_NS = (-(2**63), 2**63)
 LAUNCH_LATENCY_NS = 20_000
@@ -395,6 +397,9 @@ def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
     for event in events:
         begin_ns = max(event.start_ns, start_ns)
         close_until(begin_ns)
+        if open_nodes and begin_ns + _ROUNDED_NS >= open_nodes[-1].end_ns < event.end_ns:
+            begin_ns = open_nodes[-1].end_ns  # it follows; rounded, the two overlap
+            close_until(begin_ns)
         if links_calls and _is_elsewhere(event, open_nodes):
             found.elsewhere.append(_node(event, begin_ns, min(event.end_ns, end_ns), None, "forward"))
             continue

@@ -76,12 +76,12 @@ def finding(kind: str, ms: float, step_ms: int = 100, line: int = 0, **more: str
         (
             {"gemm": 60, "norm": 15},
             {"data_wait": 25},
-            "60 % is matmul in fp32, and for 25 % the GPU waits, most",
+            "60 % is matmul in fp32, and for 25 % the GPU waits for data.",
         ),
         (
             {"gemm": 20},
             {"dispatch": 80},
-            "for 80 % the GPU waits, most of it for the dispatch of operators, and",
+            "for 80 % the GPU waits for the CPU to launch work, and 20 % is matmul in fp32.",
         ),
         ({"gemm": 60, "norm": 35}, {"python": 5}, "60 % is matmul in fp32, and 35 % is norm."),
     ],
@@ -139,7 +139,7 @@ def test_a_gain_is_told_in_per_cent_of_the_rate_and_from_twice_on_as_a_factor() 
     [
         ({"gemm": 90}, {"python": 10}, "over half of that with products (90 %): amp or a faster GPU would"),
         (
-            {"elementwise": 60, "norm": 30},
+            {"elementwise": 15, "norm": 75},
             {"python": 10},
             "simple operators (90 %): torch.compile may fuse them",
         ),

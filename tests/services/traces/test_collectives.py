@@ -147,5 +147,5 @@ def test_a_rank_with_nothing_but_ranges_of_gloo_is_read(tmp_path: Path, thread: 
     run = cpu_rank(tmp_path, span("gloo:all_reduce", 100, 1300, tid=thread))
     assert run.found.fault() == ""
     assert "communication takes 1.20 ms in all" in run.notes[0]
-    assert sentence(answer_of(run)).startswith("The window takes 2.00 ms:")
+    assert sentence(answer_of(run)).startswith("A step takes 2.00 ms: ")
     assert category_table(run.found).rows
