@@ -44,7 +44,7 @@ from gputui.services.results.labels import (
     some_of,
 )
 from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
-from gputui.services.results.step_tables import why_sentence
+from gputui.services.results.step_tables import step_of, why_sentence
 from gputui.services.results.throughput import Speeds, speed_of, speeds_of
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.text import (
@@ -59,7 +59,6 @@ from gputui.services.serving.text import (
     times_table,
     unmeasured_lines,
 )
-from gputui.services.share.report import step_of
 
 _LEAST_ROWS = 3
 _OTHER_LINES = 4

@@ -90,7 +90,8 @@ def card_of(run: Run, passes: Mapping[int, ProfiledPass], form: str) -> str | by
     from gputui.cli.results import missing_lines, with_gains, write_answer
     from gputui.services.results.case_table import brief_table
     from gputui.services.results.labels import run_heading_in_one
-    from gputui.services.share.report import key_figures, main_cases, step_of
+    from gputui.services.results.step_tables import step_of
+    from gputui.services.share.report import key_figures, main_cases
 
     is_picture = form != ".txt"
     text, palette = StringIO(), Palette(Depth.TRUE if is_picture else Depth.NONE)

@@ -84,8 +84,9 @@ def command(
     """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE; without them, the latest run."""
     path, selector = run_and_file(run, file)
     with open_result(path, trust, as_stored=as_json) as result:
-        newest = find_run(result.summaries(), selector or "latest"), ()
-        chosen, said = newest if as_json else answering_run(result, selector or "latest")
+        wanted = "latest" if selector is None else selector
+        exact = find_run(result.summaries(), wanted), ()
+        chosen, said = exact if as_json else answering_run(result, wanted)
         found = run_in(result, chosen.run_id)
         comparable = () if as_json or verbose else result.measured_summaries()
         passes = result.profiled(found.summary.run_id)

@@ -105,7 +105,7 @@ def test_the_compare_screen_reads_without_the_deadline_of_its_command(
         return EXIT_DONE
 
     monkeypatch.setattr("gputui.cli.screens.show_app", shown)
-    monkeypatch.setattr("gputui.cli.output.no_terminal", lambda: "")
+    monkeypatch.setattr("gputui.cli.compare.no_terminal", lambda: "")
     with pytest.raises(SystemExit):
         main(["compare", "--tui", "a.db", "b.db"])
     assert left[0] > 29

@@ -14,6 +14,7 @@ from gputui.model.journal import MEMORY_PARTS, MemoryPoint, Operator, ProfiledPa
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_bytes, format_percent, format_ratio, format_seconds, listed
 from gputui.services.results.headline import case_order, case_subject, main_case
+from gputui.services.results.labels import plain_name
 from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
 from gputui.services.results.throughput import is_undecidable, speeds_of
@@ -71,6 +72,27 @@ def main_step(run: Run, passes: Mapping[int, ProfiledPass]) -> tuple[CaseResult,
         found = breakdown_of(passes[case.case_id], case)
         return found if isinstance(found, Missing) else (case, found)
     return Missing("no step was profiled")
+
+
+def step_of(run: Run, passes: Mapping[int, ProfiledPass]) -> tuple[str, Sequence[BarPart]]:
+    """`a step of GPT training amp, 85.3 ms` and its parts; why they are not known, and none.
+
+    `passes` are the profiled ones of the run, by case.
+    """
+    found = main_step(run, passes)
+    if isinstance(found, Missing):
+        return f"where the time of a step goes is not known: {found.reason}", ()
+    case, breakdown = found
+    rough = "" if is_believed(breakdown) else " when it was profiled, so shares are rough"
+    took = format_seconds(breakdown.step_ns / 1e9)
+    return f"a step of {name_in_run(case, run)}, {took}{rough}", step_parts(breakdown)
+
+
+def name_in_run(case: CaseResult, run: Run) -> str:
+    """`GPT training amp`; of what was measured in one precision only the first word."""
+    workload, precision = case.case.work.workload, case.case.variant.precision
+    others = {one.case.variant.precision for one in run.cases if one.case.work.workload == workload}
+    return f"{plain_name(workload)} {precision}" if len(others) > 1 else plain_name(workload)
 
 
 def step_parts(breakdown: StepBreakdown, *, names_waits: bool = False) -> list[BarPart]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -27,9 +26,7 @@ from gputui.services.support.paths import (
     new_run_directory,
     run_directories,
 )
-from gputui.store.journal_reader import JournalTail
 from gputui.store.opening import expanded
-from gputui.store.writing import check_writable
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +98,8 @@ def writable_target(db: Path | None) -> Path:
     target = target_of(db)
     if db is None:
         make_directory_for(target)
+    from gputui.store.writing import check_writable  # loads what reads files
+
     check_writable(target)
     return target
 
@@ -153,6 +152,10 @@ def follow(runs: Sequence[LiveRun], period_s: float = 0.2) -> Iterator[tuple[int
 
     `runs` are all runs of one supervisor. Ends when every run is stored, or when the supervisor is gone.
     """
+    from gputui.store.journal_reader import (
+        JournalTail,  # reads files, which the first frame must not wait for
+    )
+
     tails = [JournalTail(run.run_dir) for run in runs]
     open_runs = set(range(len(runs)))
     while open_runs:
@@ -282,7 +285,7 @@ def mark_stored(run_dir: Path, target: Path) -> None:
 
 def new_run_id() -> str:
     """An id that no other run has, and that sorts by time."""
-    return uuid7(time.time_ns() // 1_000_000, secrets.randbits(80))
+    return uuid7(time.time_ns() // 1_000_000, int.from_bytes(os.urandom(10)))
 
 
 def _last_words(run: LiveRun) -> str:

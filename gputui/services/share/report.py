@@ -16,7 +16,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass
 from gputui.model.machine import Gpu
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.model.units import format_hourly, format_percent, format_rate, format_seconds
+from gputui.model.units import format_hourly, format_percent, format_rate
 from gputui.services.compare.pairing import gains_of
 from gputui.services.compare.rerun import REPEATED
 from gputui.services.compare.row_text import style_of, verdict_parts
@@ -29,13 +29,11 @@ from gputui.services.results.labels import (
     case_name,
     interval_words,
     not_measured_lines,
-    plain_name,
     run_notes,
     some_of,
 )
 from gputui.services.results.next_steps import command_again
-from gputui.services.results.step_breakdown import is_believed
-from gputui.services.results.step_tables import main_step, step_parts
+from gputui.services.results.step_tables import name_in_run, step_of
 from gputui.services.results.throughput import gave_text, speeds_of
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.text import (
@@ -90,7 +88,7 @@ def key_figures(run: Run) -> Table | None:
         ) or Span(interval_words(speed), "dim")
         style = "title" if word.style in ("dim", "good") else f"title {word.style}"
         rate = (Span(number, style), Span(f" {unit}", "dim"))
-        columns.append(Column(_name(case, run), ([rate], word), priority=len(columns)))
+        columns.append(Column(name_in_run(case, run), ([rate], word), priority=len(columns)))
     if known and (gain := gains_of(run).get(known[-1][0].case_id)) is not None:
         words, ends = verdict_parts(gain)
         ends += ("x" if words.endswith("as fast") else " %") if gain.differs else ""
@@ -98,27 +96,6 @@ def key_figures(run: Run) -> Table | None:
         name = f"{known[-1][0].case.variant.precision} vs fp32"
         columns.append(Column(name, cells, priority=len(columns)))
     return Table(tuple(columns)) if columns else None
-
-
-def step_of(run: Run, passes: Mapping[int, ProfiledPass]) -> tuple[str, Sequence[BarPart]]:
-    """`a step of GPT training amp, 85.3 ms` and its parts; why they are not known, and none.
-
-    `passes` are the profiled ones of the run, by case.
-    """
-    found = main_step(run, passes)
-    if isinstance(found, Missing):
-        return f"where the time of a step goes is not known: {found.reason}", ()
-    case, breakdown = found
-    rough = "" if is_believed(breakdown) else " when it was profiled, so shares are rough"
-    took = format_seconds(breakdown.step_ns / 1e9)
-    return f"a step of {_name(case, run)}, {took}{rough}", step_parts(breakdown)
-
-
-def _name(case: CaseResult, run: Run) -> str:
-    """`GPT training amp`; of what was measured in one precision only the first word."""
-    workload, precision = case.case.work.workload, case.case.variant.precision
-    others = {one.case.variant.precision for one in run.cases if one.case.work.workload == workload}
-    return f"{plain_name(workload)} {precision}" if len(others) > 1 else plain_name(workload)
 
 
 @dataclass(frozen=True, slots=True)

@@ -373,7 +373,7 @@ class _Reading:
         try:
             trace.frames.add_samples(member, begins_ns[0])
         except (ValueError, TypeError, LookupError):
-            self.damage.append("lines of the program left out: what is said of them cannot be read")
+            self.damage.append("lines of the program left out: they cannot be read")
 
     def _take_head(self) -> None:
         trace, head = self.trace, self.head

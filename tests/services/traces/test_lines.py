@@ -129,4 +129,4 @@ def test_samples_that_cannot_be_read_are_left_out_with_a_word(tmp_path: Path) ->
     member = {"mark_ns": [1, 2], "places": [], "spans": [[0, 1, 2]]}
     run = read_run(write_trace(tmp_path / "a.json", events, deviceProperties=[], **{MEMBER: member}))
     assert run.found.lines == ()
-    assert "lines of the program left out: what is said of them cannot be read" in run.notes
+    assert "lines of the program left out: they cannot be read" in run.notes
