@@ -309,8 +309,9 @@ def _waits(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
         yield _without(facts, KINDS[0], evidence, for_loader * step_ns, "high", lines)
     held_up = tuple(_held_up(facts, sum(share for part, _, share in shares if part in HOST_CAUSES)))
     yield from held_up
-    known = sum(finding.step_ns - finding.at_best_ns for finding in held_up) / step_ns
-    yield from _for_host(facts, pieces, shares, known)
+    known = sum(finding.gain_ns for finding in held_up) / step_ns
+    if all(finding.kind != KINDS[13] for finding in held_up):  # else the rest waits for that thread too
+        yield from _for_host(facts, pieces, shares, known)
 
 
 def _held_up(facts: StepFacts, for_host: float) -> Iterable[Finding]:

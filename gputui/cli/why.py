@@ -45,6 +45,7 @@ from gputui.services.traces.difference import TraceDifference, change_sentence
 from gputui.services.traces.imported import TraceRun, contents_of, with_others
 from gputui.services.traces.in_program import AFTER, DIRECTORY, STEPS
 from gputui.services.traces.overview import answer_of
+from gputui.services.traces.ranks import rank_lines, ranks_of
 from gputui.store.reading import open_result
 from gputui.store.selecting import MAX_LABEL, check_label
 from gputui.store.writing import store_run
@@ -118,6 +119,12 @@ def command(
             raise GputuiError(f"--{form}: stdout is the program's own", f"-o {_FILES[form]}")
         label = label or _program(words)
         return _run(words, _environment(steps, after), db, label, (form, output, top), price, machine)
+    if len(words) > 1 and not form and all(word.endswith(_TRACES) for word in words):
+        ranks = ranks_of(read_runs([Path(word) for word in words]))
+        if not isinstance(ranks, Missing):
+            with printed() as page:
+                page.part(tuple(rank_lines(ranks)))
+            return EXIT_DONE
     if len(words) == 2:
         write_difference(_differing(*words), _DIFFERENCE_FORMS[form], output)
         return EXIT_DONE
@@ -263,10 +270,11 @@ def _explain(
     if not profiled:
         _say(f"nothing was profiled: {_why_not(told)}")
         return
-    one = next((one for one in profiled if one["has_steps"]), profiled[0])  # of several ranks the first
+    of_ranks = [one for one in profiled if one["has_steps"]]
+    one = (of_ranks or profiled)[0]
     command = shlex.join(words)
     try:
-        (read,) = read_runs([directory / str(one["trace"])], label)
+        read, *others = read_runs([directory / str(of["trace"]) for of in of_ranks or [one]], label)
         run = with_others(read, recorder.cpu, recorder.short_id)
         before_ns = round(float(one.get("before_s", 0.0)) * 1e9)
         notes = (*run.notes, f"{PROFILED}{_heading(run, one)}")
@@ -282,8 +290,10 @@ def _explain(
         (f"gputui why {shlex.quote(f'{file}@{short_id}')} --brief", "as Markdown, for a colleague"),
     )
     answer, (form, output, top) = answer_of(run), how
+    ranks = ranks_of((read, *others))
     with printed(sys.stderr) as page:
         write_step_answer(page, answer, top, again, change, f"stored in {file} as {short_id}")
+        page.part(() if isinstance(ranks, Missing) else ("", *rank_lines(ranks)))
     recorder.warn(f"steps of it are profiled in {short_id}", "info")
     if form:
         try:

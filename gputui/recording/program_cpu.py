@@ -33,9 +33,14 @@ class CpuUse:
     """CPU time of everything on the CPUs that it may use, or in the control group with its quota."""
 
     @property
+    def others_ns(self) -> int:
+        """CPU time of other programs; the counters are read one after the other, so never less than none."""
+        return max(self.box_ns - self.cpu_ns, 0)
+
+    @property
     def waited_for_others_ns(self) -> int:
         """No longer than other programs ran: its threads wait for each other too."""
-        return min(self.waited_ns, max(self.box_ns - self.cpu_ns, 0))
+        return min(self.waited_ns, self.others_ns)
 
 
 class ProgramCpu:

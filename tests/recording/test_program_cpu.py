@@ -98,3 +98,8 @@ def test_outside_of_its_readings_nothing_is_known_of_a_program(box: Box) -> None
     box.process(10, 5, (3, 2))
     cpu.end()
     assert cpu.use(2**62, 2**63) is None
+
+
+def test_a_program_that_seems_to_use_more_than_the_box_leaves_nothing_for_others() -> None:
+    use = CpuUse(wall_ns=S, cpu_ns=2 * S, waited_ns=S, box_ns=2 * S - 1)
+    assert (use.others_ns, use.waited_for_others_ns) == (0, 0)

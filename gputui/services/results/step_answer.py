@@ -307,8 +307,8 @@ def gain_text(before_ns: float, after_ns: float) -> str:
 
 def all_of_them(answer: StepAnswer) -> str:
     """`All three: at best 412 to 111 ms.`; empty for fewer than two causes."""
-    if len(answer.causes) < 2:
-        return ""
+    if len(answer.causes) < 2 or answer.at_best_ns < WORTH_A_LINE * answer.step_ns:
+        return ""  # they are about the same time
     which = "Both" if len(answer.causes) == 2 else "All three"
     return f"{which}: at best {from_to(answer.step_ns, answer.at_best_ns)}."
 

@@ -32,7 +32,7 @@ from gputui.services.traces.window import described
 
 JUDGED_FROM = 2
 """Traces a side: steps of one process say nothing about how processes vary."""
-_MOST_OF_IT = 0.5
+_MUCH_OF_IT = 0.3
 """Of a difference: a cause that makes less of it is not named in the first sentence."""
 _LEAST_SHARE = 0.2
 """Of all that moved: a part with less is not named in the first sentence."""
@@ -163,7 +163,7 @@ def sentences(found: TraceDifference) -> tuple[str, ...]:
 
 
 def _cause(found: TraceDifference) -> str:
-    """`in b the GPU waits for data (+30.5 ms); `: what holds up the slower side more, if that is most of the
+    """`in b the GPU waits for data (+30.5 ms); `: what holds up the slower side more, if that is much of the
     difference; else empty."""
     ns = found.attribution.difference_ns
     gains: dict[str, int] = {}
@@ -175,7 +175,7 @@ def _cause(found: TraceDifference) -> str:
             if (sign > 0) == (ns > 0):
                 titles[cause.kind] = within(cause.title)
     kind = max(titles, key=lambda one: abs(gains[one]), default="")
-    if not kind or abs(gains[kind]) < _MOST_OF_IT * abs(ns) or (gains[kind] > 0) != (ns > 0):
+    if not kind or abs(gains[kind]) < _MUCH_OF_IT * abs(ns) or (gains[kind] > 0) != (ns > 0):
         return ""
     return f"in {'b' if ns > 0 else 'a'} {titles[kind]} ({signed(gains[kind])}); "
 

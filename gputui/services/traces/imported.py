@@ -146,7 +146,7 @@ def with_others(run: TraceRun, program: ProgramCpu, recorded_as: str) -> TraceRu
     found = replace(
         run.found,
         waited_share=use.waited_for_others_ns / thread_ns,
-        others_cores=max(0.0, (use.box_ns - use.cpu_ns) / use.wall_ns),  # read at other times than the other
+        others_cores=use.others_ns / use.wall_ns,
     )
     return replace(run, found=found)
 

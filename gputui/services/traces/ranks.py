@@ -112,7 +112,8 @@ def _excess(rank: int, parts: Mapping[int, Mapping[str, float]], late_ns: float)
 
 def rank_lines(ranks: Sequence[Rank]) -> list[str]:
     """Who holds up the others and why, and a line for each rank."""
-    late = [one for one in ranks if one.late_ns > _EVEN_SHARE * one.step_ns]
+    most_ns = max(one.late_ns for one in ranks)
+    late = [one for one in ranks if one.late_ns > max(_EVEN_SHARE * one.step_ns, most_ns / 2)]
     lines = []
     for one in sorted(late, key=lambda one: -one.late_ns):
         did = (
