@@ -7,7 +7,7 @@ peaks that the same machine reached in the same run. It is reported from a tenth
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -40,6 +40,7 @@ KINDS = (
     "copies",
     "unfused elementwise",
     "compiles again",
+    "reads single values",
 )
 _WAITS, _BOUNDS = (*KINDS[:2], KINDS[6], *KINDS[11:16]), KINDS[2:4]
 """A step that waits is bound by what it waits for, whatever it reaches of a peak."""
@@ -61,6 +62,7 @@ _TO_TRY = {
     KINDS[15]: "larger buckets (bucket_cap_mb), or no_sync() for all but one of several batches",
     KINDS[16]: "to keep one type and layout: fewer to(), clone(), contiguous(), cat()",
     KINDS[17]: "torch.compile, which fuses them",
+    KINDS[19]: "to compute on whole tensors, and to read one value at the end",
     KINDS[18]: "shapes that stay the same, or dynamic=True; TORCH_LOGS=recompiles says why it compiles",
 }
 _TITLES = {
@@ -114,6 +116,9 @@ _RESULTS = frozenset(
     for name in ("item", "_local_scalar_dense", "is_nonzero", "nonzero", "equal", "masked_select", "_unique2")
 )
 """What of a GPU's tensor the host cannot know until the GPU has done all work before it."""
+_ITEM, _MANY_ITEMS, _AS_OFTEN = "aten::item", 100, 0.9
+_OF_ELEMENTS = ("cast_copy", "view_alloc", "elementwise", "reduction")
+"""Kinds of operators that a loop over elements calls; `item` counts as a copy."""
 _METHODS = frozenset(f"aten::{name}" for name in ("item", "nonzero", "equal", "masked_select"))
 _PAGEABLE = "pageable"
 _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
@@ -273,6 +278,8 @@ def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
     for results in [finding for finding in found if finding.kind == KINDS[7]]:
         most_ns = results.at_best_ns - round(IDLE_TO_BE_LAUNCH_BOUND * facts.side.step_ns)
         found = [f for f in found if f.kind != KINDS[1] or f.at_best_ns <= most_ns]  # what is left is little
+    if any(finding.kind == KINDS[19] for finding in found):  # its loop is that Python, and those operators
+        found = [finding for finding in found if finding.kind not in (KINDS[1], KINDS[6], KINDS[10])]
     low, high = BELIEVED_INFLATION
     if not facts.side.is_on_device and not low <= inflation(facts.side) <= high:
         found = [replace(finding, confidence="low") for finding in found]
@@ -480,6 +487,28 @@ def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     title = f"{called} makes the CPU wait, {count / found.steps:.3g} times a step"
     lines = lines_of(found, lambda row: row.operator in calls)
     yield _without(facts, KINDS[7], evidence, min(waiting_ns, idle_ns), "fair", lines, title)
+
+
+def _single_values(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """A loop over elements of tensors on a CPU: `.item()`, what is called as often, and its Python."""
+    calls: dict[str, float] = defaultdict(float)
+    for piece in pieces:
+        if piece.category in _OF_ELEMENTS:
+            calls[piece.operator] += float(piece.calls)
+    count = calls[_ITEM]
+    if facts.side.is_on_device or count < _MANY_ITEMS:
+        return
+    loop = {name for name, often in calls.items() if often >= _AS_OFTEN * count}
+    time_ns = sum(p.time_ns for p in pieces if p.operator in loop)
+    if sum(calls[name] for name in loop) >= sum(float(p.calls) for p in pieces) / 2:
+        time_ns += sum(p.time_ns for p in pieces if p.category in HOST_CAUSES)
+    share = time_ns / facts.side.step_ns
+    if share < WORTH_A_LINE:
+        return
+    evidence = f"{count:.0f} values are read one by one, for {format_percent(share)} of the step"
+    lines = lines_of(facts.side.found, lambda row: row.operator in loop)
+    title = f".item() is called {count:.0f} times a step"
+    yield _without(facts, KINDS[19], evidence, time_ns, "fair", lines, title)
 
 
 def bare_name(operator: str) -> str:
@@ -710,6 +739,7 @@ def _contention(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
 _RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = (
     _waits,
     _results,
+    _single_values,
     _optimizer,
     _wider_types,
     _tiny,

@@ -370,10 +370,18 @@ def test_only_communication_that_compute_does_not_hide_holds_a_step_up() -> None
 
 
 def test_on_a_cpu_python_between_operators_is_no_waiting_for_launches() -> None:
-    calls = work("gemm", "aten::item", 5, 200)
+    calls = work("gemm", "aten::addmm", 5, 200)
     finding = only(findings_of(facts(60, 35, "python", calls, on_gpu=False)))
     assert finding.title == "Python runs between operators"
-    assert "around 200 calls of item" in finding.evidence
+    assert "around 200 calls of addmm" in finding.evidence
+
+
+def test_a_loop_that_reads_values_one_by_one_on_a_cpu_is_told_with_its_python() -> None:
+    item, select = work("cast_copy", "aten::item", 10, 200), work("view_alloc", "aten::select", 10, 200)
+    finding = only(findings_of(facts(60, 20, "python", item, select, on_gpu=False)))
+    assert (finding.title, finding.at_best_ns) == (".item() is called 200 times a step", 60 * MS)
+    few = replace(item, calls=20)
+    assert kinds(facts(60, 5, "python", few, on_gpu=False)) == [[]]
 
 
 def test_other_programs_that_took_the_cores_come_before_all_that_they_inflate() -> None:

@@ -206,7 +206,7 @@ def sentence(answer: StepAnswer) -> str:
 
 def _clauses(answer: StepAnswer) -> list[str]:
     """What holds it up most and what most of it computes, or the largest parts; the larger share first."""
-    in_fp32 = " in fp32" if answer.is_on_gpu and _is_fp32(answer.found) else ""
+    in_fp32 = " in fp32" if _is_fp32(answer.found) else ""
     busy = [
         (share, f"{format_percent(share)} is {name}{in_fp32 if name in _words(PRODUCTS) else ''}")
         for name, share in busy_parts(answer.breakdown)
