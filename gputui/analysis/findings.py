@@ -45,7 +45,7 @@ KINDS = (
 _WAITS, _BOUNDS = (*KINDS[:2], KINDS[6], *KINDS[11:16]), KINDS[2:4]
 """A step that waits is bound by what it waits for, whatever it reaches of a peak."""
 _TO_TRY = {
-    KINDS[0]: "more workers of the DataLoader, or less work in it",
+    KINDS[0]: "less work in the DataLoader, or more workers (with persistent_workers=True)",
     KINDS[1]: "a larger batch or torch.compile",
     KINDS[2]: "a faster device",
     KINDS[3]: "a device with faster memory, or fused operators: torch.compile",
@@ -59,7 +59,7 @@ _TO_TRY = {
     KINDS[12]: "gc.freeze() once all is built, or to collect seldom",
     KINDS[13]: "to move what that thread does into another process: only one thread of Python runs at a time",
     CONTENTION: "it again on an idle box: everything else takes longer too",
-    KINDS[15]: "larger buckets (bucket_cap_mb), or no_sync() for all but one of several batches",
+    KINDS[15]: "to find a rank that is late; else larger buckets (bucket_cap_mb), or no_sync() in some steps",
     KINDS[16]: "to keep one type and layout: fewer to(), clone(), contiguous(), cat()",
     KINDS[17]: "torch.compile, which fuses them",
     KINDS[19]: "to compute on whole tensors, and to read one value at the end",
@@ -85,8 +85,8 @@ _TITLES = {
     KINDS[18]: "torch.compile compiles again",
 }
 _TITLES_ON_CPU = {
-    KINDS[0]: "It loads data itself",
-    KINDS[1]: "Much of the step lies between operators",
+    KINDS[0]: "It loads data",
+    KINDS[1]: "It is between operators",
     KINDS[6]: "Python runs between operators",
     KINDS[11]: "It waits for calls of the driver",
 }
@@ -441,9 +441,8 @@ def _change(facts: StepFacts, kind: str) -> str:
 
 def _code(facts: StepFacts, kind: str) -> str:
     """Only where the program is known to lack it."""
-    if kind == KINDS[0] and facts.loads_alone:
-        pinned = ", pin_memory=True" if facts.side.is_on_device else ""
-        return f"DataLoader(..., num_workers={8 if pinned else 2}{pinned})"
+    if kind == KINDS[0] and facts.loads_alone and facts.side.is_on_device:  # a CPU has no cores to spare
+        return "DataLoader(..., num_workers=8, pin_memory=True)"
     if kind == KINDS[8] and facts.optimizer in _FUSED:
         return f"torch.optim.{facts.optimizer}(..., fused=True)"
     return ""

@@ -53,7 +53,8 @@ def write_step_answer(
     page.table(Table((stacked_bar(step_parts(answer.breakdown, names_waits=True)),)))
     for number, cause in enumerate(answer.causes, 1):
         page.line()
-        for line in _cause_lines(number, cause, source_of(cause.line, answer.begun_utc_us, Path()), page):
+        source = source_of(cause.line, answer.begun_utc_us, Path())
+        for line in _cause_lines(number, cause, source, page, has_gain=answer.is_explained):
             page.spans(line)
     if words := limit(answer):
         page.line()
@@ -71,7 +72,10 @@ def write_step_answer(
     together, beside = all_of_them(answer), "; ".join(filter(None, (left_out, stored)))
     if together or beside:
         page.line()
-        page.spans(_spread((Span(together),), (Span(beside, "dim"),), page.width))
+        if len(together) + len(beside) < page.width:
+            page.spans(_spread((Span(together),), (Span(beside, "dim"),), page.width))
+        else:
+            page.part((together, beside))
     if change:
         page.line(change, "title")
     if next_steps and not left_out:
@@ -79,33 +83,37 @@ def write_step_answer(
     _write_next_steps(page, next_steps)
 
 
-def _cause_lines(number: int, cause: Finding, source: str, page: Page) -> Iterator[Line]:
+def _cause_lines(number: int, cause: Finding, source: str, page: Page, *, has_gain: bool) -> Iterator[Line]:
     share = cause.gain_ns / cause.step_ns
     took = f"{format_seconds(cause.gain_ns * 1e-9)} {format_percent(share):>5}  "
     figures = (Span(took, "warn"), *gauge_spans(share, 1.0, _BAR, "warn"))
     yield _spread((Span(f"{number:<{_NUMBER}}"), Span(cause.title, "title")), figures, page.width)
-    gains = (
+    gains = [
         Span(f"at best {from_to(cause.step_ns, cause.at_best_ns)}", "dim"),
         Span(gain_text(cause.step_ns, cause.at_best_ns), "title good"),
-    )
-    label_width = max(len(cause.line) + 2, _LABEL)
-    narrow, wide = (
-        max(page.width - _NUMBER - label_width - len(gain.text) - 2, _LEAST_TEXT) for gain in gains
-    )
+    ]
+    if not has_gain:
+        gains = [Span("", ""), Span("", "")]
+    narrow, wide = (page.width - _NUMBER - len(gain.text) - 2 for gain in gains)
+    place = cause.line if len(cause.line) <= narrow else f"…{cause.line[1 - narrow :]}"
+    label_width = max(len(place) + 2, _LABEL)
+    if narrow - label_width < _LEAST_TEXT:
+        label_width = _LABEL  # of the advice alone
     left: list[tuple[Span, str]] = []
-    if cause.line:
-        left.append((Span(cause.line, "accent"), cut(source, narrow)))
+    if place:
+        left.append((Span(place, "accent"), cut(source, narrow - len(place) - 2) if source else ""))
     label = "change to" if cause.code else "try"
     text = cause.code or cause.change
-    texts = [text] if len(text) <= wide else wrapped(text, narrow)
-    if not left and len(texts[0]) > narrow:
+    texts = [text] if len(text) <= wide - label_width else wrapped(text, narrow - label_width)
+    if not left and len(texts[0]) > narrow - label_width:
         gains = gains[::-1]
     left += [(Span("" if place else label, "dim"), text) for place, text in enumerate(texts) if text]
     for one, gain in zip_longest(left, gains):
         label_span, text = one or (Span(""), "")
-        space = Span(" " * (label_width - len(label_span.text)))
+        space = Span(" " * max(label_width - len(label_span.text), 2))
         begin = (Span(" " * _NUMBER), label_span, space, Span(text))
-        yield _spread(begin, (gain,) if gain else (), page.width)
+        if one or (gain and gain.text):
+            yield _spread(begin, (gain,) if gain else (), page.width)
 
 
 def _spread(left: Sequence[Span], right: Sequence[Span], width: int) -> Line:

@@ -183,6 +183,9 @@ def _of_run(named: str) -> tuple[StepAnswer, NextSteps, str]:
     Raises GputuiError if there is none of that name, or no step of it was profiled.
     """
     path, selector = run_and_file(named, None)
+    if path.suffix in (".py", ".sh"):
+        how = f"python {path}" if path.suffix == ".py" else f"sh {path}"
+        raise GputuiError(f"{path} is a program: it is explained while it runs", f"gputui why -- {how}")
     with open_result(path) as result:
         chosen, newest = answering_run(result, selector or "latest")
         run = run_in(result, chosen.run_id)
@@ -273,13 +276,21 @@ def _explain(
     of_ranks = [one for one in profiled if one["has_steps"]]
     one = (of_ranks or profiled)[0]
     command = shlex.join(words)
+    paths = [directory / str(of["trace"]) for of in of_ranks or [one]]
     try:
-        read, *others = read_runs([directory / str(of["trace"]) for of in of_ranks or [one]], label)
+        read, *others = read_runs(paths, label)
+    except GputuiError as error:
+        why = _why_not(told) if not of_ranks else error.message  # a launcher, which does no steps
+        _say(f"nothing was profiled: {why}")
+        return
+    try:
         run = with_others(read, recorder.cpu, recorder.short_id)
         before_ns = round(float(one.get("before_s", 0.0)) * 1e9)
         notes = (*run.notes, f"{PROFILED}{_heading(run, one)}")
         run = replace(run, found=replace(run.found, before_ns=before_ns), notes=notes)
-        stored = store_run(target, contents_of(run), (), imported_from=command[:_COMMAND_KEPT])
+        stored = store_run(
+            target, contents_of(run, recorder.machine), (), imported_from=command[:_COMMAND_KEPT]
+        )
         change = _change(target, stored.run_id, command, run)
     except GputuiError as error:
         _say(f"the steps were profiled, but {error.message}\n  {error.hint}")

@@ -41,6 +41,7 @@ class Recorder:
         self._plan = spec.plan
         self._begun_ns = 0
         self.short_id = spec.run_id[-8:]
+        self.machine = machine
         self.failure = ""
         self._journal.append(MachineFound(machine))
         self._journal.append(RuntimeFound(spec.runtime))

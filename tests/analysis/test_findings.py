@@ -70,7 +70,7 @@ def test_a_step_that_waits_for_its_loader_would_take_at_best_the_rest() -> None:
     assert finding.text == (
         "starved by the loader: the GPU waits for the data loader for 40 % of the step;"
         " without that the step would take at best 60.0 ms of 100 ms."
-        " Try more workers of the DataLoader, or less work in it"
+        " Try less work in the DataLoader, or more workers (with persistent_workers=True)"
     )
 
 

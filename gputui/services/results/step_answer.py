@@ -89,6 +89,11 @@ class StepAnswer:
         return bool(self.device)
 
     @property
+    def is_explained(self) -> bool:
+        """Whether the profiled step took about as long as the program's own, if that is known."""
+        return self.own_ns in (0, self.step_ns)
+
+    @property
     def profiled_ns(self) -> int:
         return round(self.found.window_ns / self.found.steps)
 
@@ -221,7 +226,8 @@ def _clauses(answer: StepAnswer) -> list[str]:
     if waits and not answer.is_on_gpu:  # a CPU works while it loads: what is said of both is said once
         busy = [one for one in busy[:1] if one[0] + waits[0][0] <= 1]
     shown = [*waits, *busy][:2]
-    shown.sort(key=lambda one: -one[0])
+    if not (answer.causes and answer.causes[0].kind == CONTENTION):
+        shown.sort(key=lambda one: -one[0])
     return [text for place, (share, text) in enumerate(shown) if share >= WORTH_A_LINE or not place]
 
 
@@ -307,7 +313,10 @@ def gain_text(before_ns: float, after_ns: float) -> str:
 
 def all_of_them(answer: StepAnswer) -> str:
     """`All three: at best 412 to 111 ms.`; empty for fewer than two causes."""
-    if len(answer.causes) < 2 or answer.at_best_ns < WORTH_A_LINE * answer.step_ns:
+    is_inflated = any(cause.kind == CONTENTION for cause in answer.causes)
+    if len(answer.causes) < 2 or is_inflated or not answer.is_explained:
+        return ""
+    if answer.at_best_ns < WORTH_A_LINE * answer.step_ns:
         return ""  # they are about the same time
     which = "Both" if len(answer.causes) == 2 else "All three"
     return f"{which}: at best {from_to(answer.step_ns, answer.at_best_ns)}."

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from gputui.analysis.attribution import Attribution, ProfiledSide, divide_difference, doubtful
+from gputui.analysis.findings import WORTH_A_LINE
 from gputui.analysis.judgement import RATE, Judgement, judgements
 from gputui.analysis.priors import LAUNCH_SD
 from gputui.analysis.verdict import compare_launches
@@ -191,6 +192,10 @@ def change_sentence(before: TraceRun, after: TraceRun) -> str:
     if not is_own:
         a_ns, b_ns = found.step_a_ns, found.step_b_ns
     times = f"({'' if is_own else 'profiled, '}{from_to(a_ns, b_ns)})"
+    waited = max(run.found.waited_share or 0.0 for run in (before, after))
+    if waited >= WORTH_A_LINE:
+        share = format_percent(waited)
+        return f"Can't tell what changed {times}: other programs had the cores for {share} of one window."
     spread = LAUNCH_SD["gpu" if after.device else "cpu", "training"]
     if abs(math.log(b_ns / a_ns)) < _SPREADS * spread:
         return f"As fast as before, or nearly {times}: runs of one program differ as much."

@@ -336,8 +336,11 @@ def _machine(run: TraceRun) -> Machine:
     return replace(machine, gpus=tuple(gpus))
 
 
-def contents_of(run: TraceRun) -> JournalContents:
-    """The trace as the journal of a run with one profiled case, which was never timed."""
+def contents_of(run: TraceRun, machine: Machine | None = None) -> JournalContents:
+    """The trace as the journal of a run with one profiled case, which was never timed.
+
+    `machine` is the box that it was made on, if more is known of it than the trace tells.
+    """
     start = RunStart(
         schema=JOURNAL_SCHEMA,
         run_id=run_id_of(run),
@@ -356,7 +359,7 @@ def contents_of(run: TraceRun) -> JournalContents:
     length_ns = run.window.end_ns
     lines: tuple[Line, ...] = (
         start,
-        MachineFound(_machine(run)),
+        MachineFound(machine or _machine(run)),
         CasePlanned(
             PlannedCase(0, case_of(run), "skipped", NOT_TIMED), 0 if run.device else None, run.device
         ),
