@@ -108,7 +108,7 @@ HOST_CAUSES = tuple(
 LOADER = "idle: data wait"
 PYTHON = "idle: python"
 _DRIVER = "idle: runtime api"
-_PAUSE_NS, _PAUSE_ON_CPU_NS = 200_000, 100_000
+_PAUSE_NS, _PAUSE_ON_CPU_NS = 60_000, 100_000
 """Python takes some 10 us for each operator that it calls: beyond this it does something else. A GPU that
 waits waits for all that the host does."""
 _RESULTS = frozenset(

@@ -221,7 +221,7 @@ def test_a_pause_between_operators_is_pythons_and_not_the_loaders(on_gpu: bool) 
 
 def test_short_gaps_of_python_between_many_calls_are_no_pause() -> None:
     busy = called("add", 1000, 1)
-    assert kinds(facts(19, 80, "python", busy), facts(19, 80, "python", busy, on_gpu=False)) == [
+    assert kinds(facts(69, 30, "python", busy), facts(69, 30, "python", busy, on_gpu=False)) == [
         ["launch-bound"],
         ["launch-bound"],
     ]
