@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gputui.analysis.peak_tests import BELOW_NORMAL
 from gputui.model.journal import ProfiledPass
+from gputui.model.plan import RECORD_PROFILE
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted
 from gputui.services.profiles.loader import Profile, shipped_profiles
@@ -203,12 +204,13 @@ def _lost_and_measured(run: Run) -> tuple[int, int]:
 
 
 def _earlier(run: RunSummary, stored: Collection[RunSummary]) -> RunSummary | None:
-    """The newest finished run before it of the same profile."""
+    """The newest finished run before it of the same profile; of recordings, of the same label, if any."""
     alike = [
         other
         for other in stored
         if (other.profile, other.profile_version, other.status)
         == (run.profile, run.profile_version, "finished")
         and other.started_utc_us < run.started_utc_us
+        and (run.profile != RECORD_PROFILE or (run.label and other.label == run.label))
     ]
     return max(alike, key=lambda other: other.started_utc_us, default=None)

@@ -53,6 +53,22 @@ def test_a_second_run_is_compared_with_the_newest_finished_one_of_its_profile_be
     assert step.command == f"gputui compare a.db@{old.summary.short_id} a.db@{ID}"
 
 
+@pytest.mark.parametrize(
+    ("labels", "is_compared"), [(("a", "a"), True), (("a", "b"), False), (("", ""), False)]
+)
+def test_a_recording_is_compared_only_with_one_of_the_same_label(
+    labels: tuple[str, str], is_compared: bool
+) -> None:
+    old, new = (
+        replace(run, summary=replace(run.summary, profile="record", label=label))
+        for run, label in zip(
+            (make_run(measured(GPT, steady(0.1)), started_utc_us=STARTED_US - 9), RUN), labels, strict=True
+        )
+    )
+    commands = [step.command for step in next_steps([new], FILE, [new.summary, old.summary])]
+    assert (f"gputui compare a.db@{old.summary.short_id} a.db@{ID}" in commands) == is_compared
+
+
 def test_runs_that_ended_together_and_a_repeated_one_are_compared() -> None:
     other = make_run(measured(GPT, steady(0.2)))
     both = next_steps([RUN, other], FILE)

@@ -126,3 +126,18 @@ def test_what_a_change_did_is_told_by_the_steps_before_the_window_where_both_are
         for run, ns in zip(runs, (before_ns, after_ns), strict=True)
     )
     assert change_sentence(before, after).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("waited", "is_told"), [((0.4, 0.0), False), ((0.0, 0.1), False), ((0.05, None), True)]
+)
+def test_a_change_is_not_told_where_other_programs_had_the_cores(
+    tmp_path: Path, waited: tuple[float, float | None], is_told: bool
+) -> None:
+    runs = [read_run(write_training(tmp_path / f"{wait_us}.json", wait_us=wait_us)) for wait_us in (40, 0)]
+    before, after = (
+        replace(run, found=replace(run.found, waited_share=share, others_cores=1.0))
+        for run, share in zip(runs, waited, strict=True)
+    )
+    said = change_sentence(before, after)
+    assert said.startswith("25 % faster" if is_told else "Can't tell what changed (profiled, 200 to 160 µs)")
