@@ -24,6 +24,8 @@ from typing import Any
 import pyte
 
 DEADLINE_S = 300.0
+_LOOKS_EVERY_S = 0.1
+"""What is no output, such as attributes of the terminal, changes without a word."""
 """Far beyond any normal duration; a test that waits this long has failed."""
 _MODE_QUERY = re.compile(rb"\x1b\[\?(2026|2048)\$p")
 _BACKGROUND_QUERY = b"\x1b]11;?\x1b\\"
@@ -164,8 +166,11 @@ class Terminal:
                 return any(what in line for line in self.screen.display)
             return what()
 
+        deadline_s = monotonic() + within_s
         with self._changed:
-            if not self._changed.wait_for(is_so, within_s):
+            while not self._changed.wait_for(is_so, _LOOKS_EVERY_S):
+                if monotonic() < deadline_s:
+                    continue
                 shown = "\n".join(self.screen.display)
                 raise AssertionError(f"not within {within_s} s: {what}\n{shown}\n{bytes(self.raw[-300:])!r}")
 
