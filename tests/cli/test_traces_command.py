@@ -25,7 +25,7 @@ def test_two_traces_are_compared_without_being_stored(pair: tuple[Path, Path]) -
     done = gputui("compare", *pair)
     assert done.returncode == EXIT_DONE, done.stderr
     assert done.stdout.startswith(
-        "b's steps take 40.0 µs less than a's (160 vs 200 µs, 4 and 4 steps): waiting for"
+        "b's steps take 40.0 µs less than a's (160 vs 200 µs, 4 and 4 steps): in a the\nGPU waits for data"
     )
     assert "a  before: NVIDIA A100, 4 steps, 200 µs each, busy 60 %" in done.stdout
 
@@ -39,7 +39,7 @@ def test_traces_are_stored_shown_and_compared_from_a_result_file(
     assert "before: NVIDIA A100, 4 steps, 200 µs each" in stored.stdout
     shown = gputui_here("show", "before", db)
     assert " ".join(shown.stdout.split()).startswith(
-        "A step takes 200 µs: 50 % is matmul, and for 40 % the GPU waits, above all for the data loader. "
+        "A step takes 200 µs: 50 % is matmul, and for 20 % the GPU waits for data. "
     )
     assert json.loads(gputui_here("show", "before", db, "--json").stdout)["profile"] == "trace"
     compared = gputui_here("compare", f"{db}@before", f"{db}@after", "--format", "json")

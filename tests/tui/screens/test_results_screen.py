@@ -931,7 +931,7 @@ async def test_a_stored_trace_opens_with_where_its_steps_go(
         await press(pilot, "3", "enter")
         await settled(pilot)
         shown = " ".join(picture(app).split())
-    assert "A step takes 200 µs: 50 % is matmul, and for 40 % the GPU waits" in shown
+    assert "A step takes 200 µs: 50 % is matmul, and for 20 % the GPU waits for data" in shown
 
 
 async def test_the_overview_of_a_trace_shows_where_time_goes_and_the_largest_operators_where_there_is_room(
