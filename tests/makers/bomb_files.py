@@ -58,7 +58,10 @@ def _rows(table: str, count: int, cells: Mapping[str, str]) -> str:
 
 _NEW_ID = "('0194b5a1-0000-7000-8000-' || lpad(to_hex(i + 4096), 12, '0'))::UUID"
 _BLOCKS = {"block_index": "i", "start_ns": "start_ns + i * 1000000"}
-_PASS = f"INSERT INTO profiled_passes VALUES ('{RUN_ID}', 0, 0, true, '', 1, 3000000, 3000000, 0, 0, '', 0)"
+_PASS = (
+    f"INSERT INTO profiled_passes VALUES ('{RUN_ID}', 0, 0, true, '', 1, 3000000, 3000000, 0, 0, '', 0,"
+    " 0, NULL, NULL)"
+)
 _ALL = ("runs", "show", "compare")
 
 
