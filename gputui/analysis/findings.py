@@ -489,18 +489,22 @@ def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
 
 
 def _single_values(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    """A loop over elements of tensors on a CPU: `.item()`, what is called as often, and its Python."""
+    """A loop over elements of tensors on a CPU: `.item()`, what is called as often, and its Python.
+
+    torch's own optimizers read the number of their step so, for each parameter.
+    """
+    mine = [p for p in pieces if p.phase != "optimizer"]
     calls: dict[str, float] = defaultdict(float)
-    for piece in pieces:
+    for piece in mine:
         if piece.category in _OF_ELEMENTS:
             calls[piece.operator] += float(piece.calls)
     count = calls[_ITEM]
     if facts.side.is_on_device or count < _MANY_ITEMS:
         return
     loop = {name for name, often in calls.items() if often >= _AS_OFTEN * count}
-    time_ns = sum(p.time_ns for p in pieces if p.operator in loop)
-    if sum(calls[name] for name in loop) >= sum(float(p.calls) for p in pieces) / 2:
-        time_ns += sum(p.time_ns for p in pieces if p.category in HOST_CAUSES)
+    time_ns = sum(p.time_ns for p in mine if p.operator in loop)
+    if sum(calls[name] for name in loop) >= sum(float(p.calls) for p in mine) / 2:
+        time_ns += sum(p.time_ns for p in mine if p.category in HOST_CAUSES)
     share = time_ns / facts.side.step_ns
     if share < WORTH_A_LINE:
         return
