@@ -20,7 +20,6 @@ from gputui.cli.record import ProgramCommand, recorded
 from gputui.cli.step_answer import NextSteps, write_step_answer
 from gputui.cli.traces import (
     compared_stored_traces,
-    compared_traces,
     next_steps,
     read_runs,
     trace_in,
@@ -41,7 +40,7 @@ from gputui.services.results.step_answer_forms import as_json, brief
 from gputui.services.results.step_tables import profiled_cases
 from gputui.services.runs.process import writable_target
 from gputui.services.traces import in_program
-from gputui.services.traces.difference import TraceDifference, change_sentence
+from gputui.services.traces.difference import TraceDifference, change_sentence, difference_of
 from gputui.services.traces.imported import TraceRun, contents_of, with_others
 from gputui.services.traces.in_program import AFTER, DIRECTORY, STEPS
 from gputui.services.traces.overview import answer_of
@@ -119,14 +118,16 @@ def command(
             raise GputuiError(f"--{form}: stdout is the program's own", f"-o {_FILES[form]}")
         label = label or _program(words)
         return _run(words, _environment(steps, after), db, label, (form, output, top), price, machine)
-    if len(words) > 1 and not form and all(word.endswith(_TRACES) for word in words):
-        ranks = ranks_of(read_runs([Path(word) for word in words]))
-        if not isinstance(ranks, Missing):
-            with printed() as page:
-                page.part(tuple(rank_lines(ranks)))
-            return EXIT_DONE
+    are_traces = len(words) > 1 and all(word.endswith(_TRACES) for word in words)
+    runs = read_runs([Path(word) for word in words]) if are_traces else ()
+    ranks = ranks_of(runs)
+    if not form and not isinstance(ranks, Missing):
+        with printed() as page:
+            page.part(tuple(rank_lines(ranks)))
+        return EXIT_DONE
     if len(words) == 2:
-        write_difference(_differing(*words), _DIFFERENCE_FORMS[form], output)
+        found = difference_of(runs[:1], runs[1:]) if runs else _stored_differing(*words)
+        write_difference(found, _DIFFERENCE_FORMS[form], output)
         return EXIT_DONE
     path = _only(words)
     if not path.name.endswith(_TRACES):
@@ -165,11 +166,9 @@ def _write_form(form: str, output: Path | None, answer: StepAnswer, ran: str, ch
         print_or_write(f"{text}\n", output)
 
 
-def _differing(a: str, b: str) -> TraceDifference:
-    """How the steps of two traces, or of two stored ones, differ."""
+def _stored_differing(a: str, b: str) -> TraceDifference:
+    """How the steps of two stored traces differ. Raises GputuiError if one of them is not stored."""
     are_files = [name.endswith(_TRACES) for name in (a, b)]
-    if all(are_files):
-        return compared_traces([a], [b], "", None)
     if any(are_files):
         raise GputuiError(
             f"{a} and {b}: a trace and a stored run", f"gputui import {a if are_files[0] else b}"

@@ -152,9 +152,7 @@ def follow(runs: Sequence[LiveRun], period_s: float = 0.2) -> Iterator[tuple[int
 
     `runs` are all runs of one supervisor. Ends when every run is stored, or when the supervisor is gone.
     """
-    from gputui.store.journal_reader import (
-        JournalTail,  # reads files, which the first frame must not wait for
-    )
+    from gputui.store.journal_reader import JournalTail  # loads what the first frame must not wait for
 
     tails = [JournalTail(run.run_dir) for run in runs]
     open_runs = set(range(len(runs)))
