@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any  # Any: torch's types, which may not be installed
 
+from . import accelerator
 from .contract import Figure, Precision, Request, Step, Unsupported, Value
 from .profiling.allocations import PhaseOf, no_phases
 
@@ -55,24 +56,11 @@ def resolve(requested: str, device: str) -> Precision:
     if requested == "fp32":
         return Precision(requested, "fp32", device)
     if requested == "tf32":
-        if device != "cuda":
-            raise Unsupported("TF32 exists on NVIDIA GPUs only")
-        import torch
-
-        if torch.version.hip or torch.cuda.get_device_capability()[0] < 8:
-            raise Unsupported("TF32 needs compute capability 8.0")
+        accelerator.require_tf32(device)
         return Precision(requested, "tf32", device)
     if requested != "amp":
         raise Unsupported(f"no precision is called {requested}")
-    return Precision(requested, "amp-fp16" if device == "mps" or _lacks_bf16(device) else "amp-bf16", device)
-
-
-def _lacks_bf16(device: str) -> bool:
-    if device != "cuda":
-        return False
-    import torch
-
-    return not torch.cuda.is_bf16_supported(including_emulation=False)
+    return Precision(requested, accelerator.amp_of(device), device)
 
 
 COMPILE = "compile"
@@ -100,7 +88,7 @@ def compiled(work: Any, request: Request) -> Any:
 
 def what_is_lacking(device: str, which: Callable[[str], str | None] = shutil.which) -> str:
     """What inductor needs and this machine lacks; empty if nothing is missing."""
-    if device == "cuda":
+    if accelerator.needs_triton(device):
         if importlib.util.find_spec("triton") is None:
             return "torch.compile needs triton on a GPU, and this interpreter has none"
         return "" if _compiler("CC", ("cc", "gcc", "clang"), which) else "torch.compile needs a C compiler"
@@ -332,7 +320,7 @@ def on_host(tensor: Any, request: Request) -> Any:
     """The tensor in host memory, pinned if the device can read it directly."""
     if request.device == "meta":  # FLOPs are counted there, without data
         return tensor.to("meta")
-    return tensor.pin_memory() if request.device in ("cuda", "xpu") else tensor
+    return tensor.pin_memory() if accelerator.pins_memory(request.device) else tensor
 
 
 def request_step(

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any  # Any: the JSON of a launch
 
 from .. import MIN_BLOCKS
+from ..accelerator import empty_cache, synchronize
 from ..channel import Channel
 from ..contract import Precision, Request, Step, Value, Workload
 from ..failures import Failed, outcome_of, reason_of, text_for_file
-from ..profiling.allocations import wait_for
 from ..profiling.profiler import NoTrace
 from ..steps import COMPILE, COMPILE_FIGURE, resolve
 from ..timing import (
@@ -373,10 +373,7 @@ class Launch:
 
     def _free_memory(self) -> None:
         gc.collect()
-        if self._device == "cuda":
-            import torch
-
-            torch.cuda.empty_cache()
+        empty_cache(self._device)
 
     def _profile(self, open_cases: dict[int, _Running]) -> None:
         """Profile the most wanted case with its warm step, alone in memory; the others are built again."""
@@ -406,7 +403,7 @@ class Launch:
                 step = workload.build(request)
                 for _ in range(WARM_STEPS):
                     step.run()
-                wait_for(self._device)
+                synchronize(self._device)
             trace = Path(described["trace"]) if described.get("trace") else None
             return profiled_pass(
                 step,

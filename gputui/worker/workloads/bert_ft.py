@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
+from ..accelerator import has_fused
 from ..contract import Request, Size, Step, Workload
 from ..flops import EncoderShape, encoder_forward_flops
 from .classifiers import TEXT_BASE, TEXT_MINI
@@ -44,7 +45,7 @@ def build(request: Request) -> Step:
     batch = request.integer("batch")
     tokens = torch.randint(shape.vocabulary, (batch, shape.context), generator=generator).to(request.device)
     labels = torch.randint(shape.classes, (batch,), generator=generator).to(request.device)
-    fused = request.device in ("cpu", "cuda")
+    fused = has_fused("adamw", request.device)
     rate = float(request.parameters["learning_rate"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=fused)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..accelerator import has_fused
 from ..contract import Request, Size, Step, Workload
 from ..flops import ResNetShape, resnet_training_flops
 
@@ -42,7 +43,7 @@ def build(request: Request) -> Step:
     images = torch.randn(batch, 3, shape.image, shape.image, generator=generator)
     images = images.to(device=request.device, memory_format=torch.channels_last)
     labels = torch.randint(shape.classes, (batch,), generator=generator).to(request.device)
-    fused = request.device == "cuda"  # else the scaler of fp16 waits for the device in every step
+    fused = has_fused("sgd", request.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=fused)
 
     def loss() -> torch.Tensor:

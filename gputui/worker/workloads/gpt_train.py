@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any  # Any: torch's types
 
+from ..accelerator import has_fused
 from ..contract import Parameter, Request, Size, Step, Workload
 from ..flops import GptShape, gpt_training_flops
 
@@ -53,7 +54,7 @@ def made(
     tokens = torch.randint(
         shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
     ).to(request.device)
-    fused = request.device in ("cpu", "cuda")
+    fused = has_fused("adamw", request.device)
     return model, tokens, torch.optim.AdamW(model.parameters(), lr=3e-4, fused=fused)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import mean, median
 from typing import Any  # Any: torch's types
 
+from ..accelerator import has_fused, pins_memory
 from ..contract import Figure, Request, Size, Step, Value, Workload
 from ..flops import ResNetShape
 from ..timing import steps_for, stopwatch_for
@@ -64,7 +65,7 @@ def build(request: Request) -> Step:
     model = ResNet(shape).to(device=device, memory_format=torch.channels_last)
     generator = torch.Generator().manual_seed(request.seed)
     labels = torch.randint(shape.classes, (batch,), generator=generator).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=has_fused("sgd", device))
     pictures = Pictures(
         request.integer("pictures"),
         request.integer("height"),
@@ -72,7 +73,7 @@ def build(request: Request) -> Step:
         shape.image,
         request.seed,
     )
-    loader = loader_of(pictures, batch, request.integer("workers"), pin_memory=device == "cuda")
+    loader = loader_of(pictures, batch, request.integer("workers"), pin_memory=pins_memory(device))
     batches: list[Any] = [iter(loader)]
     current: list[Any] = [None]
     blocked_s: list[float] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from ..accelerator import has_fused
 from ..contract import Request, Size, Step, Workload
 from ..flops import LstmShape, lstm_training_flops
 
@@ -42,7 +43,7 @@ def build(request: Request) -> Step:
     tokens = torch.randint(
         shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
     ).to(request.device)
-    fused = request.device in ("cpu", "cuda")
+    fused = has_fused("adamw", request.device)
     rate = float(request.parameters["learning_rate"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=fused)
     return training_step(lambda: next_token_loss(model, tokens), optimizer, request)

@@ -1,0 +1,263 @@
+"""What a worker asks of the device it measures: the one module that names kinds of accelerators.
+
+`device` is torch's word for a kind: `cpu`, `cuda` (ROCm too), `xpu`, `mps`, or a backend that registered
+itself with torch. Where kinds differ in what they can do, their module of torch is asked; a list below is
+for what it cannot tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from types import SimpleNamespace
+from typing import Any  # Any: torch's types, which may not be installed
+
+_KINDS = ("cuda", "xpu", "mps")
+"""In the order in which one is chosen."""
+_FUSED = {"cpu": ("adamw",), "cuda": ("adamw", "sgd")}
+"""Optimizers that do a step in one kernel. Others make the gradient scaler of fp16 wait for the device."""
+_PINNED = ("cuda", "xpu")
+"""Memory of their own, which reads pinned memory of the host directly."""
+_TRITON = ("cuda", "xpu")
+_COLLECTIVES = {"cpu": "gloo", "cuda": "nccl"}
+_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_WARM_CALLS = 3
+"""Before a graph is captured: libraries set themselves up in their first calls."""
+
+
+class Unsupported(Exception):
+    """This interpreter, device or precision cannot do the work: an outcome, not an error."""
+
+
+def module_of(device: str) -> Any:
+    """What torch offers for this kind: `torch.cpu`, `torch.cuda` and so on."""
+    import torch
+
+    return getattr(torch, device)
+
+
+def kinds() -> Iterator[str]:
+    """Accelerators that this torch sees here, without opening them."""
+    import torch
+
+    for kind in (*_KINDS, torch._C._get_privateuse1_backend_name()):
+        module = getattr(torch, kind, None)
+        if module is not None and getattr(module, "is_available", module.device_count)():
+            yield kind
+
+
+def is_any_open() -> bool:
+    """Whether this process has opened an accelerator, which a fork would lose."""
+    modules = map(module_of, _KINDS)
+    return any(module.is_initialized() for module in modules if hasattr(module, "is_initialized"))
+
+
+def built_for() -> dict[str, Any]:
+    """The toolkit that this torch was built for, its GPU architectures, and its version of NCCL."""
+    import torch
+
+    return {
+        "torch_cuda": torch.version.cuda,
+        "torch_hip": getattr(torch.version, "hip", None),
+        "arch_list": torch.cuda.get_arch_list(),
+        "nccl_version": _nccl_version(torch),
+    }
+
+
+def _nccl_version(torch: Any) -> str | None:
+    if not torch.cuda.is_available() or torch.version.hip:
+        return None
+    with contextlib.suppress(RuntimeError, AttributeError, ImportError):
+        return ".".join(map(str, torch.cuda.nccl.version()))
+    return None
+
+
+def properties_of(kind: str, index: int = 0) -> Any:
+    """`name` and `total_memory`, and what else torch knows of a device."""
+    module = module_of(kind)
+    if hasattr(module, "get_device_properties"):
+        return module.get_device_properties(index)
+    return SimpleNamespace(name="Apple GPU", total_memory=None)
+
+
+def opened(kind: str, index: int) -> tuple[int | None, bool]:
+    """Free memory of a device in bytes, if torch knows it, and whether it computes in bf16."""
+    if kind != "cuda":
+        return None, True
+    module, free_bytes, has_bf16 = module_of(kind), None, False
+    with contextlib.suppress(RuntimeError):  # a device busy in exclusive mode still has a name
+        module.set_device(index)
+        free_bytes = module.mem_get_info(index)[0]
+        has_bf16 = not lacks_bf16(kind)
+    return free_bytes, has_bf16
+
+
+def uuid_of(kind: str, properties: Any) -> str:
+    """A device's UUID as the driver spells it, which is what makes it visible; empty if its number must do.
+
+    torch prints it bare. ROCm's holds the digits of a serial number as characters, and neither names a device
+    to HIP as it stands.
+    """
+    import torch
+
+    bare = str(getattr(properties, "uuid", ""))
+    if kind != "cuda" or torch.version.hip or not bare:
+        return ""
+    if bare.startswith(("GPU-", "MIG-")):
+        return bare
+    return f"{'MIG' if ' MIG ' in properties.name else 'GPU'}-{bare}"
+
+
+def hidden_by(environ: Mapping[str, str]) -> str:
+    """The variable with which the user hides every GPU from torch; empty if none does.
+
+    A wrong number or name hides them too, but that is a mistake, not a wish.
+    """
+    for name in _HIDING:
+        first = environ.get(name, "0").partition(",")[0].strip().lower()
+        if first in ("", "-1", "none", "nodevfiles", "void"):  # Slurm writes NoDevFiles
+            return name
+    return ""
+
+
+def first_gpu(environ: Mapping[str, str]) -> int | None:
+    """The number that CUDA_VISIBLE_DEVICES begins with; if no GPU has it, torch sees none at all."""
+    first = environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
+    return int(first) if re.fullmatch("[0-9]{1,6}", first) else None
+
+
+def narrow(environment: MutableMapping[str, str], device: str, visible: str) -> None:
+    """Make only the devices `visible` seen, among those that the user allowed; none for a `cpu`."""
+    if device not in ("cpu", "cuda"):
+        return
+    hip = environment.get("HIP_VISIBLE_DEVICES")  # torch on ROCm prefers it
+    allowed = environment.get("CUDA_VISIBLE_DEVICES", "") if hip is None else hip
+    environment["CUDA_VISIBLE_DEVICES"] = _narrowed(visible, allowed)
+    if hip is not None:
+        environment["HIP_VISIBLE_DEVICES"] = environment["CUDA_VISIBLE_DEVICES"] or "-1"
+
+
+def _narrowed(visible: str, allowed_names: str) -> str:
+    """One device among those that the user allowed: torch counts numbers from the first of them."""
+    allowed = [name.strip() for name in allowed_names.split(",")]
+    if visible.isdigit() and allowed != [""] and int(visible) < len(allowed):
+        return allowed[int(visible)]
+    return visible
+
+
+def synchronize(device: str) -> None:
+    """Wait until the device has done all that was asked of it; a CPU has."""
+    module_of(device).synchronize()
+
+
+def timing_event(device: str) -> Any:
+    """An event to `record()`; `first.elapsed_time(last)` is the device's time between two, in ms."""
+    module = module_of(device)
+    kind = module.Event if hasattr(module, "Event") else module.event.Event  # torch.mps has it in a submodule
+    return kind(enable_timing=True)
+
+
+def allocator(device: str) -> Any:
+    """The module that counts the bytes of torch's allocator on this device; None where none counts them."""
+    module = module_of(device)
+    return module if hasattr(module, "max_memory_allocated") else None
+
+
+def empty_cache(device: str) -> None:
+    """Give memory that torch keeps for later back to the device."""
+    module = module_of(device)
+    if hasattr(module, "empty_cache"):
+        module.empty_cache()
+
+
+def lacks_bf16(device: str) -> bool:
+    """Whether it computes bf16 only by emulation."""
+    return device == "cuda" and not module_of(device).is_bf16_supported(including_emulation=False)
+
+
+def amp_of(device: str) -> str:
+    """What `amp` is here: `amp-bf16` or `amp-fp16`."""
+    return "amp-fp16" if device == "mps" or lacks_bf16(device) else "amp-bf16"
+
+
+def require_tf32(device: str) -> None:
+    """Raises Unsupported on a device without TF32."""
+    if device != "cuda":
+        raise Unsupported("TF32 exists on NVIDIA GPUs only")
+    import torch
+
+    if torch.version.hip or torch.cuda.get_device_capability()[0] < 8:
+        raise Unsupported("TF32 needs compute capability 8.0")
+
+
+def allow_tf32(device: str, is_on: bool) -> None:
+    """Switch TF32 on or off for matrix products, convolutions and RNNs, where a device has it.
+
+    By the flags that every torch has. From torch 2.9 there is also one setting per kind of operation, but
+    once that was written, reading these flags raises, here or in a user's own step; the other way round all
+    can be read (tried with 2.13).
+    """
+    if device != "cuda":
+        return
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = is_on
+    torch.backends.cudnn.allow_tf32 = is_on
+
+
+def has_fused(optimizer: str, device: str) -> bool:
+    """Whether `adamw` or `sgd` does its step in one kernel here, without asking the host."""
+    return optimizer in _FUSED.get(device, ())
+
+
+def pins_memory(device: str) -> bool:
+    """Whether it has memory of its own that reads pinned memory of the host."""
+    return device in _PINNED
+
+
+def needs_triton(device: str) -> bool:
+    """Whether torch.compile writes its kernels for this device in Triton."""
+    return device in _TRITON
+
+
+def collectives_of(device: str) -> str:
+    """The backend of torch.distributed for this kind. Raises Unsupported where none is known to work."""
+    if device not in _COLLECTIVES:
+        raise Unsupported("ranks talk through gloo on CPUs and NCCL on NVIDIA GPUs")
+    return _COLLECTIVES[device]
+
+
+def require_devices(device: str, needed: int) -> None:
+    """Raises Unsupported where this process sees fewer accelerators; a CPU takes any number of ranks."""
+    seen = needed if device == "cpu" else int(module_of(device).device_count())
+    if seen < needed:
+        raise Unsupported(f"{needed} GPUs are needed on each host, {seen} can be seen on one of them")
+
+
+def activity_of(device: str) -> str:
+    """The profiler's name for the device's own activity; empty where it only watches the host."""
+    if device in ("cpu", "mps"):
+        return ""
+    return device.upper() if device in _KINDS else "PrivateUse1"
+
+
+def captured(device: str, run: Callable[[], object]) -> Callable[[], object]:
+    """`run` as one graph that the device repeats without the host. Never seen on hardware.
+
+    `run` is called a few times first. It must read and write the same memory in every call, and wait for
+    nothing. Raises Unsupported where torch has no graphs.
+    """
+    module = module_of(device)
+    if not hasattr(module, "CUDAGraph"):
+        raise Unsupported(f"torch captures no graphs on {device}")
+    stream, graph = module.Stream(), module.CUDAGraph()
+    stream.wait_stream(module.current_stream())
+    with module.stream(stream):  # hipBLASLt sets itself up per stream, so capture takes the same one
+        for _ in range(_WARM_CALLS):
+            run()
+    module.current_stream().wait_stream(stream)
+    with module.graph(graph, stream=stream):
+        run()
+    replay: Callable[[], object] = graph.replay
+    return replay
