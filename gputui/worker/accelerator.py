@@ -1,8 +1,8 @@
 """What a worker asks of the device it measures: the one module that names kinds of accelerators.
 
 `device` is torch's word for a kind: `cpu`, `cuda` (ROCm too), `xpu`, `mps`, or a backend that registered
-itself with torch. Where kinds differ in what they can do, their module of torch is asked; a list below is
-for what it cannot tell.
+itself with torch. What kinds can do is asked of their module of torch; the tables below say what it cannot
+tell.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from typing import Any  # Any: torch's types, which may not be installed
 
 _KINDS = ("cuda", "xpu", "mps")
 """In the order in which one is chosen."""
-_FUSED = {"cpu": ("adamw",), "cuda": ("adamw", "sgd")}
-"""Optimizers that do a step in one kernel. Others make the gradient scaler of fp16 wait for the device."""
-_PINNED = ("cuda", "xpu")
-"""Memory of their own, which reads pinned memory of the host directly."""
-_TRITON = ("cuda", "xpu")
-_COLLECTIVES = {"cpu": "gloo", "cuda": "nccl"}
-_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+ADAMW_FUSED = ("cpu", "cuda")
+"""Where AdamW does a step in one kernel; others make the scaler of fp16 wait for the device in each step."""
+SGD_FUSED = ("cuda",)
+PINNED = ("cuda", "xpu")
+"""Kinds with memory of their own that read pinned memory of the host."""
+TRITON = ("cuda", "xpu")
+"""Kinds for which torch.compile writes kernels in Triton."""
+ACTIVITIES = {"cpu": "", "mps": "", "cuda": "CUDA", "xpu": "XPU"}
+"""The profiler's name for what the device does; empty where it watches the host alone."""
+COLLECTIVES = {"cpu": "gloo", "cuda": "nccl"}
+"""Backends of torch.distributed."""
 _WARM_CALLS = 3
 """Before a graph is captured: libraries set themselves up in their first calls."""
 
@@ -31,14 +35,14 @@ class Unsupported(Exception):
 
 
 def module_of(device: str) -> Any:
-    """What torch offers for this kind: `torch.cpu`, `torch.cuda` and so on."""
+    """What torch has for this kind: `torch.cpu`, `torch.cuda` and so on."""
     import torch
 
     return getattr(torch, device)
 
 
 def kinds() -> Iterator[str]:
-    """Accelerators that this torch sees here, without opening them."""
+    """Accelerators of which this torch sees one here."""
     import torch
 
     for kind in (*_KINDS, torch._C._get_privateuse1_backend_name()):
@@ -57,20 +61,16 @@ def built_for() -> dict[str, Any]:
     """The toolkit that this torch was built for, its GPU architectures, and its version of NCCL."""
     import torch
 
-    return {
+    found = {
         "torch_cuda": torch.version.cuda,
         "torch_hip": getattr(torch.version, "hip", None),
         "arch_list": torch.cuda.get_arch_list(),
-        "nccl_version": _nccl_version(torch),
+        "nccl_version": None,
     }
-
-
-def _nccl_version(torch: Any) -> str | None:
-    if not torch.cuda.is_available() or torch.version.hip:
-        return None
-    with contextlib.suppress(RuntimeError, AttributeError, ImportError):
-        return ".".join(map(str, torch.cuda.nccl.version()))
-    return None
+    if torch.cuda.is_available() and not found["torch_hip"]:
+        with contextlib.suppress(RuntimeError, AttributeError, ImportError):
+            found["nccl_version"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return found
 
 
 def properties_of(kind: str, index: int = 0) -> Any:
@@ -89,7 +89,7 @@ def opened(kind: str, index: int) -> tuple[int | None, bool]:
     with contextlib.suppress(RuntimeError):  # a device busy in exclusive mode still has a name
         module.set_device(index)
         free_bytes = module.mem_get_info(index)[0]
-        has_bf16 = not lacks_bf16(kind)
+        has_bf16 = not _lacks_bf16(kind)
     return free_bytes, has_bf16
 
 
@@ -114,7 +114,7 @@ def hidden_by(environ: Mapping[str, str]) -> str:
 
     A wrong number or name hides them too, but that is a mistake, not a wish.
     """
-    for name in _HIDING:
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
         first = environ.get(name, "0").partition(",")[0].strip().lower()
         if first in ("", "-1", "none", "nodevfiles", "void"):  # Slurm writes NoDevFiles
             return name
@@ -128,7 +128,7 @@ def first_gpu(environ: Mapping[str, str]) -> int | None:
 
 
 def narrow(environment: MutableMapping[str, str], device: str, visible: str) -> None:
-    """Make only the devices `visible` seen, among those that the user allowed; none for a `cpu`."""
+    """Make only the devices `visible` seen, among those that the user allowed; no GPU for `cpu`."""
     if device not in ("cpu", "cuda"):
         return
     hip = environment.get("HIP_VISIBLE_DEVICES")  # torch on ROCm prefers it
@@ -146,6 +146,15 @@ def _narrowed(visible: str, allowed_names: str) -> str:
     return visible
 
 
+def require_ranks(device: str, per_host: int) -> None:
+    """Raises Unsupported where so many ranks cannot have a device each; a CPU has room for any number."""
+    if device not in COLLECTIVES:
+        raise Unsupported("ranks talk through gloo on CPUs and NCCL on NVIDIA GPUs")
+    seen = per_host if device == "cpu" else int(module_of(device).device_count())
+    if seen < per_host:
+        raise Unsupported(f"{per_host} GPUs are needed on each host, {seen} can be seen on one of them")
+
+
 def synchronize(device: str) -> None:
     """Wait until the device has done all that was asked of it; a CPU has."""
     module_of(device).synchronize()
@@ -154,31 +163,24 @@ def synchronize(device: str) -> None:
 def timing_event(device: str) -> Any:
     """An event to `record()`; `first.elapsed_time(last)` is the device's time between two, in ms."""
     module = module_of(device)
-    kind = module.Event if hasattr(module, "Event") else module.event.Event  # torch.mps has it in a submodule
-    return kind(enable_timing=True)
+    event = module.Event if hasattr(module, "Event") else module.event.Event  # as in torch.mps
+    return event(enable_timing=True)
 
 
 def allocator(device: str) -> Any:
-    """The module that counts the bytes of torch's allocator on this device; None where none counts them."""
+    """The module of torch whose caching allocator counts this device's bytes; None where none does."""
     module = module_of(device)
     return module if hasattr(module, "max_memory_allocated") else None
 
 
-def empty_cache(device: str) -> None:
-    """Give memory that torch keeps for later back to the device."""
-    module = module_of(device)
-    if hasattr(module, "empty_cache"):
-        module.empty_cache()
-
-
-def lacks_bf16(device: str) -> bool:
-    """Whether it computes bf16 only by emulation."""
-    return device == "cuda" and not module_of(device).is_bf16_supported(including_emulation=False)
-
-
 def amp_of(device: str) -> str:
     """What `amp` is here: `amp-bf16` or `amp-fp16`."""
-    return "amp-fp16" if device == "mps" or lacks_bf16(device) else "amp-bf16"
+    return "amp-fp16" if device == "mps" or _lacks_bf16(device) else "amp-bf16"
+
+
+def _lacks_bf16(device: str) -> bool:
+    """Whether it computes bf16 by emulation only."""
+    return device == "cuda" and not module_of(device).is_bf16_supported(including_emulation=False)
 
 
 def require_tf32(device: str) -> None:
@@ -192,7 +194,7 @@ def require_tf32(device: str) -> None:
 
 
 def allow_tf32(device: str, is_on: bool) -> None:
-    """Switch TF32 on or off for matrix products, convolutions and RNNs, where a device has it.
+    """Switch TF32 on or off for matrix products, convolutions and RNNs, where a device may have it.
 
     By the flags that every torch has. From torch 2.9 there is also one setting per kind of operation, but
     once that was written, reading these flags raises, here or in a user's own step; the other way round all
@@ -206,54 +208,18 @@ def allow_tf32(device: str, is_on: bool) -> None:
     torch.backends.cudnn.allow_tf32 = is_on
 
 
-def has_fused(optimizer: str, device: str) -> bool:
-    """Whether `adamw` or `sgd` does its step in one kernel here, without asking the host."""
-    return optimizer in _FUSED.get(device, ())
-
-
-def pins_memory(device: str) -> bool:
-    """Whether it has memory of its own that reads pinned memory of the host."""
-    return device in _PINNED
-
-
-def needs_triton(device: str) -> bool:
-    """Whether torch.compile writes its kernels for this device in Triton."""
-    return device in _TRITON
-
-
-def collectives_of(device: str) -> str:
-    """The backend of torch.distributed for this kind. Raises Unsupported where none is known to work."""
-    if device not in _COLLECTIVES:
-        raise Unsupported("ranks talk through gloo on CPUs and NCCL on NVIDIA GPUs")
-    return _COLLECTIVES[device]
-
-
-def require_devices(device: str, needed: int) -> None:
-    """Raises Unsupported where this process sees fewer accelerators; a CPU takes any number of ranks."""
-    seen = needed if device == "cpu" else int(module_of(device).device_count())
-    if seen < needed:
-        raise Unsupported(f"{needed} GPUs are needed on each host, {seen} can be seen on one of them")
-
-
-def activity_of(device: str) -> str:
-    """The profiler's name for the device's own activity; empty where it only watches the host."""
-    if device in ("cpu", "mps"):
-        return ""
-    return device.upper() if device in _KINDS else "PrivateUse1"
-
-
 def captured(device: str, run: Callable[[], object]) -> Callable[[], object]:
-    """`run` as one graph that the device repeats without the host. Never seen on hardware.
+    """`run` as one graph, which the device repeats without the host. Never seen on hardware.
 
-    `run` is called a few times first. It must read and write the same memory in every call, and wait for
-    nothing. Raises Unsupported where torch has no graphs.
+    `run` is called a few times first. It must use the same memory in every call, and wait for nothing. Raises
+    Unsupported where torch has no graphs.
     """
     module = module_of(device)
     if not hasattr(module, "CUDAGraph"):
         raise Unsupported(f"torch captures no graphs on {device}")
     stream, graph = module.Stream(), module.CUDAGraph()
     stream.wait_stream(module.current_stream())
-    with module.stream(stream):  # hipBLASLt sets itself up per stream, so capture takes the same one
+    with module.stream(stream):  # the one of the capture, as hipBLASLt sets itself up per stream
         for _ in range(_WARM_CALLS):
             run()
     module.current_stream().wait_stream(stream)

@@ -12,10 +12,21 @@ from pathlib import Path
 from typing import Any  # Any: torch's types, and JSON
 
 from . import accelerator
-from .accelerator import first_gpu, hidden_by
 
 OLDEST_TORCH = (2, 4)
 NEEDED_TORCH = "gputui measures with torch 2.4 or newer"
+_CPU = {
+    "torch_device": "cpu",
+    "index": 0,
+    "uuid": "",
+    "pci_address": "",
+    "memory_bytes": None,
+    "free_bytes": None,
+    "compute_capability": "",
+    "bf16": True,
+    "runs_here": True,
+    "why_not": "",
+}
 _LEAST_VRAM_BYTES = 3.5 * 2**30
 """A card of 4 GiB reports a little less."""
 
@@ -38,9 +49,9 @@ def probe() -> dict[str, Any]:
         "python_implementation": platform.python_implementation(),
         "torch_missing": "",
         "devices": [],
-        "hidden_by": hidden_by(os.environ),
+        "hidden_by": accelerator.hidden_by(os.environ),
         "amd_gpus": amd_gpus(Path("/")),
-        "first_gpu": first_gpu(os.environ),
+        "first_gpu": accelerator.first_gpu(os.environ),
     }
     try:
         import torch
@@ -72,7 +83,7 @@ def probe() -> dict[str, Any]:
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "blas": "mkl" if torch.backends.mkl.is_available() else "other",
         "devices": [
-            _device("cpu", platform.processor() or platform.machine()),
+            {**_CPU, "name": platform.processor() or platform.machine()},
             *_gpus(built),
         ],
     }
@@ -94,23 +105,6 @@ def amd_gpus(root: Path) -> int:
     return len(found)
 
 
-def _device(torch_device: str, name: str, **more: object) -> dict[str, Any]:
-    device: dict[str, Any] = {
-        "torch_device": torch_device,
-        "index": 0,
-        "name": name,
-        "uuid": "",
-        "pci_address": "",
-        "memory_bytes": None,
-        "free_bytes": None,
-        "compute_capability": "",
-        "bf16": True,
-        "runs_here": True,
-        "why_not": "",
-    }
-    return {**device, **more}
-
-
 def _gpus(built: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for kind in accelerator.kinds():
         for index in range(accelerator.module_of(kind).device_count()):
@@ -118,19 +112,19 @@ def _gpus(built: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             capability = (properties.major, properties.minor) if hasattr(properties, "major") else ()
             why_not = missing_kernels(capability, built["arch_list"]) if not built["torch_hip"] else ""
             free_bytes, bf16 = (None, False) if why_not else accelerator.opened(kind, index)
-            yield _device(
-                kind,
-                properties.name,
-                index=index,
-                uuid=accelerator.uuid_of(kind, properties),
-                pci_address=_pci_address(properties),
-                memory_bytes=properties.total_memory,
-                free_bytes=free_bytes,
-                compute_capability=".".join(map(str, capability)),
-                bf16=bf16,
-                runs_here=not why_not,
-                why_not=why_not,
-            )
+            yield {
+                "torch_device": kind,
+                "index": index,
+                "name": properties.name,
+                "uuid": accelerator.uuid_of(kind, properties),
+                "pci_address": _pci_address(properties),
+                "memory_bytes": properties.total_memory,
+                "free_bytes": free_bytes,
+                "compute_capability": ".".join(map(str, capability)),
+                "bf16": bf16,
+                "runs_here": not why_not,
+                "why_not": why_not,
+            }
 
 
 def missing_kernels(capability: tuple[int, ...], arch_list: list[str]) -> str:

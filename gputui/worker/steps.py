@@ -88,7 +88,7 @@ def compiled(work: Any, request: Request) -> Any:
 
 def what_is_lacking(device: str, which: Callable[[str], str | None] = shutil.which) -> str:
     """What inductor needs and this machine lacks; empty if nothing is missing."""
-    if accelerator.needs_triton(device):
+    if device in accelerator.TRITON:
         if importlib.util.find_spec("triton") is None:
             return "torch.compile needs triton on a GPU, and this interpreter has none"
         return "" if _compiler("CC", ("cc", "gcc", "clang"), which) else "torch.compile needs a C compiler"
@@ -112,6 +112,21 @@ def _forget_earlier_work() -> None:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = place
     os.environ["TRITON_CACHE_DIR"] = str(Path(place) / "triton")
     os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
+
+
+def adamw(model: Any, rate: float, device: str) -> Any:
+    """AdamW over all weights, in one kernel where the device has it."""
+    import torch
+
+    return torch.optim.AdamW(model.parameters(), lr=rate, fused=device in accelerator.ADAMW_FUSED)
+
+
+def sgd(model: Any, device: str) -> Any:
+    """SGD with momentum over all weights, in one kernel where the device has it."""
+    import torch
+
+    fused = device in accelerator.SGD_FUSED
+    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=fused)
 
 
 def training_step(loss: Callable[[], Any], optimizer: Any, request: Request) -> Step:
@@ -320,7 +335,7 @@ def on_host(tensor: Any, request: Request) -> Any:
     """The tensor in host memory, pinned if the device can read it directly."""
     if request.device == "meta":  # FLOPs are counted there, without data
         return tensor.to("meta")
-    return tensor.pin_memory() if accelerator.pins_memory(request.device) else tensor
+    return tensor.pin_memory() if request.device in accelerator.PINNED else tensor
 
 
 def request_step(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any  # Any: the JSON of a launch
 
 from .. import MIN_BLOCKS
-from ..accelerator import empty_cache, synchronize
+from ..accelerator import allocator, synchronize
 from ..channel import Channel
 from ..contract import Precision, Request, Step, Value, Workload
 from ..failures import Failed, outcome_of, reason_of, text_for_file
@@ -373,7 +373,9 @@ class Launch:
 
     def _free_memory(self) -> None:
         gc.collect()
-        empty_cache(self._device)
+        counted = allocator(self._device)
+        if counted:
+            counted.empty_cache()
 
     def _profile(self, open_cases: dict[int, _Running]) -> None:
         """Profile the most wanted case with its warm step, alone in memory; the others are built again."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any  # Any: torch's types
 
-from ..accelerator import activity_of
+from ..accelerator import ACTIVITIES
 from .step_breakdown import TraceEvent
 
 OUR_WINDOW = "gputui::window"
@@ -92,7 +92,7 @@ def _activities(device: str) -> list[Any]:
     """The host's activities, and the device's where this torch can trace it. Raises NoTrace if it cannot."""
     from torch.profiler import ProfilerActivity, supported_activities
 
-    wanted = activity_of(device)
+    wanted = ACTIVITIES.get(device, "PrivateUse1")
     activities = [ProfilerActivity.CPU]
     if wanted:
         activity = getattr(ProfilerActivity, wanted, None)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any  # Any: torch's types, and JSON
 
-from ..accelerator import collectives_of, module_of, require_devices, synchronize
+from ..accelerator import COLLECTIVES, module_of, require_ranks, synchronize
 from ..contract import Request, Step
 from ..procs.ranks import RankLink
 from ..timing import stopwatch_for, with_waiting
@@ -43,11 +43,11 @@ class _Rank:
         from ..steps import resolve
 
         torch.set_num_threads(threads)
-        require_devices(device, int(os.environ["LOCAL_WORLD_SIZE"]))
+        require_ranks(device, int(os.environ["LOCAL_WORLD_SIZE"]))
         module_of(device).set_device(self._local)
         resolved = resolve(precision, device)
         resolved.apply()
-        distributed.init_process_group(collectives_of(device))
+        distributed.init_process_group(COLLECTIVES[device])
         self._request = Request(parameters, device, resolved, threads, seed)
         self._stopwatch = stopwatch_for(device)
         self._model, self._step = built(self._request, seed + self._rank, is_parallel=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any  # Any: torch's types
 
-from ..accelerator import allocator, pins_memory
+from ..accelerator import PINNED, allocator
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from ..flops import GptShape
 from .gpt_train import BASE, MINI, described, made
@@ -61,7 +61,7 @@ def build(request: Request) -> Step:
         raise Unsupported("activations of a CPU are in the host's memory already")
     model, tokens, optimizer = made(request, request.seed)
     pieces = tokens.chunk(request.integer("parts"))
-    offloaded = partial(torch.autograd.graph.save_on_cpu, pin_memory=pins_memory(request.device))
+    offloaded = partial(torch.autograd.graph.save_on_cpu, pin_memory=request.device in PINNED)
     saved = offloaded if trick == "offload" else contextlib.nullcontext
 
     def scores(part: Any) -> Any:

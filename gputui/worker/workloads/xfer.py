@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from ..accelerator import module_of, pins_memory
+from ..accelerator import PINNED, module_of
 from ..contract import Parameter, Request, Size, Step, Unsupported, Workload
 
 _BYTES = {"4k": 2**12, "64k": 2**16, "1m": 2**20, "16m": 2**24, "256m": 2**28}
@@ -36,7 +36,7 @@ def _sizes() -> dict[str, Size]:
 
 def build(request: Request) -> Step:
     """One copy of random bytes per step, or one each way. Raises Unsupported where there is no link."""
-    if not pins_memory(request.device):
+    if request.device not in PINNED:
         raise Unsupported("host and device share one memory: nothing to transfer")
     return Step(transfer(request.parameters, request.device, request.seed))
 
