@@ -343,6 +343,8 @@ def described_launch(
     """The JSON of a launch: its blocks should end `aim_s` after its start, and must after `limit_s`."""
     return {
         "device": launch.device.torch_device,
+        # A number may mean another device to a driver than to torch.
+        "device_name": launch.device.name if launch.device.visible.isdigit() else "",
         "threads": launch.threads,
         "seed": plan.seed,
         "replicate": launch.replicate,

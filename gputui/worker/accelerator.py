@@ -26,6 +26,10 @@ ACTIVITIES = {"cpu": "", "mps": "", "cuda": "CUDA", "xpu": "XPU"}
 """The profiler's name for what the device does; empty where it watches the host alone."""
 COLLECTIVES = {"cpu": "gloo", "cuda": "nccl"}
 """Backends of torch.distributed."""
+HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_LEVEL_ZERO, _SYCL = "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"
+VISIBILITY = (*HIDING, _LEVEL_ZERO, _SYCL, "ZE_FLAT_DEVICE_HIERARCHY", "CUDA_DEVICE_ORDER")
+"""Variables that decide which devices torch sees, and how it numbers them."""
 _WARM_CALLS = 3
 """Before a graph is captured: libraries set themselves up in their first calls."""
 
@@ -83,13 +87,12 @@ def properties_of(kind: str, index: int = 0) -> Any:
 
 def opened(kind: str, index: int) -> tuple[int | None, bool]:
     """Free memory of a device in bytes, if torch knows it, and whether it computes in bf16."""
-    if kind != "cuda":
-        return None, True
-    module, free_bytes, has_bf16 = module_of(kind), None, False
+    free_bytes, has_bf16 = None, False
     with contextlib.suppress(RuntimeError):  # a device busy in exclusive mode still has a name
-        module.set_device(index)
-        free_bytes = module.mem_get_info(index)[0]
-        has_bf16 = not _lacks_bf16(kind)
+        if kind == "cuda":
+            module_of(kind).set_device(index)
+            free_bytes = module_of(kind).mem_get_info(index)[0]
+        has_bf16 = amp_of(kind) == "amp-bf16"
     return free_bytes, has_bf16
 
 
@@ -114,7 +117,7 @@ def hidden_by(environ: Mapping[str, str]) -> str:
 
     A wrong number or name hides them too, but that is a mistake, not a wish.
     """
-    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+    for name in HIDING:
         first = environ.get(name, "0").partition(",")[0].strip().lower()
         if first in ("", "-1", "none", "nodevfiles", "void"):  # Slurm writes NoDevFiles
             return name
@@ -129,6 +132,8 @@ def first_gpu(environ: Mapping[str, str]) -> int | None:
 
 def narrow(environment: MutableMapping[str, str], device: str, visible: str) -> None:
     """Make only the devices `visible` seen, among those that the user allowed; no GPU for `cpu`."""
+    if device == "xpu" and visible != "0":  # the first of those it sees is measured in any case
+        environment[_LEVEL_ZERO] = _narrowed(visible, environment.get(_LEVEL_ZERO, ""))
     if device not in ("cpu", "cuda"):
         return
     hip = environment.get("HIP_VISIBLE_DEVICES")  # torch on ROCm prefers it
@@ -136,6 +141,23 @@ def narrow(environment: MutableMapping[str, str], device: str, visible: str) -> 
     environment["CUDA_VISIBLE_DEVICES"] = _narrowed(visible, allowed)
     if hip is not None:
         environment["HIP_VISIBLE_DEVICES"] = environment["CUDA_VISIBLE_DEVICES"] or "-1"
+
+
+def why_not_alone(environ: Mapping[str, str], device: str, index: int) -> str:
+    """Why no process can be made to see this device as its first; empty if one can."""
+    if device == "cuda" or index == 0:
+        return ""
+    if device != "xpu":
+        return "of several only the first can be measured"
+    if re.search(r"\d", environ.get(_SYCL, "")) or "." in environ.get(_LEVEL_ZERO, ""):
+        return f"{_SYCL}, or a {_LEVEL_ZERO} with tiles, numbers them in another way"
+    return ""
+
+
+def require_named(device: str, name: str) -> None:
+    """Raises Unsupported where the first device that this process sees has another name; "" is any."""
+    if name and properties_of(device).name != name:
+        raise Unsupported("torch sees another device than the one to measure")
 
 
 def _narrowed(visible: str, allowed_names: str) -> str:
@@ -162,9 +184,7 @@ def synchronize(device: str) -> None:
 
 def timing_event(device: str) -> Any:
     """An event to `record()`; `first.elapsed_time(last)` is the device's time between two, in ms."""
-    module = module_of(device)
-    event = module.Event if hasattr(module, "Event") else module.event.Event  # as in torch.mps
-    return event(enable_timing=True)
+    return module_of(device).Event(enable_timing=True)
 
 
 def allocator(device: str) -> Any:
@@ -174,13 +194,16 @@ def allocator(device: str) -> Any:
 
 
 def amp_of(device: str) -> str:
-    """What `amp` is here: `amp-bf16` or `amp-fp16`."""
-    return "amp-fp16" if device == "mps" or _lacks_bf16(device) else "amp-bf16"
+    """What `amp` is here: `amp-bf16`, else `amp-fp16`, and `fp32` where torch cannot train with that."""
+    import torch
 
-
-def _lacks_bf16(device: str) -> bool:
-    """Whether it computes bf16 by emulation only."""
-    return device == "cuda" and not module_of(device).is_bf16_supported(including_emulation=False)
+    if device == "cuda":
+        is_native = torch.cuda.is_bf16_supported(including_emulation=False)
+        return "amp-bf16" if is_native else "amp-fp16"
+    if device == "mps":  # autocast to bf16 came with torch 2.6, bf16 with macOS 14; a scaler of fp16 fails
+        has_bf16 = hasattr(torch, "accelerator") and torch.backends.mps.is_macos_or_newer(14, 0)
+        return "amp-bf16" if has_bf16 else "fp32"
+    return "amp-bf16"
 
 
 def require_tf32(device: str) -> None:

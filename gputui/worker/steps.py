@@ -91,8 +91,9 @@ def what_is_lacking(device: str, which: Callable[[str], str | None] = shutil.whi
     if device in accelerator.TRITON:
         if importlib.util.find_spec("triton") is None:
             return "torch.compile needs triton on a GPU, and this interpreter has none"
-        return "" if _compiler("CC", ("cc", "gcc", "clang"), which) else "torch.compile needs a C compiler"
-    if not _compiler("CXX", ("c++", "g++", "clang++"), which):
+        if not _compiler("CC", ("cc", "gcc", "clang"), which):
+            return "torch.compile needs a C compiler"
+    elif not _compiler("CXX", ("c++", "g++", "clang++"), which):
         return "torch.compile needs a C++ compiler on a CPU, and there is none on the path"
     if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
         return "torch.compile needs Python.h of this interpreter, and it is not installed"

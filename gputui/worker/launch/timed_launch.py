@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any  # Any: the JSON of a launch
 
 from .. import MIN_BLOCKS
-from ..accelerator import allocator, synchronize
+from ..accelerator import allocator, require_named, synchronize
 from ..channel import Channel
 from ..contract import Precision, Request, Step, Value, Workload
 from ..failures import Failed, outcome_of, reason_of, text_for_file
@@ -105,6 +105,7 @@ class Launch:
     ) -> None:
         self._channel = channel
         self._device = str(described["device"])
+        self._device_name = str(described.get("device_name", ""))
         self._threads = int(described["threads"])
         self._seed = int(described["seed"])
         self._most_blocks = int(described["most_blocks"])
@@ -195,6 +196,7 @@ class Launch:
 
     def _request(self, described: dict[str, Any], time_s: float) -> tuple[Workload, Request]:
         """What to build, with its precision in force."""
+        require_named(self._device, self._device_name)
         workload = self._workload_named(described["workload"])
         precision = resolve(described["precision"], self._device)
         precision.apply()
