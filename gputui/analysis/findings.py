@@ -20,77 +20,102 @@ from gputui.model.journal import IDLE, LineTime, Operator, ProfiledPass
 from gputui.model.units import format_percent, format_rate, format_seconds
 from gputui.worker.profiling.line_times import GC, OTHER_THREAD
 
-KINDS = (
-    "starved by the loader",
-    "launch-bound",
-    "compute-bound",
-    "memory-bound",
-    "matrix units unused",
-    "power-capped",
-    "paused in Python",
-    "waits for results",
-    "many optimizer calls",
-    "wider types",
-    "tiny operators",
-    "waits for the driver",
-    "collects garbage",
-    "another thread runs",
+STARVED = "starved by the loader"
+LAUNCH_BOUND = "launch-bound"
+COMPUTE_BOUND = "compute-bound"
+MEMORY_BOUND = "memory-bound"
+MATRIX_UNITS_UNUSED = "matrix units unused"
+POWER_CAPPED = "power-capped"
+PAUSED_IN_PYTHON = "paused in Python"
+WAITS_FOR_RESULTS = "waits for results"
+MANY_OPTIMIZER_CALLS = "many optimizer calls"
+WIDER_TYPES = "wider types"
+TINY_OPERATORS = "tiny operators"
+WAITS_FOR_DRIVER = "waits for the driver"
+COLLECTS_GARBAGE = "collects garbage"
+ANOTHER_THREAD = "another thread runs"
+EXPOSED_COMMUNICATION = "exposed communication"
+COPIES = "copies"
+UNFUSED_ELEMENTWISE = "unfused elementwise"
+COMPILES_AGAIN = "compiles again"
+READS_SINGLE_VALUES = "reads single values"
+_BOUNDS = (COMPUTE_BOUND, MEMORY_BOUND)
+_WAITS = (
+    STARVED,
+    LAUNCH_BOUND,
+    PAUSED_IN_PYTHON,
+    WAITS_FOR_DRIVER,
+    COLLECTS_GARBAGE,
+    ANOTHER_THREAD,
     CONTENTION,
-    "exposed communication",
-    "copies",
-    "unfused elementwise",
-    "compiles again",
-    "reads single values",
+    EXPOSED_COMMUNICATION,
 )
-_WAITS, _BOUNDS = (*KINDS[:2], KINDS[6], *KINDS[11:16]), KINDS[2:4]
 """A step that waits is bound by what it waits for, whatever it reaches of a peak."""
 _TO_TRY = {
-    KINDS[0]: "less work in the DataLoader, or more workers (with persistent_workers=True)",
-    KINDS[1]: "a larger batch or torch.compile",
-    KINDS[2]: "a faster device",
-    KINDS[3]: "a device with faster memory, or fused operators: torch.compile",
-    KINDS[5]: "a higher power limit, if you may set one",
-    KINDS[6]: "to find what runs there: logging, evaluation, garbage collection, another thread",
-    KINDS[7]: "to keep these values on the GPU, or to read them once in many steps",
-    KINDS[8]: "fused=True or foreach=True of the optimizer",
-    KINDS[9]: "torch.autocast around these too, or to cast their weights",
-    KINDS[10]: "a larger batch or torch.compile",
-    KINDS[11]: "to find its calls in the trace: memory is allocated and freed, or the device begins its work",
-    KINDS[12]: "gc.freeze() once all is built, or to collect seldom",
-    KINDS[13]: "to move what that thread does into another process: only one thread of Python runs at a time",
+    STARVED: "less work in the DataLoader, or more workers (with persistent_workers=True)",
+    LAUNCH_BOUND: "a larger batch or torch.compile",
+    COMPUTE_BOUND: "a faster device",
+    MEMORY_BOUND: "a device with faster memory, or fused operators: torch.compile",
+    POWER_CAPPED: "a higher power limit, if you may set one",
+    PAUSED_IN_PYTHON: "to find what runs there: logging, evaluation, garbage collection, another thread",
+    WAITS_FOR_RESULTS: "to keep these values on the GPU, or to read them once in many steps",
+    MANY_OPTIMIZER_CALLS: "fused=True or foreach=True of the optimizer",
+    WIDER_TYPES: "torch.autocast around these too, or to cast their weights",
+    TINY_OPERATORS: "a larger batch or torch.compile",
+    WAITS_FOR_DRIVER: (
+        "to find its calls in the trace: memory is allocated and freed, or the device begins its work"
+    ),
+    COLLECTS_GARBAGE: "gc.freeze() once all is built, or to collect seldom",
+    ANOTHER_THREAD: (
+        "to move what that thread does into another process: only one thread of Python runs at a time"
+    ),
     CONTENTION: "it again on an idle box: everything else takes longer too",
-    KINDS[15]: "to find a rank that is late; else larger buckets (bucket_cap_mb), or no_sync() in some steps",
-    KINDS[16]: "to keep one type and layout: fewer to(), clone(), contiguous(), cat()",
-    KINDS[17]: "torch.compile, which fuses them",
-    KINDS[19]: "to compute on whole tensors, and to read one value at the end",
-    KINDS[18]: "shapes that stay the same, or dynamic=True; TORCH_LOGS=recompiles says why it compiles",
+    EXPOSED_COMMUNICATION: (
+        "to find a rank that is late; else larger buckets (bucket_cap_mb), or no_sync() in some steps"
+    ),
+    COPIES: "to keep one type and layout: fewer to(), clone(), contiguous(), cat()",
+    UNFUSED_ELEMENTWISE: "torch.compile, which fuses them",
+    READS_SINGLE_VALUES: "to compute on whole tensors, and to read one value at the end",
+    COMPILES_AGAIN: "shapes that stay the same, or dynamic=True; TORCH_LOGS=recompiles says why it compiles",
 }
 _TITLES = {
-    KINDS[0]: "The GPU waits for data",
-    KINDS[1]: "The GPU waits for the CPU to launch work",
-    KINDS[2]: "Arithmetic is the limit",
-    KINDS[3]: "Memory is the limit",
-    KINDS[4]: "Matmul runs in fp32",
-    KINDS[5]: "A power cap holds the clock down",
-    KINDS[6]: "The GPU waits for Python",
-    KINDS[8]: "The optimizer updates one parameter at a time",
-    KINDS[10]: "Operators are too short",
-    KINDS[11]: "The GPU waits for calls of the driver",
-    KINDS[12]: "Python collects garbage",
-    KINDS[13]: "Another thread of Python runs",
+    STARVED: "The GPU waits for data",
+    LAUNCH_BOUND: "The GPU waits for the CPU to launch work",
+    COMPUTE_BOUND: "Arithmetic is the limit",
+    MEMORY_BOUND: "Memory is the limit",
+    MATRIX_UNITS_UNUSED: "Matmul runs in fp32",
+    POWER_CAPPED: "A power cap holds the clock down",
+    PAUSED_IN_PYTHON: "The GPU waits for Python",
+    MANY_OPTIMIZER_CALLS: "The optimizer updates one parameter at a time",
+    TINY_OPERATORS: "Operators are too short",
+    WAITS_FOR_DRIVER: "The GPU waits for calls of the driver",
+    COLLECTS_GARBAGE: "Python collects garbage",
+    ANOTHER_THREAD: "Another thread of Python runs",
     CONTENTION: "It waits for cores that other programs have",
-    KINDS[15]: "Communication is not hidden behind compute",
-    KINDS[16]: "It copies and casts tensors",
-    KINDS[17]: "Elementwise operators run one by one",
-    KINDS[18]: "torch.compile compiles again",
+    EXPOSED_COMMUNICATION: "Communication is not hidden behind compute",
+    COPIES: "It copies and casts tensors",
+    UNFUSED_ELEMENTWISE: "Elementwise operators run one by one",
+    COMPILES_AGAIN: "torch.compile compiles again",
 }
 _TITLES_ON_CPU = {
-    KINDS[0]: "It loads data",
-    KINDS[1]: "It is between operators",
-    KINDS[6]: "Python runs between operators",
-    KINDS[11]: "It waits for calls of the driver",
+    STARVED: "It loads data",
+    LAUNCH_BOUND: "It is between operators",
+    PAUSED_IN_PYTHON: "Python runs between operators",
+    WAITS_FOR_DRIVER: "It waits for calls of the driver",
 }
-_OF_WORK = (*KINDS[2:6], *KINDS[8:11], *KINDS[15:])
+_OF_WORK = (
+    *_BOUNDS,
+    MATRIX_UNITS_UNUSED,
+    POWER_CAPPED,
+    MANY_OPTIMIZER_CALLS,
+    WIDER_TYPES,
+    TINY_OPERATORS,
+    EXPOSED_COMMUNICATION,
+    COPIES,
+    UNFUSED_ELEMENTWISE,
+    COMPILES_AGAIN,
+    READS_SINGLE_VALUES,
+)
 """What makes work take longer; the others leave the device idle."""
 _MOST_LINES = 3
 WORTH_A_LINE = 0.1
@@ -212,7 +237,7 @@ class Finding:
     """One thing that slows a step down."""
 
     kind: str
-    """One of KINDS."""
+    """One of the words above: `launch-bound`."""
     evidence: str
     step_ns: int
     at_best_ns: int
@@ -220,7 +245,7 @@ class Finding:
     confidence: str
     """`high` if measured, `fair` if it rests on an assumption, `low` if the pass itself is rough."""
     title: str = ""
-    """What it is, for somebody who knows none of KINDS."""
+    """What it is, for somebody who does not know these words."""
     change: str = ""
     """What to try, in words that follow `try`; empty if nothing helps in general."""
     code: str = ""
@@ -275,11 +300,19 @@ def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
     found = [finding for rule in _RULES for finding in rule(facts, pieces)]
     if any(finding.kind in _WAITS for finding in found):
         found = [finding for finding in found if finding.kind not in _BOUNDS]
-    for results in [finding for finding in found if finding.kind == KINDS[7]]:
+    for results in [finding for finding in found if finding.kind == WAITS_FOR_RESULTS]:
         most_ns = results.at_best_ns - round(IDLE_TO_BE_LAUNCH_BOUND * facts.side.step_ns)
-        found = [f for f in found if f.kind != KINDS[1] or f.at_best_ns <= most_ns]  # what is left is little
-    if any(finding.kind == KINDS[19] for finding in found):  # its loop is that Python, and those operators
-        found = [finding for finding in found if finding.kind not in (KINDS[1], KINDS[6], KINDS[10])]
+        found = [
+            f for f in found if f.kind != LAUNCH_BOUND or f.at_best_ns <= most_ns
+        ]  # what is left is little
+    if any(
+        finding.kind == READS_SINGLE_VALUES for finding in found
+    ):  # its loop is that Python, and those operators
+        found = [
+            finding
+            for finding in found
+            if finding.kind not in (LAUNCH_BOUND, PAUSED_IN_PYTHON, TINY_OPERATORS)
+        ]
     low, high = BELIEVED_INFLATION
     if not facts.side.is_on_device and not low <= inflation(facts.side) <= high:
         found = [replace(finding, confidence="low") for finding in found]
@@ -287,7 +320,7 @@ def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
 
 
 def waits_of(shares: Sequence[tuple[str, str, float]], *, is_on_device: bool) -> Mapping[str, float]:
-    """How much of a step it waits, by KINDS, for what a finding tells of; from parts, phases and shares.
+    """How much of a step it waits, by kind of finding; from parts, phases and shares.
 
     A GPU waits for the loader where it is idle meanwhile; a CPU does all that the loader does on its thread.
     Gaps before a loader, which older files count toward it, are not its own.
@@ -298,14 +331,14 @@ def waits_of(shares: Sequence[tuple[str, str, float]], *, is_on_device: bool) ->
         if part == LOADER or (not is_on_device and phase == "data" and part not in HOST_CAUSES)
     )
     for_host = sum(share for part, _, share in shares if part in HOST_CAUSES)
-    least = {KINDS[0]: (for_loader, WORTH_A_LINE), KINDS[1]: (for_host, IDLE_TO_BE_LAUNCH_BOUND)}
+    least = {STARVED: (for_loader, WORTH_A_LINE), LAUNCH_BOUND: (for_host, IDLE_TO_BE_LAUNCH_BOUND)}
     return {kind: share for kind, (share, worth) in least.items() if share >= worth}
 
 
 def _waits(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     step_ns, on_device = facts.side.step_ns, facts.side.is_on_device
     shares = [(p.category, p.phase, p.time_ns / step_ns) for p in pieces]
-    for_loader = waits_of(shares, is_on_device=on_device).get(KINDS[0])
+    for_loader = waits_of(shares, is_on_device=on_device).get(STARVED)
     if for_loader is not None:
         who = "the GPU waits for the data loader" if on_device else "it is in the data loader"
         evidence = f"{who} for {format_percent(for_loader)} of the step"
@@ -313,11 +346,11 @@ def _waits(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
             facts.side.found,
             lambda row: row.cause == "data_wait" if on_device else _is_of_loader(row),
         )
-        yield _without(facts, KINDS[0], evidence, for_loader * step_ns, "high", lines)
+        yield _without(facts, STARVED, evidence, for_loader * step_ns, "high", lines)
     held_up = tuple(_held_up(facts, sum(share for part, _, share in shares if part in HOST_CAUSES)))
     yield from held_up
     known = sum(finding.gain_ns for finding in held_up) / step_ns
-    if all(finding.kind != KINDS[13] for finding in held_up):  # else the rest waits for that thread too
+    if all(finding.kind != ANOTHER_THREAD for finding in held_up):  # else the rest waits for that thread too
         yield from _for_host(facts, pieces, shares, known)
 
 
@@ -332,11 +365,11 @@ def _held_up(facts: StepFacts, for_host: float) -> Iterable[Finding]:
     if collecting >= WORTH_A_LINE:
         evidence = f"for {format_percent(collecting)} of the step Python's garbage collector runs"
         lines = lines_of(found, lambda row: _is_of_host(row) and row.doing == GC)
-        yield _without(facts, KINDS[12], evidence, collecting * step_ns, "high", lines)
+        yield _without(facts, COLLECTS_GARBAGE, evidence, collecting * step_ns, "high", lines)
     if elsewhere >= max(WORTH_A_LINE, for_host / 2):
         evidence = f"for {format_percent(elsewhere)} of the step another thread of Python holds the GIL"
         lines = lines_of(found, lambda row: _is_of_host(row) and row.doing == OTHER_THREAD)
-        yield _without(facts, KINDS[13], evidence, elsewhere * step_ns, "fair", lines)
+        yield _without(facts, ANOTHER_THREAD, evidence, elsewhere * step_ns, "fair", lines)
 
 
 def _for_host(
@@ -344,7 +377,7 @@ def _for_host(
 ) -> Iterable[Finding]:
     """A host that keeps its device waiting for other reasons than those that are `known`."""
     step_ns, on_device, found = facts.side.step_ns, facts.side.is_on_device, facts.side.found
-    for_host = waits_of(shares, is_on_device=on_device).get(KINDS[1], 0.0) - known
+    for_host = waits_of(shares, is_on_device=on_device).get(LAUNCH_BOUND, 0.0) - known
     if for_host < IDLE_TO_BE_LAUNCH_BOUND:
         return
     python, driver = (sum(s for part, _, s in shares if part == cause) for cause in (PYTHON, _DRIVER))
@@ -360,21 +393,23 @@ def _for_host(
         evidence = f"for {format_percent(python)} of the step the host is in Python and no operator runs"
         evidence += between if often.calls >= _MANY_CALLS and often.calls >= calls / 2 else ""
         lines = lines_of(found, lambda row: row.cause == "python" and not row.doing)
-        yield _without(facts, KINDS[6], evidence, python * step_ns, "fair", lines)
+        yield _without(facts, PAUSED_IN_PYTHON, evidence, python * step_ns, "fair", lines)
     elif driver > for_host / 2:
         evidence = f"for {format_percent(driver)} of the step the host is in calls of the driver"
         lines = lines_of(found, lambda row: row.cause == "runtime_api")
-        yield _without(facts, KINDS[11], evidence, driver * step_ns, "fair", lines)
+        yield _without(facts, WAITS_FOR_DRIVER, evidence, driver * step_ns, "fair", lines)
     elif on_device:
         lengths = [k.time_ns / k.calls for k in found.kernels for _ in range(k.calls)]
         is_sure = bool(lengths) and median(lengths) < SHORT_KERNEL_NS
         evidence = f"for {format_percent(for_host)} of the step the GPU waits for the host"
         if is_sure:
             evidence += f", and half of its kernels take less than {format_seconds(median(lengths) * 1e-9)}"
-        yield _without(facts, KINDS[1], evidence, for_host * step_ns, "high" if is_sure else "fair", lines)
+        yield _without(
+            facts, LAUNCH_BOUND, evidence, for_host * step_ns, "high" if is_sure else "fair", lines
+        )
     else:
         evidence = f"{format_percent(for_host)} of the step lies between operators"
-        yield _without(facts, KINDS[1], evidence, for_host * step_ns, "fair", lines)
+        yield _without(facts, LAUNCH_BOUND, evidence, for_host * step_ns, "fair", lines)
 
 
 def _is_of_host(row: LineTime) -> bool:
@@ -432,18 +467,18 @@ def _title(facts: StepFacts, kind: str) -> str:
 
 def _change(facts: StepFacts, kind: str) -> str:
     is_amp = facts.precision_used.startswith("amp")
-    if kind == KINDS[2] and facts.precision_used == "fp32":
+    if kind == COMPUTE_BOUND and facts.precision_used == "fp32":
         return f"{_TO_TRY[kind]}, or amp"
-    if kind == KINDS[4]:
+    if kind == MATRIX_UNITS_UNUSED:
         return "sizes that are multiples of 8" if is_amp else "amp: torch.autocast around the forward pass"
     return _TO_TRY.get(kind, "")
 
 
 def _code(facts: StepFacts, kind: str) -> str:
     """Only where the program is known to lack it."""
-    if kind == KINDS[0] and facts.loads_alone and facts.side.is_on_device:  # a CPU has no cores to spare
+    if kind == STARVED and facts.loads_alone and facts.side.is_on_device:  # a CPU has no cores to spare
         return "DataLoader(..., num_workers=8, pin_memory=True)"
-    if kind == KINDS[8] and facts.optimizer in _FUSED:
+    if kind == MANY_OPTIMIZER_CALLS and facts.optimizer in _FUSED:
         return f"torch.optim.{facts.optimizer}(..., fused=True)"
     return ""
 
@@ -485,7 +520,7 @@ def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     called = f".{bare_name(name)}()" if name in _METHODS else bare_name(name)
     title = f"{called} makes the CPU wait, {count / found.steps:.3g} times a step"
     lines = lines_of(found, lambda row: row.operator in calls)
-    yield _without(facts, KINDS[7], evidence, min(waiting_ns, idle_ns), "fair", lines, title)
+    yield _without(facts, WAITS_FOR_RESULTS, evidence, min(waiting_ns, idle_ns), "fair", lines, title)
 
 
 def _single_values(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -511,7 +546,7 @@ def _single_values(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Findin
     evidence = f"{count:.0f} values are read one by one, for {format_percent(share)} of the step"
     lines = lines_of(facts.side.found, lambda row: row.operator in loop)
     title = f".item() is called {count:.0f} times a step"
-    yield _without(facts, KINDS[19], evidence, time_ns, "fair", lines, title)
+    yield _without(facts, READS_SINGLE_VALUES, evidence, time_ns, "fair", lines, title)
 
 
 def bare_name(operator: str) -> str:
@@ -532,7 +567,7 @@ def _optimizer(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     share = format_percent(time_ns / step_ns)
     evidence = f"the optimizer takes {share} of the step in {calls:.0f} calls for one parameter each"
     lines = lines_of(facts.side.found, lambda row: row.phase == "optimizer")
-    yield _without(facts, KINDS[8], evidence, time_ns, "fair", lines)
+    yield _without(facts, MANY_OPTIMIZER_CALLS, evidence, time_ns, "fair", lines)
 
 
 def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -556,7 +591,7 @@ def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
         f" step, while others of it are in {narrow}"
     )
     title = f"Products of the backward pass run in {' and '.join(_TYPES.get(name, name) for name in wide_ns)}"
-    yield _without(facts, KINDS[9], evidence, gone_ns, "fair", title=title)
+    yield _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", title=title)
 
 
 def product_types(found: ProfiledPass) -> Counter[str]:
@@ -589,7 +624,7 @@ def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     evidence = f"{calls:.0f} calls of {each} each take {share} of the step"
     names = {(p.phase, p.operator) for p in tiny}
     lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
-    yield _without(facts, KINDS[10], evidence, time_ns, "fair", lines)
+    yield _without(facts, TINY_OPERATORS, evidence, time_ns, "fair", lines)
 
 
 def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -602,11 +637,11 @@ def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     if compute_ns >= memory_ns and not isinstance(facts.side.peak_flops, Missing):
         peak = format_rate(facts.side.peak_flops, "flop")
         evidence = f"it computes at {share} of the {peak} that large products reach here"
-        yield _without(facts, KINDS[2], evidence, step_ns - compute_ns, "high")
+        yield _without(facts, COMPUTE_BOUND, evidence, step_ns - compute_ns, "high")
     elif not isinstance(facts.copy_bytes_per_s, Missing):
         copy = format_rate(facts.copy_bytes_per_s, "B")
         evidence = f"it moves at least {share} of the {copy} that large copies reach here"
-        yield _without(facts, KINDS[3], evidence, step_ns - memory_ns, "fair")
+        yield _without(facts, MEMORY_BOUND, evidence, step_ns - memory_ns, "fair")
 
 
 def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -647,7 +682,7 @@ def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
         title = "" if facts.precision_used == "fp32" else "Matmul is no faster in half precision"
         names = {p.operator for p in products}
         lines = lines_of(facts.side.found, lambda row: row.operator in names)
-        yield _without(facts, KINDS[4], evidence, saved_ns, confidence, lines, title)
+        yield _without(facts, MATRIX_UNITS_UNUSED, evidence, saved_ns, confidence, lines, title)
 
 
 def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -664,7 +699,7 @@ def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
         f"a power cap held the clock down for {format_percent(share)} of the time,"
         f" to {clock / 1000:.2f} of {most / 1000:.2f} GHz"
     )
-    yield _without(facts, KINDS[5], evidence, saved_ns, "fair")
+    yield _without(facts, POWER_CAPPED, evidence, saved_ns, "fair")
 
 
 def _communication(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -675,7 +710,7 @@ def _communication(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Findin
     if share < WORTH_A_LINE:
         return
     evidence = f"for {format_percent(share)} of the step it sends, or waits for other ranks, and nothing else"
-    yield _without(facts, KINDS[15], evidence, share * facts.side.step_ns, "fair")
+    yield _without(facts, EXPOSED_COMMUNICATION, evidence, share * facts.side.step_ns, "fair")
 
 
 def _copies(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -693,10 +728,10 @@ def _copies(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     from_pageable_ns = sum(k.time_ns for k in copied if _PAGEABLE in k.name.lower()) / found.steps
     if from_pageable_ns > time_ns / 2:
         title = "Data comes from pageable memory"
-        pinned = _without(facts, KINDS[16], evidence, time_ns, "high", lines, title)
+        pinned = _without(facts, COPIES, evidence, time_ns, "high", lines, title)
         yield replace(pinned, change="pin_memory=True of the DataLoader, to(device, non_blocking=True)")
     else:
-        yield _without(facts, KINDS[16], evidence, time_ns, "fair", lines)
+        yield _without(facts, COPIES, evidence, time_ns, "fair", lines)
 
 
 def _elementwise(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -711,7 +746,7 @@ def _elementwise(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
     evidence = f"{calls:.0f} elementwise calls, each through memory, take {format_percent(time_ns / step_ns)}"
     names = {(p.phase, p.operator) for p in mine}
     lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
-    yield _without(facts, KINDS[17], f"{evidence} of the step", time_ns, "fair", lines)
+    yield _without(facts, UNFUSED_ELEMENTWISE, f"{evidence} of the step", time_ns, "fair", lines)
 
 
 def _compiling(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -723,7 +758,7 @@ def _compiling(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     evidence = f"torch.compile compiles for {format_percent(time_ns / step_ns)} of the profiled steps"
     names = {p.operator for p in mine}
     lines = lines_of(facts.side.found, lambda row: row.operator in names)
-    yield _without(facts, KINDS[18], evidence, time_ns, "high", lines)
+    yield _without(facts, COMPILES_AGAIN, evidence, time_ns, "high", lines)
 
 
 def _contention(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:

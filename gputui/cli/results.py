@@ -44,7 +44,8 @@ from gputui.services.results.labels import (
     some_of,
 )
 from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
-from gputui.services.results.step_tables import step_of, why_sentence
+from gputui.services.results.step_answer import why_sentence
+from gputui.services.results.step_tables import step_of
 from gputui.services.results.throughput import Speeds, speed_of, speeds_of
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.text import (

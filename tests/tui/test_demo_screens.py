@@ -23,7 +23,7 @@ from gputui.services.playback.demo_gpus import CAUTION
 from gputui.services.results.browser import read_detail
 from gputui.services.results.headline import case_order
 from gputui.services.results.reference_making import Candidate, problems_of_run
-from gputui.services.results.step_tables import why_sentence
+from gputui.services.results.step_answer import why_sentence
 from gputui.services.support.background import Job
 from gputui.store.reading import open_result
 from gputui.store.writing import label_run
@@ -74,7 +74,7 @@ def test_findings_begin_with_the_main_case_and_none_contradicts_another(
         assert all(len(found & bounds) <= 1 for found in kinds)
         assert not any(found >= {"memory-bound", "matrix units unused"} for found in kinds)
         why = why_sentence(detail.run, detail.passes)
-        assert re.match(r"A step is 9\d % compute on the GPU, \d\d % matmul, and reaches \d\d % of", why), why
+        assert re.match(r"A step takes \S+ ms: \d\d % is matmul.* It reaches \d\d % of", why), why
 
 
 def demo_in_a_terminal(repository: Path, directory: Path, before: str = "", lines: int = 40) -> Terminal:

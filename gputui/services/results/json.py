@@ -18,8 +18,8 @@ from gputui.services.results.headline import run_headline
 from gputui.services.results.labels import run_notes
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import uses_of
+from gputui.services.results.step_answer import why_sentence
 from gputui.services.results.step_breakdown import timed_step_ns
-from gputui.services.results.step_tables import why_sentence
 from gputui.services.results.throughput import cost_of, rate_of, speed_of, waited_share
 
 

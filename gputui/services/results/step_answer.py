@@ -6,7 +6,7 @@ which of the two it is stands in the sentence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +28,12 @@ from gputui.model.journal import ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_percent, format_seconds, format_size_of_change
 from gputui.services.results.conditions import Evidence, seen_step, step_findings
-from gputui.services.results.headline import case_subject
-from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
+from gputui.services.results.headline import case_subject, main_case
+from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
 from gputui.services.results.step_tables import (
     CATEGORY_WORDS,
     ON_A_CPU,
+    main_step,
     reached_peak,
     step_parts,
     waiting_for,
@@ -176,7 +177,7 @@ def answer_of_case(
     fault = "" if isinstance(seen, Missing) else doubtful(ProfiledSide(found, own_ns, is_on_gpu(case)))
     profiled_ns = round(found.window_ns / found.steps)
     return StepAnswer(
-        subject=f"a step of {case_subject(case.case, [one.case for one, _ in speeds_of(run)])}",
+        subject=f"a step of {_name_of(case, run)}",
         where=where,
         device=case.device_name if is_on_gpu(case) else "",
         found=found,
@@ -188,6 +189,36 @@ def answer_of_case(
         begun_utc_us=run.summary.started_utc_us,
         reached=reached_peak(case, run),
     )
+
+
+def why_sentence(run: Run, passes: Mapping[int, ProfiledPass]) -> str:
+    """`A step takes 412 ms: 41 % is matmul, and for 35 % the GPU waits, most of it for launches.`
+
+    `passes` are the profiled ones of the run, by case. Empty if none can be trusted.
+    """
+    main = main_step(run, passes)
+    if isinstance(main, Missing) or not is_believed(main[1]):
+        return ""
+    case, breakdown = main
+    named = "" if main_case(run) is case else f" of {_name_of(case, run)}"
+    answer = StepAnswer(
+        subject=f"a step{named}",
+        where="",
+        device=case.device_name if is_on_gpu(case) else "",
+        found=passes[case.case_id],
+        breakdown=breakdown,
+        step_ns=round(breakdown.step_ns),
+        own_ns=0,
+        findings=(),
+        notes=(),
+        begun_utc_us=0,
+    )
+    reached = reached_peak(case, run)
+    return f"{sentence(answer)} It {reached}." if reached else sentence(answer)
+
+
+def _name_of(case: CaseResult, run: Run) -> str:
+    return case_subject(case.case, [one.case for one, _ in speeds_of(run)])
 
 
 def is_on_gpu(case: CaseResult) -> bool:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gputui.analysis.findings import BOUND_SHARE, KINDS, LOADER, WORTH_A_LINE, waits_of
+from gputui.analysis.findings import BOUND_SHARE, LAUNCH_BOUND, LOADER, STARVED
 from gputui.document.drawings import BarPart
 from gputui.document.table import Column, Table, table_of
 from gputui.document.theme import FAMILIES, TONES
 from gputui.model.absent import Missing
 from gputui.model.journal import MEMORY_PARTS, MemoryPoint, Operator, ProfiledPass
 from gputui.model.result import CaseResult, Run
-from gputui.model.units import counted, format_bytes, format_percent, format_ratio, format_seconds, listed
-from gputui.services.results.headline import case_order, case_subject, main_case
+from gputui.model.units import counted, format_bytes, format_percent, format_ratio, format_seconds
+from gputui.services.results.headline import case_order
 from gputui.services.results.labels import plain_name
 from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
-from gputui.services.results.throughput import is_undecidable, speeds_of
+from gputui.services.results.throughput import is_undecidable
 
 _MOST_PARTS, _LEAST_PART = 4, 0.01
 """Of a step: how many are named, so that with the others each has a hue, and from which share."""
@@ -184,26 +184,7 @@ _HELD_UP = {
     "idle: profiler": "for the profiler itself",
 }
 """Said only of what is more than half of the waiting: a limit may be another."""
-_LIMITS = {KINDS[0]: "the data loader", KINDS[1]: "the CPU"}
-ON_A_CPU = {KINDS[0]: "in the data loader", KINDS[1]: "between operators"}
-_MOSTLY = 0.5
-
-
-def why_sentence(run: Run, passes: Mapping[int, ProfiledPass]) -> str:
-    """`A step is 97 % compute on the GPU, 50 % matmul, and reaches 43 % of this box's own matmul peak.`
-
-    `passes` are the profiled ones of the run, by case. Empty if none can be trusted.
-    """
-    found = main_step(run, passes)
-    if isinstance(found, Missing) or not is_believed(found[1]):
-        return ""
-    case, breakdown = found
-    step = "a step"
-    if main_case(run) is not case:
-        step = f"a step of {case_subject(case.case, [one.case for one, _ in speeds_of(run)])}"
-    reached = reached_peak(case, run)
-    more = f", and {reached}" if reached else ""
-    return step_sentence(breakdown, step, more, is_on_gpu=case.case.variant.device_class == "gpu")
+ON_A_CPU = {STARVED: "in the data loader", LAUNCH_BOUND: "between operators"}
 
 
 def reached_peak(case: CaseResult, run: Run) -> str:
@@ -224,31 +205,3 @@ def waiting_for(cause: str, *, is_most: bool) -> str:
     """`, most of it for the data loader`, of a cause of idle time; empty where words say nothing."""
     words = (_HELD_UP if is_most else _WAITING_FOR).get(cause)
     return f", {'most of it' if is_most else 'above all'} {words}" if words else ""
-
-
-def step_sentence(breakdown: StepBreakdown, step: str, more: str = "", *, is_on_gpu: bool) -> str:
-    """What a step waits for, where a finding would say that it waits; else of what it mostly is, and `more`.
-
-    `step` is what it is called. What more than half of the waiting is for is the limit.
-    """
-    idle, whole = breakdown.idle, sum(breakdown.idle.values())
-    shares = [(one.name, phase, share) for one in breakdown.shares for phase, share in one.phases]
-    waits = waits_of(shares, is_on_device=is_on_gpu)
-    if not waits and whole <= _MOSTLY:
-        busy = [
-            f"{format_percent(one.share)} {one.name}"
-            for one in breakdown.shares
-            if one.share >= WORTH_A_LINE and one.name not in idle
-        ]
-        part, share, _ = step_parts(breakdown)[0]
-        parts = f"{listed(busy)} on the {'GPU' if is_on_gpu else 'CPU'}, {format_percent(share)} {part}"
-        return f"{step[:1].upper()}{step[1:]} is {parts}{more}."
-    if not is_on_gpu and waits:
-        where = [f"{format_percent(share)} of {step} {ON_A_CPU[kind]}" for kind, share in waits.items()]
-        return f"The CPU spends {listed(where)}."
-    largest = max(idle, key=idle.__getitem__)
-    most = waiting_for(largest, is_most=idle[largest] > _MOSTLY * whole)
-    limit = "".join(
-        f": {_LIMITS[kind]} is the limit" for kind, share in waits.items() if share > _MOSTLY * whole
-    )
-    return f"The {'GPU' if is_on_gpu else 'CPU'} waits {format_percent(whole)} of {step}{most}{limit}."

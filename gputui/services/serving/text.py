@@ -29,7 +29,7 @@ from gputui.model.units import (
 )
 from gputui.services.results.headline import as_sentence, run_headline
 from gputui.services.results.metrics import LATE_S
-from gputui.services.results.step_tables import why_sentence
+from gputui.services.results.step_answer import why_sentence
 from gputui.services.serving.curve import CLOSED, OPEN, SEARCH, Level, ServingRun, Times
 from gputui.services.serving.profiles import (
     DEFAULT_ATTAINED_SHARE,

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from gputui.analysis.findings import KINDS, Finding, LineShare, at_best_without
+from gputui.analysis.findings import (
+    COMPUTE_BOUND,
+    MATRIX_UNITS_UNUSED,
+    STARVED,
+    WAITS_FOR_RESULTS,
+    WIDER_TYPES,
+    Finding,
+    LineShare,
+    at_best_without,
+)
 from gputui.cli.step_answer import write_step_answer
 from gputui.document.page import Page, console_on
 from gputui.model.journal import Operator, ProfiledPass, TimeSlice
@@ -110,18 +119,18 @@ def test_the_sentence_says_which_step_it_is_of_where_the_profiler_made_it_longer
 
 
 def test_causes_that_are_about_the_same_time_gain_no_more_than_there_is_of_it() -> None:
-    apart = (finding(KINDS[0], 30), finding(KINDS[9], 20))
+    apart = (finding(STARVED, 30), finding(WIDER_TYPES, 20))
     assert at_best_without(apart, 40 * MS) == 50 * MS
-    both_idle = (finding(KINDS[0], 30), finding(KINDS[7], 30))
+    both_idle = (finding(STARVED, 30), finding(WAITS_FOR_RESULTS, 30))
     assert at_best_without(both_idle, 40 * MS) == 60 * MS
-    assert at_best_without((finding(KINDS[0], 30),), 0) == 70 * MS, "of a CPU a loader's time is work"
+    assert at_best_without((finding(STARVED, 30),), 0) == 70 * MS, "of a CPU a loader's time is work"
 
 
 def test_all_causes_together_are_said_from_two_on_without_what_only_limits_the_step() -> None:
     found = answer(profiled({"gemm": 50}, {"data_wait": 50}))
-    one = replace(found, findings=(finding(KINDS[0], 30), finding(KINDS[2], 60)))
+    one = replace(found, findings=(finding(STARVED, 30), finding(COMPUTE_BOUND, 60)))
     assert all_of_them(one) == ""
-    two = replace(found, findings=(finding(KINDS[0], 30), finding(KINDS[9], 20)))
+    two = replace(found, findings=(finding(STARVED, 30), finding(WIDER_TYPES, 20)))
     assert all_of_them(two) == "Both: at best 100 to 50.0 ms."
 
 
@@ -156,7 +165,7 @@ def test_a_step_without_a_cause_says_what_its_time_is_spent_in(
 def test_a_step_near_a_measured_peak_is_told_its_limit_with_the_figure_and_not_a_cause() -> None:
     found = answer(profiled({"gemm": 100}, {}))
     evidence = "it computes at 78 % of the 52.1 TFLOP/s that large products reach here"
-    bound = replace(finding(KINDS[2], 22, change="a faster device, or amp"), evidence=evidence)
+    bound = replace(finding(COMPUTE_BOUND, 22, change="a faster device, or amp"), evidence=evidence)
     near = replace(found, findings=(bound,))
     assert limit(near) == f"compute-bound: {evidence}. Try a faster device, or amp."
     assert (near.causes, near.at_best_ns) == ((), near.step_ns)
@@ -208,9 +217,9 @@ def three_causes(directory: Path) -> StepAnswer:
     os.utime(directory / "train.py", (1000, 1000))
     found = profiled({"gemm": 250, "attention": 37, "elementwise": 25}, {"data_wait": 100}, before_ms=412)
     causes = (
-        finding(KINDS[4], 156, 412, change="amp"),
-        finding(KINDS[0], 98, 412, line=41, code="DataLoader(..., num_workers=8, pin_memory=True)"),
-        finding(KINDS[7], 47, 412, line=88, change="to read them once in many steps"),
+        finding(MATRIX_UNITS_UNUSED, 156, 412, change="amp"),
+        finding(STARVED, 98, 412, line=41, code="DataLoader(..., num_workers=8, pin_memory=True)"),
+        finding(WAITS_FOR_RESULTS, 47, 412, line=88, change="to read them once in many steps"),
     )
     made = answer(found, f"{PROFILED}H200, torch 2.13.0; steps 20 to 25 of 240 of train.py", "a note")
     return replace(made, findings=causes, begun_utc_us=1001 * 10**6)

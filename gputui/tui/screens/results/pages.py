@@ -21,13 +21,13 @@ from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import is_bad_news
 from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of
 from gputui.services.results.labels import case_name, launch_number, run_heading, run_notes
+from gputui.services.results.step_answer import why_sentence
 from gputui.services.results.step_tables import (
     POINTS,
     main_step,
     memory_table,
     parts_of,
     step_words,
-    why_sentence,
 )
 from gputui.services.results.table_export import (
     TRACE_ENDING,
