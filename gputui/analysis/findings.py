@@ -275,7 +275,8 @@ class Finding:
         to_try = f". Try {self.change}" if self.change else ""
         where = [f" ({one.words}, {format_percent(one.share)} of it)" for one in self.lines[:1]]
         evidence = f"{self.evidence}{''.join(where)}"
-        return f"{self.kind}: {evidence}; {if_gone} the step would take at best {least} of {seen}{to_try}"
+        at_best = f"{if_gone} the step would take at best {least} of {seen}{to_try}"
+        return f"{self.title or self.kind}: {evidence}; {at_best}"
 
 
 def at_best_without(found: Sequence[Finding], idle_ns: int) -> int:

@@ -79,7 +79,7 @@ def test_a_step_that_waits_for_its_loader_would_take_at_best_the_rest() -> None:
 
     assert (finding.kind, finding.at_best_ns, finding.confidence) == (STARVED, 60 * MS, "high")
     assert finding.text == (
-        "starved by the loader: the GPU waits for the data loader for 40 % of the step;"
+        "The GPU waits for data: the GPU waits for the data loader for 40 % of the step;"
         " without that the step would take at best 60.0 ms of 100 ms."
         " Try less work in the DataLoader, or more workers (with persistent_workers=True)"
     )
@@ -404,9 +404,9 @@ def test_other_programs_that_took_the_cores_come_before_all_that_they_inflate() 
     waits = facts(20, 80, "data_wait", on_gpu=False)
     first, *rest = findings_of(crowded(waits, 0.45, 1.6))
     assert first.text == (
-        "CPU contention from other processes: other programs took 1.6 cores while it ran: the step waited"
-        " 45 % of the time for one; without that the step would take at best 55.0 ms of 100 ms. Try it again"
-        " on an idle box: everything else takes longer too"
+        "It waits for cores that other programs have: other programs took 1.6 cores while it ran: the step"
+        " waited 45 % of the time for one; without that the step would take at best 55.0 ms of 100 ms."
+        " Try it again on an idle box: everything else takes longer too"
     )
     assert rest == list(findings_of(waits))
 

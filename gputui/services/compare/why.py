@@ -195,7 +195,7 @@ def finding_lines(why: Why) -> Iterable[str]:
     """What holds each side's step back."""
     for letter, findings in (("a", why.findings_a), ("b", why.findings_b)):
         for finding in findings:
-            yield f"{letter} {finding.text}{' (rough)' if finding.confidence == 'low' else ''}"
+            yield f"{letter}: {finding.text}{' (rough)' if finding.confidence == 'low' else ''}"
 
 
 def time_text(ns: int) -> str:

@@ -48,8 +48,11 @@ NOT_MARKED = "steps are not marked"
 LOADS_ALONE = "the DataLoader has no workers"
 OPTIMIZER = "its optimizer is "
 """How notes of a trace begin that tell what the program lacks."""
+RECORDED = "the whole program is recorded in "
 PROFILED = "profiled: "
 """How the note begins that says where a trace was made, of a program that `why` ran."""
+FOR_PROGRAMS = (OPTIMIZER, RECORDED, PROFILED)
+"""Notes of what else is known; nobody has to read them to believe an answer."""
 _SAME_LENGTH = 0.05
 """Of a step: a profiled one that differs by less is not told apart."""
 _SAME_SHARE = 0.02
@@ -139,7 +142,7 @@ def answer_of_trace(
         loads_alone=any(note.startswith(LOADS_ALONE) for note in notes),
         optimizer=_noted(notes, OPTIMIZER),
     )
-    known = [note for note in notes if not note.startswith((OPTIMIZER, PROFILED))]
+    known = [note for note in notes if not note.startswith(FOR_PROGRAMS)]
     is_marked = not any(note.startswith(NOT_MARKED) for note in notes)
     rough = "the profiler changed how long a step takes, so shares are rough"
     return StepAnswer(

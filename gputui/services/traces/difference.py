@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -23,11 +23,12 @@ from gputui.model.units import (
     format_change,
     format_percent,
     format_seconds,
+    listed,
 )
 from gputui.services.compare.data import judgement_as_json
 from gputui.services.compare.why import part_name, signed, time_text
 from gputui.services.results.labels import format_ends
-from gputui.services.results.step_answer import answer_of_trace, from_to, gain_text, within
+from gputui.services.results.step_answer import FOR_PROGRAMS, answer_of_trace, from_to, gain_text, within
 from gputui.services.traces.imported import TraceRun
 from gputui.services.traces.window import described
 
@@ -248,8 +249,12 @@ def side_lines(found: TraceDifference) -> list[str]:
 
 
 def notes(found: TraceDifference) -> list[str]:
-    """What to know of each trace before believing it."""
-    return [f"{run.name}: {note}" for run in (*found.a, *found.b) for note in run.notes]
+    """What to know of the traces before believing it, each thing once."""
+    names = defaultdict[str, list[str]](list)
+    for run in (*found.a, *found.b):
+        for note in run.notes:
+            names[note].append(run.name)
+    return [f"{listed(names[note])}: {note}" for note in names if not note.startswith(FOR_PROGRAMS)]
 
 
 def kernel_table(found: TraceDifference, width: int = 120, most: int = _KERNELS_SHOWN) -> Table:

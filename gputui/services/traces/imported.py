@@ -30,7 +30,7 @@ from gputui.model.result import Run
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.recording.program_cpu import ProgramCpu
 from gputui.services.results.operator_rates import product_sentence
-from gputui.services.results.step_answer import LOADS_ALONE, NOT_MARKED, OPTIMIZER
+from gputui.services.results.step_answer import LOADS_ALONE, NOT_MARKED, OPTIMIZER, RECORDED
 from gputui.services.runs.process import uuid7
 from gputui.services.traces.chrome_trace import KINDS, Trace, read_trace
 from gputui.services.traces.collectives import Collective, collective_lines, collectives_of
@@ -136,7 +136,7 @@ def read_run(
 
 def with_others(run: TraceRun, program: ProgramCpu, recorded_as: str) -> TraceRun:
     """A trace of a program that was recorded here, with what others took of the CPUs in its window."""
-    run = replace(run, notes=(*run.notes, f"the whole program is recorded in {recorded_as}"))
+    run = replace(run, notes=(*run.notes, f"{RECORDED}{recorded_as}"))
     since_boot_ns = run.started_utc_us * 1000 - (time.time_ns() - time.monotonic_ns())
     first_ns, last_ns = (since_boot_ns + ns for ns in (run.window.start_ns, run.window.end_ns))
     use = program.use(first_ns, last_ns)

@@ -211,7 +211,7 @@ def test_a_finding_of_a_side_says_what_the_step_would_take_at_best(
 ) -> None:
     text = on_one_line(printed(both, "--by", "precision"))
 
-    assert "a matrix units unused: its products, 80 % of the step, are in fp32" in text
+    assert "a: Matmul runs in fp32: its products, 80 % of the step, are in fp32" in text
     assert "without that the step would take at best 36.0 ms of 100 ms" in text
 
 
@@ -273,7 +273,10 @@ def test_a_power_cap_seen_in_the_blocks_of_a_case_is_a_finding(
 
     text = on_one_line(printed(store(tmp_path, "a.db", lines, gpus=1), "--by", "precision"))
 
-    assert "a power-capped: a power cap held the clock down for 50 % of the time, to 1.8" in text
+    assert (
+        "a: A power cap holds the clock down: a power cap held the clock down for 50 % of the time, to 1.8"
+        in text
+    )
 
 
 def test_markdown_and_the_page_say_why_as_well(both: Path, printed: Callable[..., str]) -> None:
