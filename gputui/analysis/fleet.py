@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from gputui.analysis.quantiles import t_quantile
 from gputui.model.absent import Missing
@@ -17,7 +18,24 @@ LEAST_CHANGE = math.log(1.03)
 FALSE_ALARMS = 0.05
 """Chance that any box of a healthy fleet stands out."""
 _MOST_OUTLIERS = 0.2
-"""Of the boxes: where more differ, the kind is not one kind."""
+"""Of the boxes: where more differ, they are a group and no outliers."""
+_HEAVY_DF, _SURELY_NORMAL = 4, 2.5
+"""Rates of boxes may have heavier tails than a normal distribution: at most as Student's t with so many
+degrees of freedom, unless the others are so much likelier (in log likelihood) under a normal one."""
+_APART = (
+    (5, 12.4, 36.0),
+    (6, 8.6, 18.0),
+    (8, 7.3, 11.1),
+    (10, 6.2, 8.3),
+    (15, 4.8, 5.8),
+    (20, 4.3, 5.2),
+    (30, 3.9, 4.4),
+    (64, 3.4, 3.7),
+    (300, 2.9, 3.1),
+)
+"""Boxes, and how far apart two groups must be, in standard deviations within them, so that 1 % and 0.1 % of
+healthy fleets fall into two: of normal ones and of Student's t with 4 degrees of freedom, 4,000 simulated of
+each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +62,91 @@ def standing_out(logs: Sequence[float], level: float = FALSE_ALARMS) -> frozense
 
     Logarithms of rates, one per box. The generalized extreme Studentized deviate test (Rosner 1983,
     Technometrics 25), which finds several that would hide one another; with probability `level` it finds any
-    among values that are. Of these only those LEAST_CHANGE from the median. Empty below FEWEST values.
+    among values that are. Where the others may have heavy tails, by their quantiles. Of these only those
+    LEAST_CHANGE from the median. Empty below FEWEST values.
     """
-    count = len(logs)
-    if count < FEWEST:
+    if len(logs) < FEWEST:
         return frozenset()
-    left = sorted(range(count), key=lambda place: logs[place])
+    found = _deviating(logs, level, is_heavy=False)
+    if found and not _is_surely_normal([log for place, log in enumerate(logs) if place not in found]):
+        found = _deviating(logs, level, is_heavy=True)
+    middle = statistics.median(logs)
+    return frozenset(place for place in found if abs(logs[place] - middle) >= LEAST_CHANGE)
+
+
+def _deviating(logs: Sequence[float], level: float, *, is_heavy: bool) -> list[int]:
+    """Places of the values too far from the mean of the rest, in its standard deviations."""
+    left = sorted(range(len(logs)), key=lambda place: logs[place])
     removed: list[int] = []
     found = 0
-    for number in range(1, max(1, int(_MOST_OUTLIERS * count)) + 1):
-        size = count - number + 1
+    for number in range(1, max(1, int(_MOST_OUTLIERS * len(logs))) + 1):
+        size = len(left)
         mean = math.fsum(logs[place] for place in left) / size
-        sd = math.sqrt(math.fsum((logs[place] - mean) ** 2 for place in left) / (size - 1))
+        worst = left.pop(0 if mean - logs[left[0]] >= logs[left[-1]] - mean else -1)
+        removed.append(worst)
+        rest = [logs[place] for place in left]
+        sd = statistics.stdev(rest)
         if sd == 0:
             break
-        worst = left.pop(0 if mean - logs[left[0]] >= logs[left[-1]] - mean else -1)
-        deviate = abs(logs[worst] - mean) / sd
-        removed.append(worst)
-        t = t_quantile(1 - level / (2 * size), size - 2)
-        if deviate > t * (size - 1) / math.sqrt((size - 2 + t * t) * size):
+        deviate = abs(logs[worst] - statistics.fmean(rest)) / sd / math.sqrt(1 + 1 / (size - 1))
+        chance = 1 - level / (2 * size)
+        least = t_quantile(chance, size - 2)
+        if is_heavy:  # of unit variance
+            least = max(least, t_quantile(chance, _HEAVY_DF) / math.sqrt(_HEAVY_DF / (_HEAVY_DF - 2)))
+        if deviate > least:
             found = number
-    middle = statistics.median(logs)
-    return frozenset(place for place in removed[:found] if abs(logs[place] - middle) >= LEAST_CHANGE)
+    return removed[:found]
+
+
+def _is_surely_normal(logs: Sequence[float]) -> bool:
+    """Whether a normal distribution fits values much better than Student's t, each by its best scale."""
+    middle, sd = statistics.median(logs), statistics.pstdev(logs)
+    if sd == 0:
+        return True
+    normal = -math.log(sd) - math.log(2 * math.pi) / 2 - 0.5
+    t = max(
+        statistics.fmean(_log_density((log - middle) / scale) - math.log(scale) for log in logs)
+        for scale in (sd * part / 10 for part in range(5, 11))
+    )
+    return len(logs) * (normal - t) > _SURELY_NORMAL
+
+
+def _log_density(x: float) -> float:
+    """Of Student's t with 4 degrees of freedom."""
+    return math.log(3 / 8) - 2.5 * math.log1p(x * x / 4)
+
+
+def slower_group(logs: Sequence[float], *, is_one_of_many: bool = False) -> frozenset[int]:
+    """Places of the slower of two groups, where values clearly fall into two; else empty.
+
+    The two that leave the least scatter within them, each at least a fifth of the values and two. They must
+    lie as far apart as one healthy fleet in a hundred does (in a thousand, if many are asked), and
+    LEAST_CHANGE.
+    """
+    count = len(logs)
+    least = max(2, math.ceil(_MOST_OUTLIERS * count))
+    if count < FEWEST:
+        return frozenset()
+    order = sorted(range(count), key=lambda place: logs[place])
+    sums = [0.0, *accumulate(logs[place] for place in order)]
+
+    def apart(size: int) -> float:
+        """How far the means lie apart with so many in the slower group."""
+        return (sums[-1] - sums[size]) / (count - size) - sums[size] / size
+
+    def between(size: int) -> float:
+        return size * (count - size) / count * apart(size) ** 2
+
+    size = max(range(least, count - least + 1), key=between)
+    within = max(statistics.pvariance(logs) * count - between(size), 0.0)
+    needed = max(LEAST_CHANGE, _least_apart(count, is_one_of_many) * math.sqrt(within / (count - 2)))
+    return frozenset(order[:size]) if apart(size) >= needed else frozenset()
+
+
+def _least_apart(count: int, is_one_of_many: bool) -> float:
+    """The quantile for so many boxes; between two of the table, the stricter."""
+    known = max(row for row in _APART if row[0] <= count)
+    return known[2 if is_one_of_many else 1]
 
 
 def apart_from(log: float, others: Sequence[float]) -> tuple[float, float] | Missing:

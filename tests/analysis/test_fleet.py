@@ -5,7 +5,14 @@ import random
 
 import pytest
 
-from gputui.analysis.fleet import FEWEST, FleetSpread, apart_from, spread_of, standing_out
+from gputui.analysis.fleet import (
+    FEWEST,
+    FleetSpread,
+    apart_from,
+    slower_group,
+    spread_of,
+    standing_out,
+)
 from gputui.model.absent import Missing
 
 
@@ -48,3 +55,41 @@ def test_how_far_a_box_lies_from_two_others_and_more_is_an_interval_of_students_
 def test_the_middle_of_a_fleet_leaves_out_a_twentieth_at_each_end() -> None:
     assert spread_of([3.0, 1.0, 2.0]) == FleetSpread(3, 2.0, 1.0, 3.0)
     assert spread_of([float(n) for n in range(1, 101)]) == FleetSpread(100, 50.5, 6.0, 95.0)
+
+
+def heavy(boxes: int, seed: int) -> list[float]:
+    """As Student's t with 4 degrees of freedom."""
+    rng = random.Random(seed)
+    return [
+        0.03 * rng.gauss(0, 1) / math.sqrt(sum(rng.gauss(0, 1) ** 2 for _ in range(4)) / 4)
+        for _ in range(boxes)
+    ]
+
+
+@pytest.mark.parametrize("boxes", [10, 32])
+def test_where_boxes_have_heavy_tails_one_stands_out_in_at_most_a_tenth_of_healthy_fleets(boxes: int) -> None:
+    alarms = sum(bool(standing_out(heavy(boxes, seed), 0.025)) for seed in range(200))
+    assert alarms / 200 <= 0.12
+
+
+@pytest.mark.parametrize(("boxes", "slow"), [(8, 2), (10, 3), (64, 20), (64, 32)])
+def test_a_group_15_percent_slower_is_found_whole(boxes: int, slow: int) -> None:
+    found = 0
+    for seed in range(50):
+        logs = [
+            log + (math.log(0.85) if at < slow else 0) for at, log in enumerate(healthy(boxes, seed, 0.015))
+        ]
+        found += slower_group(logs) == frozenset(range(slow))
+    assert found >= 46
+
+
+@pytest.mark.parametrize("boxes", [5, 8, 16, 64])
+def test_a_healthy_fleet_falls_into_two_groups_in_one_of_a_hundred(boxes: int) -> None:
+    fleets = [*(healthy(boxes, seed) for seed in range(200)), *(heavy(boxes, seed) for seed in range(200))]
+    assert sum(bool(slower_group(logs)) for logs in fleets) <= 12
+
+
+def test_groups_that_nobody_would_tell_apart_and_too_few_boxes_are_one() -> None:
+    assert slower_group([0.0, 0.0, 0.02, 0.02, 0.02, 0.02]) == frozenset()
+    assert slower_group([0.0, 0.0, 0.2, 0.2, 0.2, 0.2]) == {0, 1}
+    assert slower_group([0.0, 0.0, 0.2, 0.2]) == frozenset()

@@ -51,14 +51,16 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     store(Path(a), 1, machine=GPU_MACHINE, on_gpu=True)
     store(Path(a), 2, machine=GPU_MACHINE, log_tail="it died")
     store(Path(b), 3, gpt_ms=50.0, machine=GPU_MACHINE, on_gpu=True)
-    fleet = place / "fleet"
-    fleet.mkdir()
-    for number in range(FLEET_FROM):
-        slow = 1.3 if number == FLEET_FROM - 1 else 1.0
-        gpt_ms, gemm_ms = slow * (100.0 + number / 10), slow * (20.0 + number / 50)
-        machine = box(number + 1, GPU_MACHINE)
-        db = fleet / f"box{number}.db"
-        store(db, 10 + number, gpt_ms=gpt_ms, gemm_ms=gemm_ms, machine=machine, on_gpu=True, profiled=False)
+    fleets = [place / f"fleet{slower}" for slower in (1, 3)]
+    for slower, fleet in zip((1, 3), fleets, strict=True):
+        fleet.mkdir()
+        for number in range(FLEET_FROM):
+            slow = 1.3 if number >= FLEET_FROM - slower else 1.0
+            gpt_ms, gemm_ms = slow * (100.0 + number / 10), slow * (20.0 + number / 50)
+            machine = box(number + 1, GPU_MACHINE)
+            speeds = {"gpt_ms": gpt_ms, "gemm_ms": gemm_ms}
+            db = fleet / f"box{number}.db"
+            store(db, 10 + number, machine=machine, on_gpu=True, profiled=False, **speeds)
     trace = str(write_training(place / "trace.json", wait_us=40))
     imported = str(place / "imported.db")
     gputui_here("import", trace, "--db", imported)
@@ -69,8 +71,8 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         "show": (("show", "latest", a), ("show", "latest~1", a), ("show", "latest", served)),
         "compare": (("compare", a, b, "--format"), ("compare", a, "--by", "device", "--format")),
         "compare-ranking": (
-            ("compare", str(fleet), "--format"),
-            ("compare", str(fleet), "--by", "gpu", "--format"),
+            *(("compare", str(fleet), "--format") for fleet in fleets),
+            ("compare", str(fleets[0]), "--by", "gpu", "--format"),
         ),
         "why": (("why", trace), ("why", a), ("why", imported)),
         "advise": (("advise", a, b, "--job", "50M tokens train"),),

@@ -1,10 +1,11 @@
-"""Boxes of the same hardware that measured the same: which of them is slower than the others."""
+"""Boxes of the same hardware that measured the same: which of them are slower than the others."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 from gputui.model.absent import Missing
 from gputui.model.units import counted, listed
@@ -17,12 +18,12 @@ MOST_BOXES = 16
 
 @dataclass(frozen=True, slots=True)
 class EqualBoxes:
-    """Boxes of one kind of hardware, and those of them that are slower than every other."""
+    """Boxes of one kind of hardware, and those of them that are slower than all the rest."""
 
     hardware: str
     names: tuple[str, ...]
     slower: tuple[tuple[str, int, float], ...]
-    """Name, rows in which it is slower than every other, and the median of how much, as a share."""
+    """Name, rows in which it is slower than all the rest, and the median of how much, as a share."""
     rows: int
     """Rows that were compared."""
 
@@ -41,7 +42,7 @@ class EqualBoxes:
 def equal_boxes(sides: Sequence[Side], names: Sequence[str]) -> Iterator[EqualBoxes]:
     """Each kind of hardware that several sides have; `names` are those of the sides.
 
-    A box is named if, in some row, it is judged slower than each other box of its kind.
+    A box is named if, in some row, it is one of those that are each judged slower than all the rest.
     """
     kinds: dict[str, list[int]] = {}
     for place, side in enumerate(sides):
@@ -51,18 +52,27 @@ def equal_boxes(sides: Sequence[Side], names: Sequence[str]) -> Iterator[EqualBo
         kinds.setdefault(hardware, []).append(place)
     for hardware, places in kinds.items():
         if 2 <= len(places) <= MOST_BOXES:
-            found, rows = [], set[Pairing]()
-            for place in places:
-                shares: dict[Pairing, list[float]] = {}
-                for other in (other for other in places if other != place):
-                    for row in compare_sides(sides[other], sides[place]).rows:
-                        if isinstance(row.estimate, Missing):
-                            continue
-                        key = pairing(row.case)
-                        rows.add(key)
+            rows: dict[Pairing, dict[tuple[int, int], float]] = {}
+            """By row, how much slower one box is than another, where that is judged."""
+            for place, other in permutations(places, 2):
+                for row in compare_sides(sides[other], sides[place]).rows:
+                    if not isinstance(row.estimate, Missing):
+                        slower = rows.setdefault(pairing(row.case), {})
                         if row.verdict.word == "slower":
-                            shares.setdefault(key, []).append(1 - row.estimate.ratio)
-                than_all = [min(one) for one in shares.values() if len(one) == len(places) - 1]
-                if than_all:
-                    found.append((names[place], len(than_all), statistics.median(than_all)))
+                            slower[place, other] = 1 - row.estimate.ratio
+            shares: dict[int, list[float]] = {}
+            for slower in rows.values():
+                for place, share in _slower_ones(slower, places).items():
+                    shares.setdefault(place, []).append(share)
+            found = [(names[place], len(of), statistics.median(of)) for place, of in sorted(shares.items())]
             yield EqualBoxes(hardware, tuple(names[place] for place in places), tuple(found), len(rows))
+
+
+def _slower_ones(slower: Mapping[tuple[int, int], float], places: Sequence[int]) -> dict[int, float]:
+    """The largest group of boxes that are all slower than each other box, and by how much at least."""
+    wins = sorted(places, key=lambda place: sum(one == place for one, _ in slower), reverse=True)
+    for count in range(len(places) - 1, 0, -1):
+        group, rest = wins[:count], wins[count:]
+        if all((place, other) in slower for place in group for other in rest):
+            return {place: min(slower[place, other] for other in rest) for place in group}
+    return {}

@@ -18,6 +18,7 @@ from gputui.analysis.fleet import (
     FEWEST,
     FleetSpread,
     apart_from,
+    slower_group,
     spread_of,
     standing_out,
 )
@@ -91,6 +92,24 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
+class Split:
+    """A kind that is two: in its main case, or in others."""
+
+    kind: str
+    subject: str
+    """The case in which it falls into two; empty if it does over all."""
+    slower: tuple[str, ...]
+    """Names of its boxes, without those that stand out by themselves."""
+    faster: tuple[str, ...]
+    slower_per_s: float
+    """The median of their rates in that case, over all in the main one."""
+    faster_per_s: float
+    unit: str
+    ratio: float
+    """Of these, or over all cases of the main case's device."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fleet:
     """All boxes, ranked by the main case."""
 
@@ -106,6 +125,10 @@ class Fleet:
     """The dimension that the sides differ in; empty for files."""
     why: Mapping[str, str] = field(default_factory=dict)
     """By box that stands out, how it differs from the others of its kind."""
+    splits: tuple[Split, ...] = ()
+    """Kinds of which some boxes are as slow as each other."""
+    why_split: Mapping[str, str] = field(default_factory=dict)
+    """By such a kind, in what the slower ones differ from the others."""
 
     @property
     def noun(self) -> str:
@@ -120,7 +143,7 @@ class Fleet:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The headline, sentence by sentence."""
-        ranking, outliers = self._ranking(), self._outliers()
+        ranking, outliers = self._ranking(), [*self._groups(), *self._outliers()]
         return (*outliers, ranking) if len(self.kinds) == 1 else (ranking, *outliers)
 
     def _ranking(self) -> str:
@@ -155,12 +178,28 @@ class Fleet:
             ]
             named = listed([*some, f"{len(uneven) - _NAMED} more"] if len(uneven) > _NAMED else some)
             sentences.append(f"Only some cases stand out on {named}.")
-        if not any(box.stands_out for box in self.boxes):
+        if not (self.splits or any(box.stands_out for box in self.boxes)):
             small = all(kind.spread.boxes < FEWEST for kind in self.kinds)
             sentences.append(
                 f"Too few of a kind to say which stands out: {counted(FEWEST, self.noun)} are needed."
                 if small
                 else f"No {self.noun} stands out from its kind."
+            )
+        return sentences
+
+    def _groups(self) -> list[str]:
+        sentences = []
+        for split in self.splits:
+            of_kind = "" if len(self.kinds) == 1 else f" of {split.kind}"
+            which = f" in {split.subject}" if split.subject else ""
+            slow, fast = (format_rate(rate, split.unit) for rate in (split.slower_per_s, split.faster_per_s))
+            why = self.why_split.get(split.kind)
+            few = split.slower if len(split.slower) <= _NAMED else ()
+            named = f" ({listed(few)})" if few else ""
+            sentences.append(
+                f"Two groups{of_kind}{which}: {len(split.faster)} at {fast} and"
+                f" {len(split.slower)} at {slow}{named} ({format_change(split.ratio)})"
+                + (f": {why}." if why else ".")
             )
         return sentences
 
@@ -288,7 +327,12 @@ def fleet_of(sides: Sequence[Side], by: str = "") -> Fleet:
     if most < 2:
         raise NoResult("no case was measured on two of the sides", "run the same profile on each")
     main = min((case for case in measured if len(measured[case]) == most), key=case_order)
-    kinds = [list(_ranked(name, of_kind, measured, main)) for name, of_kind in of_kinds.items()]
+    kinds = list[list[RankedBox]]()
+    splits = list[Split]()
+    for name, of_kind in of_kinds.items():
+        logs = _beside_its_kind(of_kind, measured, main)
+        kinds.append(list(_ranked(name, of_kind, measured, main, logs)))
+        splits += _splits(name, of_kind, measured, logs, kinds[-1], main)
     return Fleet(
         main,
         case_subject(main, list(measured)),
@@ -296,6 +340,7 @@ def fleet_of(sides: Sequence[Side], by: str = "") -> Fleet:
         tuple(sorted((box for kind in kinds for box in kind), key=lambda box: -box.speed.units_per_s)),
         tuple(side.name for place, side in enumerate(sides) if place not in measured[main]),
         by,
+        splits=tuple(splits),
     )
 
 
@@ -303,17 +348,76 @@ _Measured = dict[Case, dict[int, tuple[SideCase, float]]]
 """By the place of a side the case and its rate."""
 
 
-def _ranked(kind: str, sides: Mapping[int, Side], measured: _Measured, main: Case) -> Iterator[RankedBox]:
-    """The boxes of a kind that measured the main case, each beside the others."""
-    logs: dict[Case, dict[int, float]] = {}
+_Logs = dict[Case, dict[int, float]]
+"""By case and place of a side, the logarithm of its rate times the median of its kind."""
+
+
+def _beside_its_kind(sides: Mapping[int, Side], measured: _Measured, main: Case) -> _Logs:
+    """Of the cases that half of the kind measured, and the main one."""
+    logs: _Logs = {}
     for case, found in measured.items():
         rates = {place: found[place][1] for place in sides if place in found}
         if rates and (case == main or 2 * len(rates) >= len(sides)):  # means over fewer are not comparable
             middle = statistics.median(rates.values())
             logs[case] = {place: math.log(rate / middle) for place, rate in rates.items()}
-    places = list(logs.get(main, ()))
+    return logs
+
+
+def _overall(logs: _Logs, main: Case) -> dict[int, float]:
+    """By place, the mean over all cases on the main case's device."""
     alike = [of for case, of in logs.items() if case.variant.device_class == main.variant.device_class]
-    overall = [statistics.fmean(of[place] for of in alike if place in of) for place in places]
+    places = logs.get(main, ())
+    return {place: statistics.fmean(of[place] for of in alike if place in of) for place in places}
+
+
+def _splits(
+    kind: str,
+    sides: Mapping[int, Side],
+    measured: _Measured,
+    logs: _Logs,
+    boxes: Sequence[RankedBox],
+    main: Case,
+) -> Iterator[Split]:
+    """The kind over all, else each case in which it falls into two groups; without those that stand out."""
+    of_cases = [(main, "", _overall(logs, main))]
+    of_cases += [(case, case_subject(case, list(measured)), of) for case, of in logs.items()]
+    for case, subject, of in of_cases:
+        alone = {box.name for box in boxes if _is_alone(box, subject)}
+        places = [place for place in of if sides[place].name not in alone]
+        found = slower_group([of[place] for place in places], is_one_of_many=bool(subject))
+        if not found:
+            continue
+        slower = [place for at, place in enumerate(places) if at in found]
+        faster = [place for at, place in enumerate(places) if at not in found]
+        mean = [statistics.fmean(of[place] for place in group) for group in (slower, faster)]
+        rate = [statistics.median(measured[case][place][1] for place in group) for group in (slower, faster)]
+        yield Split(
+            kind,
+            subject,
+            tuple(sides[place].name for place in slower),
+            tuple(sides[place].name for place in faster),
+            *rate,
+            case.unit,
+            math.exp(mean[0] - mean[1]),
+        )
+        if not subject:
+            return
+
+
+def _is_alone(box: RankedBox, subject: str) -> bool:
+    """Whether it stands out by itself in this case; without one, over all."""
+    if subject:
+        return any(name == subject for name, _ in box.where)
+    return box.stands_out in ("slower", "faster")
+
+
+def _ranked(
+    kind: str, sides: Mapping[int, Side], measured: _Measured, main: Case, logs: _Logs
+) -> Iterator[RankedBox]:
+    """The boxes of a kind that measured the main case, each beside the others."""
+    alike = [of for case, of in logs.items() if case.variant.device_class == main.variant.device_class]
+    by_place = _overall(logs, main)
+    places, overall = list(by_place), list(by_place.values())
     out = standing_out(overall, FALSE_ALARMS / 2)
     usual = [log for at, log in enumerate(overall) if at not in out]
     where: dict[int, list[tuple[str, float]]] = {}

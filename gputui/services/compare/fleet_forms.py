@@ -46,7 +46,8 @@ _HOW_TO_READ = (
     "Rates and ranks are of the main case: {1}.",
     (
         "A {0} stands out if it does not belong to one distribution with the rest of its kind, over all"
-        " cases or in one. 5 % of healthy fleets have one. Less than 3 % never stands out."
+        " cases or in one. 5 % of healthy fleets have one. Less than 3 % never stands out. Where a fifth of a"
+        " kind or more is slower, it is told as two groups."
     ),
     "A line is the 95 % interval of its distance from the others, by how far these lie apart.",
 )
@@ -97,7 +98,7 @@ def box_table(fleet: Fleet, boxes: Sequence[RankedBox]) -> Table:
             format_rate(box.speed.units_per_s, fleet.case.unit),
             format_change(box.of_kind),
             format_change(box.overall),
-            Span(where_of(box), style_of_box(box)),
+            Span(where_of(fleet, box), style_of_box(box)),
         )
         for box in boxes
     ]
@@ -110,8 +111,10 @@ def style_of_box(box: RankedBox) -> str:
     return {"uneven": "accent", "": ""}.get(box.stands_out, style_of_word(box.stands_out))
 
 
-def where_of(box: RankedBox) -> str:
+def where_of(fleet: Fleet, box: RankedBox) -> str:
     """Whether it is slower or faster than its kind, or the case in which it is; empty for most."""
+    if not box.stands_out and any(box.name in split.slower for split in fleet.splits if not split.subject):
+        return "slower group"
     if box.stands_out != "uneven":
         return box.stands_out
     name, ratio = box.where[0]
@@ -243,6 +246,19 @@ def fleet_as_json(fleet: Fleet) -> str:
             }
             for box in fleet.boxes
         ],
+        "groups": [
+            {
+                "kind": split.kind,
+                "case": split.subject or None,
+                "slower": list(split.slower),
+                "faster": list(split.faster),
+                "slower_per_s": split.slower_per_s,
+                "faster_per_s": split.faster_per_s,
+                "ratio": split.ratio,
+                "why": fleet.why_split.get(split.kind, ""),
+            }
+            for split in fleet.splits
+        ],
         "unmeasured": list(fleet.unmeasured),
     }
     return json.dumps(plain, indent=1) + "\n"
@@ -295,7 +311,7 @@ def _boxes(fleet: Fleet, boxes: Sequence[RankedBox]) -> str:
     if not boxes:
         return ""
     *columns, _ = box_table(fleet, boxes).columns
-    texts = [": ".join(filter(None, (where_of(box), fleet.why.get(box.name)))) for box in boxes]
+    texts = [": ".join(filter(None, (where_of(fleet, box), fleet.why.get(box.name)))) for box in boxes]
     styled = [Span(text, style_of_box(box)) for text, box in zip(texts, boxes, strict=True)]
     why = Column("stands out", styled, breaks=True)
     return table(Table((*columns, _drawing(fleet, [[box] for box in boxes]), why)), "forest fleet")

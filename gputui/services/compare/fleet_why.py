@@ -25,6 +25,7 @@ from gputui.services.compare.fleet import (
     RANKED_BY,
     Fleet,
     RankedBox,
+    Split,
     fleet_of,
     fleet_sides,
     gpu_of,
@@ -110,7 +111,26 @@ def explained(fleet: Fleet, evidence: Evidence) -> Fleet:
         why[box.name] = list(_differs(_recorded(box), [_recorded(other) for other in others]))
     for box, text in _of_telemetry(fleet, out[:_EXPLAINED], evidence):
         why[box.name].append(text)
-    return replace(fleet, why={name: "; ".join(texts[:2]) for name, texts in why.items() if texts})
+    return replace(
+        fleet,
+        why={name: "; ".join(texts[:2]) for name, texts in why.items() if texts},
+        why_split={split.kind: text for split in fleet.splits if (text := _of_groups(fleet, split))},
+    )
+
+
+def _of_groups(fleet: Fleet, split: Split) -> str:
+    """In what nearly all of the slower ones differ from nearly all others; empty if that is not known."""
+    slower, faster = (
+        [_recorded(box) for box in fleet.boxes if box.name in names] for names in (split.slower, split.faster)
+    )
+    for what in slower[0]:
+        values = [Counter(one.get(what) for one in group).most_common(1)[0] for group in (slower, faster)]
+        (mine, count), (theirs, others) = values
+        is_clear = count >= _ALIKE * len(slower) and others >= _ALIKE * len(faster)
+        if is_clear and mine != theirs and None not in (mine, theirs):
+            noun = what.removesuffix(" is").removesuffix(" has")
+            return f"{noun} {mine} in the slower ones, {theirs} in the others"
+    return ""
 
 
 def _differs(mine: Mapping[str, object], others: Sequence[Mapping[str, object]]) -> Iterator[str]:

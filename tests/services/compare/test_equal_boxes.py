@@ -36,8 +36,11 @@ def test_the_box_that_is_slower_than_each_of_its_kind_is_named_with_rows_and_how
     assert three.line.endswith("), of 2 rows: b in 1 row by 50 %")
 
 
-def test_a_box_that_is_as_slow_as_another_of_its_kind_is_not_named() -> None:
+def test_two_slow_boxes_do_not_hide_each_other() -> None:
     (three,) = found((0.1, 0.1), (0.2, 0.1), (0.2, 0.1))
-    assert three.slower == ()
-    assert three.line.startswith("a, b and c are equal boxes (")
+    assert [name for name, _, _ in three.slower] == ["b", "c"]
+    (four,) = found((0.1, 0.1), (0.2, 0.1), (0.4, 0.1), (0.1, 0.1))
+    assert [(name, rows) for name, rows, _ in four.slower] == [("b", 1), ("c", 1)]
+    (alike,) = found((0.1, 0.1), (0.1, 0.1), (0.1, 0.1))
+    assert alike.line.startswith("a, b and c are equal boxes (")
     assert found((0.1, 0.1)) == ()

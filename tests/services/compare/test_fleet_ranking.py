@@ -97,7 +97,8 @@ def test_of_several_cases_one_must_stand_out_by_more_than_a_case_alone() -> None
 
     def fleet(log_of_last: float, cases: Sequence[Case]) -> Fleet:
         """Twelve boxes; the last differs by this much in one case, and in the others all are alike."""
-        logs = (0.0, 0.02, -0.02, 0.01, -0.01, 0.03, -0.03, 0.015, -0.015, 0.025, -0.025, log_of_last)
+        wobble = (0.0, 2, -2, 1, -1, 3, -3, 1.5, -1.5, 2.5, -2.5)
+        logs = (*(0.008 * one for one in wobble), log_of_last)
         sides = []
         for number, log in enumerate(logs):
             found = [measured(GEMM, steady(0.01 * math.exp(-log)))]
@@ -113,6 +114,25 @@ def test_of_several_cases_one_must_stand_out_by_more_than_a_case_alone() -> None
     uneven = fleet(-0.14, others)
     assert words(uneven) == ["uneven"]
     assert " matmul -13 % " in texts(uneven)
+
+
+@pytest.mark.parametrize(("boxes", "slow"), [(8, 2), (10, 3), (12, 6)])
+def test_a_kind_that_is_two_is_told_as_two_groups_with_what_they_differ_in(boxes: int, slow: int) -> None:
+    old = replace(GPU_MACHINE, driver_version="550.54")
+    sides = even(boxes - slow, machine=GPU_MACHINE)
+    sides += [
+        replace(side, name=f"slow{n}")
+        for n, side in enumerate(even(boxes, 0.0167, machine=old)[boxes - slow :])
+    ]
+    found = explained(fleet_of(sides), Evidence([]))
+    (split,) = found.splits
+    assert (len(split.faster), sorted(split.slower)) == (boxes - slow, [f"slow{n}" for n in range(slow)])
+    first = found.sentences[0]
+    assert first.startswith(f"Two groups: {boxes - slow} at "), first
+    assert "driver 550.54 in the slower ones, " in first
+    assert "stands out" not in found.headline
+    (plain,) = json.loads(ranking_text(found, "json"))["groups"]
+    assert (plain["slower"], plain["case"]) == (list(split.slower), None)
 
 
 def test_kinds_are_ranked_by_their_median_and_no_box_is_judged_by_another_kind() -> None:
