@@ -22,6 +22,8 @@ _MOST_OUTLIERS = 0.2
 _HEAVY_DF, _SURELY_NORMAL = 4, 2.5
 """Rates of boxes may have heavier tails than a normal distribution: at most as Student's t with so many
 degrees of freedom, unless the others are so much likelier (in log likelihood) under a normal one."""
+_MANY = 20
+"""Boxes from which a quantile is divided by the standard deviation of that, which few boxes tell badly."""
 _APART = (
     (5, 12.4, 36.0),
     (6, 8.6, 18.0),
@@ -91,8 +93,8 @@ def _deviating(logs: Sequence[float], level: float, *, is_heavy: bool) -> list[i
         deviate = abs(logs[worst] - statistics.fmean(rest)) / sd / math.sqrt(1 + 1 / (size - 1))
         chance = 1 - level / (2 * size)
         least = t_quantile(chance, size - 2)
-        if is_heavy:  # of unit variance
-            least = max(least, t_quantile(chance, _HEAVY_DF) / math.sqrt(_HEAVY_DF / (_HEAVY_DF - 2)))
+        if is_heavy:
+            least = max(least, t_quantile(chance, _HEAVY_DF) / (1.4 if size >= _MANY else 1.2))
         if deviate > least:
             found = number
     return removed[:found]

@@ -98,7 +98,7 @@ def test_of_several_cases_one_must_stand_out_by_more_than_a_case_alone() -> None
     def fleet(log_of_last: float, cases: Sequence[Case]) -> Fleet:
         """Twelve boxes; the last differs by this much in one case, and in the others all are alike."""
         wobble = (0.0, 2, -2, 1, -1, 3, -3, 1.5, -1.5, 2.5, -2.5)
-        logs = (*(0.008 * one for one in wobble), log_of_last)
+        logs = (*(0.006 * one for one in wobble), log_of_last)
         sides = []
         for number, log in enumerate(logs):
             found = [measured(GEMM, steady(0.01 * math.exp(-log)))]
