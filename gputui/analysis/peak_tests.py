@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.box_rates import BoxRates
+from gputui.analysis.fleet import LEAST_CHANGE
 from gputui.model.units import counted, format_percent, format_rate
 
 NORMAL = "NORMAL"
 BELOW_NORMAL = "BELOW NORMAL"
 ABOVE_LIMIT = "ABOVE THE LIMIT"
+CANNOT_TELL = "CAN'T TELL"
 NO_REFERENCE = "NO REFERENCE"
 
 _REASONS = {
@@ -52,19 +55,26 @@ class PeakTest:
     """None if nothing is known about this device."""
     is_small: bool = False
     """Too small to fill the device."""
+    low_per_s: float = 0.0
     high_per_s: float = 0.0
-    """The upper end of the 95 % interval of `units_per_s`; asked for only beside a reference."""
+    """The 95 % interval of `units_per_s`; asked for only beside a reference."""
 
     @property
     def word(self) -> str:
-        """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT` or `NO REFERENCE`."""
+        """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT`, `CAN'T TELL` or `NO REFERENCE`.
+
+        Beside a reference it is normal only if its whole interval is, to a change that nobody would mind.
+        """
         expectation = self.expectation
         if expectation is None:
             return NO_REFERENCE
         if self.units_per_s > expectation.suspicious_above:
             return ABOVE_LIMIT
-        if expectation.rates is not None and self.high_per_s >= expectation.rates.typical_per_s:
-            return NORMAL  # as `below_normal_at` has it: too rough a measurement to call it slow
+        if expectation.rates is not None and self.low_per_s * math.exp(LEAST_CHANGE) < expectation.warn_below:
+            is_slow = self.units_per_s < expectation.warn_below
+            return (
+                BELOW_NORMAL if is_slow and self.high_per_s < expectation.rates.typical_per_s else CANNOT_TELL
+            )
         if expectation.is_unsure:
             return NO_REFERENCE
         return BELOW_NORMAL if self.units_per_s < expectation.warn_below else NORMAL
@@ -123,7 +133,7 @@ class PerformanceCheck:
     """Whether the machine performs as expected: one word, one line, and each peak test."""
 
     word: str
-    """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT` or `NO REFERENCE`."""
+    """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT`, `CAN'T TELL` or `NO REFERENCE`."""
     text: str
     peak_tests: tuple[PeakTest, ...]
     device_name: str
@@ -141,7 +151,7 @@ def check_performance(
 ) -> PerformanceCheck:
     """Compare the tests of one device with what its kind reaches elsewhere.
 
-    The worst word wins: an impossible value before a low one, a low one before a normal one. Tests without a
+    The worst word wins: an impossible value, a low one, most measured too roughly. Tests without a
     reference do not count, and are not in the line unless all are without.
     """
     known = [one for one in peak_tests if one.word != NO_REFERENCE]
@@ -151,9 +161,9 @@ def check_performance(
         name = device_name or "a device without a name"
         text = f"no published figures for {name}: {figures or 'no peak test was measured'}"
         word = NO_REFERENCE
-    for worse in (BELOW_NORMAL, ABOVE_LIMIT):
+    for worse in (CANNOT_TELL, BELOW_NORMAL, ABOVE_LIMIT):
         hits = [one for one in known if one.word == worse]
-        if hits:
+        if len(hits) > (len(known) / 2 if worse == CANNOT_TELL else 0):
             rest = [one for one in known if one.word != worse]
             word, text = worse, f"{worse}: {'; '.join([*map(_phrase, hits), *_phrases(rest)])}"
     if standing is not None:

@@ -11,6 +11,7 @@ from gputui.analysis.fleet import FEWEST
 from gputui.analysis.peak_tests import (
     ABOVE_LIMIT,
     BELOW_NORMAL,
+    CANNOT_TELL,
     NORMAL,
     Expectation,
     PeakTest,
@@ -38,6 +39,7 @@ from gputui.services.results.throughput import contention_of, speed_of
 
 CHECK_WORDS = {
     NORMAL: Span("normal", "good"),
+    CANNOT_TELL: Span("can't tell", "dim"),
     BELOW_NORMAL: Span("BELOW NORMAL", "warn"),
     ABOVE_LIMIT: Span("ABOVE THE LIMIT", "alarm"),
 }
@@ -133,6 +135,7 @@ def _check(
                 speed.units_per_s,
                 case.case.unit,
                 Expectation(low, high, lowest_normal_rate(rates, level), above, rates=rates),
+                low_per_s=speed.low,
                 high_per_s=speed.high,
             )
         )

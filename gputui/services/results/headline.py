@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from gputui.analysis.peak_tests import (
     ABOVE_LIMIT,
     BELOW_NORMAL,
+    CANNOT_TELL,
     NO_REFERENCE,
+    NORMAL,
     PeakTest,
     PerformanceCheck,
 )
@@ -256,7 +258,14 @@ def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
             *others,
         ]
     noun = "case" if any(one.is_of_boxes for one in judged) else "peak test"
+    if check.word == CANNOT_TELL:
+        rough = f"in {len(hits)} of {counted(len(judged), noun)} it was measured too roughly"
+        return [f"Can't tell whether {which} is normal: {rough}, which more launches settle."]
+    sure = [one for one in judged if one.word == NORMAL]
     tests = f"all {len(judged)} {noun}s" if len(judged) > 1 else f"its one {noun}"
+    if len(sure) < len(judged):
+        rest = counted(len(judged) - len(sure), f"other {noun}")
+        tests = f"{len(sure)} of {counted(len(judged), noun)}; {rest} would need more launches"
     return [as_sentence(f"{which} is normal in {tests}.")]
 
 

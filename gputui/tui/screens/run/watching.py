@@ -148,8 +148,8 @@ def _published(checks: Sequence[PerformanceCheck], judged: Sequence[_Judged], wi
     left_out = 0
     if standings:  # a reference judges every case: the worst are shown, and how many are like them
         judged = sorted(judged, key=lambda one: (one[1].word == NORMAL, one[1].share or 0.0))
-        wrong = sum(test.word != NORMAL for _, test, _ in judged)
-        left_out = max(len(judged) - max(wrong, _OF_BOXES), 0)
+        odd = sum(test.word != NORMAL for _, test, _ in judged)
+        left_out = max(len(judged) - max(odd, _OF_BOXES), 0)
     columns = _published_columns(judged[: len(judged) - left_out], "case" if standings else "peak test")
     yield from table_lines(Table(columns), width, margin=len(_MARGIN))
     if left_out:
