@@ -360,7 +360,7 @@ def ended_beside_boxes() -> RunModel:
         rates = functools.reduce(rates_of_both, boxes)
         expectation = Expectation(*rates.usual_range, rates.lowest_normal(0.05), math.inf, rates=rates)
         here = typical * (0.8 if case == "matmul amp" else 1.01 + number / 100)
-        tests.append(PeakTest(case, "", here, "flop", expectation, high_per_s=here))
+        tests.append(PeakTest(case, "", here, "flop", expectation, low_per_s=0.99 * here, high_per_s=here))
     standing = Standing(
         reference="h200-sxm",
         model="18 H200 SXM",
