@@ -14,12 +14,16 @@ NORMAL = "NORMAL"
 BELOW_NORMAL = "BELOW NORMAL"
 ABOVE_LIMIT = "ABOVE THE LIMIT"
 CANNOT_TELL = "CAN'T TELL"
+NO_VERDICT = "NO VERDICT"
 NO_REFERENCE = "NO REFERENCE"
 
 _REASONS = {
     "matmul": "a power cap, heat, another process on the GPU, or a slice of it",
     "copy": "another process on the GPU, a lowered memory clock, or a slice of it",
 }
+_CLOSE, _HALF = 0.9, 0.5
+"""Of the lowest figure published: how cards of one model spread is not known from a few of them. What is not
+close is no proof of being slow; what is below half of even a single figure has a reason."""
 _OTHER_REASONS = "a narrow or slow PCIe link, another process, or a busy host"
 
 
@@ -61,7 +65,7 @@ class PeakTest:
 
     @property
     def word(self) -> str:
-        """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT`, `CAN'T TELL` or `NO REFERENCE`.
+        """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT`, `CAN'T TELL`, `NO VERDICT` or `NO REFERENCE`.
 
         Beside a reference it is normal only if its whole interval is, to a change that nobody would mind.
         """
@@ -77,7 +81,12 @@ class PeakTest:
             )
         if expectation.is_unsure:
             return NO_REFERENCE
-        return BELOW_NORMAL if self.units_per_s < expectation.warn_below else NORMAL
+        if expectation.rates is not None:
+            return NORMAL
+        share = self.units_per_s / expectation.measured_low
+        if share < _HALF if expectation.is_one_report else self.units_per_s < expectation.warn_below:
+            return BELOW_NORMAL
+        return NO_VERDICT if expectation.is_one_report or share < _CLOSE else NORMAL
 
     @property
     def share(self) -> float | None:
@@ -133,7 +142,7 @@ class PerformanceCheck:
     """Whether the machine performs as expected: one word, one line, and each peak test."""
 
     word: str
-    """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT`, `CAN'T TELL` or `NO REFERENCE`."""
+    """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT`, `CAN'T TELL`, `NO VERDICT` or `NO REFERENCE`."""
     text: str
     peak_tests: tuple[PeakTest, ...]
     device_name: str
@@ -151,8 +160,8 @@ def check_performance(
 ) -> PerformanceCheck:
     """Compare the tests of one device with what its kind reaches elsewhere.
 
-    The worst word wins: an impossible value, a low one, most measured too roughly. Tests without a
-    reference do not count, and are not in the line unless all are without.
+    The worst word wins: an impossible value, a low one, most measured too roughly, none that decides. Tests
+    without a reference do not count, and are not in the line unless all are without.
     """
     known = [one for one in peak_tests if one.word != NO_REFERENCE]
     word, text = NORMAL, f"{NORMAL}: {', '.join(_phrases(known))}"
@@ -161,7 +170,7 @@ def check_performance(
         name = device_name or "a device without a name"
         text = f"no published figures for {name}: {figures or 'no peak test was measured'}"
         word = NO_REFERENCE
-    for worse in (CANNOT_TELL, BELOW_NORMAL, ABOVE_LIMIT):
+    for worse in (NO_VERDICT, CANNOT_TELL, BELOW_NORMAL, ABOVE_LIMIT):
         hits = [one for one in known if one.word == worse]
         if len(hits) > (len(known) / 2 if worse == CANNOT_TELL else 0):
             rest = [one for one in known if one.word != worse]

@@ -43,8 +43,16 @@ def test_a_figure_above_the_physical_limit_is_an_error_of_measurement() -> None:
     assert "copy 9.00 TB/s is above the physical limit of 4.90 TB/s: a measurement error" in performance.text
 
 
-def test_the_limits_themselves_are_normal() -> None:
-    assert check_performance("x", [gemm(461e12)]).word == "NORMAL"
+def test_what_is_not_close_to_published_figures_and_not_below_the_limit_gets_no_verdict() -> None:
+    assert check_performance("x", [gemm(461e12)]).word == "NO VERDICT"
+    assert check_performance("x", [gemm(700e12)]).word == "NORMAL"
+    found = check_performance("x", [gemm(500e12)])
+    assert found.text == (
+        "NO VERDICT: gemm amp 500 TFLOP/s (elsewhere 769–798), 65 % of what this GPU does elsewhere"
+    )
+
+
+def test_the_physical_limit_itself_is_normal() -> None:
     assert check_performance("x", [gemm(1019e12)]).word == "NORMAL"
 
 

@@ -12,6 +12,7 @@ from gputui.analysis.peak_tests import (
     ABOVE_LIMIT,
     BELOW_NORMAL,
     CANNOT_TELL,
+    NO_VERDICT,
     NORMAL,
     Expectation,
     PeakTest,
@@ -40,6 +41,7 @@ from gputui.services.results.throughput import contention_of, speed_of
 CHECK_WORDS = {
     NORMAL: Span("normal", "good"),
     CANNOT_TELL: Span("can't tell", "dim"),
+    NO_VERDICT: Span("no verdict", "dim"),
     BELOW_NORMAL: Span("BELOW NORMAL", "warn"),
     ABOVE_LIMIT: Span("ABOVE THE LIMIT", "alarm"),
 }

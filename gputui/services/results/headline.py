@@ -10,6 +10,7 @@ from gputui.analysis.peak_tests import (
     BELOW_NORMAL,
     CANNOT_TELL,
     NO_REFERENCE,
+    NO_VERDICT,
     NORMAL,
     PeakTest,
     PerformanceCheck,
@@ -248,11 +249,17 @@ def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
     if check.word == ABOVE_LIMIT:
         tests = listed([f"{one.label} {format_rate(one.units_per_s, one.unit)}" for one in hits])
         return [f"{ABOVE_LIMIT}: {where}{tests}, more than {with_article(name)} can do: a measurement error."]
-    if check.word == BELOW_NORMAL:
+    if check.word in (BELOW_NORMAL, NO_VERDICT):
         shares = [format_percent(one.share or 0.0) for one in hits]
         parts = [f"{_named(one)} at {share}" for one, share in zip(hits, shares, strict=True)]
         run = "runs" if hits[0].measure in ("copy", "matmul") else "run"
         parts[0] = f"{_named(hits[0])} {run} at {shares[0]}"
+        if check.word == NO_VERDICT:
+            is_one = all(one.expectation is not None and one.expectation.is_one_report for one in hits)
+            of = "the one public figure" if is_one else "the few public figures"
+            return [
+                as_sentence(f"{where}{listed(parts)} of {of} for {with_article(name)}, too few to judge by.")
+            ]
         return [
             f"{BELOW_NORMAL}: {where}{listed(parts)} of what {with_article(name)} does elsewhere.",
             *others,
