@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from gputui.model.absent import Missing
 from gputui.model.units import RATES, counted, format_hourly, format_percent, three_digits
-from gputui.services.compare.headline import claim, main_row, names_of, subject
-from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.compare.headline import claim, names_of, subject
+from gputui.services.compare.pairing import Comparison, Row, main_row
 
 _MOST_CASES = 4
 

@@ -26,6 +26,7 @@ from gputui.model.units import (
     three_digits,
 )
 from gputui.services.results.browser import FileEntry, FileRuns, RunDetail
+from gputui.services.results.host_bound import HOST_BOUND, busy_words
 from gputui.services.results.labels import (
     case_name,
     day,
@@ -147,6 +148,8 @@ def _flags(case: CaseResult) -> str:
     if is_crowded(case):
         share = waited_share(case)
         flags.append(HELD_BY_OTHERS + ("" if isinstance(share, Missing) else f" {format_percent(share)}"))
+    if busy := busy_words(case):
+        flags.append(f"{HOST_BOUND}, {busy}")
     if any(m.outcome == "ok" and m.stable is False for m in case.measurements):
         flags.append("not stable")
     failed = [m for m in case.measurements if m.outcome != "ok"]
