@@ -22,7 +22,7 @@ from gputui.services.results.labels import (
     shared_case_words,
     short_result_name,
 )
-from gputui.services.results.metrics import metrics_of
+from gputui.services.results.metrics import CaseMetric, metrics_of
 from gputui.services.results.roofline import share_of_sheet, share_text, uses_of
 from gputui.services.results.throughput import GAVE, Speeds, cost_of, gave_text
 
@@ -137,15 +137,17 @@ def metric_table(rows: Sequence[tuple[str, str, str]]) -> Table:
 
 
 def metric_rows(run: Run, *, is_brief: bool = False) -> list[tuple[str, str, str]]:
-    """What cases gave besides their speed, below the name of each.
-
-    `is_brief`: without device and host time of the steps that are not host-bound.
-    """
+    """What cases gave besides their speed, below the name of each; `is_brief`: `brief_metrics`."""
     rows: list[tuple[str, str, str]] = []
     for case in run.cases:
-        unsaid = STEP_KEYS if is_brief and not is_host_bound(case) else ()
-        found = [metric for metric in metrics_of(case) if metric.key not in unsaid]
+        found = brief_metrics(case) if is_brief else metrics_of(case)
         if found:
             rows.append((case_name(case), "", ""))
         rows += [(f"  {f.title}", metric_text(f), metric_range(f)) for f in found]
     return rows
+
+
+def brief_metrics(case: CaseResult) -> tuple[CaseMetric, ...]:
+    """`metrics_of`, without device and host time of a step where it is not host-bound."""
+    unsaid = () if is_host_bound(case) else STEP_KEYS
+    return tuple(metric for metric in metrics_of(case) if metric.key not in unsaid)
