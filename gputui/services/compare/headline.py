@@ -360,17 +360,14 @@ def _what_changes_the_choice(main: Row, comparison: Comparison) -> str:
 def changing_row(main: Row, rows: Sequence[Row]) -> tuple[Row | None, bool]:
     """The case that speaks most against what the main case says, else the one that differs most.
 
-    Only of those that are sure enough for a sentence.
+    Only of those that are sure enough for a sentence and compare GPUs where they are on one.
 
     Of loads on a server, if none speaks against it, the wait for the first token with the most users. The
     second value says whether it speaks against it.
     """
-    decided = [
-        row
-        for row in rows
-        if row is not main and _told_by(main, row).is_sure and row.case.workload_class != "ceiling"
-    ]
-    decided = decided or [row for row in rows if row is not main and _told_by(main, row).is_sure]
+    others = [row for row in rows if row is not main and not row.is_host_bound]
+    sure = [row for row in others if _told_by(main, row).is_sure]
+    decided = [row for row in sure if row.case.workload_class != "ceiling"] or sure
     if not decided:
         return None, False
     mine = _told_by(main, main)

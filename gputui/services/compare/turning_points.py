@@ -50,7 +50,10 @@ def _cases(main: Row, comparison: Comparison) -> Iterable[tuple[str, str]]:
     against = [
         row
         for row in comparison.rows
-        if row is not main and (j := row.cost if by_cost else row.rate).differs and j.verdict.word != mine
+        if row is not main
+        and not row.is_host_bound
+        and (j := row.cost if by_cost else row.rate).differs
+        and j.verdict.word != mine
     ]
     better = names_of(comparison)[mine == "slower"]
     for row in against[:_MOST_CASES]:

@@ -14,7 +14,7 @@ from gputui.model.units import format_percent
 from gputui.worker.steps import STEP_TIMES
 
 HOST_BOUND = "host-bound"
-LIFTS = "A larger batch, torch.compile or a CUDA graph may lift that"
+LIFTS = "A larger batch, torch.compile or a CUDA graph may lift that; the rule is not yet tried on a GPU"
 NOT_OF_GPU = f"{HOST_BOUND}: the rate is not the GPU's"
 BUSY_SHARE = 0.9
 """A GPU that needs less of a step waits for its host. A queue that never runs empty keeps it busier."""

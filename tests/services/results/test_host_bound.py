@@ -22,7 +22,9 @@ from gputui.services.compare.data import comparison_as_json
 from gputui.services.compare.fleet import fleet_of
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.pairing import Comparison, compare_sides, main_row, side_of_runs, sides_by
+from gputui.services.compare.rows_table import rows_of_sides, rows_table
 from gputui.services.compare.tables import Naming, disturbances
+from gputui.services.compare.turning_points import turning_points
 from gputui.services.results.case_table import brief_table, metric_rows
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.expected import performance_checks
@@ -241,3 +243,17 @@ def test_every_form_of_a_run_marks_the_host_bound_case_and_no_other() -> None:
 def test_a_comparison_in_json_names_the_flag() -> None:
     (row,) = comparison_as_json(two_sides(on_box(1, held_back()), on_box(2, busy(TRAIN))))["rows"]
     assert [(flag["side"], flag["word"]) for flag in row["flags"]] == [("a", HOST_BOUND)]
+
+
+def test_the_table_names_a_host_bound_row_and_no_sentence_is_about_it() -> None:
+    conv = make_case(
+        "conv_train", workload_class="training", device_class="gpu", precision="amp", size="base"
+    )
+    a = on_box(1, busy(), busy(conv), held_back(device_s=1e-3))
+    b = on_box(2, busy(step_s=4e-3), busy(conv, 4e-3), held_back(step_s=80e-3, device_s=1e-3))
+    comparison = two_sides(a, b)
+    names = [row[0] for row in rows_table([comparison], rows_of_sides([comparison], ""), "").table.rows]
+    assert [HOST_BOUND in name for name in names[:3]] == [False, True, False]
+    text = headline_of([comparison], [()], "", Evidence([])).text
+    assert "GPT training" not in text
+    assert all("GPT training" not in then for turn in turning_points(comparison) for then in turn)
