@@ -414,7 +414,7 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
         by_clock = f"; {BY_CLOCK}" if is_brief and any(map(is_undecidable, crowded)) else ""
         notes.append(f"{OTHERS_HAD} {which(crowded, _waited)}{by_clock}")
     if bound := [c for c in run.cases if is_host_bound(c)]:
-        rates = f"{NOT_OF_GPU}: {which(bound, _host_bound)}"
+        rates = f"{NOT_OF_GPU} in {which(bound, _host_bound)}"
         notes.append(rates if is_brief else f"{rates}. {LIFTS}")
     return notes
 
@@ -438,7 +438,7 @@ def is_recording(run: Run) -> bool:
 
 
 def _host_bound(case: CaseResult) -> str:
-    return f"{case_name(case)}, {busy_words(case)}"
+    return f"{case_name(case)} ({busy_words(case)})"
 
 
 def _waited(case: CaseResult) -> str:
