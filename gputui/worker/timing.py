@@ -152,9 +152,7 @@ def times_apart(
     """
     found, pieces, needed_ns, refused = list[StepTimes](), 1, math.inf, 0
     end_ns = clock() + limit_ns
-    while len(found) < _WANTED_TIMES:
-        if clock() > end_ns:
-            raise NotApart(NO_TIME_APART)
+    while len(found) < _WANTED_TIMES and clock() < end_ns:
         first, free, last = event(), event(), event()
         synchronize()
         first.record()
@@ -176,6 +174,8 @@ def times_apart(
             pieces = max(pieces + 1, math.ceil(pieces * needed_ns / max(occupied_ns, 1.0)))
         if refused == 2:  # enqueuing took longer each time that more work lay before it
             raise NotApart(WAITS)
+    if not found:
+        raise NotApart(NO_TIME_APART)
     host = statistics.median_low(one.host_ns for one in found)
     return StepTimes(host, statistics.median_low(one.device_ns for one in found))
 

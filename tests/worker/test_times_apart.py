@@ -137,3 +137,9 @@ def test_nothing_is_measured_beyond_its_time(device: Device) -> None:
     with pytest.raises(NotApart, match=NO_TIME_APART):
         device.apart(device.step(100, 500_000), limit_ns=limit_ns)
     assert device.now_ns < limit_ns + 100 * 500_000 + 2 * PIECE_NS
+
+
+def test_where_time_is_short_one_measurement_will_do(device: Device) -> None:
+    found = device.apart(device.step(50, 20_000), limit_ns=500_000)
+    assert found == StepTimes(host_ns=50 * LAUNCH_NS, device_ns=50 * 20_000)
+    assert device.now_ns < 2_000_000

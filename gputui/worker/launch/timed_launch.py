@@ -48,7 +48,7 @@ WARM_SHARE = 0.25
 """Of what is left of a case's share after its first step: the most that warming up may take."""
 APART_SHARE = 0.05
 """Of a case's share: the most that measuring host and device time of a step apart may take."""
-_TRIES_APART = 4
+_TRIES_APART = 2
 """How often its steps are queued, at least."""
 MAX_VOID_BLOCKS = 10
 """A model whose loss scale keeps falling has no finite gradients and would never get enough blocks."""
