@@ -184,6 +184,8 @@ class StepFacts:
     """Median over its blocks."""
     clock_most_mhz: float | Missing = _UNKNOWN
     """The highest of its device in this run."""
+    busy_share: float | Missing = _UNKNOWN
+    """Of a timed step, what its GPU needs for it."""
     loads_alone: bool = False
     """Whether its DataLoader is known to have no workers."""
     optimizer: str = ""
@@ -379,6 +381,8 @@ def _for_host(
     """A host that keeps its device waiting for other reasons than those that are `known`."""
     step_ns, on_device, found = facts.side.step_ns, facts.side.is_on_device, facts.side.found
     for_host = waits_of(shares, is_on_device=on_device).get(LAUNCH_BOUND, 0.0) - known
+    if not isinstance(facts.busy_share, Missing):  # a profiler slows the host
+        for_host = min(for_host, 1 - facts.busy_share)
     if for_host < IDLE_TO_BE_LAUNCH_BOUND:
         return
     python, driver = (sum(s for part, _, s in shares if part == cause) for cause in (PYTHON, _DRIVER))

@@ -30,6 +30,7 @@ from gputui.services.results.headline import (
     case_order,
     headline_sentences,
     is_bad_news,
+    main_first,
     size_order,
 )
 from gputui.services.results.labels import (
@@ -160,7 +161,7 @@ def missing_lines(run: Run) -> list[str]:
 
 def _write_cases(page: Page, run: Run, measured: Speeds, most_lines: int | None) -> None:
     """The cases that fit, then the other figures if they fit; a line counts what did not."""
-    metrics = metric_rows(run)
+    metrics = metric_rows(run, is_brief=True)
     room = None if most_lines is None else max(most_lines - page.height, _LEAST_ROWS)
     if room is not None and len(measured) == room + 1 and not metrics:
         room += 1  # in place of the line that would count it
@@ -200,7 +201,7 @@ def case_rows(measured: Speeds, room: int | None) -> Speeds:
     for case in (result.case for result, _ in measured):
         key = case.work.workload, case.variant.device_class
         sizes[key] = min(sizes.get(key, size_order(case)), size_order(case))
-    main = min(measured, key=lambda pair: case_order(pair[0].case))
+    main = min(measured, key=lambda pair: main_first(pair[0]))
 
     def place(pair: tuple[CaseResult, SpeedEstimate]) -> tuple[bool, bool, bool, tuple[int, ...]]:
         case = pair[0].case

@@ -65,6 +65,11 @@ def resolve(requested: str, device: str) -> Precision:
 
 COMPILE = "compile"
 COMPILE_FIGURE = Figure("compile_s", "compiling, before the first step", "s", "less", "median")
+STEP_TIMES = (
+    Figure("device_step_s", "device time of a step", "s", "less", "median"),
+    Figure("host_step_s", "host time of a step", "s", "less", "median"),
+)
+"""Of each case on a GPU: what the device takes for a step that is enqueued, and the host to enqueue one."""
 
 
 def compiled(work: Any, request: Request) -> Any:

@@ -8,8 +8,10 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
+from typing import Any  # Any: torch's events
 
 from .accelerator import synchronize, timing_event
 
@@ -102,6 +104,95 @@ def gpu_stopwatch(device: str) -> Stopwatch:
         return BlockTime(start_ns, wall_ns, round(first.elapsed_time(last) * 1e6), cpu_ns)
 
     return stopwatch
+
+
+class NotApart(Exception):
+    """Why host and device time of a step are not known."""
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """What a step takes of the host and of the device, in ns, while neither waits for the other."""
+
+    host_ns: int
+    """To enqueue it."""
+    device_ns: int
+    """To do it once it is enqueued."""
+
+
+TimesApart = Callable[[Callable[[], object], int, float], StepTimes]
+"""Calls a function so often in a row, some times over, within about so many ns. Raises NotApart."""
+QUEUED_S = 0.001
+"""Steps of this length are queued at once: long beside two events and, unless one step is longer, fewer
+kernels than a queue holds: about 1000 on CUDA, where a launch takes the host some 3 us."""
+_WANTED_TIMES = 3
+_SIDE = 4096
+"""Of the matrices whose product occupies a device: for 0.3 ms or more on the fastest."""
+WAITS = "a step waits for the device, or launches more than its queue holds"
+NO_TIME_APART = "a step takes too long for it"
+
+
+def times_apart(
+    event: Callable[[], Any],
+    synchronize: Callable[[], object],
+    occupy: Callable[[int], object],
+    run: Callable[[], object],
+    steps: int,
+    limit_ns: float,
+    *,
+    clock: Callable[[], int] = time.perf_counter_ns,
+) -> StepTimes:
+    """What a step takes of host and device, on a device with these events, which tell times.
+
+    `occupy` enqueues so many pieces of other work. Behind enough of them, all steps are queued before the
+    first begins. Where they were not, the try does not count, and the next has more pieces. Raises NotApart.
+    """
+    found, pieces, needed_ns, refused = list[StepTimes](), 1, math.inf, 0
+    end_ns = clock() + limit_ns
+    while len(found) < _WANTED_TIMES and clock() < end_ns:
+        first, free, last = event(), event(), event()
+        synchronize()
+        first.record()
+        occupy(pieces)
+        free.record()
+        begun_ns = clock()
+        for _ in range(steps):
+            run()
+        host_ns = clock() - begun_ns
+        is_queued = not free.query()
+        last.record()
+        synchronize()
+        occupied_ns = first.elapsed_time(free) * 1e6
+        if is_queued:
+            found.append(StepTimes(host_ns // steps, round(free.elapsed_time(last) * 1e6 / steps)))
+        else:
+            refused += occupied_ns >= needed_ns
+            needed_ns = 2.0 * host_ns
+            pieces = max(pieces + 1, math.ceil(pieces * needed_ns / max(occupied_ns, 1.0)))
+        if refused == 2:  # enqueuing took longer each time that more work lay before it
+            raise NotApart(WAITS)
+    if not found:
+        raise NotApart(NO_TIME_APART)
+    host = statistics.median_low(one.host_ns for one in found)
+    return StepTimes(host, statistics.median_low(one.device_ns for one in found))
+
+
+def device_times_apart(device: str, run: Callable[[], object], steps: int, limit_ns: float) -> StepTimes:
+    """`times_apart` on an accelerator, behind products of matrices, which take 128 MiB meanwhile."""
+    import torch
+
+    try:
+        factor = torch.ones(_SIDE, _SIDE, device=device)
+        product = factor @ factor  # the first product loads its kernel
+    except RuntimeError as error:
+        raise NotApart("no memory was left for it") from error
+
+    def occupy(pieces: int) -> None:
+        for _ in range(pieces):
+            torch.mm(factor, factor, out=product)
+
+    event, wait = partial(timing_event, device), partial(synchronize, device)
+    return times_apart(event, wait, occupy, run, steps, limit_ns)
 
 
 def stopwatch_for(device: str) -> Stopwatch:

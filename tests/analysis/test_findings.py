@@ -97,6 +97,14 @@ def test_a_gpu_that_waits_for_the_host_is_launch_bound(kernel_us: float, confide
     assert ("half of its kernels" in finding.text) == (kernel_us < 10)
 
 
+def test_a_gpu_is_launch_bound_for_no_longer_than_its_device_time_leaves() -> None:
+    """Gaps between kernels that are all enqueued are the device's own, though a trace shows it idle."""
+    waits = facts(40, 60, "dispatch")
+    finding = only(findings_of(replace(waits, busy_share=0.7)))
+    assert (finding.kind, finding.at_best_ns) == (LAUNCH_BOUND, 70 * MS)
+    assert findings_of(replace(waits, busy_share=0.95)) == ()
+
+
 def test_a_step_near_the_measured_rate_of_products_is_compute_bound() -> None:
     finding = only(findings_of(facts(peak=1e12, flops=70 * 10**9)))
 

@@ -63,8 +63,16 @@ from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.machine import Machine
 from gputui.model.result import Run
 from gputui.services.compare.gate import FAIL, check_gate
-from gputui.services.compare.headline import Headline, headline_of, main_row
-from gputui.services.compare.pairing import Comparison, Row, Side, compare_sides, side_of_runs, sides_by
+from gputui.services.compare.headline import Headline, headline_of
+from gputui.services.compare.pairing import (
+    Comparison,
+    Row,
+    Side,
+    compare_sides,
+    main_row,
+    side_of_runs,
+    sides_by,
+)
 from gputui.services.compare.resolve import Looks, look
 from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.compare.text import comparison_as_text

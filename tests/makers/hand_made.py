@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from journals import CPU_MACHINE, RUNTIME, STARTED_US
@@ -12,11 +12,13 @@ from journals import make_case as plain_case
 
 from gputui.model.absent import Missing
 from gputui.model.journal import Block, Price
+from gputui.model.journal import Figure as StoredFigure
 from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.services.results.selectors import Selection
 from gputui.services.runs.recording import recorded_case
+from gputui.worker.steps import STEP_TIMES
 
 STEPS = 10
 NO_PRICE = Missing("no price was stated or known")
@@ -63,6 +65,20 @@ def measured(
             for number, steps_s in enumerate(launches)
         ),
     )
+
+
+def with_step_times(result: CaseResult, device_s: float | Missing, host_s: float | Missing) -> CaseResult:
+    """The case with what a step takes of the device and of the host in each launch."""
+    found = list(zip(STEP_TIMES, (device_s, host_s), strict=True))
+
+    def told(launch: Measurement) -> Measurement:
+        figures = tuple(
+            StoredFigure(launch.launch_id, result.case_id, **asdict(figure), value=value, observations=1)
+            for figure, value in found
+        )
+        return replace(launch, figures=(*launch.figures, *figures))
+
+    return replace(result, measurements=tuple(map(told, result.measurements)))
 
 
 def unmeasured(case: Case, outcome: str, reason: str = "") -> CaseResult:

@@ -29,7 +29,11 @@ from gputui.worker.launch.timed_launch import (
     Launch,
 )
 from gputui.worker.timing import (
+    NO_TIME_APART,
     BlockTime,
+    NotApart,
+    StepTimes,
+    TimesApart,
     cpu_stopwatch,
     has_trend,
     median_half_width,
@@ -178,8 +182,9 @@ class Bench:
     def __init__(
         self, folder: Path, allowance_s: float, most_blocks: int = MOST_BLOCKS, limit_s: float | None = None
     ) -> None:
-        self.clock = Clock()
+        self.clock, self.device = Clock(), "cpu"
         self.device_name = ""
+        self.times_apart: TimesApart | None = None
         self._path = folder / "channel"
         self._path.touch()
         self._seconds = {"allowance_s": allowance_s, **({} if limit_s is None else {"limit_s": limit_s})}
@@ -228,7 +233,7 @@ class Bench:
     def measure(self) -> Heard:
         """Run the launch to its end."""
         described = {
-            "device": "cpu",
+            "device": self.device,
             "device_name": self.device_name,
             "threads": 1,
             "seed": 1,
@@ -242,6 +247,7 @@ class Bench:
             self.clock.now_ns,
             workload_named=self._workloads.__getitem__,
             stopwatch=self.clock.time,
+            times_apart=self.times_apart,
             clock=self.clock,
         ).run()
         return Heard([json.loads(line) for line in self._path.read_text().splitlines()])
@@ -698,3 +704,54 @@ def test_time_for_figures_is_kept_free(tmp_path: Path) -> None:
     begun_ns = bench.clock.now_ns
     bench.measure()
     assert bench.clock.now_ns - begun_ns <= 70.5 * SECOND
+
+
+@pytest.mark.parametrize("seconds", [0.0001, 0.003])
+def test_a_case_on_a_gpu_tells_host_and_device_time_of_its_step(bench: Bench, seconds: float) -> None:
+    asked: list[int] = []
+
+    def apart(run: Callable[[], object], steps: int, limit_ns: float) -> StepTimes:
+        del run
+        assert limit_ns == pytest.approx(SECOND)  # a twentieth of the case's share
+        asked.append(steps)
+        return StepTimes(host_ns=3000, device_ns=1000)
+
+    bench.device, bench.times_apart = "xpu", apart
+    bench.add_step("work", seconds)
+    heard = bench.measure()
+    device, host = heard.of("figure")
+    assert (device["key"], device["value"]) == ("device_step_s", 1e-6)
+    assert (host["key"], host["value"]) == ("host_step_s", 3e-6)
+    assert asked == [10 if seconds == 0.0001 else 1]
+    assert heard.end(0)["outcome"] == "ok"
+
+
+def test_a_gpu_without_these_times_says_why_and_a_cpu_has_none(tmp_path: Path) -> None:
+    def apart(run: Callable[[], object], steps: int, limit_ns: float) -> StepTimes:
+        raise NotApart("it waits")
+
+    reasons = {}
+    for device in ("cpu", "xpu"):
+        (tmp_path / device).mkdir()
+        bench = Bench(tmp_path / device, 12.0)
+        bench.device, bench.times_apart = device, apart
+        bench.add_step("waits", 0.01)
+        bench.add_step("long", 0.5)
+        bench.add("alone", lambda _, bench=bench: bench.step(0.01), is_alone=True)
+        bench.add("elsewhere", lambda _, bench=bench: _elsewhere(bench))
+        heard = bench.measure()
+        assert {m["outcome"] for m in heard.of("case_end")} == {"ok"}
+        assert {m["value"] for m in heard.of("figure")} <= {None}
+        reasons[device] = [m["reason"] for m in heard.of("figure") if m["key"] == "device_step_s"]
+    assert reasons["cpu"] == []
+    assert sorted(reasons["xpu"]) == [
+        NO_TIME_APART,
+        "it waits",
+        "it would take memory of the device, which this case has to itself",
+        "its steps are timed in other processes",
+    ]
+
+
+def _elsewhere(bench: Bench) -> Step:
+    step = bench.step(0.01)
+    return replace(step, timed=lambda steps: bench.clock.time(step.run, steps))

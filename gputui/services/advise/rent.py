@@ -36,6 +36,7 @@ from gputui.services.compare.pairing import (
     estimate_pair,
     flags_of,
 )
+from gputui.services.results.host_bound import NOT_OF_GPU, is_host_bound
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.references import PREFIX
 from gputui.services.results.roofline import uses_of
@@ -359,7 +360,7 @@ def _chosen_work(job: Job, boxes: Sequence[PricedSide], choice: Choice) -> Work:
                 continue
             if not _is_counted_in(job, case.case.unit):
                 continue
-            if isinstance(speed_of(case), Missing):
+            if _lacking(case):
                 tried.append(case)
                 continue
             having.setdefault(work, set()).add(box.side.name)
@@ -395,7 +396,7 @@ def _measured_cases(side: Side, work: Work, device_class: str, precision: str) -
         and case.result.case.variant.device_class == device_class
         and precision in ("", case.result.case.variant.precision)
     ]
-    measured = [case for case in mine if isinstance(speed_of(case.result), SpeedEstimate)]
+    measured = [case for case in mine if not _lacking(case.result)]
     believed = [
         case
         for case in measured
@@ -409,9 +410,15 @@ def _measured_cases(side: Side, work: Work, device_class: str, precision: str) -
 
 
 def _why(result: CaseResult) -> str:
+    return f"{result.case.work.workload} {result.case.work.size}: {_lacking(result)}"
+
+
+def _lacking(result: CaseResult) -> str:
+    """Why a case says nothing of how long its device takes; empty if it does."""
     speed = speed_of(result)
-    reason = speed.reason if isinstance(speed, Missing) else ""
-    return f"{result.case.work.workload} {result.case.work.size}: {reason}"
+    if isinstance(speed, Missing):
+        return speed.reason
+    return NOT_OF_GPU if is_host_bound(result) else ""
 
 
 def _pace(offer: Offer) -> float:
@@ -662,7 +669,7 @@ def _judged(a: _Candidate, b: _Candidate) -> Judgement:
     ]
     if b.start_s and isinstance(b.of.offer.time_s, Estimated):
         weighed[mine] = _with_start(estimate, factor, b.of.offer.time_s.value - b.start_s, b.start_s)
-    asked = 0 if place is None else asked_place([row.case for row in rows], estimates)
+    asked = 0 if place is None else asked_place(rows)
     return judgements(b.respect, weighed, asked)[mine]
 
 

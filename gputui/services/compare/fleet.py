@@ -35,6 +35,7 @@ from gputui.services.compare.ranking import tied
 from gputui.services.compare.row_text import OF_RATES, change_words, than
 from gputui.services.prices import price_of_run
 from gputui.services.results.headline import as_sentence, case_order, case_subject
+from gputui.services.results.host_bound import is_host_bound
 from gputui.services.results.labels import device_words
 from gputui.services.results.selectors import Selection
 from gputui.services.results.throughput import cost_of, rate_of, speed_of
@@ -321,7 +322,7 @@ def fleet_of(sides: Sequence[Side], by: str = "") -> Fleet:
         of_kinds.setdefault(kind_of(side, by), {})[place] = side
         for case in side.cases:
             rate = rate_of(case.result)
-            if not isinstance(rate, Missing):
+            if not isinstance(rate, Missing) and not is_host_bound(case.result):
                 measured.setdefault(case.result.case, {})[place] = case, rate
     most = max(map(len, measured.values()), default=0)
     if most < 2:

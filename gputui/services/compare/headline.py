@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.attribution import Attribution
@@ -29,7 +29,7 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.compare.load_terms import load_terms
-from gputui.services.compare.pairing import CROWDED, SHARED, SLOWED, Comparison, Row, Side
+from gputui.services.compare.pairing import CROWDED, SHARED, SLOWED, Comparison, Row, Side, main_row
 from gputui.services.compare.ranking import Ranked, by_cost, by_speed
 from gputui.services.compare.row_text import (
     OF_COSTS,
@@ -55,6 +55,7 @@ from gputui.services.results.headline import (
     case_subject,
     title_of,
 )
+from gputui.services.results.host_bound import HOST_BOUND, LIFTS
 from gputui.services.results.metrics import is_limit, time_of
 from gputui.services.results.throughput import GAVE, is_by_clock, run_spread_of
 from gputui.services.serving.profiles import limits_of
@@ -129,18 +130,6 @@ def headline_of(
         _of_values(comparison, main, ignore, evidence)
         if ignore
         else _of_boxes(comparison, main, why, evidence)
-    )
-
-
-def main_row(rows: Iterable[Row]) -> Row | None:
-    """The case people come for: training, then inference, then peak tests; on the GPU, with amp, the largest.
-
-    Only of those that both sides measured.
-    """
-    return min(
-        (row for row in rows if not isinstance(row.estimate, Missing)),
-        key=lambda row: case_order(row.case),
-        default=None,
     )
 
 
@@ -248,6 +237,9 @@ def _busy(main: Row, comparison: Comparison) -> str:
     if clock := [names[letter] for letter, found in results if found is not None and is_by_clock(found)]:
         without = f"; in {subject(main, comparison.rows)} the rate of {listed(clock)} is what {GAVE}"
     sentences = [f"Measured on a busy box: {listed(said)}{without}."] if said else []
+    if HOST_BOUND in shares:
+        waits = f"the GPU waits for its host {listed(shares[HOST_BOUND])} time"
+        sentences.append(f"{as_sentence(HOST_BOUND)}, {waits}: this compares hosts. {LIFTS}.")
     if SLOWED in shares:
         sentences.append(f"The GPU was {SLOWED} for {listed(shares[SLOWED])} time.")
     return " ".join(sentences)
@@ -368,17 +360,14 @@ def _what_changes_the_choice(main: Row, comparison: Comparison) -> str:
 def changing_row(main: Row, rows: Sequence[Row]) -> tuple[Row | None, bool]:
     """The case that speaks most against what the main case says, else the one that differs most.
 
-    Only of those that are sure enough for a sentence.
+    Only of those that are sure enough for a sentence and compare GPUs where they are on one.
 
     Of loads on a server, if none speaks against it, the wait for the first token with the most users. The
     second value says whether it speaks against it.
     """
-    decided = [
-        row
-        for row in rows
-        if row is not main and _told_by(main, row).is_sure and row.case.workload_class != "ceiling"
-    ]
-    decided = decided or [row for row in rows if row is not main and _told_by(main, row).is_sure]
+    others = [row for row in rows if row is not main and not row.is_host_bound]
+    sure = [row for row in others if _told_by(main, row).is_sure]
+    decided = [row for row in sure if row.case.workload_class != "ceiling"] or sure
     if not decided:
         return None, False
     mine = _told_by(main, main)
@@ -455,7 +444,8 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
     else:
         first = f"can't tell{_certainty(rate)} whether {runs} faster {b} than {a} ({verdict_parts(rate)[1]})"
     kinds: dict[str, list[str]] = {"faster": [], "not": [], "unknown": []}
-    rows = [row for row in comparison.rows if row.case.workload_class != "ceiling"] or comparison.rows
+    of_gpus = [row for row in comparison.rows if not row.is_host_bound]
+    rows = [row for row in of_gpus if row.case.workload_class != "ceiling"] or of_gpus
     for workload in dict.fromkeys(row.case.work.workload for row in rows):
         rates = [row.rate for row in rows if row.case.work.workload == workload]
         words = {"unsure" if rate.differs and not rate.is_sure else rate.word for rate in rates}

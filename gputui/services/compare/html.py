@@ -20,12 +20,12 @@ from gputui.model.units import format_percent
 from gputui.services.compare.columns import COST
 from gputui.services.compare.headline import (
     Headline,
-    main_row,
 )
 from gputui.services.compare.html_details import pair_details
 from gputui.services.compare.pairing import (
     Comparison,
     Side,
+    main_row,
     performance_checks_of_side,
 )
 from gputui.services.compare.row_text import (

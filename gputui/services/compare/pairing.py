@@ -30,7 +30,6 @@ from gputui.analysis.peak_tests import NO_REFERENCE, PerformanceCheck
 from gputui.analysis.priors import band_between_models, instance_prior_sd
 from gputui.analysis.verdict import (
     BAND,
-    Estimate,
     GeometricMean,
     RatioEstimate,
     SpeedEstimate,
@@ -46,6 +45,7 @@ from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import counted, format_percent, format_seconds, listed
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order
+from gputui.services.results.host_bound import HOST_BOUND, STEP_KEYS, busy_share, is_host_bound
 from gputui.services.results.labels import had_no_time, plain_case_name
 from gputui.services.results.metrics import (
     P95,
@@ -159,7 +159,7 @@ class Flag:
     side: str
     """`a` or `b`."""
     word: str
-    """SLOWED, CAPPED, COLD or CROWDED."""
+    """SLOWED, CAPPED, COLD, CROWDED, SHARED or HOST_BOUND."""
     share: float
     """Of the time in which it was measured; 0 to 1."""
 
@@ -203,6 +203,11 @@ class Row:
     def verdict(self) -> Verdict:
         """Of the rate."""
         return self.rate.verdict
+
+    @property
+    def is_host_bound(self) -> bool:
+        """Whether the host of a side holds its GPU back: the row does not compare GPUs."""
+        return any(cell.result is not None and is_host_bound(cell.result) for cell in (self.a, self.b))
 
     @property
     def is_hidden_by_waiting(self) -> bool:
@@ -425,7 +430,7 @@ def _judged(rows: Sequence[Row], ignore: str) -> tuple[list[Row], tuple[GroupMea
     """All rows and means of a table together, without what telemetry says."""
     groups = list(_group_means(rows, ignore))
     estimates = [row.estimate for row in rows]
-    asked = asked_place([row.case for row in rows], estimates)
+    asked = asked_place(rows)
     verdicts = iter(judge([*estimates, *(group.mean for group in groups)], asked=asked))
     paid = [work_per_dollar(row.estimate, row.a.cost, row.b.cost) for row in rows]
     found = []
@@ -441,10 +446,19 @@ def _judged(rows: Sequence[Row], ignore: str) -> tuple[list[Row], tuple[GroupMea
     )
 
 
-def asked_place(cases: Sequence[Case], estimates: Sequence[Estimate | Missing]) -> int | None:
-    """The place of the row that the headline is about: the case that people come for, whatever came out."""
-    rows = [place for place, estimate in enumerate(estimates) if not isinstance(estimate, Missing)]
-    return min(rows, key=lambda place: case_order(cases[place]), default=None)
+def main_row(rows: Iterable[Row]) -> Row | None:
+    """The case people come for: training, then inference, then peak tests; on the GPU, with amp, the largest.
+
+    Only of those that both sides measured; one that is host-bound only if all are.
+    """
+    known = [row for row in rows if not isinstance(row.estimate, Missing)]
+    return min(known, key=lambda row: (row.is_host_bound, case_order(row.case)), default=None)
+
+
+def asked_place(rows: Sequence[Row]) -> int | None:
+    """The place of `main_row`, which the headline is about, whatever came out."""
+    main = main_row(rows)
+    return next((place for place, row in enumerate(rows) if row is main), None)
 
 
 def _shared_times(a: SideCase | Cell | None, b: SideCase | Cell | None) -> list[str]:
@@ -474,7 +488,7 @@ def with_telemetry(
     energies = judgements(
         ENERGY,
         [work_per_joule(e, x.energy, y.energy) for e, (x, y) in zip(estimates, cells, strict=True)],
-        asked_place([row.case for row in rows], estimates),
+        asked_place(rows),
     )
     found = [
         replace(
@@ -660,7 +674,8 @@ def _starts(cells: tuple[Cell, Cell]) -> str:
 def _figures(rows: Sequence[Row]) -> list[tuple[FigureRow, ...]]:
     """Those of each row, in the order of A, then those that only B has; judged as one table.
 
-    Those that are rows themselves are left out, and a row that is a time has none.
+    Those that are rows themselves are left out, and a row that is a time has none. Device and host time of a
+    step are there where the row itself compares no GPUs.
     """
     found: list[list[tuple[LaunchValues | None, LaunchValues | None]]] = []
     for row in rows:
@@ -668,7 +683,8 @@ def _figures(rows: Sequence[Row]) -> list[tuple[FigureRow, ...]]:
             {} if cell.result is None or row.case.is_time else launch_values_of(cell.result)
             for cell in (row.a, row.b)
         )
-        keys = [key for key in dict.fromkeys((*a, *b)) if key not in _shared_times(row.a, row.b)]
+        unsaid = () if row.is_host_bound else STEP_KEYS  # else its rate compares the devices
+        keys = [k for k in dict.fromkeys((*a, *b)) if k not in (*_shared_times(row.a, row.b), *unsaid)]
         found.append([(a.get(key), b.get(key)) for key in keys])
     judged = iter(judgements(FIGURE, [_figure_ratio(*sides) for of_row in found for sides in of_row]))
     return [tuple(_figure_row(*sides, next(judged)) for sides in of_row) for of_row in found]
@@ -715,6 +731,9 @@ def flags_of(cell: Cell, side: str, conditions: ConditionsOf | None) -> Iterable
     if cell.result is None:
         return
     on_gpu = cell.result.case.variant.device_class == "gpu"
+    busy = busy_share(cell.result)
+    if is_host_bound(cell.result) and not isinstance(busy, Missing):
+        yield Flag(side, HOST_BOUND, 1 - busy)
     waited = contention_of(cell.result) or late_share(cell.result)
     if waited:
         yield Flag(side, CROWDED, waited)
@@ -797,7 +816,11 @@ def _group_means(rows: Sequence[Row], ignore: str) -> Iterable[GroupMean]:
         device = "" if ignore == "device" else row.case.variant.device_class
         is_alone = ignore and None in (row.a.result, row.b.result)
         if (row.case.workload_class, device) in members and not row.case.is_time and not is_alone:
-            members[row.case.workload_class, device].append(row.estimate)
+            found = row.estimate
+            is_of_gpus = isinstance(found, Missing) or not row.is_host_bound
+            members[row.case.workload_class, device].append(
+                found if is_of_gpus else replace(found, doubt=HOST_BOUND)
+            )
     for (workload_class, device), estimates in members.items():
         common = [e for e in estimates if not isinstance(e, Missing)]
         if estimates:

@@ -38,6 +38,7 @@ from gputui.services.compare.row_text import (
     style_of,
     verdict_text,
 )
+from gputui.services.results.host_bound import HOST_BOUND
 from gputui.services.results.labels import shared_case_words, short_case_name
 from gputui.store.text import clean_text
 
@@ -234,7 +235,9 @@ def _names(
             row = first_of(item.rows)
             is_only_size = {row.case.work} == {one for one in works if one.workload == row.case.work.workload}
             unsaid = [*common, row.case.work.size] if is_short and is_only_size else common
-            return Span(clean_text(short_case_name(row.case, unsaid, ignore, is_short=is_short)))
+            is_marked = any(one is not None and one.is_host_bound for one in item.rows)
+            called = clean_text(short_case_name(row.case, unsaid, ignore, is_short=is_short))
+            return Span(f"{called} ({HOST_BOUND})" if is_marked else called)
         mean = next(mean for mean in item.means if mean is not None)
         device = devices[mean.device_class]
         if is_pair and not has_groups:

@@ -30,6 +30,7 @@ from gputui.services.compare.row_text import (
 from gputui.services.compare.rows_table import is_absent, rows_of_sides, rows_table
 from gputui.services.compare.why import Why, finding_lines, part_table, sentence, trust_line
 from gputui.services.results.conditions import NOT_PROFILED
+from gputui.services.results.host_bound import HOST_BOUND, LIFTS
 from gputui.services.results.labels import (
     ending_words,
     lost_words,
@@ -173,7 +174,8 @@ def disturbances(comparison: Comparison, naming: Naming, b: str = "b") -> Iterab
             said = f"{naming.name(row)} {format_percent(flag.share)}"
             found.setdefault((flag.side, flag.word), []).append(said)
     for (side, word), rows in sorted(found.items()):
-        yield f"! {b if side == 'b' else side} {word}: {', '.join(rows)} of the time"
+        lifts = f". {LIFTS}" if word == HOST_BOUND else ""
+        yield f"! {b if side == 'b' else side} {word}: {', '.join(rows)} of the time{lifts}"
     for letter, of_side in (("a", 0), (b, 1)):
         named = [(naming.name(row), (row.a, row.b)[of_side]) for row in timed]
         for words in lost_words((name, cell.result) for name, cell in named if cell.result is not None):

@@ -12,8 +12,8 @@ from gputui.model.absent import Missing
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
-from gputui.services.compare.headline import main_row, names_of
-from gputui.services.compare.pairing import Comparison
+from gputui.services.compare.headline import names_of
+from gputui.services.compare.pairing import Comparison, main_row
 from gputui.services.compare.row_text import (
     choice_words,
     difference_words,

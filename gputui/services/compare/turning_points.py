@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from gputui.model.absent import Missing
 from gputui.model.units import RATES, counted, format_hourly, format_percent, three_digits
-from gputui.services.compare.headline import claim, main_row, names_of, subject
-from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.compare.headline import claim, names_of, subject
+from gputui.services.compare.pairing import Comparison, Row, main_row
 
 _MOST_CASES = 4
 
@@ -50,7 +50,10 @@ def _cases(main: Row, comparison: Comparison) -> Iterable[tuple[str, str]]:
     against = [
         row
         for row in comparison.rows
-        if row is not main and (j := row.cost if by_cost else row.rate).differs and j.verdict.word != mine
+        if row is not main
+        and not row.is_host_bound
+        and (j := row.cost if by_cost else row.rate).differs
+        and j.verdict.word != mine
     ]
     better = names_of(comparison)[mine == "slower"]
     for row in against[:_MOST_CASES]:

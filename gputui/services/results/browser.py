@@ -20,6 +20,7 @@ from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.serving import ServingRecords
 from gputui.services.results.conditions import Evidence, findings_of_case
 from gputui.services.results.headline import case_order
+from gputui.services.results.host_bound import is_host_bound
 from gputui.services.results.kept_files import end_of_log, logs_of
 from gputui.services.results.selectors import Selection, batches, files_in, from_here, run_in
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
@@ -112,12 +113,12 @@ def read_boxes(files: Sequence[Path], job: Job[Any]) -> tuple[Run, ...]:
 
 
 def on_boxes(case: Case, runs: Iterable[Run]) -> list[OnBox]:
-    """This case wherever it was measured, the fastest first."""
+    """This case wherever it was measured and not host-bound, the fastest first."""
     found = []
     for run in runs:
         result = next((one for one in run.cases if one.case == case), None)
         speed = None if result is None else speed_of(result)
-        if result is not None and isinstance(speed, SpeedEstimate):
+        if result is not None and isinstance(speed, SpeedEstimate) and not is_host_bound(result):
             found.append(OnBox(run.summary, speed, cost_of(result, run.summary.price)))
     return sorted(found, key=lambda one: -one.speed.units_per_s)
 

@@ -13,6 +13,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import cost_unit, format_percent, format_rate, format_usd
+from gputui.services.results.host_bound import HOST_BOUND, STEP_KEYS, is_host_bound
 from gputui.services.results.labels import (
     case_name,
     interval_words,
@@ -21,7 +22,7 @@ from gputui.services.results.labels import (
     shared_case_words,
     short_result_name,
 )
-from gputui.services.results.metrics import metrics_of
+from gputui.services.results.metrics import CaseMetric, metrics_of
 from gputui.services.results.roofline import share_of_sheet, share_text, uses_of
 from gputui.services.results.throughput import GAVE, Speeds, cost_of, gave_text
 
@@ -45,6 +46,8 @@ class CaseLine:
     """As `$4.52 per Gtok`; empty without a price."""
     gave: str = ""
     """The rate by the clock, where `rate` is far from it (`gave_text`)."""
+    mark: str = ""
+    """HOST_BOUND where the rate is not the GPU's."""
 
 
 def _cost_cells(measured: Speeds, price: Price | Missing) -> list[str]:
@@ -79,6 +82,7 @@ def case_lines(run: Run, measured: Speeds, name: Callable[[CaseResult], str]) ->
             peak=share_of_sheet(uses_of(case, (), run.summary.machine)),
             cost=cost,
             gave=gave_text(case),
+            mark=HOST_BOUND if is_host_bound(case) else "",
         )
         for (case, speed), cost in zip(measured, costs, strict=True)
     ], heading
@@ -114,11 +118,13 @@ def rates_table(
     used = [None if share is None else min(share, 1.0) for share in shares]
     drawn = bars(used, 1.0, "compute", most=widest_bar, priority=_BAR)
     texts = [share_text(share) or "—" for share in shares]
+    marks = Column("", [Span(line.mark, "warn") for line in lines])
     costs = Column(cost, [line.cost for line in lines], True, _COST)
     return Table(
         (
             *columns,
             *([Column(GAVE, [Span(line.gave, "warn") for line in lines], True)] if any(gave) else ()),
+            *((marks,) if any(marks.texts) else ()),
             *((drawn, Column("% of spec", texts, True, _PEAK)) if any(used) else ()),
             *((costs,) if any(costs.texts) else ()),
         )
@@ -130,12 +136,18 @@ def metric_table(rows: Sequence[tuple[str, str, str]]) -> Table:
     return table_of(("figure", "value", "range of launches"), rows, right=(1,), breaks=(2,))
 
 
-def metric_rows(run: Run) -> list[tuple[str, str, str]]:
-    """What cases gave besides their speed, below the name of each."""
+def metric_rows(run: Run, *, is_brief: bool = False) -> list[tuple[str, str, str]]:
+    """What cases gave besides their speed, below the name of each; `is_brief`: `brief_metrics`."""
     rows: list[tuple[str, str, str]] = []
     for case in run.cases:
-        found = metrics_of(case)
+        found = brief_metrics(case) if is_brief else metrics_of(case)
         if found:
             rows.append((case_name(case), "", ""))
         rows += [(f"  {f.title}", metric_text(f), metric_range(f)) for f in found]
     return rows
+
+
+def brief_metrics(case: CaseResult) -> tuple[CaseMetric, ...]:
+    """`metrics_of`, without device and host time of a step where it is not host-bound."""
+    unsaid = () if is_host_bound(case) else STEP_KEYS
+    return tuple(metric for metric in metrics_of(case) if metric.key not in unsaid)

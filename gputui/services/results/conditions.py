@@ -17,6 +17,7 @@ from gputui.model.journal import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.serving import ServingRecords
 from gputui.model.telemetry import LaunchPower
+from gputui.services.results.host_bound import busy_share
 from gputui.services.results.roofline import measured_peak
 from gputui.services.results.selectors import Selection, batches
 from gputui.services.results.throughput import speed_of
@@ -211,5 +212,6 @@ def step_findings(seen: SeenStep, evidence: Evidence) -> tuple[Finding, ...]:
         capped_share=conditions if isinstance(conditions, Missing) else conditions.power_capped_share,
         clock_mhz=conditions if isinstance(conditions, Missing) else conditions.clock_median_mhz,
         clock_most_mhz=conditions if isinstance(conditions, Missing) else conditions.clock_most_mhz,
+        busy_share=busy_share(seen.result),
     )
     return findings_of(facts)

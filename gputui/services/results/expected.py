@@ -27,6 +27,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Gpu, Machine
 from gputui.model.result import CaseResult, Run, worked_out_once
 from gputui.model.units import format_rate
+from gputui.services.results.host_bound import is_host_bound
 from gputui.services.results.labels import plain_name, shared_case_words, short_case_name
 from gputui.services.results.references import (
     Reference,
@@ -80,7 +81,7 @@ def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
     largest: dict[tuple[str, int | None, str, str, str], CaseResult] = {}
     for case in run.cases:
         variant = case.case.variant
-        if not _measure(case) or case.outcome != "ok" or variant.threads == "1":
+        if not _measure(case) or case.outcome != "ok" or variant.threads == "1" or is_host_bound(case):
             continue
         key = (variant.device_class, case.device_index, case.device_name, _measure(case), variant.precision)
         known = largest.get(key)
@@ -161,6 +162,7 @@ def _beside(run: Run, device_class: str, index: int | None, name: str) -> _Besid
             == (device_class, index, name)
             and key_of(case.case) in known
             and not contention_of(case)
+            and not is_host_bound(case)
             and isinstance(speed := speed_of(case), SpeedEstimate)
         )
         judges = reference.boxes >= FEWEST and reference.holds_torch(torch)

@@ -30,6 +30,7 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.results.expected import performance_checks
+from gputui.services.results.host_bound import LIFTS, NOT_OF_GPU, busy_words, is_host_bound
 from gputui.services.results.labels import (
     case_words,
     ending_words,
@@ -151,7 +152,12 @@ def case_subject(
 
 def main_case(run: Run) -> CaseResult | None:
     """The measured case of a run that people come for."""
-    return min((case for case, _ in speeds_of(run)), key=lambda case: case_order(case.case), default=None)
+    return min((case for case, _ in speeds_of(run)), key=main_first, default=None)
+
+
+def main_first(case: CaseResult) -> tuple[bool, tuple[int, ...]]:
+    """Sorts the main case first: one that is host-bound only if all are."""
+    return is_host_bound(case), case_order(case.case)
 
 
 def run_headline(run: Run, why: str = "") -> str:
@@ -172,12 +178,12 @@ def headline_sentences(run: Run, why: str = "") -> tuple[str, ...]:
     checks = performance_checks(run)
     if any(case.case.variant.device_class == "gpu" for case, _ in speeds):
         checks = tuple(check for check in checks if check.device_index is not None)
-    main = min(speeds, key=lambda pair: case_order(pair[0].case), default=None)
+    main = min(speeds, key=lambda pair: main_first(pair[0]), default=None)
     box, answer = _box(checks), ["" if main is None else _main(*main, speeds), why]
     answer = [*box, *answer] if is_bad_news(checks) else [*answer, *box]
     made_up = "DEMO DATA, nothing was measured." if run.summary.is_made_up else ""
-    busy = "" if main is None else _busy(main[0], speeds)
-    return tuple(filter(None, (made_up, *answer, busy, _ended(run, has_some=bool(speeds)))))
+    doubts = () if main is None else (_busy(main[0], speeds), _held_back(main[0]))
+    return tuple(filter(None, (made_up, *answer, *doubts, _ended(run, has_some=bool(speeds)))))
 
 
 def is_bad_news(checks: Sequence[PerformanceCheck]) -> bool:
@@ -307,6 +313,12 @@ def _busy(main: CaseResult, speeds: Speeds) -> str:
     without = f": {GAVE} {gave}" if gave else "" if is_by_clock(main) else "; rates are without it"
     by_clock = f"; {BY_CLOCK}" if any(is_undecidable(case) for case, _ in speeds) else ""
     return f"{HAD_THE_CPU} {format_percent(share)} of the time{without}{by_clock}." if share else ""
+
+
+def _held_back(main: CaseResult) -> str:
+    """That its rate is not that of the GPU, if the host holds that back."""
+    busy = busy_words(main)
+    return f"{as_sentence(NOT_OF_GPU)} ({busy}). {LIFTS}." if busy else ""
 
 
 def _but_precision(case: Case) -> tuple[str, str, str]:

@@ -15,6 +15,7 @@ from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline
+from gputui.services.results.host_bound import is_host_bound
 from gputui.services.results.labels import run_notes
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.roofline import uses_of
@@ -38,6 +39,7 @@ def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> d
                 "reason": case.reason,
                 "speed": estimate_as_json(speed_of(case), "units_per_s"),
                 "waited_share": known(waited_share(case)),
+                "is_host_bound": is_host_bound(case),
                 "clock_units_per_s": known(rate_of(case, by_clock=True)),
                 "cost": cost_as_json(cost_of(case, run.summary.price), case.case.unit),
                 "figures": metrics_as_json(case),

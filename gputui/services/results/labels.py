@@ -26,6 +26,7 @@ from gputui.model.units import (
     format_spread,
 )
 from gputui.services.prices import price_source
+from gputui.services.results.host_bound import LIFTS, NOT_OF_GPU, busy_words, is_host_bound
 from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.throughput import (
     BY_CLOCK,
@@ -412,6 +413,9 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
     if crowded:
         by_clock = f"; {BY_CLOCK}" if is_brief and any(map(is_undecidable, crowded)) else ""
         notes.append(f"{OTHERS_HAD} {which(crowded, _waited)}{by_clock}")
+    if bound := [c for c in run.cases if is_host_bound(c)]:
+        rates = f"{NOT_OF_GPU} in {which(bound, _host_bound)}"
+        notes.append(rates if is_brief else f"{rates}. {LIFTS}")
     return notes
 
 
@@ -431,6 +435,10 @@ def is_recording(run: Run) -> bool:
     return run.summary.profile == RECORD_PROFILE and all(
         case.case.variant.device_class == WHOLE_BOX for case in run.cases
     )
+
+
+def _host_bound(case: CaseResult) -> str:
+    return f"{case_name(case)} ({busy_words(case)})"
 
 
 def _waited(case: CaseResult) -> str:

@@ -22,6 +22,7 @@ from gputui.model.units import counted, format_percent, format_rate, listed
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.profiles.planner import case_of
 from gputui.services.results.expected import CAPPED_W, PEAK_TESTS, SMALL, power_cap_of
+from gputui.services.results.host_bound import is_host_bound
 from gputui.services.results.labels import some_of
 from gputui.services.results.references import (
     MOST_BYTES,
@@ -204,8 +205,12 @@ def problems_of_run(candidate: Candidate) -> Iterator[str]:
 
 
 def _cases(run: Run) -> list[CaseResult]:
-    """Measured shipped cases of the first GPU, without one those of the CPU: one device stands for a box."""
-    measured = [case for case in run.cases if case.outcome == "ok" and is_shipped(case.case)]
+    """Measured shipped cases of the first GPU, without one those of the CPU: one device stands for a box.
+
+    Without those that are host-bound.
+    """
+    shipped = [case for case in run.cases if case.outcome == "ok" and is_shipped(case.case)]
+    measured = [case for case in shipped if not is_host_bound(case)]
     on_gpu = [case for case in measured if case.case.variant.device_class == "gpu"]
     if not on_gpu:
         return [case for case in measured if case.case.variant.device_class == "cpu"]

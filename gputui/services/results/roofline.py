@@ -11,6 +11,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.result import CaseResult
 from gputui.model.units import format_percent
+from gputui.services.results.host_bound import is_host_bound
 from gputui.services.results.labels import plain_name
 from gputui.services.results.throughput import devices_of, is_undecidable, speed_of
 
@@ -137,6 +138,7 @@ def measured_peak(
         and other.device_index == case.device_index
         and (unit == "B" or other.precision_used == wanted)
         and not is_undecidable(other)
+        and not is_host_bound(other)
         and isinstance(speed := speed_of(other), SpeedEstimate)
     ]
     if not found:

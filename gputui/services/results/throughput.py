@@ -35,6 +35,7 @@ from gputui.model.plan import WHOLE_BOX, Case
 from gputui.model.result import CaseResult, Run, Spread, worked_out_once
 from gputui.model.telemetry import LaunchPower
 from gputui.model.units import format_percent, format_rate
+from gputui.services.results.host_bound import NOT_OF_GPU, is_host_bound
 from gputui.services.results.metrics import late_share
 from gputui.worker import MIN_BLOCKS
 
@@ -413,6 +414,8 @@ def cost_of(case: CaseResult, price: Price | Missing) -> Cost | Missing:
     """The cost of a million units of work on a box of this price."""
     if case.case.is_time:
         return Missing("a time has no cost")
+    if is_host_bound(case):
+        return Missing(NOT_OF_GPU)
     speed, gpus = speed_of(case), devices_of(case.case)
     return cost_per_million(speed, case.case.unit, price, case.case.variant.device_class, gpus)
 

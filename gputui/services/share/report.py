@@ -23,7 +23,8 @@ from gputui.services.compare.row_text import style_of, verdict_parts
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.case_table import case_lines, metric_rows, metric_table, rates_table
 from gputui.services.results.expected import CHECK_WORDS, performance_checks
-from gputui.services.results.headline import case_order, index_in, run_headline
+from gputui.services.results.headline import index_in, main_first, run_headline
+from gputui.services.results.host_bound import HOST_BOUND, is_host_bound
 from gputui.services.results.labels import (
     box_lines,
     case_name,
@@ -58,7 +59,7 @@ _MOST_RATES = 4
 def main_cases(run: Run) -> list[tuple[CaseResult, SpeedEstimate]]:
     """Of each workload the case that people come for, of peak tests in each precision; in their order."""
     measured, chosen = speeds_of(run), dict[tuple[str, str], int]()
-    for case, _ in sorted(measured, key=lambda pair: case_order(pair[0].case)):
+    for case, _ in sorted(measured, key=lambda pair: main_first(pair[0])):
         precision = case.case.variant.precision if case.case.workload_class == "ceiling" else ""
         chosen.setdefault((case.case.work.workload, precision), case.case_id)
     return [pair for pair in measured if pair[0].case_id in chosen.values()]
@@ -75,7 +76,7 @@ def key_figures(run: Run) -> Table | None:
         for one in check.peak_tests
     }
     known = [pair for pair in main_cases(run) if not pair[0].case.is_program]
-    known.sort(key=lambda pair: case_order(pair[0].case), reverse=True)
+    known.sort(key=lambda pair: main_first(pair[0]), reverse=True)
     chosen = {pair[0].case.work.workload: pair for pair in known}  # the last one counts
     first = sorted(chosen, key=lambda workload: index_in(_WORKLOADS, workload))[:_MOST_RATES]
     columns: list[Column] = []
@@ -84,6 +85,8 @@ def key_figures(run: Run) -> Table | None:
         word = (
             Span(f"gave {gave_text(case)}", "warn")
             if gave_text(case)
+            else Span(HOST_BOUND, "warn")
+            if is_host_bound(case)
             else judged.get((case.case.unit, speed.units_per_s))
         ) or Span(interval_words(speed), "dim")
         style = "title" if word.style in ("dim", "good") else f"title {word.style}"

@@ -16,6 +16,7 @@ from gputui.model.serving import SERVE_PROFILE
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.serving.profiles import shipped_request_profiles
 from gputui.sources.nvml_calls import nvml_reason
+from gputui.worker.steps import COMPILE_FIGURE, STEP_TIMES
 from gputui.worker.workloads import WORKLOADS
 
 Rule = Callable[[str], str | None]
@@ -146,7 +147,7 @@ profile = one_of(
 """Profiles that come with gputui, and what stands in place of one."""
 
 _SIZES = [size for workload in WORKLOADS for size in workload.sizes.values()]
-_FIGURES = [figure for workload in WORKLOADS for figure in workload.figures]
+_FIGURES = [*(figure for workload in WORKLOADS for figure in workload.figures), COMPILE_FIGURE, *STEP_TIMES]
 _LOAD_WORDS = r"(?:\d+ users?|[\d.]+(?:e[+-]?\d+)? req/s|limit)"
 _LOAD_PROFILES = "|".join(profile.name for profile in shipped_request_profiles())
 

@@ -19,10 +19,15 @@ from ..channel import Channel
 from ..contract import Precision, Request, Step, Value, Workload
 from ..failures import Failed, outcome_of, reason_of, text_for_file
 from ..profiling.profiler import NoTrace
-from ..steps import COMPILE, COMPILE_FIGURE, resolve
+from ..steps import COMPILE, COMPILE_FIGURE, STEP_TIMES, resolve
 from ..timing import (
+    NO_TIME_APART,
+    QUEUED_S,
     BlockTime,
+    NotApart,
     Stopwatch,
+    TimesApart,
+    device_times_apart,
     has_trend,
     median_half_width,
     steps_for,
@@ -41,6 +46,10 @@ SUSTAINED_BLOCKS = 300
 """A sustained case is split into about this many blocks."""
 WARM_SHARE = 0.25
 """Of what is left of a case's share after its first step: the most that warming up may take."""
+APART_SHARE = 0.05
+"""Of a case's share: the most that measuring host and device time of a step apart may take."""
+_TRIES_APART = 2
+"""How often its steps are queued, at least."""
 MAX_VOID_BLOCKS = 10
 """A model whose loss scale keeps falling has no finite gradients and would never get enough blocks."""
 MAX_SINGLE_STEPS = 3
@@ -61,6 +70,8 @@ class _Running:
     """Duration of a block, estimated from the warm-up."""
     compile_s: float | None
     """How much longer the first step took than a later one, if it compiled."""
+    apart: tuple[Value, ...]
+    """Of STEP_TIMES; empty on a CPU."""
     left_ns: float
     """What is left of the case's share after the warm-up, and at least what MIN_BLOCKS take."""
     most_blocks: int
@@ -101,6 +112,7 @@ class Launch:
         *,
         workload_named: Callable[[str], Workload] = workload_named,
         stopwatch: Stopwatch | None = None,
+        times_apart: TimesApart | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._channel = channel
@@ -123,6 +135,7 @@ class Launch:
         self._profiled_ns = round(float(described.get("profiled_s", 0)) * 1e9)
         self._reserve_bytes = int(described.get("reserve_bytes", 0))
         self._stopwatch: Stopwatch = stopwatch or stopwatch_for(self._device)
+        self._times_apart: TimesApart = times_apart or partial(device_times_apart, self._device)
         self._clock = clock
 
     def run(self) -> None:
@@ -251,6 +264,7 @@ class Launch:
                 steps, recent = wanted, []
             else:
                 recent.append(block.block_ns)
+        apart = self._apart(workload, step, per_step_ns, APART_SHARE * share_ns)
         if step.settled:
             step.settled()
         now_ns = single[-1].start_ns if is_block else self._clock()
@@ -279,12 +293,30 @@ class Launch:
             steps,
             block_ns,
             compile_s,
+            apart,
             max(share_ns - (self._clock() - begun_ns), MIN_BLOCKS * block_ns),
             self._most_blocks,
         )
         if is_block:
             self._report(case, single[-1])
         return case
+
+    def _apart(self, workload: Workload, step: Step, step_ns: float, limit_ns: float) -> tuple[Value, ...]:
+        """The values of STEP_TIMES, measured within about so many ns; none on a CPU."""
+        if self._device == "cpu":
+            return ()
+        steps = _whole(steps_for(QUEUED_S, step_ns), step)
+        try:
+            if step.timed:
+                raise NotApart("its steps are timed in other processes")
+            if workload.is_alone:
+                raise NotApart("it would take memory of the device, which this case has to itself")
+            if _TRIES_APART * steps * step_ns > limit_ns:
+                raise NotApart(NO_TIME_APART)
+            found = self._times_apart(step.run, steps, limit_ns)
+        except NotApart as reason:
+            return (Value(None, 0, str(reason)),) * len(STEP_TIMES)
+        return Value(found.device_ns / 1e9, steps), Value(found.host_ns / 1e9, steps)
 
     def _single_steps(self, timed: Callable[[], BlockTime], last_ns: float) -> list[BlockTime]:
         """Single steps until one is short enough for the minimum number of blocks: rarely more than one.
@@ -359,9 +391,11 @@ class Launch:
                 reason = text_for_file(found.reason, "not measured", self._step_file)
                 found = replace(found, reason=reason)
             self._channel.send("figure", case_id=case.case_id, **asdict(declared), **asdict(found))
+        taken = list(zip(STEP_TIMES, case.apart, strict=True)) if case.apart else []
         if case.compile_s is not None:
-            taken = Value(case.compile_s, 1)
-            self._channel.send("figure", case_id=case.case_id, **asdict(COMPILE_FIGURE), **asdict(taken))
+            taken.append((COMPILE_FIGURE, Value(case.compile_s, 1)))
+        for declared, value in taken:
+            self._channel.send("figure", case_id=case.case_id, **asdict(declared), **asdict(value))
 
     def _end(self, case_id: int, outcome: str, reason: str, blocks: int) -> None:
         self._channel.send(

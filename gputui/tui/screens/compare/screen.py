@@ -18,8 +18,7 @@ from gputui.document.spans import Span
 from gputui.services.compare.candidates import Candidate, candidates
 from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, ComparisonColumn
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
-from gputui.services.compare.headline import main_row
-from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.compare.pairing import Comparison, Row, main_row
 from gputui.services.compare.row_text import called, letter_of, short_name
 from gputui.services.compare.rows_table import RowOfSides
 from gputui.store.text import clean_text

@@ -26,6 +26,8 @@ from gputui.model.units import (
     three_digits,
 )
 from gputui.services.results.browser import FileEntry, FileRuns, RunDetail
+from gputui.services.results.case_table import brief_metrics
+from gputui.services.results.host_bound import HOST_BOUND, busy_words
 from gputui.services.results.labels import (
     case_name,
     day,
@@ -37,7 +39,6 @@ from gputui.services.results.labels import (
     shared_case_words,
     short_result_name,
 )
-from gputui.services.results.metrics import metrics_of
 from gputui.services.results.step_tables import CATEGORY_WORDS
 from gputui.services.results.table_export import Sheet, runs_sheet
 from gputui.services.results.throughput import (
@@ -131,7 +132,7 @@ def case_rows(run: Run) -> list[CaseRow]:
                 _flags(case),
             )
         rows.append((case, cells))
-        for metric in metrics_of(case):
+        for metric in brief_metrics(case):
             cells = (f"  {metric.title}", metric_text(metric), "", "", metric_range(metric))
             rows.append((case, cells))
     return rows
@@ -147,6 +148,8 @@ def _flags(case: CaseResult) -> str:
     if is_crowded(case):
         share = waited_share(case)
         flags.append(HELD_BY_OTHERS + ("" if isinstance(share, Missing) else f" {format_percent(share)}"))
+    if busy := busy_words(case):
+        flags.append(f"{HOST_BOUND}, {busy}")
     if any(m.outcome == "ok" and m.stable is False for m in case.measurements):
         flags.append("not stable")
     failed = [m for m in case.measurements if m.outcome != "ok"]
