@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any  # Any: a worker's JSON
@@ -320,13 +320,19 @@ def worker_environment(launch: PlannedLaunch, *, is_program: bool = False) -> di
         environment[name] = threads
     environment["KINETO_LOG_LEVEL"] = "6"  # below 6 the profiler's C++ writes to stderr
     environment["PYTHONUNBUFFERED"] = "1"
-    if launch.device.device_class == "cpu" or launch.device.torch_device == "cuda":
-        hip = environment.get("HIP_VISIBLE_DEVICES")  # torch on ROCm prefers it
-        allowed = environment.get("CUDA_VISIBLE_DEVICES", "") if hip is None else hip
-        environment["CUDA_VISIBLE_DEVICES"] = _narrowed(launch.device.visible, allowed)
-        if hip is not None:
-            environment["HIP_VISIBLE_DEVICES"] = environment["CUDA_VISIBLE_DEVICES"] or "-1"
+    narrow(environment, launch.device.torch_device, launch.device.visible)
     return environment
+
+
+def narrow(environment: MutableMapping[str, str], device: str, visible: str) -> None:
+    """Make only the devices `visible` seen, among those that the user allowed; none for a `cpu`."""
+    if device not in ("cpu", "cuda"):
+        return
+    hip = environment.get("HIP_VISIBLE_DEVICES")  # torch on ROCm prefers it
+    allowed = environment.get("CUDA_VISIBLE_DEVICES", "") if hip is None else hip
+    environment["CUDA_VISIBLE_DEVICES"] = _narrowed(visible, allowed)
+    if hip is not None:
+        environment["HIP_VISIBLE_DEVICES"] = environment["CUDA_VISIBLE_DEVICES"] or "-1"
 
 
 def _narrowed(visible: str, allowed_names: str) -> str:
