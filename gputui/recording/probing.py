@@ -93,7 +93,7 @@ def _opens(device: Mapping[str, Any], visible: str, prefix: Sequence[str], timeo
     except GputuiError:  # CUDA can make a process die
         return False
     same = ("torch_device", "name", "pci_address")
-    return any(one["free_bytes"] and all(one[key] == device[key] for key in same) for one in seen)
+    return any(one["free_bytes"] is not None and all(one[key] == device[key] for key in same) for one in seen)
 
 
 def try_steps(plan: Plan, failed: dict[int, tuple[str, str]]) -> tuple[float, float] | None:
