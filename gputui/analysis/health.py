@@ -57,6 +57,12 @@ NOW_S = 10.0
 """What slowed a GPU within this time still does: a driver reports it now and then, not all the time."""
 ALARM_S = 3.0
 """So much of the last minute a GPU must be slowed for an alarm, unless it is as hot as it may be."""
+GHOST = "GHOST UTILIZATION"
+GHOST_PCT = 99.0
+GHOST_BYTES = 64 * 2**20
+GHOST_POWER_SHARE = 0.25
+"""A Blackwell GPU whose process was killed in the middle of a kernel may report 100 %, at some 100 W of 600,
+until another one has opened and closed a context (lium-io, PR 1142). A context alone needs more memory."""
 AT_CAP_SHARE = 0.97
 """From this share of its power limit on, a GPU that reports a power cap is held back by it."""
 REPORTED_SHARE = 0.005
@@ -103,39 +109,57 @@ def health(
     now_ns: int,
     gpu: DeviceSample,
     slowed: Slowed = Slowed(),
-    foreign: int = 0,
+    processes: Sequence[ProcessSample] | Missing = (),
+    user: str = "",
     stale_after_s: float = STALE_AFTER_S,
 ) -> tuple[GpuFinding, ...]:
     """The problems of a GPU, worst first.
 
-    `foreign` processes of other users run on it (`foreign_processes`). With intervals above a second,
-    `stale_after_s` should be more than two of them.
+    `processes` are those of all GPUs, as far as they are known; `user` is the current user, empty if unknown.
+    With intervals above a second, `stale_after_s` should be more than two of them.
     """
     found = _reachable(now_ns, gpu, stale_after_s)
     if gpu.problem is None:
-        found += [*_slowed(gpu, slowed), *_errors(gpu), *_link(gpu)]
-        if foreign:
-            who = "1 process" if foreign == 1 else f"{foreign} processes"
-            found.append(GpuFinding("SHARED", "warn", f"{who} of other users on this GPU"))
+        here = () if isinstance(processes, Missing) else _on(gpu.device, processes)
+        found += [*_slowed(gpu, slowed), *_errors(gpu), *_link(gpu), *_shared(here, user)]
+        if not here and gpu.source == "nvml":
+            found += _ghost(gpu)
     return tuple(sorted(found, key=lambda finding: WORST_FIRST[finding.severity]))
 
 
-def foreign_processes(processes: Sequence[ProcessSample] | Missing, user: str) -> dict[int, int]:
-    """By device, how many processes of other users run on it; `user` is the current user, empty if unknown.
+def _on(device: int, processes: Sequence[ProcessSample]) -> tuple[ProcessSample, ...]:
+    return tuple(process for process in processes if any(use.device == device for use in process.uses))
 
-    A process is foreign if its user is known and not `user`, or if the system hides it. Processes of the host
-    that a container cannot see are not counted: they may be the user's.
+
+def _shared(here: Sequence[ProcessSample], user: str) -> list[GpuFinding]:
+    foreign = sum(is_foreign(process, user) for process in here)
+    if not foreign:
+        return []
+    who = "1 process" if foreign == 1 else f"{foreign} processes"
+    return [GpuFinding("SHARED", "warn", f"{who} of other users on this GPU")]
+
+
+def is_foreign(process: ProcessSample, user: str) -> bool:
+    """Whether its user is known and not `user`, the current user, empty if unknown; or the system hides it.
+
+    Processes of the host that a container cannot see do not count: they may be the user's.
     """
-    found: dict[int, int] = {}
-    if isinstance(processes, Missing):
-        return found
-    for process in processes:
-        who = process.user
-        theirs = who in (FOREIGN, HIDDEN) if isinstance(who, Missing) else bool(user) and who != user
-        if theirs:
-            for device in {use.device for use in process.uses}:
-                found[device] = found.get(device, 0) + 1
-    return found
+    who = process.user
+    return who in (FOREIGN, HIDDEN) if isinstance(who, Missing) else bool(user) and who != user
+
+
+def _ghost(gpu: DeviceSample) -> list[GpuFinding]:
+    busy, used = number(gpu.values, "sm_busy_pct"), number(gpu.values, "memory_used_bytes")
+    power, limit = number(gpu.values, "power_w"), number(gpu.values, "power_limit_w")
+    if busy is None or used is None or power is None or limit is None:
+        return []
+    if busy < GHOST_PCT or used > GHOST_BYTES or power > GHOST_POWER_SHARE * limit:
+        return []
+    why = (
+        f"{busy:.0f} % busy, no process, idle power ({power:.0f} W): left over from a killed process;"
+        " opening and closing a context clears it"
+    )
+    return [GpuFinding(GHOST, "warn", why, "GHOST")]
 
 
 def is_lost(problem: Missing) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gputui.analysis.health import GpuFinding, foreign_processes, health
+from gputui.analysis.health import GpuFinding, health
 from gputui.cli.options import host_options, named_hosts
 from gputui.cli.output import print_json, wrapped
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_MACHINE_LACKS, MachineLacks
@@ -78,9 +78,8 @@ def print_snapshot(*, processes: bool, require_gpu: bool, in_json: bool) -> None
 
 def _findings(sample: LiveSample, user: str) -> Findings:
     """What ails each GPU; `user` is the user whose processes are not foreign, empty if unknown."""
-    foreign = foreign_processes(sample.processes, user)
     return {
-        (gpu.source, gpu.device): health(sample.t_ns, gpu, foreign=foreign.get(gpu.device, 0))
+        (gpu.source, gpu.device): health(sample.t_ns, gpu, processes=sample.processes, user=user)
         for gpu in sample.gpus
     }
 

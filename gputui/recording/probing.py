@@ -10,18 +10,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any  # Any: the JSON of a probe
 
 from gputui.errors import GputuiError, MachineLacks
+from gputui.machine.gpus import join_gpu, nvml_addresses
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Runtime, TorchDevice
 from gputui.model.plan import Plan
 from gputui.recording.deployment import copy_worker
 from gputui.recording.pacing import PROFILED_S
-from gputui.recording.worker_process import WorkerProcess, described_launch
+from gputui.recording.worker_process import WorkerProcess, described_launch, narrow
 from gputui.worker import MIN_BLOCKS
 from gputui.worker.foreign_json import read_json_file
 from gputui.worker.probe import NEEDED_TORCH
@@ -33,6 +34,10 @@ TRIAL_S = 60.0
 """For the first steps of all cases of a user's workload."""
 PROFILED_STEPS = 8
 """So many steps are as long as a profiled pass of three."""
+NAMELESS = (
+    "CUDA opens this MIG instance by none of its names (tried: MIG- and the UUID that torch tells, its index,"
+    " the names that the driver lists)"
+)
 _NAME_ANOTHER = "name another Python that has torch: --python ~/envs/torch/bin/python"
 
 _OF_TORCH = (
@@ -53,7 +58,42 @@ def probe_interpreter(prefix: Sequence[str], timeout_s: float = PROBE_TIMEOUT_S)
     Blocks for the time torch takes to import. Raises MachineLacks if it is too old, GputuiError if `prefix`
     is not a Python, does not answer in `timeout_s` seconds, or dies.
     """
-    return _answer(prefix, ("probe",), timeout_s)
+    answer = _answer(prefix, ("probe",), timeout_s)
+    for device in answer.get("devices", ()):
+        if " MIG " in device["name"] and device["runs_here"]:
+            taken = {other["uuid"] for other in answer["devices"] if other is not device}
+            _name_instance(device, taken - {""}, prefix, timeout_s)
+    return answer
+
+
+def _name_instance(
+    device: dict[str, Any], taken: Collection[str], prefix: Sequence[str], timeout_s: float
+) -> None:
+    """Give a MIG instance the name by which a worker reaches it: the first that another probe can open.
+
+    torch may tell the UUID of the whole GPU. The driver's own names are `MIG-UUID`, and before R470
+    `MIG-GPU-UUID/INSTANCE/INSTANCE` (NVIDIA MIG User Guide, "CUDA_VISIBLE_DEVICES").
+    """
+    addresses = nvml_addresses()
+    gpu = join_gpu(addresses, device["uuid"], device["pci_address"])
+    listed = () if isinstance(gpu, Missing) else addresses[gpu].mig_uuids
+    for uuid in dict.fromkeys((device["uuid"], "", *listed)):
+        if uuid not in taken and _opens(device, uuid or str(device["index"]), prefix, timeout_s):
+            device["uuid"] = uuid
+            return
+    device.update(runs_here=False, why_not=NAMELESS)
+
+
+def _opens(device: Mapping[str, Any], visible: str, prefix: Sequence[str], timeout_s: float) -> bool:
+    """Whether a process that sees only `visible` opens a context on this MIG instance, or on one like it."""
+    environment = dict(os.environ)
+    narrow(environment, "cuda", visible)
+    try:
+        seen = _answer(prefix, ("probe",), timeout_s, environment)["devices"]
+    except GputuiError:  # CUDA can make a process die
+        return False
+    same = ("torch_device", "name", "pci_address")
+    return any(one["free_bytes"] is not None and all(one[key] == device[key] for key in same) for one in seen)
 
 
 def try_steps(plan: Plan, failed: dict[int, tuple[str, str]]) -> tuple[float, float] | None:
@@ -117,12 +157,14 @@ def describe_step(prefix: Sequence[str], file: Path) -> dict[str, Any]:
     return _answer(prefix, ("describe", str(file)), PROBE_TIMEOUT_S)
 
 
-def _answer(prefix: Sequence[str], words: Sequence[str], timeout_s: float) -> dict[str, Any]:
+def _answer(
+    prefix: Sequence[str], words: Sequence[str], timeout_s: float, environment: Mapping[str, str] = os.environ
+) -> dict[str, Any]:
     """The JSON file that a worker writes for this command."""
     shown = " ".join(prefix)
     with _deployed() as (start, answer):
         try:
-            status, said = _run([*prefix, str(start), *words, str(answer)], timeout_s)
+            status, said = _run([*prefix, str(start), *words, str(answer)], timeout_s, environment)
         except subprocess.TimeoutExpired as error:
             raise GputuiError(
                 f"--python {shown}: no answer within {timeout_s:g} s",
@@ -165,7 +207,7 @@ def _deployed() -> Iterator[tuple[Path, Path]]:
         yield start, scratch / "answer.json"
 
 
-def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
+def _run(command: Sequence[str], timeout_s: float, environment: Mapping[str, str]) -> tuple[int, str]:
     """Exit status, and the line on stderr that explains it. Ends the processes it started, even at a timeout.
 
     A Python explains its failure in the last line; a launcher that finds no Python (126, 127) in the first.
@@ -175,7 +217,7 @@ def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "KINETO_LOG_LEVEL": "6"},
+        env={**environment, "PYTHONDONTWRITEBYTECODE": "1", "KINETO_LOG_LEVEL": "6"},
         start_new_session=True,
     ) as process:
         try:

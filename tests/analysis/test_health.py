@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gputui.analysis.health import HW_SLOWDOWN, Cause, GpuFinding, Slowed, foreign_processes, health
+from gputui.analysis.health import GHOST, HW_SLOWDOWN, Cause, GpuFinding, Slowed, health, is_foreign
 from gputui.model.absent import Missing
 from gputui.model.telemetry import ENDED, FOREIGN, HIDDEN, LOST, DeviceSample, GpuUse, ProcessSample, Value
 from gputui.sources.nvml_calls import GPU_IS_LOST, nvml_reason
@@ -30,7 +30,7 @@ def gpu(
 
 
 def found(sample: DeviceSample, slowed: Slowed = NOT_KNOWN, foreign: int = 0) -> list[GpuFinding]:
-    return list(health(NOW_NS, sample, slowed, foreign))
+    return list(health(NOW_NS, sample, slowed, [process(pid, "you") for pid in range(foreign)], "me"))
 
 
 def words(sample: DeviceSample, slowed: Slowed = NOT_KNOWN, foreign: int = 0) -> list[str]:
@@ -193,14 +193,50 @@ def process(pid: int, user: str | Missing, device: int = 0) -> ProcessSample:
 
 def test_a_gpu_is_shared_with_processes_of_other_users() -> None:
     crowd = [process(1, "me"), process(2, "you"), process(3, FOREIGN), process(4, HIDDEN)]
-    assert foreign_processes(crowd, "me") == {0: 3}
-    assert foreign_processes(crowd, "") == {0: 2}
-    assert foreign_processes(Missing("not asked for"), "me") == {}
+    assert [is_foreign(one, "me") for one in crowd] == [False, True, True, True]
+    assert [is_foreign(one, "") for one in crowd] == [False, False, True, True]
+    assert [f.word for f in health(NOW_NS, gpu(), processes=crowd, user="me")] == ["SHARED"]
+    assert health(NOW_NS, gpu(), processes=[process(1, "you", device=1)], user="me") == ()
+    assert health(NOW_NS, gpu(), processes=Missing("not asked for"), user="me") == ()
 
 
 def test_processes_that_ended_or_cannot_be_looked_at_from_a_container_are_not_called_foreign() -> None:
     unknown = [process(1, ENDED), process(2, Missing("a process of the host"))]
-    assert foreign_processes(unknown, "me") == {}
+    assert health(NOW_NS, gpu(), processes=unknown, user="me") == ()
+
+
+LEFT_OVER: dict[str, Value] = {
+    "sm_busy_pct": 100.0,
+    "memory_used_bytes": 0,
+    "power_w": 98.0,
+    "power_limit_w": 600.0,
+}
+
+
+def test_utilization_that_a_killed_process_left_behind_is_called_by_its_name() -> None:
+    (left,) = found(gpu(LEFT_OVER))
+    assert (left.word, left.brief, left.severity) == (GHOST, "GHOST", "warn")
+    assert left.why.startswith("100 % busy, no process, idle power (98 W): left over from a killed process")
+    assert health(NOW_NS, gpu(LEFT_OVER), processes=Missing("not asked for"))[0].word == GHOST
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"sm_busy_pct": 98.0},
+        {"memory_used_bytes": 300 * 2**20},
+        {"power_w": 200.0},
+        *({key: NO_COUNTER} for key in LEFT_OVER),
+    ],
+)
+def test_a_gpu_that_works_or_reports_too_little_is_no_ghost(more: dict[str, Value]) -> None:
+    assert words(gpu({**LEFT_OVER, **more})) == []
+
+
+def test_a_gpu_with_a_process_is_no_ghost() -> None:
+    assert health(NOW_NS, gpu(LEFT_OVER), processes=[process(1, "me")], user="me") == ()
+    elsewhere = health(NOW_NS, gpu(LEFT_OVER), processes=[process(1, "me", device=1)], user="me")
+    assert [finding.word for finding in elsewhere] == [GHOST]
 
 
 def test_processes_of_others_are_counted_in_words() -> None:

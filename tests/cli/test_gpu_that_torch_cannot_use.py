@@ -28,11 +28,14 @@ with open(os.environ.get("GPUTUI_NVML_SCENARIO", os.devnull)) as _file:
     for _line in _file:
         if _line.startswith("driver version"):
             _driver = int(_line.split()[2].split(".")[0])
-_is_named = os.environ.get("CUDA_VISIBLE_DEVICES", "0") == "0"
-_is_seen = BUILD == "cu130" and _driver >= 580 and _is_named
+_named = os.environ.get("CUDA_VISIBLE_DEVICES")
+with open(os.path.join(os.path.dirname(__file__), "named"), "a") as _file:
+    _file.write(f"{_named}\\n")
+_is_seen = BUILD == "cu130" and _driver >= 580 and _named in NAMES
 __version__ = "2.13.0+" + BUILD
 version = _Space(cuda="13.0" if BUILD == "cu130" else None, hip=None)
 _a100 = _Space(name="NVIDIA A100-SXM4-80GB", major=8, minor=0, total_memory=80 << 30, uuid="")
+_a100.__dict__.update(MORE)
 cuda = _Space(
     is_available=lambda: _is_seen,
     get_arch_list=lambda: ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"],
@@ -50,7 +53,10 @@ backends = _Space(
     cpu=_Space(get_cpu_capability=lambda: "AVX2"),
 )
 """
-"""As much of torch as a probe uses; cases on its GPU fail where they are tried, since there is none."""
+"""As much of torch as a probe uses; cases on its GPU fail where they are tried, since there is none.
+
+It sees the GPU if CUDA_VISIBLE_DEVICES is one of NAMES, and writes down what it was.
+"""
 DRIVERS = {
     "470.256.02": ("11040", "cu118"),
     "525.147.05": ("12000", "cu126"),
@@ -81,13 +87,25 @@ precisions = ["fp32"]
 """
 
 
+def write_torch(place: Path, build: str, names: tuple[str | None, ...] = (None, "0"), **more: object) -> Path:
+    """Such a torch, importable from there; returns the file in which it writes down names."""
+    text = TORCH.replace("BUILD", repr(build)).replace("NAMES", repr(names)).replace("MORE", repr(more))
+    (place / "torch").mkdir(parents=True)
+    (place / "torch" / "__init__.py").write_text(text)
+    return place / "torch" / "named"
+
+
+def first_on_the_path(place: Path) -> str:
+    """PYTHONPATH with this place before what it has."""
+    return os.pathsep.join(filter(None, (str(place), os.environ.get("PYTHONPATH"))))
+
+
 def stand_in(place: Path, driver: str, build: str = "cu130") -> dict[str, str]:
     """The environment of a box with an A100, this driver, and this torch in the Python of the tests."""
-    (place / "torch").mkdir(parents=True)
-    (place / "torch" / "__init__.py").write_text(TORCH.replace("BUILD", repr(build)))
+    write_torch(place, build)
     cuda = DRIVERS[driver][0]
     scenario = f"driver gpus 1\ndriver version {driver}\ndriver cuda {cuda}\n* name NVIDIA A100-SXM4-80GB\n"
-    return {**standin_environment(scenario), "PYTHONPATH": str(place)}
+    return {**standin_environment(scenario), "PYTHONPATH": first_on_the_path(place)}
 
 
 @pytest.fixture
@@ -237,3 +255,78 @@ def test_the_form_refuses_in_the_field_of_the_device(tmp_path: Path, profile: Pa
     assert "driver 570.133.20 goes up to 12.8" in refused["device"][0]
     assert "torch==2.13.0+cu126" in refused["device"][1]
     assert allowed == {}
+
+
+GPU_UUID = "5c89852c-d268-c3f3-1b07-005d5ae1dc3f"
+OF_DRIVER = "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f"
+BEFORE_R470 = f"MIG-GPU-{GPU_UUID}/7/0"
+BY_TORCH = f"MIG-{GPU_UUID}"
+"""What its UUID becomes, if that is the whole GPU's."""
+MIG_BOX = f"""
+driver version 580.95.05
+0 name NVIDIA A100-SXM4-80GB
+0 uuid GPU-{GPU_UUID}
+0 mig 1
+0 mig_slices 1
+0:0 uuid"""
+PROBE = (
+    "import json, sys\n"
+    "from gputui.recording.probing import probe_interpreter\n"
+    "print(json.dumps(probe_interpreter([sys.executable])['devices'][1]))\n"
+)
+
+
+def mig_box(place: Path, listed: str, *names: str | None) -> tuple[dict[str, str], Path]:
+    """A box with one instance, by this name of the driver's, that CUDA opens under these names."""
+    named = write_torch(
+        place,
+        "cu130",
+        names,
+        name="NVIDIA A100-SXM4-80GB MIG 1g.10gb",
+        uuid=GPU_UUID,
+        pci_domain_id=0,
+        pci_bus_id=0x1B,
+        pci_device_id=0,
+    )
+    scenario = f"{MIG_BOX} {listed}\n"
+    return {**standin_environment(scenario), "PYTHONPATH": first_on_the_path(place)}, named
+
+
+@pytest.mark.parametrize(
+    ("allowed", "listed", "opens", "uuid", "tried"),
+    [
+        (None, OF_DRIVER, BY_TORCH, BY_TORCH, [BY_TORCH]),
+        (None, OF_DRIVER, "0", "", [BY_TORCH, "0"]),
+        (OF_DRIVER, OF_DRIVER, OF_DRIVER, "", [BY_TORCH, OF_DRIVER]),
+        (None, OF_DRIVER, OF_DRIVER, OF_DRIVER, [BY_TORCH, "0", OF_DRIVER]),
+        (None, BEFORE_R470, BEFORE_R470, BEFORE_R470, [BY_TORCH, "0", BEFORE_R470]),
+    ],
+)
+def test_a_mig_instance_is_measured_under_the_name_by_which_another_process_opened_it(
+    allowed: str | None, listed: str, opens: str, uuid: str, tried: list[str], tmp_path: Path
+) -> None:
+    box, named = mig_box(tmp_path, listed, allowed, opens)
+    env = {**os.environ, **box, **({"CUDA_VISIBLE_DEVICES": allowed} if allowed else {})}
+    done = subprocess.run([sys.executable, "-c", PROBE], env=env, capture_output=True, text=True, check=True)
+    device = json.loads(done.stdout)
+    assert (device["uuid"], device["runs_here"]) == (uuid, True)
+    assert named.read_text().split() == [str(allowed), *tried]
+
+
+def test_a_mig_instance_that_opens_under_no_name_stops_the_run_with_what_was_tried(
+    tmp_path: Path, profile: Path
+) -> None:
+    box, _ = mig_box(tmp_path / "box", OF_DRIVER, None)
+    done = gputui("run", profile, "--db", tmp_path / "a.db", "--yes", env=box)
+    assert (done.returncode, done.stdout) == (EXIT_MACHINE_LACKS, ""), done.stderr
+    said = " ".join(done.stderr.split())
+    assert "CUDA opens this MIG instance by none of its names (tried: MIG- and the UUID" in said
+    assert "as nvidia-smi -L does: CUDA_VISIBLE_DEVICES=MIG-... gputui run" in said
+    assert "pip install" not in said
+    assert GPU_UUID not in said
+    assert not (tmp_path / "a.db").exists()
+
+    doctor = gputui("doctor", "--json", env=box)
+    (check,) = (one for one in json.loads(doctor.stdout)["checks"] if one["topic"] == "torch cuda:0")
+    assert check["state"] == "problem"
+    assert check["next_step"].startswith("name it yourself, as nvidia-smi -L does")

@@ -38,7 +38,7 @@
  *   0 mig 1                               MIG is on
  *   0 mig_slices 5                        … with slices of the indices 0 to 4
  *   0:2 gone 1                            … of which this one was destroyed
- *   0:1 profile 1g.10gb                   what its name ends in; `name` is the whole of it
+ *   0:1 profile 1g.10gb                   what its name ends in; `name` is the whole of it, `uuid` its UUID
  *   0:1 gpu_instance 9                    and compute_instance: its ids, else 7 and its index, and 0
  *   0:1 memory_used_mib 6451              memory_total_mib, memory_reserved_mib, gpm, error, hang as of a GPU
  *
@@ -505,13 +505,13 @@ int nvmlDeviceGetName(Device *device, char *out, unsigned size) {
 
 int nvmlDeviceGetUUID(Device *device, char *out, unsigned size) {
     DEVICE_CALL;
-    const char *uuid = text_of(device->gpu, "uuid", NULL);
     char made[64];
     if (device->slice >= 0)
         snprintf(made, sizeof made, "MIG-00000000-0000-0000-%04d-%012d", device->slice, device->gpu);
     else
         snprintf(made, sizeof made, "GPU-00000000-0000-0000-0000-%012d", device->gpu);
-    return text_out(out, size, uuid && device->slice < 0 ? uuid : made);
+    int scope = device->slice < 0 ? device->gpu : SLICE_SCOPE(device->gpu, device->slice);
+    return text_out(out, size, text_of(scope, "uuid", made));
 }
 
 typedef struct {
@@ -523,9 +523,12 @@ typedef struct {
 int nvmlDeviceGetPciInfo_v3(Device *device, PciInfo *info) {
     DEVICE_CALL;
     memset(info, 0, sizeof *info);
+    info->domain = (unsigned)number(device->gpu, "pci_domain", 0);
     info->bus = (unsigned)number(device->gpu, "pci_bus", 0x1b + device->gpu);
-    snprintf(info->bus_id_legacy, sizeof info->bus_id_legacy, "0000:%02X:00.0", info->bus);
-    snprintf(info->bus_id, sizeof info->bus_id, "00000000:%02X:00.0", info->bus);
+    info->device = (unsigned)number(device->gpu, "pci_device", 0);
+    snprintf(info->bus_id_legacy, sizeof info->bus_id_legacy, "%04X:%02X:%02X.0", (uint16_t)info->domain,
+             (uint8_t)info->bus, (uint8_t)info->device);
+    snprintf(info->bus_id, sizeof info->bus_id, "%08X:%02X:%02X.0", info->domain, info->bus, info->device);
     return SUCCESS;
 }
 

@@ -28,7 +28,7 @@ from gputui.services.doctor.disturbances import (
     power_limit_checks,
 )
 from gputui.services.profiles.interpreters import choose_interpreter
-from gputui.services.profiles.torch_builds import install_for, unused_gpu
+from gputui.services.profiles.torch_builds import help_for, unused_gpu
 from gputui.services.runs.start import LEAST_SHM_BYTES
 from gputui.services.snapshot import current_user, take_snapshot
 from gputui.services.support.paths import default_result_file, hash_key, missing_home, run_directories
@@ -189,7 +189,7 @@ def _chosen_torch(box: SystemState) -> Iterator[Check]:
 def _torch_device(device: TorchDevice, interpreter: Interpreter, machine: Machine) -> Check:
     topic = f"torch {device.torch_device}:{device.index}"
     if not device.runs_here:
-        step, command = install_for(interpreter, machine, device.compute_capability)
+        step, command = help_for(device, interpreter, machine)
         return Check(topic, "problem", f"{device.name}: {device.why_not}", step or BUILT_FOR_IT, command)
     capability = f", compute capability {device.compute_capability}" if device.compute_capability else ""
     instead = "fp16" if device.compute_capability else "fp32"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from gputui.analysis.health import BUSY_PCT, GpuFinding, foreign_processes, health
+from gputui.analysis.health import BUSY_PCT, GHOST, GpuFinding, health
 from gputui.document.spans import Line, Span, wrapped
 from gputui.machine.gpus import join_gpu, nvml_addresses
 from gputui.model.absent import Missing
@@ -31,6 +31,7 @@ _NARROW = 60
 NOTED = ("POWER-CAPPED", "SHARED", "STALE")
 """Prefixes of findings that a healthy GPU may have too; any other finding is a problem, and so is any
 alarm."""
+_OPENS_A_CONTEXT = "python3 -c 'import torch; torch.zeros(1).cuda()'"
 OTHERS_SHARE = 0.25
 """Share of all CPUs that other programs may use before results on this CPU suffer visibly."""
 
@@ -140,15 +141,16 @@ def _busy_share(sample: LiveSample) -> float | None:
 
 def gpu_checks(gpus: Iterable[DeviceSample], sample: LiveSample, user: str) -> Iterator[Check]:
     """What a GPU suffers from, and who else uses it."""
-    foreign = foreign_processes(sample.processes, user)
     lost = {gpu.device for gpu in sample.gpus if gpu.problem is not None}
     for gpu in gpus:
         if gpu.parent in lost:
             continue  # why its GPU cannot be read is reported once
-        for finding in health(sample.t_ns, gpu, foreign=foreign.get(gpu.device, 0)):
+        findings = health(sample.t_ns, gpu, processes=sample.processes, user=user)
+        for finding in findings:
             yield _of_finding(gpu, finding)
         busy = gpu.values.get("sm_busy_pct")
-        if isinstance(busy, int | float) and busy >= BUSY_PCT:
+        is_ghost = any(finding.word == GHOST for finding in findings)
+        if isinstance(busy, int | float) and busy >= BUSY_PCT and not is_ghost:
             step = "whatever runs there lowers every rate; to see it:"
             found_busy = f"{busy:.0f} % busy already"
             yield Check(f"GPU {gpu.device} use", "note", found_busy, step, "gputui snapshot --processes")
@@ -159,6 +161,9 @@ def _of_finding(gpu: DeviceSample, finding: GpuFinding) -> Check:
     if finding.word == "HOT":
         state: State = "problem" if finding.severity == "alarm" else "note"
         return Check(f"GPU {gpu.label} heat", state, finding.why, "let it cool down, or check its fans")
+    if finding.word == GHOST:
+        command = f"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={gpu.device} {_OPENS_A_CONTEXT}"
+        return Check(f"GPU {gpu.label} use", "note", f"{GHOST}: {finding.why}", "to do that:", command)
     step = "" if is_noted else "have the box repaired, or rent another"
     found = f"{finding.word}: {finding.why}"
     return Check(f"GPU {gpu.label}", "note" if is_noted else "problem", found, step)

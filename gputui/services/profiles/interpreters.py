@@ -41,7 +41,8 @@ def choose_interpreter(
 def _probe_cached(path: str, timeout_s: float, on_probe: Callable[[str], None]) -> dict[str, Any]:
     """Probe, or return the cached result if nothing has changed.
 
-    A result is valid for one boot, driver, interpreter file, torch and set of visible devices.
+    A result is valid for one boot, driver, set of MIG instances, interpreter file, torch and set of visible
+    devices.
     """
     cached = probe_cache() / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}.json"
     try:
@@ -73,5 +74,6 @@ def _state(path: str, answer: Mapping[str, Any]) -> list[Any]:
         Path(path).stat().st_mtime_ns,
         Path(answer["torch_file"]).stat().st_mtime_ns,
         [os.environ.get(name) for name in (*VISIBILITY, "PYTHONPATH")],
+        sorted(map(str, Path("/proc/driver/nvidia/capabilities").glob("gpu*/mig/gi*/ci*"))),
         list(OLDEST_TORCH),
     ]

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from gputui.errors import MachineLacks
 from gputui.model.absent import Missing, known
-from gputui.model.machine import Interpreter, Machine, Runtime
+from gputui.model.machine import Interpreter, Machine, Runtime, TorchDevice
 from gputui.model.plan import Plan
+from gputui.recording.probing import NAMELESS
 
 _INDEX = "https://download.pytorch.org/whl"
 
@@ -98,7 +99,7 @@ def unused_gpu(interpreter: Interpreter, machine: Machine) -> UnusedGpu | None:
         return None
     name, is_amd, capability = "an AMD GPU", not machine.gpus, ""
     if gpus:
-        name, is_amd, capability = gpus[0].name, False, gpus[0].compute_capability
+        name, is_amd = gpus[0].name, False
     elif machine.gpus:
         name, capability = machine.gpus[0].name, known(machine.gpus[0].compute_capability) or ""
     elif not interpreter.amd_gpus:
@@ -119,6 +120,8 @@ def unused_gpu(interpreter: Interpreter, machine: Machine) -> UnusedGpu | None:
         elif (interpreter.first_gpu or 0) >= len(machine.gpus):
             why = f"CUDA_VISIBLE_DEVICES begins with {interpreter.first_gpu}, which no GPU of this box has"
             step, look = "to use the GPU: unset CUDA_VISIBLE_DEVICES", ""
+    elif gpus:
+        step, command = help_for(gpus[0], interpreter, machine)
     elif not is_amd:
         step, command = install_for(interpreter, machine, capability)
     if isinstance(runtime.torch_version, Missing):
@@ -155,6 +158,13 @@ def check_gpu_is_used(plan: Plan, interpreter: Interpreter, machine: Machine) ->
         return
     if any(case.reason == unused.reason for case in plan.cases):
         raise MachineLacks(unused.reason, unused.hint)
+
+
+def help_for(device: TorchDevice, interpreter: Interpreter, machine: Machine) -> tuple[str, str]:
+    """What to do in words, or else the pip line, about a GPU that torch sees and cannot use."""
+    if device.why_not == NAMELESS:
+        return "name it yourself, as nvidia-smi -L does: CUDA_VISIBLE_DEVICES=MIG-... gputui run", ""
+    return install_for(interpreter, machine, device.compute_capability)
 
 
 def install_for(interpreter: Interpreter, machine: Machine, capability: str) -> tuple[str, str]:

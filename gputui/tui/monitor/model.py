@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from gputui.analysis.health import STALE_AFTER_S, foreign_processes, health
+from gputui.analysis.health import STALE_AFTER_S, health
 from gputui.document.spans import Line, Span, cut, line_width, width_of
 from gputui.metrics import Units
 from gputui.model.absent import Missing
@@ -589,13 +589,13 @@ class MonitorModel:
         self._take_processes()
         paced = self._settings if self._recording is None else self._recording.replay
         stale_after_s = max(STALE_AFTER_S, 2.5 * paced.interval_s)
-        foreign = foreign_processes(sample.processes, self._user)
         findings = {
             gpu.device: health(
                 snapshot.now_ns,
                 gpu,
                 snapshot.ledger.account(gpu.device).throttling.slowed,
-                foreign.get(gpu.device, 0),
+                sample.processes,
+                self._user,
                 stale_after_s,
             )
             for gpu in (*gpus, *(one for of_gpu in instances.values() for one in of_gpu))

@@ -283,6 +283,17 @@ def test_a_gpu_is_busy_from_the_share_on_that_the_panes_call_so(busy_pct: float,
     assert ("GPU 0 use" in states(make_box(sample=seen))) == is_noted
 
 
+def test_a_ghost_is_called_so_with_what_clears_it_and_not_taken_for_use() -> None:
+    left = {"sm_busy_pct": 100.0, "memory_used_bytes": 0, "power_w": 98.0, "power_limit_w": 600.0}
+    quiet = {HOST: {"load_1min": 0.1}}
+    box = make_box(sample=sample(1, processes=0, changes={0: {**QUIET, **left}, **quiet}))
+    (use,) = (check for check in judged(box) if check.topic == "GPU 0 use")
+    assert (use.state, use.next_step) == ("note", "to do that:")
+    assert use.found.startswith("GHOST UTILIZATION: 100 % busy, no process, idle power (98 W)")
+    assert "CUDA_VISIBLE_DEVICES=0 python3 -c" in use.command
+    assert disturbances(box.machine, (0,), lambda: box.sample) == (use,), "a run says so at its start"
+
+
 @pytest.mark.parametrize(("load", "state"), [(4.0, "ok"), (4.01, "note")])
 def test_a_quarter_of_the_threads_is_what_others_may_use(load: float, state: str) -> None:
     seen = sample(0, changes={HOST: {"load_1min": load}})

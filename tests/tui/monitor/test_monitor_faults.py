@@ -8,7 +8,7 @@ import pytest
 from monitor_golden import HANGS, LOST, NOT_HERE, foreign, model, no_gpu, picture
 from monitor_samples import HOST, NOT_REPORTED, SECOND, START, process, sample, text_of, with_instances
 
-from gputui.analysis.health import foreign_processes, health
+from gputui.analysis.health import health, is_foreign
 from gputui.model.absent import Missing
 from gputui.model.telemetry import ENDED, FOREIGN, HIDDEN, DeviceSample, LiveSample, Value
 from gputui.tui.monitor.actions import EndProcess
@@ -166,9 +166,12 @@ def test_processes_of_others_are_counted_and_those_of_the_host_are_not() -> None
     others = replace(process(1, 1), user="bela")
     hidden = replace(process(2, 1), user=Missing("it belongs to another user, and may not be looked at"))
     mine = replace(process(3, 1), user="ana")
-    assert foreign_processes((others, hidden, mine, foreign(7, 0)), "ana") == {0: 2}
-    assert foreign_processes(NOT_HERE, "ana") == {}
-    assert foreign_processes((others,), "") == {}
+    everyone = (others, hidden, mine, foreign(7, 0))
+    assert [is_foreign(one, "ana") for one in everyone] == [True, True, False, False]
+    assert not is_foreign(others, "")
+    (shared,) = health(device().t_ns, device(), processes=everyone, user="ana")
+    assert shared.why == "2 processes of other users on this GPU"
+    assert health(device().t_ns, device(), processes=NOT_HERE, user="ana") == ()
 
 
 def test_energy_is_the_counters_difference_and_power_added_up_where_there_is_none() -> None:
