@@ -229,6 +229,8 @@ def _keys(cell: str) -> tuple[str, ...]:
 _WORD = re.compile(r"[a-z0-9]+")
 _LEAST_SHARED = 3
 _MIG_SUFFIX = re.compile(r"\s+MIG\s+(\S+)$", re.IGNORECASE)
+_PARTITION_SUFFIX = re.compile(r"\s+partition\s+1/\d+$")
+"""Of a device of torch that is a part of an AMD GPU, as the probe names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,12 +331,19 @@ def memory_gib_of(machine: Machine, index: int | None) -> float | None:
     return None if gpu is None or isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / 2**30
 
 
+def is_slice(device_name: str) -> bool:
+    """Whether torch's device is a part of a GPU, whose power and clock are those of the whole."""
+    return bool(_MIG_SUFFIX.search(device_name) or _PARTITION_SUFFIX.search(device_name))
+
+
 def find_gpu(device_name: str, memory_gib: float | None) -> GpuFacts | Missing:
     """The data sheet of a device by the name that its driver or torch reports.
 
     The first matching row wins, ignoring case and a MIG suffix. Parts that share a name are distinguished by
     memory; without it they are Missing, because a wrong peak is worse than none.
     """
+    if _PARTITION_SUFFIX.search(device_name):
+        return Missing(f"{device_name} has only a part of its figures")
     mig = _MIG_SUFFIX.search(device_name)
     bare_name = device_name[: mig.start()] if mig else device_name.strip()
     for row in gpu_rows():

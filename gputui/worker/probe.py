@@ -114,6 +114,24 @@ def amd_gpus(root: Path) -> int:
     return len(found)
 
 
+def kfd_gpus(root: Path) -> dict[str, list[str]]:
+    """Numbers of AMD GPUs in the kernel's compute driver, by PCI address.
+
+    A GPU has one for each of its partitions, which torch counts as devices.
+    """
+    found: dict[str, list[str]] = {}
+    for node in sorted(root.glob("sys/class/kfd/kfd/topology/nodes/*"), key=lambda one: one.name.zfill(4)):
+        with contextlib.suppress(OSError, ValueError):
+            number = (node / "gpu_id").read_text().strip()
+            lines = (node / "properties").read_text().splitlines()
+            properties = {name: int(value) for name, _, value in (line.partition(" ") for line in lines)}
+            place = properties.get("location_id", 0)  # its lowest and highest bits may number the partition
+            address = f"{properties.get('domain', 0):04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}.0"
+            if number not in ("", "0"):
+                found.setdefault(address, []).append(number)
+    return found
+
+
 def _device(torch_device: str, name: str, **more: object) -> dict[str, Any]:
     device: dict[str, Any] = {
         "torch_device": torch_device,
@@ -135,8 +153,10 @@ def _cuda_devices(torch: Any) -> list[dict[str, Any]]:
     if not torch.cuda.is_available():
         return []
     devices = []
+    of_kernel = kfd_gpus(Path("/")) if torch.version.hip else {}
     for index in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(index)
+        partitions = len(of_kernel.get(_pci_address(properties)[-12:], ()))
         capability = (properties.major, properties.minor)
         why_not = "" if torch.version.hip else missing_kernels(capability, torch.cuda.get_arch_list())
         free_bytes, bf16 = None, False
@@ -148,7 +168,7 @@ def _cuda_devices(torch: Any) -> list[dict[str, Any]]:
         devices.append(
             _device(
                 "cuda",
-                properties.name,
+                f"{properties.name} partition 1/{partitions}" if partitions > 1 else properties.name,
                 index=index,
                 uuid=_uuid(properties, is_rocm=bool(torch.version.hip)),
                 pci_address=_pci_address(properties),

@@ -6,9 +6,19 @@ from collections.abc import Mapping
 
 import pytest
 
-from gputui.analysis.health import HW_SLOWDOWN, Cause, GpuFinding, Slowed, foreign_processes, health
+from gputui.analysis.health import Cause, GpuFinding, Slowed, foreign_processes, health
 from gputui.model.absent import Missing
-from gputui.model.telemetry import ENDED, FOREIGN, HIDDEN, LOST, DeviceSample, GpuUse, ProcessSample, Value
+from gputui.model.telemetry import (
+    ENDED,
+    FOREIGN,
+    HIDDEN,
+    HW_SLOWDOWN,
+    LOST,
+    DeviceSample,
+    GpuUse,
+    ProcessSample,
+    Value,
+)
 from gputui.sources.nvml_calls import GPU_IS_LOST, nvml_reason
 
 NOW_NS = 1000 * 10**9

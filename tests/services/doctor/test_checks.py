@@ -409,7 +409,7 @@ def test_the_gpus_of_a_run_are_known_by_their_uuids_and_all_count_where_one_is_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     addresses = [GpuAddress(index, f"GPU-ab{index}", "", ()) for index in range(3)]
-    monkeypatch.setattr("gputui.services.doctor.disturbances.nvml_addresses", lambda: addresses)
+    monkeypatch.setattr("gputui.services.doctor.disturbances.gpu_addresses", lambda: addresses)
     machine = make_box(3).machine
 
     def launch(visible: str, device_class: str = "gpu") -> PlannedLaunch:
