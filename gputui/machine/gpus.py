@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar  # Any: pynvml has no types
 
@@ -34,6 +33,7 @@ from gputui.sources.nvml_live.questions import (
     mig_handles,
     question,
 )
+from gputui.worker.probe import LEAST_VRAM_BYTES
 
 T = TypeVar("T")
 
@@ -93,22 +93,24 @@ class DriverFacts:
 
 
 def describe_gpus(root: Path = Path("/")) -> DriverFacts:
-    """Every GPU that the drivers count, NVIDIA's first; AMD's from the files below `root`."""
+    """Every GPU that the drivers count, NVIDIA's first, then AMD's cards from the files below `root`."""
     nvidia, amd = _describe_nvidia(), AmdGpus(root)
     if amd.open() is not None:
         return nvidia
     indices = amd.devices()
     read = _each(len(indices), lambda at: dict(amd.sample(indices[at])[0].values))
-    asked = [*(key for one in _OF_GPU for key in one.keys), "driver"]
-    found = [dict.fromkeys(asked, _SILENT if one is None else _OF_NVIDIA) | (one or {}) for one in read]
-    versions = (nvidia.driver_version, *(_text(values["driver"]) for values in found))
-    return DriverFacts(
-        (*nvidia.gpus, *map(partial(_gpu, vendor="amd"), indices, found)),
-        (*nvidia.uuids, *(uuid for values in found if isinstance(uuid := _text(values["uuid"]), str))),
-        "",
-        next((version for version in versions if isinstance(version, str)), nvidia.driver_version),
-        nvidia.cuda_driver_version,
-    )
+    asked = dict.fromkeys([key for one in _OF_GPU for key in one.keys], _OF_NVIDIA)
+    cards = {
+        index: asked | values
+        for index, values in zip(indices, read, strict=True)
+        if values and isinstance(held := values.get("memory_total_bytes"), int) and held > LEAST_VRAM_BYTES
+    }
+    if not cards:
+        return nvidia
+    uuids = (uuid for values in cards.values() if isinstance(uuid := _text(values["uuid"]), str))
+    version = nvidia.driver_version if nvidia.gpus else _text(next(iter(cards.values()))["driver"])
+    gpus = (*nvidia.gpus, *(_gpu(index, values, "amd") for index, values in cards.items()))
+    return DriverFacts(gpus, (*nvidia.uuids, *uuids), "", version, nvidia.cuda_driver_version)
 
 
 def _describe_nvidia() -> DriverFacts:

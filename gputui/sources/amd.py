@@ -13,7 +13,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -61,9 +60,8 @@ class AmdGpus:
         self._problems: dict[int, Missing] = {}
         self._kfd: Mapping[str, Sequence[str]] = {}
         """Numbers of the kernel's compute driver by PCI address: one for each partition."""
-        self._clients: dict[tuple[str, int], _Client] = {}
-        """By PCI address and PID, as last read."""
-        self._clients_ns = 0
+        self._clients: tuple[tuple[int, _Clients], ...] = ()
+        """As read the last two times, and when."""
         self._first = 0
 
     def open(self) -> Missing | None:
@@ -110,15 +108,13 @@ class AmdGpus:
     def read(self, device: int, *, full: bool) -> Reading:
         """The metrics of one GPU; with `full` also how many processes compute on it."""
         now = self._now(device, full=full)
-        values: dict[str, float | int] = {}
         if isinstance(now, Missing):
             self._problems[device] = now
-        else:
-            self._problems.pop(device, None)
-            values = stored_values(now)
-            computing = self._computing(device) if full else _UNLISTED
-            if not isinstance(computing, Missing):
-                values["compute_process_count"] = float(len(computing))
+            return Reading(device, time.monotonic_ns(), {})
+        self._problems.pop(device, None)
+        values = stored_values(now)
+        if full and not isinstance(computing := self._computing(device), Missing):
+            values["compute_process_count"] = float(len(computing))
         return Reading(device, time.monotonic_ns(), values)
 
     def problem(self, device: int) -> Missing | None:
@@ -128,21 +124,18 @@ class AmdGpus:
     def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
         """Those that compute on it, of all users, and of this user those that draw with it."""
         computing = self._computing(device)
-        self._read_clients()
+        held = {} if isinstance(computing, Missing) else computing
+        (then_ns, before), (now_ns, clients) = self._read_clients()
         address = self._places[device].name
-        drawing = {pid: client for (place, pid), client in self._clients.items() if place == address}
-        if isinstance(computing, Missing):
-            if not drawing:
-                return computing
-            computing = {}
         uses = []
-        for pid in sorted({*computing, *drawing}):
-            client = drawing.get(pid)
-            kind = "C" * (pid in computing) + "G" * (client is not None and client.busy_ns > 0)
-            memory_bytes = max(computing.get(pid, 0), 0 if client is None else client.memory_bytes)
-            busy = QUEUES_UNTIMED if client is None or pid in computing else client.busy_pct
-            uses.append(GpuUse(device, pid, kind or "G", memory_bytes, busy))
-        return tuple(uses)
+        for pid in sorted({*held, *(pid for place, pid in clients if place == address)}):
+            memory_bytes, busy_ns = clients.get((address, pid), (0, 0))
+            kind = ("C" if pid in held else "") + ("G" if busy_ns or pid not in held else "")
+            busy: float | Missing = QUEUES_UNTIMED if pid in held else AT_SECOND_READING
+            if pid not in held and now_ns > then_ns and (address, pid) in before:
+                busy = 100 * max(0, busy_ns - before[address, pid][1]) / (now_ns - then_ns)
+            uses.append(GpuUse(device, pid, kind, max(memory_bytes, held.get(pid, 0)), busy))
+        return computing if isinstance(computing, Missing) and not uses else tuple(uses)
 
     def close(self) -> None:
         pass
@@ -183,32 +176,21 @@ class AmdGpus:
                 found[int(process.name)] = held
         return found
 
-    def _read_clients(self) -> None:
-        """Read them again, unless that was a moment ago, for another GPU."""
+    def _read_clients(self) -> tuple[tuple[int, _Clients], tuple[int, _Clients]]:
+        """The last two readings; a new one unless the last was a moment ago, for another GPU."""
         now_ns = self._clock()
-        passed_ns = now_ns - self._clients_ns
-        if self._clients and passed_ns < _CLIENTS_KEPT_NS:
-            return
-        before, self._clients, self._clients_ns = self._clients, _clients(self._root), now_ns
-        for key, client in self._clients.items():
-            if key in before and passed_ns > 0:
-                busy_ns = max(0, client.busy_ns - before[key].busy_ns)
-                self._clients[key] = replace(client, busy_pct=100 * busy_ns / passed_ns)
+        if not self._clients or now_ns - self._clients[-1][0] >= _CLIENTS_KEPT_NS:
+            self._clients = (*self._clients[-1:], (now_ns, _clients(self._root)))
+        return self._clients[0], self._clients[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Client:
-    """What a process does through the graphics half of the driver."""
-
-    memory_bytes: int
-    busy_ns: int
-    """Time of all engines since it began."""
-    busy_pct: float | Missing = AT_SECOND_READING
+_Clients = dict[tuple[str, int], tuple[int, int]]
+"""By PCI address and PID: bytes in the GPU's memory, and nanoseconds that all its engines worked for it."""
 
 
-def _clients(root: Path) -> dict[tuple[str, int], _Client]:
+def _clients(root: Path) -> _Clients:
     """By PCI address and PID, those whose open files may be read; a client that several share counts once."""
-    found: dict[tuple[str, int], _Client] = {}
+    found: _Clients = {}
     counted = set()
     for process in (root / "proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it ended, or belongs to another user
@@ -222,10 +204,10 @@ def _clients(root: Path) -> dict[tuple[str, int], _Client]:
                     continue
                 counted.add(client)
                 key = client[0], int(process.name)
-                one = found.get(key, _Client(0, 0))
-                engines = [_amount(value) for name, value in fields.items() if name.startswith("engine-")]
-                memory_bytes = _amount(fields.get("memory-vram", fields.get("resident-vram", "")))
-                found[key] = _Client(one.memory_bytes + memory_bytes, one.busy_ns + sum(engines))
+                held_bytes, busy_ns = found.get(key, (0, 0))
+                busy_ns += sum(_amount(fields[name]) for name in fields if name.startswith("engine-"))
+                held_bytes += _amount(fields.get("memory-vram", fields.get("resident-vram", "")))
+                found[key] = held_bytes, busy_ns
     return found
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from statistics import fmean
-from typing import NamedTuple
 
 from gputui.model.absent import Missing
 from gputui.model.telemetry import AT_SECOND_READING, HW_SLOWDOWN, POWER_CAP, SW_THERMAL
@@ -19,19 +18,12 @@ Table = Mapping[str, tuple[int, ...]]
 is absent."""
 
 
-class _Field(NamedTuple):
-    """Where a field is in a table of fixed layout."""
-
-    offset: int
-    code: str
-
-
 _RADEON = {
-    "temperature_hotspot": _Field(6, "H"),
-    "average_socket_power": _Field(22, "H"),
-    "energy_accumulator": _Field(24, "Q"),
-    "current_gfxclk": _Field(54, "H"),
-    "current_uclk": _Field(58, "H"),
+    "temperature_hotspot": (6, "H"),
+    "average_socket_power": (22, "H"),
+    "energy_accumulator": (24, "Q"),
+    "current_gfxclk": (54, "H"),
+    "current_uclk": (58, "H"),
 }
 RESIDENCIES = (
     "accumulation_counter",
@@ -44,25 +36,27 @@ RESIDENCIES = (
 """Counters of Instinct MI300 and newer: of time, and of the time for which each cause slowed the GPU."""
 
 
-def _instinct(energy: int, clocks: int, memory_clock: int, residencies: int | None) -> dict[str, _Field]:
+def _instinct(
+    energy: int, clocks: int, memory_clock: int, residencies: int | None
+) -> dict[str, tuple[int, str]]:
     fields = {
-        "temperature_hotspot": _Field(4, "H"),
-        "average_socket_power": _Field(10, "H"),
-        "energy_accumulator": _Field(energy, "Q"),
-        "current_gfxclk": _Field(clocks, "8H"),
-        "current_uclk": _Field(memory_clock, "H"),
+        "temperature_hotspot": (4, "H"),
+        "average_socket_power": (10, "H"),
+        "energy_accumulator": (energy, "Q"),
+        "current_gfxclk": (clocks, "8H"),
+        "current_uclk": (memory_clock, "H"),
     }
     if residencies is not None:
-        fields |= {name: _Field(residencies + 4 * at, "I") for at, name in enumerate(RESIDENCIES)}
+        fields |= {name: (residencies + 4 * at, "I") for at, name in enumerate(RESIDENCIES)}
     return fields
 
 
 _WITH_PARTITIONS = _instinct(energy=16, clocks=264, memory_clock=304, residencies=32)
 _WITH_BANDWIDTH = _instinct(energy=24, clocks=296, memory_clock=336, residencies=40)
-_LAYOUTS: Mapping[tuple[int, int, int], Mapping[str, _Field]] = {
+_LAYOUTS: Mapping[tuple[int, int, int], Mapping[str, tuple[int, str]]] = {
     (1, 1, 96): _RADEON,
     (1, 2, 104): _RADEON,
-    (1, 3, 120): {**_RADEON, "indep_throttle_status": _Field(112, "Q")},
+    (1, 3, 120): {**_RADEON, "indep_throttle_status": (112, "Q")},
     (1, 4, 288): _instinct(energy=24, clocks=240, memory_clock=280, residencies=None),
     (1, 5, 360): _instinct(energy=88, clocks=312, memory_clock=352, residencies=None),
     (1, 6, 384): _instinct(energy=88, clocks=336, memory_clock=376, residencies=104),
@@ -72,7 +66,7 @@ _LAYOUTS: Mapping[tuple[int, int, int], Mapping[str, _Field]] = {
     (1, 8, 3360): _WITH_BANDWIDTH,
     (1, 8, 3872): _WITH_BANDWIDTH,
 }
-"""By the two parts of the version and the size."""
+"""By the two parts of the version and the size: where each field is, and its type."""
 _NAMES = {
     0: "temperature_hotspot",
     3: "average_socket_power",
@@ -93,24 +87,20 @@ def read_table(raw: bytes) -> Table | Missing:
     size, *version = struct.unpack_from("<HBB", raw)
     layout = _LAYOUTS.get((version[0], version[1], size))
     try:
-        if layout is not None:
-            found = {
-                name: struct.unpack_from(f"<{code}", raw, offset) for name, (offset, code) in layout.items()
-            }
-            return {
-                name: known for name, value in found.items() if (known := _known(value, layout[name].code))
-            }
         if version == [1, 9]:
             return dict(_attributes(raw))
+        if layout is None:
+            return Missing(f"gpu_metrics version {version[0]}.{version[1]} of {size} bytes is not known")
+        found = {name: _filled(raw, offset, code) for name, (offset, code) in layout.items()}
     except (struct.error, IndexError):
         return Missing("the amdgpu driver's table gpu_metrics is cut off")
-    return Missing(f"gpu_metrics version {version[0]}.{version[1]} of {size} bytes is not known")
+    return {name: values for name, values in found.items() if values}
 
 
-def _known(values: tuple[int, ...], code: str) -> tuple[int, ...]:
-    """Those that the driver has filled: it sets all bits of the others."""
-    unfilled = (1 << 8 * struct.calcsize(f"<{code[-1]}")) - 1
-    return tuple(value for value in values if value != unfilled)
+def _filled(raw: bytes, offset: int, code: str) -> tuple[int, ...]:
+    """Values that the driver has filled in: it sets all bits of the others."""
+    empty = (1 << 8 * struct.calcsize(f"<{code[-1]}")) - 1
+    return tuple(value for value in struct.unpack_from(f"<{code}", raw, offset) if value != empty)
 
 
 def _attributes(raw: bytes) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -119,11 +109,10 @@ def _attributes(raw: bytes) -> Iterator[tuple[str, tuple[int, ...]]]:
     for _ in range(count):
         (encoding,) = struct.unpack_from("<Q", raw, offset)
         code = f"{encoding & 0x3FF}{_CODES[encoding >> 20 & 0xF]}"
-        values = struct.unpack_from(f"<{code}", raw, offset + 8)
+        values = _filled(raw, offset + 8, code)
         offset += 8 + struct.calcsize(f"<{code}")
-        name = _NAMES.get(encoding >> 10 & 0x3FF)
-        if name is not None and (known := _known(values, code)):
-            yield name, known
+        if values:
+            yield _NAMES.get(encoding >> 10 & 0x3FF, ""), values
 
 
 _LIVE = {
@@ -165,7 +154,6 @@ class Throttling:
         self._counts: list[int] = []
         self._owed = dict.fromkeys((HW_SLOWDOWN, POWER_CAP, SW_THERMAL), 0.0)
         """By cause, time that no reading has shown yet, in readings."""
-        self._last: int | Missing = AT_SECOND_READING
 
     def bits(self, table: Table, near_limit_c: float | None) -> int | Missing:
         """In the bits that NVIDIA's driver has for these causes.
@@ -186,13 +174,14 @@ class Throttling:
             (now - then) % 2**32 for now, then in zip(counts, self._counts or counts, strict=True)
         )
         self._counts = counts
-        if power == passed == max(heat) and passed:
-            self._last = _ALWAYS
-        elif passed:
-            self._last = 0
-            for bit, slowed in zip(self._owed, (prochot, power, max(heat)), strict=True):
-                self._owed[bit] += slowed / passed
-                if self._owed[bit] >= 0.5:
-                    self._owed[bit] -= 1
-                    self._last |= bit
-        return self._last
+        if not passed:
+            return AT_SECOND_READING
+        if power == passed == max(heat):
+            return _ALWAYS
+        bits = 0
+        for bit, slowed in zip(self._owed, (prochot, power, max(heat)), strict=True):
+            self._owed[bit] += slowed / passed
+            if self._owed[bit] >= 0.5:
+                self._owed[bit] -= 1
+                bits |= bit
+        return bits

@@ -13,8 +13,8 @@ from typing import Any  # Any: torch's types, and JSON
 
 OLDEST_TORCH = (2, 4)
 NEEDED_TORCH = "gputui measures with torch 2.4 or newer"
-_LEAST_VRAM_BYTES = 3.5 * 2**30
-"""A card of 4 GiB reports a little less."""
+LEAST_VRAM_BYTES = 3.5 * 2**30
+"""What has less is the graphics unit of a processor; a card of 4 GiB reports a little less than that."""
 
 
 def is_too_old(torch_version: str) -> bool:
@@ -101,15 +101,14 @@ def first_gpu(environ: Mapping[str, str]) -> int | None:
 def amd_gpus(root: Path) -> int:
     """AMD GPUs for which torch has a build: those of the kernel's compute driver, with memory on board.
 
-    What shares the host's memory is the graphics unit of a processor, for most of which ROCm has no kernels;
-    its share rarely reaches 4 GiB, the memory of the smallest card.
+    What shares the host's memory is the graphics unit of a processor, for most of which ROCm has no kernels.
     """
     if not (root / "dev/kfd").exists():
         return 0
     found = set()
     for file in root.glob("sys/class/drm/card*/device/mem_info_vram_total"):
         with contextlib.suppress(OSError, ValueError):
-            if int(file.read_text()) > _LEAST_VRAM_BYTES:
+            if int(file.read_text()) > LEAST_VRAM_BYTES:
                 found.add(file.parent.resolve())
     return len(found)
 

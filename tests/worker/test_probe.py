@@ -7,6 +7,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import amd_trees
 import pytest
 
 from gputui.model.absent import Missing
@@ -18,6 +19,7 @@ from gputui.worker.probe import (
     first_gpu,
     hidden_by,
     is_too_old,
+    kfd_gpus,
     missing_kernels,
 )
 
@@ -90,6 +92,20 @@ def test_amd_gpus_are_counted_by_their_memory_and_only_where_their_compute_drive
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/kfd").touch()
     assert amd_gpus(tmp_path) == 2
+
+
+def test_numbers_of_the_compute_driver_are_joined_by_pci_address_and_partitions_share_one(
+    tmp_path: Path,
+) -> None:
+    box = amd_trees.Box(tmp_path)
+    box.node(0, 0, 0)  # a CPU
+    box.node(1, 49191, 3)
+    for partition in range(8):
+        box.node(2 + partition, 19794 + partition, 0xC1, partition)
+    (tmp_path / "sys/class/kfd/kfd/topology/nodes/9/properties").write_text("nonsense\n")
+    found = kfd_gpus(tmp_path)
+    assert found == {"0000:03:00.0": ["49191"], "0000:c1:00.0": [str(19794 + part) for part in range(7)]}
+    assert kfd_gpus(tmp_path / "elsewhere") == {}
 
 
 CU128 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]

@@ -385,6 +385,7 @@ def test_the_names_of_all_gpus_that_drivers_report_are_known() -> None:
         ("AMD EPYC 7763 64-Core Processor", "AMD EPYC 7763 64-Core Processor"),
         ("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"),
         ("NVIDIA H100 acme", "NVIDIA H100 …"),
+        ("AMD Instinct MI300X partition 1/8", "AMD Instinct MI300X partition 1/8"),
         ("acme", None),
     ],
 )
