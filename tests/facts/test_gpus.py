@@ -92,7 +92,10 @@ def test_a_mig_slice_is_recognised_and_has_no_peak_of_its_own() -> None:
 
 def test_a_partition_of_an_amd_gpu_has_no_figures_of_the_whole() -> None:
     assert found("AMD Instinct MI300X", 191.9).name == "Instinct MI300X"
-    assert isinstance(find_gpu("AMD Instinct MI300X partition 1/8", 191.9), Missing)
+    part = found("AMD Instinct MI300X partition 1/8", 191.9)
+    assert peak_for(part, "amp-bf16") == Missing(
+        "the slice 1/8 has only a part of the Instinct MI300X's peak"
+    )
 
 
 def test_slices_of_gpus_are_told_by_their_names() -> None:
