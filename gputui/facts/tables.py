@@ -338,8 +338,8 @@ def is_slice(device_name: str) -> bool:
 def find_gpu(device_name: str, memory_gib: float | None) -> GpuFacts | Missing:
     """The data sheet of a device by the name that its driver or torch reports.
 
-    The first matching row wins, ignoring case and what names a slice. Parts that share a name are distinguished by
-    memory; without it they are Missing, because a wrong peak is worse than none.
+    The first matching row wins, ignoring case and what names a slice. Parts that share a name are
+    distinguished by memory; without it they are Missing, because a wrong peak is worse than none.
     """
     mig = _SLICE_SUFFIX.search(device_name)
     bare_name = device_name[: mig.start()] if mig else device_name.strip()

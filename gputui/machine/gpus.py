@@ -108,7 +108,8 @@ def describe_gpus(root: Path = Path("/")) -> DriverFacts:
     if not cards:
         return nvidia
     uuids = (uuid for values in cards.values() if isinstance(uuid := _text(values["uuid"]), str))
-    version = nvidia.driver_version if nvidia.gpus else _text(next(iter(cards.values()))["driver"])
+    own = str(next(iter(cards.values()))["driver"]).removeprefix("amdgpu").strip()
+    version = nvidia.driver_version if nvidia.gpus else own or Missing("amdgpu is that of the kernel")
     gpus = (*nvidia.gpus, *(_gpu(index, values, "amd") for index, values in cards.items()))
     return DriverFacts(gpus, (*nvidia.uuids, *uuids), "", version, nvidia.cuda_driver_version)
 

@@ -153,7 +153,7 @@ def _driver(box: SystemState) -> Iterator[Check]:
     counted = ", ".join(f"{sum(g.name == name for g in machine.gpus)}x {name}" for name in names)
     driver, cuda = (known(one) or "unknown" for one in (machine.driver_version, machine.cuda_driver_version))
     is_nvidia = any(gpu.vendor == "nvidia" for gpu in machine.gpus)
-    versions = f"{driver}, CUDA up to {cuda}" if is_nvidia else driver
+    versions = f"{driver}, CUDA up to {cuda}" if is_nvidia else f"amdgpu {driver}"
     yield Check("driver", "ok", f"{versions}: {counted}")
 
 

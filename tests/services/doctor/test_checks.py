@@ -545,9 +545,7 @@ def test_a_gpu_that_is_divided_names_its_own_instances_alone() -> None:
 
 def test_an_amd_gpu_has_no_cuda_and_says_what_its_partitions_share() -> None:
     machine = make_machine("AMD Instinct MI300X")
-    machine = replace(
-        machine, gpus=(replace(machine.gpus[0], vendor="amd"),), driver_version="amdgpu 6.16.13"
-    )
+    machine = replace(machine, gpus=(replace(machine.gpus[0], vendor="amd"),), driver_version="6.16.13")
     (gpu,) = make_box(1).sample.gpus
     divided = replace(gpu, values={**gpu.values, "partition_count": 8})
     box = make_box(1, machine=machine, sample=replace(make_box(1).sample, gpus=(divided,)))
