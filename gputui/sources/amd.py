@@ -35,7 +35,7 @@ ASLEEP = Missing("the GPU is powered down: asking would wake it")
 _NO_ANSWER = Missing("the amdgpu driver gave no answer")
 _NOT_A_NUMBER = Missing("the amdgpu driver's answer cannot be understood")
 _GONE = Missing(f"{LOST}: the kernel lists it no more")
-_UNLISTED = Missing("the kernel's compute driver does not list this GPU here")
+_UNLISTED = Missing("the kernel's compute driver lists no card at this address here")
 QUEUES_UNTIMED = Missing("the amdgpu driver does not time the compute queues of a process")
 
 

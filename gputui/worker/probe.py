@@ -99,24 +99,15 @@ def first_gpu(environ: Mapping[str, str]) -> int | None:
 
 
 def amd_gpus(root: Path) -> int:
-    """AMD GPUs for which torch has a build: those of the kernel's compute driver, with memory on board.
-
-    What shares the host's memory is the graphics unit of a processor, for most of which ROCm has no kernels.
-    """
-    if not (root / "dev/kfd").exists():
-        return 0
-    found = set()
-    for file in root.glob("sys/class/drm/card*/device/mem_info_vram_total"):
-        with contextlib.suppress(OSError, ValueError):
-            if int(file.read_text()) > LEAST_VRAM_BYTES:
-                found.add(file.parent.resolve())
-    return len(found)
+    """AMD GPUs for which torch has a build, as it counts them: where the compute driver may be opened."""
+    return sum(map(len, kfd_gpus(root).values())) if (root / "dev/kfd").exists() else 0
 
 
 def kfd_gpus(root: Path) -> dict[str, list[str]]:
-    """Numbers of AMD GPUs in the kernel's compute driver, by PCI address.
+    """Numbers in the kernel's compute driver of AMD GPUs with memory on board, by PCI address.
 
-    A GPU has one for each of its partitions, which torch counts as devices.
+    A GPU has one for each of its partitions, which torch counts as devices. What shares the host's memory is
+    the graphics unit of a processor, for most of which ROCm has no kernels.
     """
     found: dict[str, list[str]] = {}
     for node in sorted(root.glob("sys/class/kfd/kfd/topology/nodes/*"), key=lambda one: one.name.zfill(4)):
@@ -126,7 +117,8 @@ def kfd_gpus(root: Path) -> dict[str, list[str]]:
             properties = {name: int(value) for name, _, value in (line.partition(" ") for line in lines)}
             place = properties.get("location_id", 0)  # its lowest and highest bits may number the partition
             address = f"{properties.get('domain', 0):04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}.0"
-            if number not in ("", "0"):
+            memory = root / f"sys/bus/pci/devices/{address}/mem_info_vram_total"
+            if number != "0" and int(memory.read_text()) > LEAST_VRAM_BYTES:
                 found.setdefault(address, []).append(number)
     return found
 

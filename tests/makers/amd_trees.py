@@ -256,6 +256,9 @@ class Box:
         drivers = self.root / "sys/bus/pci/drivers" / driver
         drivers.mkdir(parents=True, exist_ok=True)
         (device / "driver").symlink_to(drivers)
+        by_address = self.root / "sys/bus/pci/devices"
+        by_address.mkdir(parents=True, exist_ok=True)
+        (by_address / device.name).symlink_to(device)
         drm = device / "drm" / f"card{card}"
         drm.mkdir(parents=True)
         (drm / "device").symlink_to(device)

@@ -87,7 +87,7 @@ WHOLE = {
     "pcie_width": 16,
     "pcie_width_max": 16,
     "ecc_uncorrected_count": 2,
-    "partition_count": Missing("the kernel's compute driver does not list this GPU here"),
+    "partition_count": Missing("the kernel's compute driver lists no card at this address here"),
     "energy_mj": Missing("this GPU, or its amdgpu driver, does not report it"),
     "throttle_bits": Missing("this GPU, or its amdgpu driver, does not report it"),
 }
@@ -245,7 +245,7 @@ def test_what_a_gpu_does_not_report_has_a_reason_and_leaves_the_rest(box: Box) -
     assert present == {"name", "driver", "pci_address", "pcie_generation_max", "pcie_width_max"}
     assert {value.reason for value in values.values() if isinstance(value, Missing)} == {
         "this GPU, or its amdgpu driver, does not report it",
-        "the kernel's compute driver does not list this GPU here",
+        "the kernel's compute driver lists no card at this address here",
     }
     assert values.keys() == WHOLE.keys()
 
@@ -497,6 +497,6 @@ def test_partitions_are_counted_as_torch_counts_them_and_share_one_gpu(tmp_path:
 def test_without_a_list_of_processes_the_reason_is_told_and_closing_takes_nothing_away(box: Box) -> None:
     box.add(0)
     source = box.open()
-    assert source.processes(0) == Missing("the kernel's compute driver does not list this GPU here")
+    assert source.processes(0) == Missing("the kernel's compute driver lists no card at this address here")
     source.close()
     source.close()
