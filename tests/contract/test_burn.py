@@ -55,8 +55,7 @@ def test_a_single_wrong_bit_is_counted_and_fails_the_case(precision: str) -> Non
     assert wrong_in(step) == (2.0, 4)
     assert step.fault is not None
     assert step.fault() == (
-        "2 numbers in 4 products came out otherwise than the first time, and not by the order of sums:"
-        " a fault of the device"
+        "2 numbers in 4 products differ from the first, and not by the order of sums: a fault of the device"
     )
 
 

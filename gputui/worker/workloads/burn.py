@@ -108,7 +108,7 @@ def build(request: Request) -> Step:
         if not math.isfinite(error) and is_right_in_float32():
             return f"products in {kind['dtype']} are not finite, and right in float32: a fault of the library"
         if count and not adds_in_any_order():
-            differing = f"{count} numbers in {products[0]} products came out otherwise than the first time"
+            differing = f"{count} numbers in {products[0]} products differ from the first"
             return f"{differing}, and not by the order of sums: a fault of the device"
         if not error <= tolerance:
             return f"the first product is off by {error:.2g} of its size, more than {tolerance:g}"

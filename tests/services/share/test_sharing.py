@@ -396,8 +396,7 @@ def test_a_device_keeps_the_words_that_name_a_model(text: str, shared: str | Non
 
 def test_what_burn_finds_is_said_in_words_that_may_be_shared() -> None:
     for text in (
-        "2 numbers in 40 products came out otherwise than the first time, and not by the order of sums: a fault"
-        " of the device",
+        "2 numbers in 40 products differ from the first, and not by the order of sums: a fault of the device",
         "products in torch.bfloat16 are not finite, and right in float32: a fault of the library",
         burn.ANY_ORDER,
     ):
