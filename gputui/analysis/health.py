@@ -8,20 +8,23 @@ from typing import Literal
 
 from gputui.metrics import number
 from gputui.model.absent import Missing
-from gputui.model.telemetry import FOREIGN, HIDDEN, LOST, DeviceSample, ProcessSample
+from gputui.model.telemetry import (
+    FOREIGN,
+    HIDDEN,
+    HW_POWER_BRAKE,
+    HW_SLOWDOWN,
+    HW_THERMAL,
+    LOST,
+    POWER_CAP,
+    SW_THERMAL,
+    DeviceSample,
+    ProcessSample,
+)
 from gputui.model.units import format_percent
 
 Severity = Literal["note", "warn", "alarm"]
 """What has passed or slows nothing; what to keep an eye on; what is true now and matters."""
 Cause = Literal["power", "thermal", "other"]
-
-POWER_CAP = 0x4
-"""NVML clocks-event reasons (nvml.h, nvmlClocksEventReasons). GpuIdle 0x1 and application clocks, 0x2,
-slow down nothing that wants to run."""
-HW_SLOWDOWN = 0x8
-SW_THERMAL = 0x20
-HW_THERMAL = 0x40
-HW_POWER_BRAKE = 0x80
 
 CAUSES: tuple[tuple[Cause, str, int], ...] = (
     ("power", "throttled_power_ns", POWER_CAP),

@@ -120,10 +120,10 @@ def _workloads(incomplete: str) -> Iterator[CompletionItem]:
 
 
 def _devices(incomplete: str) -> Iterator[CompletionItem]:
-    from gputui.machine.gpus import nvml_addresses
+    from gputui.machine.gpus import gpu_addresses
 
     yield from (CompletionItem(word) for word in ("cpu", "gpu"))
-    yield from (CompletionItem(f"gpu:{gpu.index}") for gpu in nvml_addresses())
+    yield from (CompletionItem(f"gpu:{gpu.index}") for gpu in gpu_addresses())
 
 
 def _precisions(incomplete: str) -> Iterator[CompletionItem]:

@@ -228,7 +228,8 @@ def _keys(cell: str) -> tuple[str, ...]:
 
 _WORD = re.compile(r"[a-z0-9]+")
 _LEAST_SHARED = 3
-_MIG_SUFFIX = re.compile(r"\s+MIG\s+(\S+)$", re.IGNORECASE)
+_SLICE_SUFFIX = re.compile(r"\s+(?:MIG|partition)\s+(\S+)$", re.IGNORECASE)
+"""Of a MIG instance, as NVIDIA's driver names it, and of a part of an AMD GPU, as the probe does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +239,7 @@ class GpuFacts:
     row: GpuRow
     """Of the whole GPU, even if the device is a slice of it."""
     mig_profile: str
-    """Such as `1g.10gb`; empty for a whole GPU."""
+    """Such as `1g.10gb`, or `1/8` of an AMD GPU; empty for a whole one."""
 
     @property
     def name(self) -> str:
@@ -329,13 +330,18 @@ def memory_gib_of(machine: Machine, index: int | None) -> float | None:
     return None if gpu is None or isinstance(gpu.memory_bytes, Missing) else gpu.memory_bytes / 2**30
 
 
+def is_slice(device_name: str) -> bool:
+    """Whether torch's device is a part of a GPU, whose power and clock are those of the whole."""
+    return _SLICE_SUFFIX.search(device_name) is not None
+
+
 def find_gpu(device_name: str, memory_gib: float | None) -> GpuFacts | Missing:
     """The data sheet of a device by the name that its driver or torch reports.
 
-    The first matching row wins, ignoring case and a MIG suffix. Parts that share a name are distinguished by
-    memory; without it they are Missing, because a wrong peak is worse than none.
+    The first matching row wins, ignoring case and what names a slice. Parts that share a name are
+    distinguished by memory; without it they are Missing, because a wrong peak is worse than none.
     """
-    mig = _MIG_SUFFIX.search(device_name)
+    mig = _SLICE_SUFFIX.search(device_name)
     bare_name = device_name[: mig.start()] if mig else device_name.strip()
     for row in gpu_rows():
         if not row.pattern.search(bare_name):
@@ -358,7 +364,7 @@ def peak_for(gpu: GpuFacts, precision_used: str) -> float | Missing:
     Missing for a slice of a GPU, whose share of the peak is not known here.
     """
     if gpu.mig_profile:
-        return Missing(f"the MIG slice {gpu.mig_profile} has only a part of the {gpu.name}'s peak")
+        return Missing(f"the slice {gpu.mig_profile} has only a part of the {gpu.name}'s peak")
     row = gpu.row
     peaks_tflops = {
         "fp32": row.fp32_tflops,
@@ -379,7 +385,7 @@ def peak_for(gpu: GpuFacts, precision_used: str) -> float | Missing:
 def peak_bandwidth(gpu: GpuFacts) -> float | Missing:
     """The data sheet's memory bandwidth in B/s; Missing for a slice of a GPU."""
     if gpu.mig_profile:
-        return Missing(f"the MIG slice {gpu.mig_profile} has only a part of the {gpu.name}'s bandwidth")
+        return Missing(f"the slice {gpu.mig_profile} has only a part of the {gpu.name}'s bandwidth")
     if gpu.row.memory_bandwidth_gbs is None:
         return Missing(f"no memory bandwidth known for {gpu.name}")
     return gpu.row.memory_bandwidth_gbs * 1e9
@@ -394,7 +400,7 @@ def expected(gpu: GpuFacts | str, measure: str, dtype: str) -> PlausibleRow | Mi
     plain copy is at least as fast.
     """
     if isinstance(gpu, GpuFacts) and gpu.mig_profile:
-        return Missing(f"no figures for the MIG slice {gpu.mig_profile} of {gpu.name}")
+        return Missing(f"no figures for the slice {gpu.mig_profile} of {gpu.name}")
     name = gpu.name if isinstance(gpu, GpuFacts) else gpu
     wanted_dtype = dtype.removeprefix("amp-") if measure == "matmul" else ""
     found = [r for r in plausible_rows() if (r.gpu, r.measure, r.dtype) == (name, measure, wanted_dtype)]

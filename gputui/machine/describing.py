@@ -202,10 +202,10 @@ def describe_machine(
 
     `name`: what the user calls it, instead of what it is known by. `hash_key`: random bytes of this user,
     for boxes that nothing else tells apart. `root`, `environ` and `affinity` (logical CPUs) replace the
-    system's. GPUs always come from the driver, whose library stays open.
+    system's. NVIDIA GPUs always come from the driver, whose library stays open.
     """
     tree = Tree(root, os.environ if environ is None else environ)
-    driver = describe_gpus()
+    driver = describe_gpus(root)
     layers = find_layers(tree)
     driver_version = driver.driver_version
     if isinstance(driver_version, Missing):

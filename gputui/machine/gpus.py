@@ -1,4 +1,4 @@
-"""The GPUs as the NVIDIA driver describes them."""
+"""The GPUs as the drivers of NVIDIA and AMD describe them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar  # Any: pynvml has no types
 
 from gputui.machine.identity import APPLICATION_KEY, hashed_id
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.telemetry import Value
+from gputui.sources.amd import AmdGpus
 from gputui.sources.nvml_calls import gpu_count, nvml_reason, opened
 from gputui.sources.nvml_live.questions import (
     MEMORY,
@@ -31,12 +33,14 @@ from gputui.sources.nvml_live.questions import (
     mig_handles,
     question,
 )
+from gputui.worker.probe import LEAST_VRAM_BYTES
 
 T = TypeVar("T")
 
 _SILENCE_S = 3.0
 """If no GPU answers for this long, the rest are described without: a call may hang forever."""
 _SILENT = Missing(f"the driver has not answered for {_SILENCE_S:.0f} s")
+_OF_NVIDIA = Missing("only NVIDIA's driver has it")
 
 
 def _cuda(nvml: Any, handle: Any) -> dict[str, str]:
@@ -88,8 +92,30 @@ class DriverFacts:
     cuda_driver_version: str | Missing
 
 
-def describe_gpus() -> DriverFacts:
-    """Every GPU the driver counts, in its order; a lost GPU keeps its place.
+def describe_gpus(root: Path = Path("/")) -> DriverFacts:
+    """Every GPU that the drivers count, NVIDIA's first, then AMD's cards from the files below `root`."""
+    nvidia, amd = _describe_nvidia(), AmdGpus(root)
+    if amd.open() is not None:
+        return nvidia
+    indices = amd.devices()
+    read = _each(len(indices), lambda at: dict(amd.sample(indices[at])[0].values))
+    asked = dict.fromkeys([key for one in _OF_GPU for key in one.keys], _OF_NVIDIA)
+    cards = {
+        index: asked | values
+        for index, values in zip(indices, read, strict=True)
+        if values and isinstance(held := values.get("memory_total_bytes"), int) and held > LEAST_VRAM_BYTES
+    }
+    if not cards:
+        return nvidia
+    uuids = (uuid for values in cards.values() if isinstance(uuid := _text(values["uuid"]), str))
+    own = str(next(iter(cards.values()))["driver"]).removeprefix("amdgpu").strip()
+    version = nvidia.driver_version if nvidia.gpus else own or Missing("amdgpu is that of the kernel")
+    gpus = (*nvidia.gpus, *(_gpu(index, values, "amd") for index, values in cards.items()))
+    return DriverFacts(gpus, (*nvidia.uuids, *uuids), "", version, nvidia.cuda_driver_version)
+
+
+def _describe_nvidia() -> DriverFacts:
+    """Every GPU its driver counts, in its order; a lost GPU keeps its place.
 
     The library stays open until the process ends: without persistence mode each opening takes seconds.
     """
@@ -145,14 +171,14 @@ def _without(questions: Sequence[Question], why: Missing) -> Values:
     return {key: why for asked in questions for key in asked.keys}
 
 
-def _gpu(index: int, values: Values) -> Gpu:
+def _gpu(index: int, values: Values, vendor: str = "nvidia") -> Gpu:
     name, uuid = _text(values["name"]), _text(values["uuid"])
     ecc, mig = values["ecc_mode"], values["mig_mode"]
     return Gpu(
         index=index,
         gpu_id="" if isinstance(uuid, Missing) else hashed_id(APPLICATION_KEY, uuid),
         name="unnamed GPU" if isinstance(name, Missing) else name,
-        vendor="nvidia",
+        vendor=vendor,
         memory_bytes=_known(values["memory_total_bytes"], int),
         power_limit_w=_known(values["power_limit_w"], float),
         power_default_limit_w=_known(values["power_limit_default_w"], float),
@@ -176,8 +202,16 @@ def _text(value: Value) -> str | Missing:
     return "".join(letter for letter in str(value) if letter.isprintable()).strip()[:96]
 
 
-def nvml_addresses() -> tuple[GpuAddress, ...]:
-    """UUID and PCI address of each NVIDIA GPU, by the driver's number; empty without a driver."""
+def gpu_addresses() -> tuple[GpuAddress, ...]:
+    """The names of each GPU, by its number in telemetry; of AMD's, which torch knows by no UUID, the PCI
+    address."""
+    amd = AmdGpus()
+    indices = () if amd.open() is not None else amd.devices()
+    places = ((index, amd.about(index)["pci_address"]) for index in indices)
+    return (*_nvml_addresses(), *(GpuAddress(index, "", str(place), ()) for index, place in places))
+
+
+def _nvml_addresses() -> tuple[GpuAddress, ...]:
     nvml = opened()
     if isinstance(nvml, Missing):
         return ()

@@ -134,6 +134,10 @@ class LiveSample:
 
 HOST = -1
 
+POWER_CAP, HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, HW_POWER_BRAKE = 0x4, 0x8, 0x20, 0x40, 0x80
+"""Of `throttle_bits`: NVML's clocks-event reasons (nvml.h, nvmlClocksEventReasons), of GPUs of any vendor.
+GpuIdle, 0x1, and application clocks, 0x2, slow down nothing that wants to run."""
+
 _FIRST_MIG = 1000
 MIG_PER_GPU = 16
 """More than any GPU's instances; and no machine has so many GPUs that their numbers collide with

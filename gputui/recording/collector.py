@@ -454,9 +454,9 @@ def live_sources() -> tuple[LiveSource, ...]:
 
     found: list[LiveSource] = [NvmlLive()]
     if Path("/sys/module/amdgpu").exists():
-        from gputui.sources.amd import AmdLive  # takes 2 ms, and few machines need it
+        from gputui.sources.amd import AmdGpus  # takes 2 ms, and few machines need it
 
-        found.append(AmdLive())
+        found.append(AmdGpus())
     return tuple(found)
 
 

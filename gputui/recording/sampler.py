@@ -19,6 +19,7 @@ from gputui.machine.tree import Tree, confinement
 from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, row_device
+from gputui.sources.amd import AmdGpus
 from gputui.sources.base import Source
 from gputui.sources.host import HostSource
 from gputui.sources.nvml import NvmlSource
@@ -296,7 +297,7 @@ class Sampler:
 
 def sources_of_runs() -> list[Source]:
     """One for each kind of device that runs are sampled of."""
-    return [HostSource(confinement=confinement(Tree(Path("/"), os.environ))), NvmlSource()]
+    return [HostSource(confinement=confinement(Tree(Path("/"), os.environ))), NvmlSource(), AmdGpus()]
 
 
 def _next_deadline(previous: float, period_s: float) -> float:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from gputui.machine.describing import describe_machine
-from gputui.machine.gpus import GpuAddress, join_gpu, nvml_addresses
+from gputui.machine.gpus import GpuAddress, gpu_addresses, join_gpu
 from gputui.model.absent import Missing
 from gputui.model.journal import (
     NOTHING_MEASURED,
@@ -151,7 +151,7 @@ class Supervisor:
         runs = [_open_run(run_dir, self._run_dirs) for run_dir in self._run_dirs]
         machine = describe_machine(name=runs[0].spec.machine_name, hash_key=runs[0].spec.hash_key)
         self._usable_bytes = machine.memory.usable_bytes
-        self._addresses = nvml_addresses()
+        self._addresses = gpu_addresses()
         for run in runs:
             self._write_heading(run, machine)
         status, reason = "finished", ""

@@ -1,25 +1,31 @@
 """AMD GPUs through the files of the `amdgpu` kernel driver.
 
 Written from the kernel's documentation (Documentation/gpu/amdgpu/thermal.rst, driver-misc.rst and ras.rst,
-Documentation/ABI/testing/sysfs-bus-pci) and tested against a tree made from it; never run on real hardware.
+Documentation/gpu/drm-usage-stats.rst, Documentation/ABI/testing/sysfs-bus-pci) and tested against trees made
+from it and from what users have published; never run on real hardware.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from gputui.model.absent import Missing
-from gputui.model.telemetry import LOST, DeviceSample, GpuUse, Value
-from gputui.sources.base import read_file
+from gputui.model.telemetry import AT_SECOND_READING, LOST, DeviceSample, GpuUse, Reading, Value
+from gputui.sources.amd_metrics import Throttling, live_values, read_table
+from gputui.sources.base import read_file, stored_values, target_of
+from gputui.worker.probe import kfd_gpus
 
 _AMD = "0x1002"
 _BRIDGE_CLASS = "0x0604"
 _SLOW_KEPT_NS = 10 * 10**9
+_CLIENTS_KEPT_NS = 10**9
 _GENERATION: dict[str, int | Missing] = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 """PCI Express generation by gigatransfers per second."""
 
@@ -29,12 +35,15 @@ ASLEEP = Missing("the GPU is powered down: asking would wake it")
 _NO_ANSWER = Missing("the amdgpu driver gave no answer")
 _NOT_A_NUMBER = Missing("the amdgpu driver's answer cannot be understood")
 _GONE = Missing(f"{LOST}: the kernel lists it no more")
+_UNLISTED = Missing("the kernel's compute driver lists no card at this address here")
+QUEUES_UNTIMED = Missing("the amdgpu driver does not time the compute queues of a process")
 
 
-class AmdLive:
-    """GPUs of the `amdgpu` driver, ordered by PCI address.
+class AmdGpus:
+    """GPUs of the `amdgpu` driver, ordered by PCI address: a source for the live view and for runs.
 
-    They are numbered after NVIDIA's, if the machine has both.
+    They are numbered after NVIDIA's, if the machine has both. Partitions of one GPU share its sensors, so
+    that they are one here.
     """
 
     NAME: ClassVar[str] = "amd"
@@ -47,6 +56,12 @@ class AmdLive:
         self._places: dict[int, Path] = {}
         """The PCI device's directory in /sys/devices."""
         self._slow: dict[int, tuple[int, dict[str, Value]]] = {}
+        self._throttling: dict[int, Throttling] = {}
+        self._problems: dict[int, Missing] = {}
+        self._kfd: Mapping[str, Sequence[str]] = {}
+        """Numbers of the kernel's compute driver by PCI address: one for each partition."""
+        self._clients: tuple[tuple[int, _Clients], ...] = ()
+        """As read the last two times, and when."""
         self._first = 0
 
     def open(self) -> Missing | None:
@@ -54,7 +69,10 @@ class AmdLive:
         self._first = len(list(self._root.glob("proc/driver/nvidia/gpus/*")))
         if not (self._root / "sys/module/amdgpu").exists():
             return Missing("the amdgpu driver is not loaded: no AMD GPU here, or `modprobe amdgpu` is needed")
+        self._kfd = kfd_gpus(self._root)
         return None if self.devices() else Missing("the amdgpu driver has no GPU that is visible here")
+
+    probe = open
 
     def devices(self) -> tuple[int, ...]:
         found: dict[str, Path] = {}
@@ -69,46 +87,154 @@ class AmdLive:
             self._places[number] = found[address]
         return tuple(sorted(self._numbers[address] for address in found))
 
+    def about(self, device: int) -> dict[str, Value]:
+        """What seldom changes: name, limits, sizes; read every ten seconds."""
+        read_ns, values = self._slow.get(device, (0, {}))
+        if not values or self._clock() - read_ns >= _SLOW_KEPT_NS:
+            place = self._places[device]
+            partitions = len(self._kfd.get(place.name, ()))
+            values = {**_seldom(place, self._root), "partition_count": partitions or _UNLISTED}
+            self._slow[device] = self._clock(), values
+        return values
+
     def sample(self, device: int) -> tuple[DeviceSample, ...]:
         """Sample one GPU. A GPU that has powered down is not woken."""
-        place = self._places[device]
-        if _text(place / "vendor") != _AMD:
+        now = self._now(device, full=True)
+        if now == _GONE:
             return (DeviceSample(device, self.NAME, self._clock(), {}, problem=_GONE),)
-        values = dict(self._seldom(device, place))
-        if _text(place / "power" / "runtime_status") == "suspended":
-            values |= dict.fromkeys(_OFTEN, ASLEEP)
-        else:
-            values |= _often(place)
+        values = self.about(device) | (dict.fromkeys(_OFTEN, now) if isinstance(now, Missing) else now)
         return (DeviceSample(device, self.NAME, self._clock(), values),)
 
+    def read(self, device: int, *, full: bool) -> Reading:
+        """The metrics of one GPU; with `full` also how many processes compute on it."""
+        now = self._now(device, full=full)
+        if isinstance(now, Missing):
+            self._problems[device] = now
+            return Reading(device, time.monotonic_ns(), {})
+        self._problems.pop(device, None)
+        values = stored_values(now)
+        if full and not isinstance(computing := self._computing(device), Missing):
+            values["compute_process_count"] = float(len(computing))
+        return Reading(device, time.monotonic_ns(), values)
+
+    def problem(self, device: int) -> Missing | None:
+        """Why a GPU gave nothing when last asked, if so."""
+        return self._problems.get(device)
+
     def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
-        """Always absent: the driver reports a process only in that process's own files."""
-        return Missing("the amdgpu driver has no list of processes")
+        """Those that compute on it, of all users, and of this user those that draw with it."""
+        computing = self._computing(device)
+        held = {} if isinstance(computing, Missing) else computing
+        (then_ns, before), (now_ns, clients) = self._read_clients()
+        address = self._places[device].name
+        uses = []
+        for pid in sorted({*held, *(pid for place, pid in clients if place == address)}):
+            memory_bytes, busy_ns = clients.get((address, pid), (0, 0))
+            kind = ("C" if pid in held else "") + ("G" if busy_ns or pid not in held else "")
+            busy: float | Missing = QUEUES_UNTIMED if pid in held else AT_SECOND_READING
+            if pid not in held and now_ns > then_ns and (address, pid) in before:
+                busy = 100 * max(0, busy_ns - before[address, pid][1]) / (now_ns - then_ns)
+            uses.append(GpuUse(device, pid, kind, max(memory_bytes, held.get(pid, 0)), busy))
+        return computing if isinstance(computing, Missing) and not uses else tuple(uses)
 
     def close(self) -> None:
         pass
 
-    def _seldom(self, device: int, place: Path) -> dict[str, Value]:
-        read_ns, values = self._slow.get(device, (0, {}))
-        if not values or self._clock() - read_ns >= _SLOW_KEPT_NS:
-            values = _seldom(place, self._root)
-            self._slow[device] = self._clock(), values
-        return values
+    def _now(self, device: int, *, full: bool) -> dict[str, Value] | Missing:
+        """What changes all the time; without `full` clocks, power and what slows the GPU."""
+        place = self._places[device]
+        if _text(place / "vendor") != _AMD:
+            return _GONE
+        if _text(place / "power" / "runtime_status") == "suspended":
+            return ASLEEP
+        values = _often(place) if full else _quick(place)
+        raw = _content(place / "gpu_metrics")
+        table = raw if isinstance(raw, Missing) else read_table(raw)
+        if isinstance(table, Missing):
+            return values | dict.fromkeys(("throttle_bits", "energy_mj"), table)
+        lacking = {key for key, value in values.items() if isinstance(value, Missing)} | {"energy_mj"}
+        values |= {key: value for key, value in live_values(table).items() if key in lacking}
+        values.setdefault("energy_mj", _UNREPORTED)
+        hot, limit = table.get("temperature_hotspot"), self.about(device)["temperature_junction_limit_c"]
+        near_c = limit - hot[0] if hot and isinstance(limit, float) else None
+        throttling = self._throttling.setdefault(device, Throttling())
+        return values | {"throttle_bits": throttling.bits(table, near_c)}
+
+    def _computing(self, device: int) -> dict[int, int] | Missing:
+        """Processes with a queue or memory on a GPU, and their bytes there, from the kernel's compute driver.
+
+        It lists all that have opened it, monitors too (ROCm#4411).
+        """
+        numbers = self._kfd.get(self._places[device].name)
+        if numbers is None:
+            return _UNLISTED
+        found = {}
+        for process in self._root.glob("sys/class/kfd/kfd/proc/[0-9]*"):
+            sizes = [_number(process / f"vram_{number}") for number in numbers]
+            held = sum(size for size in sizes if not isinstance(size, Missing))
+            if held or any(_text(queue) in numbers for queue in process.glob("queues/*/gpuid")):
+                found[int(process.name)] = held
+        return found
+
+    def _read_clients(self) -> tuple[tuple[int, _Clients], tuple[int, _Clients]]:
+        """The last two readings; a new one unless the last was a moment ago, for another GPU."""
+        now_ns = self._clock()
+        if not self._clients or now_ns - self._clients[-1][0] >= _CLIENTS_KEPT_NS:
+            self._clients = (*self._clients[-1:], (now_ns, _clients(self._root)))
+        return self._clients[0], self._clients[-1]
+
+
+_Clients = dict[tuple[str, int], tuple[int, int]]
+"""By PCI address and PID: bytes in the GPU's memory, and nanoseconds that all its engines worked for it."""
+
+
+def _clients(root: Path) -> _Clients:
+    """By PCI address and PID, those whose open files may be read; a client that several share counts once."""
+    found: _Clients = {}
+    counted = set()
+    for process in (root / "proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended, or belongs to another user
+            for file in os.scandir(process / "fd"):
+                if not target_of(Path(file.path)).startswith("/dev/dri/"):
+                    continue
+                text = _text(process / "fdinfo" / file.name)
+                fields = dict(re.findall(r"^drm-([\w-]+):\s*(.+)$", text, re.MULTILINE))
+                client = fields.get("pdev", ""), fields.get("client-id", "")
+                if fields.get("driver") != "amdgpu" or client in counted:
+                    continue
+                counted.add(client)
+                key = client[0], int(process.name)
+                held_bytes, busy_ns = found.get(key, (0, 0))
+                busy_ns += sum(_amount(fields[name]) for name in fields if name.startswith("engine-"))
+                held_bytes += _amount(fields.get("memory-vram", fields.get("resident-vram", "")))
+                found[key] = held_bytes, busy_ns
+    return found
+
+
+_UNITS = {"KiB": 2**10, "MiB": 2**20}
+
+
+def _amount(text: str) -> int:
+    """`2068 KiB` in bytes, `107322799 ns` in nanoseconds; 0 if it is no number."""
+    digits, _, unit = text.partition(" ")
+    return int(digits) * _UNITS.get(unit.strip(), 1) if digits.isdecimal() else 0
 
 
 _OFTEN = (
-    "sm_busy_pct",
-    "memory_busy_pct",
-    "memory_used_bytes",
-    "power_w",
-    "temperature_c",
-    "temperature_junction_c",
-    "sm_clock_mhz",
-    "memory_clock_mhz",
-    "fan_pct",
-    "pcie_generation",
+    *("power_w", "sm_clock_mhz", "memory_clock_mhz", "throttle_bits", "energy_mj", "sm_busy_pct", "fan_pct"),
+    *("memory_busy_pct", "memory_used_bytes", "temperature_c", "temperature_junction_c", "pcie_generation"),
     "pcie_width",
 )
+
+
+def _quick(place: Path) -> dict[str, Value]:
+    hwmon = _hwmon(place)
+    return {
+        # The newer of the two names; a driver with both reports the same value, or the slower one as average.
+        "power_w": _first_of(hwmon / "power1_input", hwmon / "power1_average", per=1e6),
+        "sm_clock_mhz": _clock_mhz(hwmon / "freq1_input", place / "pp_dpm_sclk"),
+        "memory_clock_mhz": _clock_mhz(hwmon / "freq2_input", place / "pp_dpm_mclk"),
+    }
 
 
 def _often(place: Path) -> dict[str, Value]:
@@ -116,15 +242,12 @@ def _often(place: Path) -> dict[str, Value]:
     link = _link(place, "current")
     edge, junction = _thermometers(hwmon)
     return {
+        **_quick(place),
         "sm_busy_pct": _number(place / "gpu_busy_percent"),
         "memory_busy_pct": _number(place / "mem_busy_percent"),
         "memory_used_bytes": _number(place / "mem_info_vram_used"),
-        # The newer of the two names; a driver with both reports the same value, or the slower one as average.
-        "power_w": _first_of(hwmon / "power1_input", hwmon / "power1_average", per=1e6),
         "temperature_c": _scaled(hwmon / f"{edge}_input", 1e3),
         "temperature_junction_c": _scaled(hwmon / f"{junction}_input", 1e3),
-        "sm_clock_mhz": _clock_mhz(hwmon / "freq1_input", place / "pp_dpm_sclk"),
-        "memory_clock_mhz": _clock_mhz(hwmon / "freq2_input", place / "pp_dpm_mclk"),
         "fan_pct": _fan(hwmon),
         "pcie_generation": link[0],
         "pcie_width": link[1],
@@ -141,7 +264,7 @@ def _seldom(place: Path, root: Path) -> dict[str, Value]:
     edge, junction = _thermometers(hwmon)
     uncounted = errors if isinstance(errors, Missing) else _NOT_A_NUMBER
     return {
-        "name": name if isinstance(name, str) and name else f"AMD GPU {_text(place / 'device')}",
+        "name": name if isinstance(name, str) and name else _listed_name(place, root),
         "uuid": identity,
         "driver": f"amdgpu {version}".strip(),
         "pci_address": place.name,
@@ -156,6 +279,17 @@ def _seldom(place: Path, root: Path) -> dict[str, Value]:
         "pcie_width_max": link[1],
         "ecc_uncorrected_count": int(counted[1]) if counted else uncounted,
     }
+
+
+def _listed_name(place: Path, root: Path) -> str:
+    """From libdrm's list of names by device and revision; else by the device's number."""
+    device, revision = _text(place / "device"), _text(place / "revision")
+    wanted = [part.removeprefix("0x").upper() for part in (device, revision)]
+    for line in _text(root / "usr/share/libdrm/amdgpu.ids").splitlines():
+        parts = [part.strip() for part in line.split(",", 2)]
+        if len(parts) == 3 and parts[:2] == wanted:
+            return parts[2]
+    return f"AMD GPU {device}"
 
 
 def _link(place: Path, which: str) -> tuple[int | Missing, int | Missing]:
@@ -233,9 +367,14 @@ def _number(file: Path) -> int | Missing:
 
 
 def _answer(file: Path) -> str | Missing:
-    """The content of a file, or why it cannot be read."""
+    """The text of a file, or why it cannot be read."""
+    content = _content(file)
+    return content if isinstance(content, Missing) else content.decode(errors="replace").strip("\0 \t\r\n")
+
+
+def _content(file: Path) -> bytes | Missing:
     try:
-        return read_file(str(file)).decode(errors="replace").strip("\0 \t\r\n")
+        return read_file(str(file))
     except PermissionError:
         return _NOT_ALLOWED
     except (FileNotFoundError, NotADirectoryError):

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from gputui.model.absent import Missing
 
 if TYPE_CHECKING:
-    from gputui.model.telemetry import DeviceSample, GpuUse, Reading
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from gputui.model.telemetry import DeviceSample, GpuUse, Reading, Value
 
 
 class Source(Protocol):
@@ -64,6 +67,14 @@ class LiveSource(Protocol):
         """Free what `open` allocated; may be called twice."""
 
 
+def stored_values(answers: Mapping[str, Value]) -> dict[str, float | int]:
+    """Those of a GPU that are numbers, under the keys of a telemetry file and in its units."""
+    values = {key: value for key, value in answers.items() if isinstance(value, int | float)}
+    if "memory_used_bytes" in values:
+        values["memory_used_mib"] = values.pop("memory_used_bytes") / 2**20
+    return values
+
+
 _MOST_BYTES = 4 * 2**20
 _AT_ONCE = 2**16
 
@@ -89,6 +100,14 @@ def text_of(path: str) -> str:
     """The content of such a file; empty if it cannot be read."""
     try:
         return read_file(path).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def target_of(link: Path) -> str:
+    """Where a symbolic link leads; empty if it cannot be read."""
+    try:
+        return str(link.readlink())
     except OSError:
         return ""
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar  # Any: pynvml has no types
 from gputui.model.absent import Missing
 from gputui.model.telemetry import Reading
 from gputui.sources import nvml_calls
+from gputui.sources.base import stored_values
 from gputui.sources.nvml_calls import nvml_reason
 from gputui.sources.nvml_live.questions import (
     BUSY,
@@ -88,9 +89,7 @@ class NvmlSource:
         asker = self._askers[device]
         if asker is not None:
             answers = self._answers(device, asker, full)
-            values = {key: value for key, value in answers.items() if isinstance(value, int | float)}
-            if "memory_used_bytes" in values:
-                values["memory_used_mib"] = values.pop("memory_used_bytes") / 2**20
+            values = stored_values(answers)
             if values:
                 self._problems.pop(device, None)
             else:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.telemetry import AT_SECOND_READING, ENDED, FOREIGN, HIDDEN, NO_JOB, GpuUse, ProcessSample
-from gputui.sources.base import read_file, text_of
+from gputui.sources.base import read_file, target_of, text_of
 
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel: the host's
 _KERNEL = 2
@@ -196,7 +196,7 @@ class ProcessTable:
             return UNSURE
         except OSError:
             return NOT_OF_HERE
-        return None if any(_GPU_FILE.match(_target(file)) for file in files) else ANOTHER_HERE
+        return None if any(_GPU_FILE.match(target_of(file)) for file in files) else ANOTHER_HERE
 
     def _user(self, pid: int) -> str | Missing:
         try:
@@ -293,7 +293,7 @@ def _unresolved(pid: int, uses: tuple[GpuUse, ...], why: Missing) -> ProcessSamp
 
 
 def _is_in_a_pid_namespace(proc: str) -> bool:
-    link = _target(Path(proc, "self", "ns", "pid"))
+    link = target_of(Path(proc, "self", "ns", "pid"))
     return link != "" and link != _FIRST_PID_NAMESPACE
 
 
@@ -303,13 +303,6 @@ def _is_hiding(proc: str) -> bool:
         re.search(r"^\S+ /proc proc \S*hidepid=(?:2|4|invisible|ptraceable)", mounts, re.MULTILINE)
         is not None
     )
-
-
-def _target(link: Path) -> str:
-    try:
-        return str(link.readlink())
-    except OSError:
-        return ""
 
 
 def _since_boot_s() -> float:

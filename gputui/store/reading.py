@@ -24,7 +24,15 @@ from gputui.model.absent import Missing
 from gputui.model.journal import Block, ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary, TimeSeries
 from gputui.model.serving import LoadStep, RequestRow, Requests, ServerFound, ServingRecords
-from gputui.model.telemetry import HOST, LaunchPower
+from gputui.model.telemetry import (
+    HOST,
+    HW_POWER_BRAKE,
+    HW_SLOWDOWN,
+    HW_THERMAL,
+    POWER_CAP,
+    SW_THERMAL,
+    LaunchPower,
+)
 from gputui.store.locking import Locked
 from gputui.store.opening import (
     CELL_BYTES,
@@ -63,10 +71,7 @@ from gputui.store.text import clean_text
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-SLOWED_BITS = 0x8 | 0x20 | 0x40 | 0x80
-"""NVML clocks-event reasons: hardware slowdown, thermal (software, hardware), power brake."""
-POWER_CAP_BIT = 0x4
-"""NVML clocks-event reason: software power cap."""
+SLOWED_BITS = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_POWER_BRAKE
 
 COLD_C = 5.0
 """A cold GPU clocks higher for a while; sensors report whole degrees, and steady work moves them by 1 or
@@ -114,7 +119,7 @@ _CONDITIONS_SQL = f""",
         warm AS (
             SELECT *, max(temperature_c) OVER (PARTITION BY place, run_id, case_id) AS warmest_c FROM seen)
     SELECT place, run_id::VARCHAR, case_id, count(*), median(clock_mhz), any_value(most.mhz),
-        avg((throttle_bits & {SLOWED_BITS} <> 0)::INT), avg((throttle_bits & {POWER_CAP_BIT} <> 0)::INT),
+        avg((throttle_bits & {SLOWED_BITS} <> 0)::INT), avg((throttle_bits & {POWER_CAP} <> 0)::INT),
         avg((temperature_c < warmest_c - {COLD_C})::INT), avg((compute_process_count > 1)::INT)
     FROM warm JOIN most USING (place, run_id, device)
     GROUP BY place, run_id, case_id ORDER BY case_id"""
@@ -378,7 +383,7 @@ class ResultFile:
             SELECT device_index, count(*), median(power_w), max(power_w),
                 median(temperature_c), max(temperature_c), min(sm_clock_mhz), median(sm_clock_mhz),
                 avg((throttle_bits & {SLOWED_BITS} <> 0)::INT),
-                avg((throttle_bits & {POWER_CAP_BIT} <> 0)::INT), avg(sm_busy_pct)
+                avg((throttle_bits & {POWER_CAP} <> 0)::INT), avg(sm_busy_pct)
             FROM {self._opened.catalog}.main.telemetry WHERE run_id = TRY_CAST(? AS UUID)
             GROUP BY device_index ORDER BY device_index"""
         host_sql = f"""

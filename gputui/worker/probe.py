@@ -15,6 +15,8 @@ from . import accelerator
 
 OLDEST_TORCH = (2, 4)
 NEEDED_TORCH = "gputui measures with torch 2.4 or newer"
+LEAST_VRAM_BYTES = 3.5 * 2**30
+"""What has less is the graphics unit of a processor; a card of 4 GiB reports a little less than that."""
 _CPU = {
     "torch_device": "cpu",
     "index": 0,
@@ -27,8 +29,6 @@ _CPU = {
     "runs_here": True,
     "why_not": "",
 }
-_LEAST_VRAM_BYTES = 3.5 * 2**30
-"""A card of 4 GiB reports a little less."""
 
 
 def is_too_old(torch_version: str) -> bool:
@@ -90,22 +90,32 @@ def probe() -> dict[str, Any]:
 
 
 def amd_gpus(root: Path) -> int:
-    """AMD GPUs for which torch has a build: those of the kernel's compute driver, with memory on board.
+    """AMD GPUs for which torch has a build, as it counts them: where the compute driver may be opened."""
+    return sum(map(len, kfd_gpus(root).values())) if (root / "dev/kfd").exists() else 0
 
-    What shares the host's memory is the graphics unit of a processor, for most of which ROCm has no kernels;
-    its share rarely reaches 4 GiB, the memory of the smallest card.
+
+def kfd_gpus(root: Path) -> dict[str, list[str]]:
+    """Numbers in the kernel's compute driver of AMD GPUs with memory on board, by PCI address.
+
+    A GPU has one for each of its partitions, which torch counts as devices. What shares the host's memory is
+    the graphics unit of a processor, for most of which ROCm has no kernels.
     """
-    if not (root / "dev/kfd").exists():
-        return 0
-    found = set()
-    for file in root.glob("sys/class/drm/card*/device/mem_info_vram_total"):
+    found: dict[str, list[str]] = {}
+    for node in sorted(root.glob("sys/class/kfd/kfd/topology/nodes/*"), key=lambda one: one.name.zfill(4)):
         with contextlib.suppress(OSError, ValueError):
-            if int(file.read_text()) > _LEAST_VRAM_BYTES:
-                found.add(file.parent.resolve())
-    return len(found)
+            number = (node / "gpu_id").read_text().strip()
+            lines = (node / "properties").read_text().splitlines()
+            properties = {name: int(value) for name, _, value in (line.partition(" ") for line in lines)}
+            place = properties.get("location_id", 0)  # its lowest and highest bits may number the partition
+            address = f"{properties.get('domain', 0):04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}.0"
+            memory = root / f"sys/bus/pci/devices/{address}/mem_info_vram_total"
+            if number != "0" and int(memory.read_text()) > LEAST_VRAM_BYTES:
+                found.setdefault(address, []).append(number)
+    return found
 
 
 def _gpus(built: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    of_kernel = kfd_gpus(Path("/")) if built["torch_hip"] else {}
     for kind in accelerator.kinds():
         for index in range(accelerator.module_of(kind).device_count()):
             properties = accelerator.properties_of(kind, index)
@@ -115,7 +125,7 @@ def _gpus(built: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {
                 "torch_device": kind,
                 "index": index,
-                "name": properties.name,
+                "name": _name(properties, of_kernel),
                 "uuid": accelerator.uuid_of(kind, properties),
                 "pci_address": _pci_address(properties),
                 "memory_bytes": properties.total_memory,
@@ -125,6 +135,12 @@ def _gpus(built: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 "runs_here": not why_not,
                 "why_not": why_not,
             }
+
+
+def _name(properties: Any, of_kernel: Mapping[str, list[str]]) -> str:
+    """What torch calls a device, and which part of an AMD GPU it is: the driver tells that of NVIDIA's."""
+    partitions = len(of_kernel.get(_pci_address(properties)[-12:], ()))
+    return f"{properties.name} partition 1/{partitions}" if partitions > 1 else str(properties.name)
 
 
 def missing_kernels(capability: tuple[int, ...], arch_list: list[str]) -> str:

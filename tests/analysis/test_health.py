@@ -6,9 +6,19 @@ from collections.abc import Mapping
 
 import pytest
 
-from gputui.analysis.health import GHOST, HW_SLOWDOWN, Cause, GpuFinding, Slowed, health, is_foreign
+from gputui.analysis.health import GHOST, Cause, GpuFinding, Slowed, health, is_foreign
 from gputui.model.absent import Missing
-from gputui.model.telemetry import ENDED, FOREIGN, HIDDEN, LOST, DeviceSample, GpuUse, ProcessSample, Value
+from gputui.model.telemetry import (
+    ENDED,
+    FOREIGN,
+    HIDDEN,
+    HW_SLOWDOWN,
+    LOST,
+    DeviceSample,
+    GpuUse,
+    ProcessSample,
+    Value,
+)
 from gputui.sources.nvml_calls import GPU_IS_LOST, nvml_reason
 
 NOW_NS = 1000 * 10**9

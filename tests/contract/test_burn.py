@@ -54,7 +54,103 @@ def test_a_single_wrong_bit_is_counted_and_fails_the_case(precision: str) -> Non
     step.run()
     assert wrong_in(step) == (2.0, 4)
     assert step.fault is not None
-    assert step.fault() == "2 numbers in 4 products came out otherwise than the first time"
+    assert step.fault() == (
+        "2 numbers in 4 products differ from the first, and not by the order of sums: a fault of the device"
+    )
+
+
+class AddsInAnyOrder(TorchDispatchMode):  # type: ignore[misc]
+    """A library that adds the products of a number in another order each time, as with atomics."""
+
+    is_ever_steady = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        is_steady = self.is_ever_steady and torch.are_deterministic_algorithms_enabled()
+        if func.overloadpacket.__name__ != "mm" or is_steady:
+            return func(*args, **(kwargs or {}))
+        order = torch.randperm(args[0].shape[1])
+        return func(args[0][:, order], args[1][order], **(kwargs or {}))
+
+
+class NeverSteady(AddsInAnyOrder):
+    """A device that varies whatever the algorithm."""
+
+    is_ever_steady = False
+
+
+class HasNaN(TorchDispatchMode):  # type: ignore[misc]
+    """A library whose products in bfloat16 have NaN."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        done = func(*args, **(kwargs or {}))
+        if func.overloadpacket.__name__ == "mm" and done.dtype == torch.bfloat16:
+            done[3, 4] = torch.nan
+        return done
+
+
+def test_a_sum_whose_order_is_free_is_no_fault_and_its_bits_are_not_compared() -> None:
+    with AddsInAnyOrder():
+        step = built()
+        for _ in range(4):
+            step.run()
+        assert step.figures is not None
+        found = step.figures([1.0] * 8)["wrong_count"]
+        assert (found.value, found.reason) == (None, burn.ANY_ORDER)
+        assert step.fault is not None
+        assert step.fault() == ""
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_numbers_that_vary_with_deterministic_algorithms_too_are_the_devices_fault() -> None:
+    with NeverSteady():
+        step = built()
+        for _ in range(4):
+            step.run()
+        assert step.fault is not None
+        assert step.fault().endswith("a fault of the device")
+        assert wrong_in(step)[0]
+
+
+def test_a_number_that_is_far_off_is_the_devices_fault_even_where_the_order_of_sums_is_free() -> None:
+    class AndOneIsFar(AddsInAnyOrder):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            done = super().__torch_dispatch__(func, types, args, kwargs)
+            if func.overloadpacket.__name__ == "mm":
+                done[5, 7] += 1.0
+            return done
+
+    with AddsInAnyOrder():
+        step = built()
+        step.run()
+    with AndOneIsFar():
+        step.run()
+        assert step.fault is not None
+        assert step.fault().endswith("a fault of the device")
+
+
+def test_nan_in_one_type_is_the_librarys_fault() -> None:
+    with HasNaN():
+        step = built("amp")
+        step.run()
+        assert step.fault is not None
+        assert step.fault() == (
+            "products in torch.bfloat16 are not finite, and right in float32: a fault of the library"
+        )
+
+
+def test_nan_in_every_type_is_not_called_the_librarys() -> None:
+    class Everywhere(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            done = func(*args, **(kwargs or {}))
+            if func.overloadpacket.__name__ == "mm":
+                done[3, 4] = torch.nan
+            return done
+
+    with Everywhere():
+        step = built("amp")
+        step.run()
+        assert step.fault is not None
+        assert "the first product is off by nan" in step.fault()
 
 
 def test_a_device_that_is_wrong_the_same_way_every_time_is_found_too() -> None:

@@ -10,6 +10,7 @@ from gputui.facts.tables import (
     GpuFacts,
     find_gpu,
     gpu_rows,
+    is_slice,
     memory_of,
     peak_bandwidth,
     peak_for,
@@ -87,6 +88,21 @@ def test_a_mig_slice_is_recognised_and_has_no_peak_of_its_own() -> None:
     assert (gpu.name, gpu.mig_profile) == ("H100 SXM 80GB", "1g.10gb")
     assert isinstance(peak_for(gpu, "amp-bf16"), Missing)
     assert isinstance(peak_bandwidth(gpu), Missing)
+
+
+def test_a_partition_of_an_amd_gpu_has_no_figures_of_the_whole() -> None:
+    assert found("AMD Instinct MI300X", 191.9).name == "Instinct MI300X"
+    part = found("AMD Instinct MI300X partition 1/8", 191.9)
+    assert peak_for(part, "amp-bf16") == Missing(
+        "the slice 1/8 has only a part of the Instinct MI300X's peak"
+    )
+
+
+def test_slices_of_gpus_are_told_by_their_names() -> None:
+    assert is_slice("NVIDIA H100 80GB HBM3 MIG 1g.10gb")
+    assert is_slice("AMD Instinct MI300X partition 1/8")
+    assert not is_slice("AMD Instinct MI300X")
+    assert not is_slice("NVIDIA H100 80GB HBM3")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from amd_trees import radeon_7900xtx
 
 from gputui.machine.describing import describe_machine
 from gputui.machine.identity import hashed_id
@@ -121,3 +122,20 @@ def test_this_box_is_described() -> None:
     machine = describe_machine(hash_key=KEY)
     assert machine.memory.usable_bytes > 0
     assert 1 <= machine.cpu.usable_cores <= machine.cpu.host_threads
+
+
+def test_an_amd_card_is_a_gpu_of_the_box_and_the_graphics_unit_of_its_processor_is_not(
+    tmp_path: Path,
+) -> None:
+    box = radeon_7900xtx(tmp_path)
+    unit = {"vendor": "0x1002", "device": "0x164e", "mem_info_vram_total": str(512 * 2**20)}
+    box.card(1, "pci0000:00/0000:00:08.1/0000:0c:00.0", unit)
+    machine = describe_machine(hash_key=KEY, root=tmp_path, environ={})
+    (gpu,) = (gpu for gpu in machine.gpus if gpu.vendor == "amd")
+    assert (gpu.name, gpu.memory_bytes, gpu.power_limit_w) == ("AMD Radeon RX 7900 XTX", 25753026560, 303.0)
+    assert (gpu.pcie_generation_max, gpu.pcie_width, gpu.temperature_limit_c) == (4, 16, 100.0)
+    assert gpu.ecc_enabled == Missing("only NVIDIA's driver has it")
+    assert len(gpu.gpu_id) == 12
+    assert "8af705259683161c" not in json.dumps(to_plain(machine))
+    if len(machine.gpus) == 1:
+        assert machine.driver_version == "6.16.13"

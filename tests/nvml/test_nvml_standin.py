@@ -20,12 +20,12 @@ REPOSITORY = Path(__file__).parents[2]
 DESCRIBE = """
 import json
 from gputui.machine.describing import describe_machine
-from gputui.machine.gpus import nvml_addresses, join_gpu
+from gputui.machine.gpus import gpu_addresses, join_gpu
 from gputui.model.journal import to_plain
 from dataclasses import asdict
 print(json.dumps({
     "machine": to_plain(describe_machine()),
-    "addresses": [asdict(a) for a in nvml_addresses()],
+    "addresses": [asdict(a) for a in gpu_addresses()],
 }))
 """
 

@@ -1,16 +1,27 @@
-"""AMD GPUs in a file tree that follows the kernel's documentation of amdgpu."""
+"""AMD GPUs in file trees that follow the kernel's documentation of amdgpu, and what users published."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
+import amd_trees
 import pytest
+from amd_trees import DECLARED, MI300X_LOADED, mi300x, radeon_7900xtx, table, table_of_attributes
 
 from gputui.model.absent import Missing
-from gputui.model.telemetry import LOST, DeviceSample
+from gputui.model.telemetry import (
+    AT_SECOND_READING,
+    HW_SLOWDOWN,
+    LOST,
+    POWER_CAP,
+    SW_THERMAL,
+    DeviceSample,
+    GpuUse,
+)
 from gputui.sources import amd
-from gputui.sources.amd import AmdLive
+from gputui.sources.amd import AmdGpus
+from gputui.sources.amd_metrics import RESIDENCIES, Throttling, live_values, read_table
 
 BEHIND_A_SWITCH = "pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:00.0/0000:03:00.0"
 DIRECT = "pci0000:40/0000:40:08.1/0000:44:00.0"
@@ -53,7 +64,7 @@ GPU = {
 WHOLE = {
     "name": "Instinct MI210",
     "uuid": "a1b2c3d4e5f60718",
-    "driver": "amdgpu 6.3.6",
+    "driver": "amdgpu 6.16.13",
     "pci_address": "0000:44:00.0",
     "sm_busy_pct": 73,
     "memory_busy_pct": 12,
@@ -76,6 +87,9 @@ WHOLE = {
     "pcie_width": 16,
     "pcie_width_max": 16,
     "ecc_uncorrected_count": 2,
+    "partition_count": Missing("the kernel's compute driver lists no card at this address here"),
+    "energy_mj": Missing("this GPU, or its amdgpu driver, does not report it"),
+    "throttle_bits": Missing("this GPU, or its amdgpu driver, does not report it"),
 }
 
 
@@ -87,20 +101,12 @@ class Clock:
         return self.now_ns
 
 
-class Box:
+class Box(amd_trees.Box):
     """A /sys whose cards a test adds."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        super().__init__(root)
         self.clock = Clock()
-        self.write("sys/module/amdgpu", {"version": "6.3.6"})
-
-    def write(self, directory: str, files: Mapping[str, str]) -> Path:
-        place = self.root / directory
-        for name, text in files.items():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_text(text + "\n")
-        return place
 
     def add(
         self,
@@ -112,21 +118,12 @@ class Box:
         """A card; `changed` replaces the content of files, None removes one."""
         files = {**GPU, **(changed or {})}
         present = {name: text for name, text in files.items() if text is not None}
-        device = self.write(f"sys/devices/{place}", present)
-        drivers = self.root / "sys/bus/pci/drivers" / driver
-        drivers.mkdir(parents=True, exist_ok=True)
-        (device / "driver").symlink_to(drivers)
-        drm = device / "drm" / f"card{card}"
-        drm.mkdir(parents=True)
-        (drm / "device").symlink_to(device)
-        listed = self.root / "sys/class/drm"
-        listed.mkdir(parents=True, exist_ok=True)
-        (listed / f"card{card}").symlink_to(drm)
-        (listed / f"card{card}-DP-1").symlink_to(drm)
+        device = self.card(card, place, present, driver)
+        (self.root / f"sys/class/drm/card{card}-DP-1").symlink_to(device / "drm" / f"card{card}")
         return device
 
-    def open(self) -> AmdLive:
-        source = AmdLive(self.root, self.clock)
+    def open(self) -> AmdGpus:
+        source = AmdGpus(self.root, self.clock)
         assert source.open() is None
         return source
 
@@ -136,7 +133,7 @@ def box(tmp_path: Path) -> Box:
     return Box(tmp_path)
 
 
-def only(source: AmdLive, device: int = 0) -> DeviceSample:
+def only(source: AmdGpus, device: int = 0) -> DeviceSample:
     (sample,) = source.sample(device)
     return sample
 
@@ -151,13 +148,13 @@ def test_a_gpu_reports_all_that_its_driver_documents(box: Box) -> None:
 
 
 def test_without_the_driver_the_reason_says_what_to_do(tmp_path: Path) -> None:
-    absent = AmdLive(tmp_path).open()
+    absent = AmdGpus(tmp_path).open()
     assert absent is not None
     assert "modprobe amdgpu" in absent.reason
 
 
 def test_a_driver_without_a_gpu_has_nothing(box: Box) -> None:
-    assert AmdLive(box.root).open() == Missing("the amdgpu driver has no GPU that is visible here")
+    assert AmdGpus(box.root).open() == Missing("the amdgpu driver has no GPU that is visible here")
 
 
 def test_other_vendors_and_other_drivers_are_left_alone(box: Box) -> None:
@@ -213,6 +210,12 @@ def test_a_gpu_without_a_name_is_called_by_its_number(box: Box) -> None:
     assert only(box.open()).values["name"] == "AMD GPU 0x744c"
 
 
+def test_a_gpu_that_libdrm_lists_has_the_name_on_its_box(tmp_path: Path) -> None:
+    radeon = AmdGpus(radeon_7900xtx(tmp_path).root)
+    assert radeon.open() is None
+    assert only(radeon).values["name"] == "AMD Radeon RX 7900 XTX"
+
+
 def test_a_gpu_without_an_edge_sensor_is_as_hot_as_its_junction(box: Box) -> None:
     box.add(0, changed={"hwmon/hwmon4/temp1_label": "junction", "hwmon/hwmon4/temp2_label": "mem"})
     values = only(box.open()).values
@@ -241,7 +244,8 @@ def test_what_a_gpu_does_not_report_has_a_reason_and_leaves_the_rest(box: Box) -
     present = {key for key, value in values.items() if not isinstance(value, Missing)}
     assert present == {"name", "driver", "pci_address", "pcie_generation_max", "pcie_width_max"}
     assert {value.reason for value in values.values() if isinstance(value, Missing)} == {
-        "this GPU, or its amdgpu driver, does not report it"
+        "this GPU, or its amdgpu driver, does not report it",
+        "the kernel's compute driver lists no card at this address here",
     }
     assert values.keys() == WHOLE.keys()
 
@@ -283,9 +287,216 @@ def test_what_seldom_changes_is_read_seldom(box: Box) -> None:
     assert only(source).values["power_limit_w"] == 200.0
 
 
-def test_processes_are_not_reported_and_closing_takes_nothing_away(box: Box) -> None:
+# The table gpu_metrics
+
+
+@pytest.mark.parametrize("version", DECLARED, ids=str)
+def test_each_known_layout_has_its_fields_where_the_kernels_header_puts_them(
+    version: tuple[int, int, int],
+) -> None:
+    radeon = version[1] < 4
+    clocks = 2371 if radeon else [2100, 2102, 0xFFFF, 2104]
+    given = {
+        "temperature_hotspot": 61,
+        "average_socket_power": 303,
+        "energy_accumulator": 123 * 2**16,
+        "current_gfxclk": clocks,
+        "current_uclk": 1249,
+    }
+    if "ppt_residency_acc" in DECLARED[version]:
+        given |= {name: 1000 + at for at, name in enumerate(RESIDENCIES)}
+    if "indep_throttle_status" in DECLARED[version]:
+        given["indep_throttle_status"] = 1
+    found = read_table(table(version, given))
+    assert not isinstance(found, Missing)
+    single = {name: (value,) for name, value in given.items() if isinstance(value, int)}
+    assert found == {**single, "current_gfxclk": (2371,) if radeon else (2100, 2102, 2104)}
+    assert live_values(found) == {
+        "temperature_junction_c": 61.0,
+        "power_w": 303.0,
+        "energy_mj": 123_000,
+        "sm_clock_mhz": 2371.0 if radeon else 2102.0,
+        "memory_clock_mhz": 1249.0,
+    }
+
+
+def test_a_table_that_describes_itself_is_read_by_its_descriptions() -> None:
+    found = read_table(MI300X_LOADED[0])
+    assert not isinstance(found, Missing)
+    assert found["ppt_residency_acc"] == (749905,)
+    assert live_values(found)["sm_clock_mhz"] == pytest.approx(1289.75)
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"", "is empty"),
+        (table((1, 3, 120), {})[:80], "is cut off"),
+        (MI300X_LOADED[0][:-3], "is cut off"),
+        (b"\x78\x00\x02\x04" + bytes(116), "gpu_metrics version 2.4 of 120 bytes is not known"),
+        (b"\x00\x10\x01\x08" + bytes(5000), "gpu_metrics version 1.8 of 4096 bytes is not known"),
+        (table_of_attributes({}).replace(b"\x01\x09", b"\x01\x0a"), "gpu_metrics version 1.10"),
+    ],
+    ids=["empty", "cut", "cut attributes", "a processor's", "unknown size", "to come"],
+)
+def test_a_table_that_is_not_known_is_refused_with_the_reason(raw: bytes, reason: str) -> None:
+    found = read_table(raw)
+    assert isinstance(found, Missing)
+    assert reason in found.reason
+
+
+def test_an_unknown_table_costs_only_what_stands_in_it_alone(tmp_path: Path) -> None:
+    source = AmdGpus(radeon_7900xtx(tmp_path, b"\x78\x00\x02\x04" + bytes(116)).root)
+    assert source.open() is None
+    values = only(source).values
+    assert values["power_w"] == 10.0
+    assert values["throttle_bits"] == values["energy_mj"]
+    assert values["energy_mj"] == Missing("gpu_metrics version 2.4 of 120 bytes is not known")
+
+
+def of_status(bits: int, near_limit_c: float | None = None) -> int | Missing:
+    return Throttling().bits({"indep_throttle_status": (bits,)}, near_limit_c)
+
+
+def test_each_cause_of_a_radeon_becomes_the_bit_of_its_kind() -> None:
+    for number in (0, 3, 7, 16, 22, 56):
+        assert of_status(1 << number) == POWER_CAP, number
+    for number in (32, 34, 35, 43):
+        assert of_status(1 << number) == SW_THERMAL, number
+    for number in (44, 45, 46, 47):
+        assert of_status(1 << number) == HW_SLOWDOWN, number
+    assert of_status(1 | 1 << 34) == POWER_CAP | SW_THERMAL
+    assert of_status(0) == 0
+
+
+def test_a_hot_spot_is_believed_to_slow_a_gpu_only_near_its_limit() -> None:
+    """Radeons report it at 37 degrees, too."""
+    assert of_status(1 << 36, near_limit_c=69.0) == 0
+    assert of_status(1 << 36) == 0
+    assert of_status(1 << 36, near_limit_c=4.0) == SW_THERMAL
+
+
+def counted(*values: int) -> dict[str, tuple[int, ...]]:
+    return {name: (value,) for name, value in zip(RESIDENCIES, values, strict=True)}
+
+
+def test_the_share_of_readings_is_the_share_of_time_that_an_instinct_counts() -> None:
+    throttling = Throttling()
+    assert throttling.bits(counted(0, 0, 0, 0, 0, 0), None) == AT_SECOND_READING
+    seen = []
+    for at in range(1, 101):
+        found = throttling.bits(counted(1000 * at, 0, 867 * at, 100 * at, 250 * at, 20 * at), None)
+        assert isinstance(found, int)
+        seen.append(found)
+    assert sum(bits & POWER_CAP > 0 for bits in seen) == 87
+    assert sum(bits & SW_THERMAL > 0 for bits in seen) == 25
+    assert not any(bits & HW_SLOWDOWN for bits in seen)
+
+
+def test_counters_may_wrap_and_say_nothing_while_they_stand_still() -> None:
+    throttling = Throttling()
+    throttling.bits(counted(2**32 - 500, 0, 2**32 - 10, 0, 0, 0), None)
+    assert throttling.bits(counted(500, 0, 990, 0, 0, 0), None) == POWER_CAP
+    assert throttling.bits(counted(500, 0, 990, 0, 0, 0), None) == AT_SECOND_READING
+
+
+def test_a_firmware_that_counts_every_cause_all_the_time_is_not_believed() -> None:
+    throttling = Throttling()
+    throttling.bits(counted(10657785, 0, 10657785, 10657785, 0, 10657785), None)
+    found = throttling.bits(counted(10658785, 0, 10658785, 10658785, 0, 10658785), None)
+    assert found == Missing("this GPU's firmware counts it as slowed all the time, for every cause")
+
+
+# In runs
+
+
+def test_an_mi300x_under_load_is_read_for_runs_with_power_clock_heat_and_what_slows_it(
+    tmp_path: Path,
+) -> None:
+    box = mi300x(tmp_path, MI300X_LOADED[0])
+    box.compute_process(4711, {19794: 177386942464}, queues=[19794])
+    source = AmdGpus(box.root)
+    assert (source.probe(), source.devices()) == (None, (0,))
+    source.read(0, full=True)
+    place = tmp_path / "sys/devices/pci0000:00/0000:00:01.1/0000:01:00.0"
+    (place / "gpu_metrics").write_bytes(MI300X_LOADED[1])
+    whole = source.read(0, full=True).values
+    assert {key: whole[key] for key in ("power_w", "sm_clock_mhz", "memory_clock_mhz", "temperature_c")} == {
+        "power_w": 707.0,
+        "sm_clock_mhz": 1289.75,
+        "memory_clock_mhz": 900.0,
+        "temperature_c": 42.0,
+    }
+    assert (whole["throttle_bits"], whole["compute_process_count"]) == (POWER_CAP, 1.0)
+    assert whole["energy_mj"] == 707 * 55262364 * 65 * 1000 // 2**16
+    assert whole["memory_used_mib"] == 177386942464 / 2**20
+    assert source.problem(0) is None
+    quick = source.read(0, full=False).values
+    assert quick.keys() == {"power_w", "sm_clock_mhz", "memory_clock_mhz", "energy_mj"}, "its counters stood"
+
+
+def test_an_idle_radeon_is_read_for_runs_as_not_slowed(tmp_path: Path) -> None:
+    source = AmdGpus(radeon_7900xtx(tmp_path).root)
+    assert source.probe() is None
+    values = source.read(0, full=True).values
+    assert (values["power_w"], values["temperature_c"], values["sm_clock_mhz"]) == (10.0, 38.0, 5.0)
+    assert (values["throttle_bits"], values["compute_process_count"]) == (0, 0.0)
+    assert "energy_mj" not in values, "it counts none"
+
+
+def test_a_gpu_that_is_gone_or_asleep_gives_a_run_the_reason_and_no_values(box: Box) -> None:
+    device = box.add(0)
+    source = box.open()
+    (device / "power/runtime_status").write_text("suspended\n")
+    assert source.read(0, full=True).values == {}
+    assert source.problem(0) == amd.ASLEEP
+    (device / "power/runtime_status").write_text("active\n")
+    assert source.read(0, full=True).values["power_w"] == 212.0
+    assert source.problem(0) is None
+    (device / "vendor").unlink()
+    source.read(0, full=True)
+    problem = source.problem(0)
+    assert problem is not None
+    assert problem.reason.startswith(LOST)
+
+
+# Processes
+
+
+def test_processes_that_compute_are_listed_for_all_users_and_those_that_draw_beside_them(
+    tmp_path: Path,
+) -> None:
+    box = mi300x(tmp_path)
+    box.compute_process(1168514, {19794: 177386942464}, queues=[19794])
+    box.compute_process(1058463, {19794: 0})  # a monitor, which uses none
+    box.client(2217, 99, "0000:01:00.0", memory_kib=2068, gfx_ns=10**9, number=217)
+    box.client(2217, 100, "0000:01:00.0", memory_kib=2068, gfx_ns=10**9, number=217)  # the same, by dup
+    clock = Clock()
+    source = AmdGpus(tmp_path, clock)
+    assert source.open() is None
+    draws = GpuUse(0, 2217, "G", 2068 * 1024, AT_SECOND_READING)
+    computes = GpuUse(0, 1168514, "C", 177386942464, amd.QUEUES_UNTIMED)
+    assert source.processes(0) == (draws, computes)
+    clock.now_ns += 2 * 10**9
+    box.client(2217, 99, "0000:01:00.0", memory_kib=2068, gfx_ns=3 * 10**9 // 2, number=217)
+    uses = source.processes(0)
+    assert not isinstance(uses, Missing)
+    assert uses[0].sm_pct == 25.0
+
+
+def test_partitions_are_counted_as_torch_counts_them_and_share_one_gpu(tmp_path: Path) -> None:
+    box = mi300x(tmp_path, partitions=8)
+    box.compute_process(4711, {19794 + at: 2**30 if at == 5 else 0 for at in range(8)})
+    source = AmdGpus(tmp_path)
+    assert source.open() is None
+    assert source.devices() == (0,), "cards of partitions have no sensors of their own"
+    assert only(source).values["partition_count"] == 8
+    assert source.processes(0) == (GpuUse(0, 4711, "C", 2**30, amd.QUEUES_UNTIMED),)
+
+
+def test_without_a_list_of_processes_the_reason_is_told_and_closing_takes_nothing_away(box: Box) -> None:
     box.add(0)
     source = box.open()
-    assert source.processes(0) == Missing("the amdgpu driver has no list of processes")
+    assert source.processes(0) == Missing("the kernel's compute driver lists no card at this address here")
     source.close()
     source.close()

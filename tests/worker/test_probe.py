@@ -6,36 +6,50 @@ import platform
 import sys
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
+import amd_trees
 import pytest
 
 from gputui.model.absent import Missing
 from gputui.recording.probing import interpreter_from_plain, probe_interpreter
 from gputui.worker.probe import (
     _cudnn_text,
+    _name,
     amd_gpus,
     is_too_old,
+    kfd_gpus,
     missing_kernels,
 )
 
 
-def test_amd_gpus_are_counted_by_their_memory_and_only_where_their_compute_driver_is(tmp_path: Path) -> None:
-    def card(number: int, vram: str) -> None:
-        device = tmp_path / f"sys/devices/pci/0000:{number:02x}:00.0"
-        device.mkdir(parents=True)
-        (device / "mem_info_vram_total").write_text(vram)
-        for name in (f"card{number}", f"card{number}-DP-1"):
-            (tmp_path / "sys/class/drm" / name).mkdir(parents=True)
-            (tmp_path / "sys/class/drm" / name / "device").symlink_to(device)
-
-    card(0, f"{512 << 20}\n")  # the graphics unit of a processor
-    card(1, f"{206141652992}\n")
-    card(2, f"{4278190080}\n")  # a card of 4 GiB
-    card(3, "\n")
+def test_amd_gpus_are_counted_as_torch_counts_them_where_their_compute_driver_can_be_opened(
+    tmp_path: Path,
+) -> None:
+    box = amd_trees.Box(tmp_path)
+    for bus, vram in ((3, 4278190080), (0xC1, 206141652992), (0x0C, 512 << 20)):
+        files = {"vendor": "0x1002", "mem_info_vram_total": str(vram)}
+        box.card(bus, f"pci0000:00/0000:{bus:02x}:00.0", files)
+    box.node(0, 0, 0)  # a processor
+    box.node(1, 49191, 3)  # a card of 4 GiB
+    for partition in range(8):
+        box.node(2 + partition, 19794 + partition, 0xC1, partition)
+    box.node(10, 5555, 0x0C)  # the graphics unit of the processor
+    box.node(11, 6666, 0x44)  # one that is hidden here
+    (tmp_path / "sys/class/kfd/kfd/topology/nodes/9/properties").write_text("nonsense\n")
+    found = kfd_gpus(tmp_path)
+    assert found == {"0000:03:00.0": ["49191"], "0000:c1:00.0": [str(19794 + part) for part in range(7)]}
     assert amd_gpus(tmp_path) == 0
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/kfd").touch()
-    assert amd_gpus(tmp_path) == 2
+    assert amd_gpus(tmp_path) == 8
+    assert kfd_gpus(tmp_path / "elsewhere") == {}
+    part, whole = (
+        SimpleNamespace(name=name, pci_domain_id=0, pci_bus_id=bus, pci_device_id=0)
+        for name, bus in (("AMD Instinct MI300X", 0xC1), ("AMD Radeon PRO W7500", 3))
+    )
+    assert _name(part, found) == "AMD Instinct MI300X partition 1/7"
+    assert _name(whole, found) == "AMD Radeon PRO W7500"
 
 
 CU128 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]

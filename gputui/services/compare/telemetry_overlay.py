@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from gputui.metrics import charted
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, TimeSeries
-from gputui.model.telemetry import HOST
+from gputui.model.telemetry import HOST, POWER_CAP
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.throughput import CROWDED_SHARE, waited_of
-from gputui.store.reading import POWER_CAP_BIT, SLOWED_BITS, LaunchSeries
+from gputui.store.reading import SLOWED_BITS, LaunchSeries
 
 MOST_LAUNCHES = 6
 """Of a side: more would be too narrow to read."""
@@ -107,7 +107,7 @@ def _throttled(
         else 1.0
         if int(value) & SLOWED_BITS
         else 2.0
-        if int(value) & POWER_CAP_BIT
+        if int(value) & POWER_CAP
         else 0.0
         for value in bits.values
     ]

@@ -152,7 +152,9 @@ def _driver(box: SystemState) -> Iterator[Check]:
     names = dict.fromkeys(gpu.name for gpu in machine.gpus)
     counted = ", ".join(f"{sum(g.name == name for g in machine.gpus)}x {name}" for name in names)
     driver, cuda = (known(one) or "unknown" for one in (machine.driver_version, machine.cuda_driver_version))
-    yield Check("driver", "ok", f"{driver}, CUDA up to {cuda}: {counted}")
+    is_nvidia = any(gpu.vendor == "nvidia" for gpu in machine.gpus)
+    versions = f"{driver}, CUDA up to {cuda}" if is_nvidia else f"amdgpu {driver}"
+    yield Check("driver", "ok", f"{versions}: {counted}")
 
 
 def _torch(box: SystemState) -> Iterator[Check]:
@@ -218,6 +220,13 @@ def _gpu_in_words(gpu: DeviceSample) -> str:
 
 def _gpu_settings(box: SystemState) -> Iterator[Check]:
     yield from power_limit_checks(box.machine, [gpu.index for gpu in box.machine.gpus])
+    for sample in box.sample.gpus:
+        partitions = number(sample.values, "partition_count") or 1
+        if partitions > 1:
+            found = (
+                f"divided into {partitions:.0f} partitions, which share what is read of power, clock and heat"
+            )
+            yield Check(f"GPU {sample.label} partitions", "note", found)
     for gpu in box.machine.gpus:
         if gpu.ecc_enabled is False:
             found = "memory is not checked for errors (ECC is off)"

@@ -9,7 +9,7 @@ from typing import Literal
 
 from gputui.analysis.health import BUSY_PCT, GHOST, GpuFinding, health
 from gputui.document.spans import Line, Span, wrapped
-from gputui.machine.gpus import join_gpu, nvml_addresses
+from gputui.machine.gpus import gpu_addresses, join_gpu
 from gputui.model.absent import Missing
 from gputui.model.journal import LOCK_NAME
 from gputui.model.machine import Machine
@@ -91,7 +91,7 @@ def disturbances(
 def gpus_of(launches: Iterable[PlannedLaunch], machine: Machine) -> set[int]:
     """The driver's numbers of the GPUs that these launches use; all, where one of them is not known."""
     devices = {launch.device for launch in launches if launch.device.device_class == "gpu"}
-    addresses = nvml_addresses() if devices else ()
+    addresses = gpu_addresses() if devices else ()
     found: set[int] = set()
     for device in devices:
         for visible in device.visible.split(","):
@@ -178,5 +178,7 @@ def power_limit_checks(machine: Machine, gpus: Collection[int]) -> Iterator[Chec
         if limit < default - 0.5:
             found = f"limited to {limit:.0f} W (factory {default:.0f} W)"
             command = f"sudo nvidia-smi -i {gpu.index} -pl {default:.0f}"
+            if gpu.vendor == "amd":
+                command = f"sudo rocm-smi -d {gpu.index} --setpoweroverdrive {default:.0f}"
             step = "it is slower than others of its model; to lift the limit:"
             yield Check(f"GPU {gpu.index} power", "note", found, step, command)

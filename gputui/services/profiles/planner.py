@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 
 from gputui.errors import GputuiError, MachineLacks
-from gputui.machine.gpus import nvml_addresses
+from gputui.machine.gpus import gpu_addresses
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine, TorchDevice
 from gputui.model.plan import (
@@ -265,7 +265,7 @@ def _gpu_of_the_driver(asked: str, machine: Machine) -> PlannedDevice | None:
     kind, _, number = asked.partition(":")
     if allowed == "" or kind in ("mps", "xpu"):
         return None
-    addresses = {address.index: address for address in nvml_addresses()}
+    addresses = {address.index: address for address in gpu_addresses()}
     if asked.startswith(("GPU-", "MIG-")):
         wanted = next((a.index for a in addresses.values() if asked in (a.uuid, *a.mig_uuids)), None)
         gpu = machine.gpu(wanted)

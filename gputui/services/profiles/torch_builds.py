@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gputui.errors import MachineLacks
 from gputui.model.absent import Missing, known
-from gputui.model.machine import Interpreter, Machine, Runtime, TorchDevice
+from gputui.model.machine import Gpu, Interpreter, Machine, Runtime, TorchDevice
 from gputui.model.plan import Plan
 from gputui.recording.probing import NAMELESS
 
@@ -97,11 +97,12 @@ def unused_gpu(interpreter: Interpreter, machine: Machine) -> UnusedGpu | None:
     gpus = [device for device in interpreter.devices if device.torch_device != "cpu"]
     if any(device.runs_here for device in gpus):
         return None
-    name, is_amd, capability = "an AMD GPU", not machine.gpus, ""
+    nvidia = _of_nvidia(machine)
+    name, is_amd, capability = "an AMD GPU", not nvidia, ""
     if gpus:
         name, is_amd = gpus[0].name, False
-    elif machine.gpus:
-        name, capability = machine.gpus[0].name, known(machine.gpus[0].compute_capability) or ""
+    elif nvidia:
+        name, capability = nvidia[0].name, known(nvidia[0].compute_capability) or ""
     elif not interpreter.amd_gpus:
         return None
     hidden_by = interpreter.hidden_by
@@ -117,7 +118,7 @@ def unused_gpu(interpreter: Interpreter, machine: Machine) -> UnusedGpu | None:
         look = f"{shlex.quote(interpreter.executable)} -c 'import torch; torch.cuda.init()'"
         if is_amd:
             why = "its user may lack the groups render and video, or HIP_VISIBLE_DEVICES hides it"
-        elif (interpreter.first_gpu or 0) >= len(machine.gpus):
+        elif (interpreter.first_gpu or 0) >= len(nvidia):
             why = f"CUDA_VISIBLE_DEVICES begins with {interpreter.first_gpu}, which no GPU of this box has"
             step, look = "to use the GPU: unset CUDA_VISIBLE_DEVICES", ""
     elif gpus:
@@ -136,10 +137,10 @@ def _why_unseen(runtime: Runtime, machine: Machine) -> str:
     if isinstance(runtime.torch_version, Missing):
         return runtime.torch_version.reason
     if isinstance(runtime.torch_hip, str):
-        return "it is a build for ROCm" if machine.gpus else ""
+        return "it is a build for ROCm" if _of_nvidia(machine) else ""
     if isinstance(runtime.torch_cuda, Missing):
-        return f"it is a build without {'CUDA' if machine.gpus else 'ROCm'}"
-    if not machine.gpus:
+        return f"it is a build without {'CUDA' if _of_nvidia(machine) else 'ROCm'}"
+    if not _of_nvidia(machine):
         return "it is a build for CUDA"
     newest = known(machine.cuda_driver_version)
     if newest and _number(runtime.torch_cuda) > _number(newest):
@@ -179,6 +180,10 @@ def install_for(interpreter: Interpreter, machine: Machine, capability: str) -> 
         newest = ".".join(map(str, build.newest_python))
         return f"that build needs Python {newest} or older: name one with --python", ""
     return "", f"{_pip(interpreter)} {build.words}"
+
+
+def _of_nvidia(machine: Machine) -> list[Gpu]:
+    return [gpu for gpu in machine.gpus if gpu.vendor == "nvidia"]
 
 
 def _pip(interpreter: Interpreter) -> str:

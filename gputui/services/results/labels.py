@@ -215,7 +215,9 @@ def box_lines(run: RunSummary) -> Iterator[tuple[str, str]]:
     yield "platform", ", ".join((*layers, *where)) or "unknown"
     yield "system", f"{_known(machine.os_name)}, kernel {_known(machine.kernel)}, {_known(machine.libc)}"
     if not isinstance(machine.driver_version, Missing):
-        yield "driver", f"{machine.driver_version}, CUDA up to {_known(machine.cuda_driver_version)}"
+        of_amd = any(gpu.vendor == "amd" for gpu in machine.gpus)
+        more = "" if of_amd else f", CUDA up to {_known(machine.cuda_driver_version)}"
+        yield "driver", f"{machine.driver_version}{more}"
     if runtime.python_version:
         found = {"CUDA": runtime.torch_cuda, "cuDNN": runtime.cudnn_version}
         more = "".join(f", {name} {text}" for name, text in found.items() if not isinstance(text, Missing))

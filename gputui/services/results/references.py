@@ -21,7 +21,7 @@ from gputui.analysis.priors import instance_prior_sd
 from gputui.analysis.quantiles import normal_quantile
 from gputui.analysis.spread import ASSUMED, together
 from gputui.errors import GputuiError
-from gputui.facts.tables import find_gpu, memory_gib_of
+from gputui.facts.tables import find_gpu, is_slice, memory_gib_of
 from gputui.model.absent import Missing
 from gputui.model.journal import Block
 from gputui.model.machine import Machine, Runtime
@@ -196,7 +196,7 @@ def model_of(
     memory_gib = memory_gib_of(machine, device_index)
     found = find_gpu(device_name, memory_gib)
     if isinstance(found, Missing):
-        is_whole = device_name and "MIG" not in device_name
+        is_whole = device_name and not is_slice(device_name)
         return DeviceModel("gpu", device_name, memory_gib=round(memory_gib or 0)) if is_whole else None
     return None if found.mig_profile else DeviceModel("gpu", found.name)
 

@@ -29,6 +29,7 @@ from gputui.analysis.verdict import (
     launch_centre,
     with_ratio_of_speeds,
 )
+from gputui.facts.tables import is_slice
 from gputui.model.absent import Missing, known
 from gputui.model.journal import Block, Price
 from gputui.model.plan import WHOLE_BOX, Case
@@ -426,7 +427,7 @@ def energy_of(case: CaseResult, powers: Sequence[LaunchPower] | Missing) -> Ener
         return Missing("power is read from GPUs only")
     if devices_of(case.case) > 1:
         return Missing("it used several GPUs")
-    if " MIG " in case.device_name:
+    if is_slice(case.device_name):
         return Missing("drivers do not report power per GPU slice")
     if isinstance(powers, Missing):
         return powers

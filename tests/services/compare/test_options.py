@@ -504,6 +504,7 @@ def test_energy_of_a_case_is_of_the_blocks_of_each_launch() -> None:
     [
         (measured(GEMM, steady(0.1)), "power is read from GPUs only"),
         (measured(GPU_GEMM, steady(0.1), device_name="NVIDIA H200 MIG 1g.18gb"), "slice"),
+        (measured(GPU_GEMM, steady(0.1), device_name="AMD Instinct MI300X partition 1/8"), "slice"),
         (
             measured(
                 replace(GPU_GEMM, work=replace(GPU_GEMM.work, workload="ddp", parameters=(("ranks", 2),))),
@@ -512,7 +513,7 @@ def test_energy_of_a_case_is_of_the_blocks_of_each_launch() -> None:
             "several GPUs",
         ),
     ],
-    ids=["cpu", "mig", "ranks"],
+    ids=["cpu", "mig", "partition", "ranks"],
 )
 def test_there_is_no_energy_where_the_power_is_not_that_of_the_case(case: CaseResult, reason: str) -> None:
     found = energy_of(case, (LaunchPower(0, 0, 60, 300.0),))

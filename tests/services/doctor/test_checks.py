@@ -420,7 +420,7 @@ def test_the_gpus_of_a_run_are_known_by_their_uuids_and_all_count_where_one_is_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     addresses = [GpuAddress(index, f"GPU-ab{index}", "", ()) for index in range(3)]
-    monkeypatch.setattr("gputui.services.doctor.disturbances.nvml_addresses", lambda: addresses)
+    monkeypatch.setattr("gputui.services.doctor.disturbances.gpu_addresses", lambda: addresses)
     machine = make_box(3).machine
 
     def launch(visible: str, device_class: str = "gpu") -> PlannedLaunch:
@@ -554,6 +554,18 @@ def test_a_gpu_that_is_divided_names_its_own_instances_alone() -> None:
     assert other not in found
 
 
+def test_an_amd_gpu_has_no_cuda_and_says_what_its_partitions_share() -> None:
+    machine = make_machine("AMD Instinct MI300X")
+    machine = replace(machine, gpus=(replace(machine.gpus[0], vendor="amd"),), driver_version="6.16.13")
+    (gpu,) = make_box(1).sample.gpus
+    divided = replace(gpu, values={**gpu.values, "partition_count": 8})
+    box = make_box(1, machine=machine, sample=replace(make_box(1).sample, gpus=(divided,)))
+    assert the(box, "driver").found == "amdgpu 6.16.13: 1x AMD Instinct MI300X"
+    assert the(box, "GPU 0 partitions").found == (
+        "divided into 8 partitions, which share what is read of power, clock and heat"
+    )
+
+
 def test_every_topic_has_a_group_whatever_it_is_called() -> None:
     topics = {
         "GPU 3 link": "GPUs",
@@ -570,6 +582,8 @@ def test_a_power_limit_and_a_governor_name_the_command_that_lifts_them() -> None
     limited = replace(machine.gpus[0], power_limit_w=600.0, power_default_limit_w=700.0)
     box = make_box(1, machine=replace(machine, gpus=(limited,)), governor="powersave")
     assert the(box, "GPU 0 power").command == "sudo nvidia-smi -i 0 -pl 700"
+    of_amd = make_box(1, machine=replace(machine, gpus=(replace(limited, vendor="amd"),)))
+    assert the(of_amd, "GPU 0 power").command == "sudo rocm-smi -d 0 --setpoweroverdrive 700"
     assert the(box, "CPU clock").command == "sudo cpupower frequency-set -g performance"
 
 

@@ -46,6 +46,10 @@ def box(driver: str, cuda: str, capability: str = "8.0", name: str = "NVIDIA A10
     return replace(machine, gpus=gpus, driver_version=driver, cuda_driver_version=cuda)
 
 
+def of_amd(machine: Machine) -> Machine:
+    return replace(machine, gpus=tuple(replace(gpu, vendor="amd") for gpu in machine.gpus))
+
+
 def wheel_of(command: str) -> str:
     found = re.search(r"torch==(\S+) ", command)
     assert found is not None, command
@@ -152,6 +156,12 @@ def test_the_pages_have_the_lines_that_run_prints(repository: Path) -> None:
             "torch 2.13.0+cpu cannot use an AMD GPU: it is a build without ROCm",
             "2.13.0+rocm7.2",
         ),
+        (
+            replace(make_interpreter(), amd_gpus=1),
+            of_amd(make_machine("AMD Instinct MI300X")),
+            "torch 2.13.0+cu130 cannot use an AMD GPU: it is a build for CUDA",
+            "2.13.0+rocm7.2",
+        ),
     ],
 )
 def test_a_gpu_that_torch_cannot_use_is_named_with_the_reason_and_the_wheel(
@@ -216,8 +226,15 @@ def test_of_two_gpus_the_one_is_taken_for_which_torch_has_kernels_unless_the_oth
         (make_interpreter(cuda=None), make_machine()),
         (make_torchless_interpreter(), make_machine()),
         (replace(make_interpreter(T4), amd_gpus=1), make_machine("Tesla T4")),
+        (make_interpreter(cuda=None), of_amd(make_machine("AMD Radeon RX 7900 XTX"))),
     ],
-    ids=["it works", "no GPU", "no GPU and no torch", "an AMD GPU beside one that works"],
+    ids=[
+        "it works",
+        "no GPU",
+        "no GPU and no torch",
+        "an AMD GPU beside one that works",
+        "an AMD GPU without its compute driver",
+    ],
 )
 def test_a_gpu_that_works_and_a_box_without_one_get_no_complaint(
     interpreter: Interpreter, machine: Machine

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hand_made import make_run, measured, steady
+from journals import GPU_MACHINE, make_case
 
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
-from gputui.services.results.labels import interval_words
+from gputui.model.absent import Missing
+from gputui.services.results.labels import box_lines, interval_words
 from gputui.store.selecting import check_label
 
 SPEED = SpeedEstimate(units_per_s=100.0, low=80.0, high=125.0, blocks=9, independent=9, launches=1, method="")
@@ -25,3 +28,19 @@ def test_of_a_label_that_is_too_long_the_beginning_is_repeated_and_the_reason_fo
         check_label("x" * 300)
     assert str(refused.value.message) == f"'{'x' * 24}…' is not a label"
     assert "80" in refused.value.hint
+
+
+def test_the_driver_of_an_nvidia_gpu_says_how_far_cuda_goes_and_that_of_an_amd_gpu_does_not() -> None:
+    summary = make_run(measured(make_case("gemm", device_class="gpu"), steady(0.1))).summary
+    gpu = replace(GPU_MACHINE.gpus[0], vendor="nvidia")
+    for vendor, version, words in (
+        ("nvidia", "580.95.05", "580.95.05, CUDA up to 13.0"),
+        ("amd", "6.16.13", "6.16.13"),
+    ):
+        machine = replace(
+            GPU_MACHINE,
+            gpus=(replace(gpu, vendor=vendor),),
+            driver_version=version,
+            cuda_driver_version="13.0" if vendor == "nvidia" else Missing("no NVIDIA driver"),
+        )
+        assert dict(box_lines(replace(summary, machine=machine)))["driver"] == words

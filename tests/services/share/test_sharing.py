@@ -38,6 +38,7 @@ from gputui.services.share.sharing import CARDS, FORMS, share
 from gputui.store.reading import open_result
 from gputui.store.schema import RUN_TABLES
 from gputui.worker.serving.load import NEEDED
+from gputui.worker.workloads import burn
 
 PLANTED = (
     "acme-llama-secret",
@@ -385,11 +386,21 @@ def test_the_names_of_all_gpus_that_drivers_report_are_known() -> None:
         ("AMD EPYC 7763 64-Core Processor", "AMD EPYC 7763 64-Core Processor"),
         ("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"),
         ("NVIDIA H100 acme", "NVIDIA H100 …"),
+        ("AMD Instinct MI300X partition 1/8", "AMD Instinct MI300X partition 1/8"),
         ("acme", None),
     ],
 )
 def test_a_device_keeps_the_words_that_name_a_model(text: str, shared: str | None) -> None:
     assert vocabulary.device_name(text) == shared
+
+
+def test_what_burn_finds_is_said_in_words_that_may_be_shared() -> None:
+    for text in (
+        "2 numbers in 40 products differ from the first, and not by the order of sums: a fault of the device",
+        "products in torch.bfloat16 are not finite, and right in float32: a fault of the library",
+        burn.ANY_ORDER,
+    ):
+        assert vocabulary.message(text) == text
 
 
 def test_an_error_keeps_its_type_alone() -> None:

@@ -15,12 +15,12 @@ from gputui.metrics import charted, limits_of
 from gputui.model.absent import Missing
 from gputui.model.journal import Block
 from gputui.model.result import CaseResult, Measurement
-from gputui.model.telemetry import HOST
+from gputui.model.telemetry import HOST, POWER_CAP
 from gputui.model.units import format_clock, format_percent, format_seconds
 from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.labels import launch_number, plain_name
 from gputui.services.results.throughput import CROWDED_SHARE
-from gputui.store.reading import POWER_CAP_BIT, SLOWED_BITS, MeasuredSpan, TelemetrySeries
+from gputui.store.reading import SLOWED_BITS, MeasuredSpan, TelemetrySeries
 from gputui.tui.screens.results.overview import largest_operators, main_series, step_lines
 from gputui.tui.screens.results.pages import not_sampled
 from gputui.tui.screens.results.tables import launch_lines
@@ -131,7 +131,7 @@ LEAD, _VALUE = 19, 10
 """Cells of a lane's name and axis, and of its value at the cursor."""
 _SCROLLBAR = 1
 _LEAST_CELLS = 8
-_HELD = SLOWED_BITS | POWER_CAP_BIT
+_HELD = SLOWED_BITS | POWER_CAP
 _HIGHEST = 3
 """Rows of a chart, at most; two at least, for the ends of its axis. Where there are more, one stays empty."""
 _LEAST_TICK = 10
