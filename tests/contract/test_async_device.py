@@ -1,0 +1,136 @@
+"""Workloads on a device that computes later, without hardware: what is timed or read too early, fails.
+
+One process does everything, since a process can name one such device and cannot forget it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_workloads import TINY
+from torch.utils import backend_registration
+
+HERE = Path(__file__).parent
+CASES = (
+    "gemm fp32",
+    "membw fp32",
+    "gpt_train fp32",
+    "gpt_train amp",
+    "decode fp32",
+    "decode amp",
+    "infer_lat fp32",
+    "conv_train fp32",
+)
+PLACES = (
+    "start of the stopwatch",
+    "end of the stopwatch",
+    "answer of a request",
+    "warm-up of the profiled pass",
+)
+ELEMENTS = 3 * 2**15
+SMALL = {name: parameters | {"layers": 1, "elements": ELEMENTS} for name, parameters in TINY.items()}
+pytestmark = pytest.mark.skipif(
+    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason=f"torch {torch.__version__} has no device that is written in Python",
+)
+
+
+def shown(*cases: str, small: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the process printed."""
+    done = subprocess.run(
+        [sys.executable, HERE / "async_launches.py", json.dumps({"cases": cases, "small": small})],
+        env={**os.environ, "PYTHONPATH": str(HERE.parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def found() -> list[dict[str, Any]]:
+    """What the device, small cases and planted mistakes showed."""
+    return shown(*CASES, small=SMALL)
+
+
+@pytest.fixture(scope="module")
+def fact(found: list[dict[str, Any]]) -> Callable[[str], Any]:
+    """What the device alone showed."""
+    facts = {one["fact"]: one["found"] for one in found if "fact" in one}
+    return facts.__getitem__
+
+
+def assert_measured(one: dict[str, Any]) -> None:
+    assert one["end"]["outcome"] == "ok", one["end"]
+    assert len(one["blocks"]) == 5
+    for block in one["blocks"]:
+        assert block["device_ns"] == pytest.approx(block["steps"] * one["step_ns"], rel=0.001)
+        assert block["device_ns"] <= block["wall_ns"] <= 1.001 * block["device_ns"]
+        assert block["cpu_ns"] < 0.01 * block["wall_ns"]
+    assert bool(one["waits"]) == one["case"].startswith("infer_lat"), one["waits"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_workload_is_timed_as_long_as_its_kernels_take(case: str, found: list[dict[str, Any]]) -> None:
+    (one,) = (one for one in found if one.get("case") == case)
+    assert_measured(one)
+    assert one["output"] == pytest.approx(one["output_on_cpu"], rel=1e-2 if case.endswith("amp") else 1e-4)
+    (profiled,) = one["profiled"]
+    assert not profiled["is_valid"]
+    assert profiled["reason"]
+
+
+def test_a_product_takes_its_flops_and_a_copy_its_bytes(found: list[dict[str, Any]]) -> None:
+    step_ns = {one["case"]: one["step_ns"] for one in found if "case" in one}
+    assert step_ns["gemm fp32"] == 2 * 96 * 64 * 80 * 100
+    assert step_ns["membw fp32"] == 2 * 4 * ELEMENTS * 100
+
+
+def test_a_request_takes_at_least_as_long_as_the_device(found: list[dict[str, Any]]) -> None:
+    (one,) = (one for one in found if one.get("case") == "infer_lat fp32")
+    assert one["figures"]["p50_s"] * 1e9 == pytest.approx(one["step_ns"], rel=0.01)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_missing_wait_is_noticed(place: str, found: list[dict[str, Any]]) -> None:
+    (one,) = (one for one in found if one.get("place") == place)
+    assert (one["sound"], one["planted"]) == (True, False)
+
+
+def test_what_was_not_waited_for_is_not_there(fact: Callable[[str], Any]) -> None:
+    assert fact("unread") == ["nan"] * 4
+    assert fact("read") == [0.0, 2.0, 4.0, 6.0]
+
+
+def test_an_event_has_a_time_once_the_device_was_there(fact: Callable[[str], Any]) -> None:
+    assert fact("early") == "device not ready"
+    assert fact("product") == pytest.approx(fact("product by hand"), rel=0.001)
+    assert fact("asked") == pytest.approx(fact("product"), rel=0.001)
+
+
+def test_memory_is_held_until_the_last_kernel_that_uses_it_is_done(fact: Callable[[str], Any]) -> None:
+    assert fact("memory") == [4000, 0, 4000]
+    assert "out of memory" in fact("too much")
+
+
+def test_kernels_follow_each_other_closely_only_if_they_were_launched_before(
+    fact: Callable[[str], Any],
+) -> None:
+    assert fact("alone") == pytest.approx(10, rel=0.05)
+    assert fact("behind other work") == pytest.approx(1, rel=0.05)
+
+
+@pytest.mark.slow
+def test_the_shipped_sizes_for_cpus_are_timed_as_long_as_their_kernels_take() -> None:
+    measured = [one for one in shown(*(c for c in CASES if c.endswith("fp32")), small={}) if "case" in one]
+    assert len(measured) == 6
+    for one in measured:
+        assert_measured(one)
