@@ -14,9 +14,12 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -27,17 +30,19 @@ NAME = "queued"
 KEY = "PrivateUse1"
 aten = torch.ops.aten
 
-_CPU, _OURS = 1, 12
-"""Of DLDeviceType in dlpack.h: kDLCPU, and kDLExtDev, which is PrivateUse1 to torch."""
+_EXTENSION = 12
+"""kDLExtDev of DLDeviceType in dlpack.h, which is PrivateUse1 to torch."""
 _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
-
-def _same_memory(tensor: Any, kind: int) -> Any:
-    """A tensor of the other kind of device over the memory of this one, which it keeps alive."""
-    capsule = torch._C._to_dlpack(tensor.detach())  # else assigning its `data` frees what a kernel uses
-    ctypes.c_int32.from_address(_pointer_of(capsule, b"dltensor") + 8).value = kind  # after the data pointer
-    return torch._C._from_dlpack(capsule)
+_FIRST_OF_KIND = 20
+"""c10::Device of index 0, whose kind is in the lower byte: DeviceType.h."""
+_report = ctypes.CDLL(
+    str(Path(torch.__file__).parent / "lib" / "libc10.so")
+)._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
+"""How allocators tell torch's profiler what they do; it has no name in Python."""
+_report.restype = None
+_report.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint16]
 
 
 class Device:
@@ -115,39 +120,56 @@ class Device:
 
 def _run(kernels: list[Callable[[], object]]) -> None:
     with torch.inference_mode():  # where tensors of either mode may be written
-        while kernels:
-            kernels.pop(0)()
+        for kernel in kernels:
+            kernel()
 
 
 device = Device()
 
+_memory: dict[int, bytearray] = {}
+"""Of each allocation, by address. A kernel keeps what it uses, also when the program has released it."""
 
-class _Memory(bytearray):
-    """Counted while any tensor or queued kernel uses it, as by allocators that free after the last use."""
 
-    def __init__(self, size: int) -> None:
-        if device.live_bytes + size > device.total_bytes:
-            raise torch.OutOfMemoryError(f"{NAME} out of memory: tried to allocate {size} bytes")
-        super().__init__(size)
-        device.live_bytes += size
-        device.peak_bytes = max(device.peak_bytes, device.live_bytes)
+def _allocated(size: int) -> Any:
+    """Memory of so many bytes, whose end is its release."""
+    if device.live_bytes + size > device.total_bytes:
+        raise torch.OutOfMemoryError(f"{NAME} out of memory: tried to allocate {size} bytes")
+    memory = bytearray(b"\xff") * size
+    block = (ctypes.c_ubyte * size).from_buffer(memory)
+    address = ctypes.addressof(block)
+    _memory[address] = memory
+    _changed(address, size)
+    weakref.finalize(block, _released, address, size)
+    return block
 
-    def __del__(self) -> None:
-        device.live_bytes -= len(self)
+
+def _released(address: int, size: int) -> None:
+    del _memory[address]
+    _changed(address, -size)
+
+
+def _changed(address: int, size: int) -> None:
+    device.live_bytes += size
+    device.peak_bytes = max(device.peak_bytes, device.live_bytes)
+    _report(address, size, device.live_bytes, device.live_bytes, _FIRST_OF_KIND)
 
 
 def _empty(size: Any, stride: Any, dtype: Any) -> Any:
-    count = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if 0 not in size else 0
-    if not count:
-        return _same_memory(torch.empty(tuple(size), dtype=dtype), _OURS)
-    memory = torch.frombuffer(_Memory(count * dtype.itemsize), dtype=torch.uint8)
-    made = _same_memory(memory.fill_(255).view(dtype), _OURS)
-    return aten.as_strided_.default(made, size, stride, 0)  # DLPack does not keep all strides
+    """A tensor of the device. DLPack moves it there: memory of the host, with another kind of device."""
+    count = 0 if 0 in size else 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    flat = torch.frombuffer(_allocated(count * dtype.itemsize), dtype=dtype) if count else torch.empty(0)
+    capsule = torch._C._to_dlpack(flat.to(dtype))
+    ctypes.c_int32.from_address(_pointer_of(capsule, b"dltensor") + 8).value = _EXTENSION  # after its data
+    return aten.as_strided_.default(torch._C._from_dlpack(capsule), size, stride, 0)
 
 
 def seen_by_the_host(tensor: Any) -> Any:
     """What is in its memory now, as a program would see it that read there without waiting."""
-    return _same_memory(tensor, _CPU)
+    if not tensor.numel():
+        return torch.empty(tensor.size(), dtype=tensor.dtype)
+    memory = _memory[tensor.untyped_storage().data_ptr()]
+    flat = torch.frombuffer(memory, dtype=tensor.dtype, count=len(memory) // tensor.element_size())
+    return flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
 
 def _is_ours(value: object) -> bool:
@@ -168,7 +190,7 @@ def _on_cpu(value: Any) -> Any:
     if isinstance(value, torch.device):
         return torch.device("cpu")
     if _is_ours(value):
-        return _same_memory(value, _CPU)
+        return seen_by_the_host(value)
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
@@ -257,7 +279,7 @@ def _as_strided(tensor: Any, size: Any, stride: Any, storage_offset: int | None 
 def _copy(source: Any, target: Any, non_blocking: bool = False) -> Any:
     """Between host and device, and on it. Memory of the host is pageable: a copy from it reads at once, and
     one to it waits."""
-    read, write = _on_cpu(source), _same_memory(target, _CPU) if _is_ours(target) else target
+    read, write = _on_cpu(source), seen_by_the_host(target) if _is_ours(target) else target
     device.launch(lambda: write.copy_(read), device.work_ns(0, _bytes_of(source, target)))
     if not _is_ours(target):
         device.wait("copy to the host")
@@ -344,23 +366,14 @@ class Module:
         if index not in (0, f"{NAME}:0", torch.device(NAME, 0)):
             raise RuntimeError(f"there is no {index} of {NAME}")
 
-    def get_device_name(self, index: object = 0) -> str:
-        return "a queue without hardware"
+    def get_device_properties(self, index: object = 0) -> Any:
+        return SimpleNamespace(name="a queue without hardware", total_memory=device.total_bytes)
 
     def synchronize(self, index: object = None) -> None:
         device.wait("synchronize")
 
     def manual_seed_all(self, seed: int) -> None:
         device.launch(lambda: device.generator.manual_seed(seed), 0)
-
-    manual_seed = manual_seed_all
-
-    def get_rng_state(self, index: object = None) -> Any:
-        device.wait("the state of random numbers")
-        return device.generator.get_state()
-
-    def set_rng_state(self, state: Any, index: object = None) -> None:
-        device.launch(lambda: device.generator.set_state(state), 0)
 
     def get_amp_supported_dtype(self) -> list[Any]:
         return [torch.bfloat16, torch.float16]

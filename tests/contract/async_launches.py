@@ -193,17 +193,35 @@ def passes_begin_on_an_idle_device() -> bool:
     return pending == [0, 0]
 
 
+def memory_is_divided_from_an_idle_device_on(small: dict[str, Any]) -> bool:
+    """Nothing of the step before the observed one is left to do."""
+    from gputui.worker.profiling.allocations import points_of_a_step
+
+    step, pending = built(resized("gpt_train", small), NAME, "fp32"), list[int]()
+
+    def run() -> None:
+        pending.append(device.pending)
+        step.run()
+
+    points_of_a_step(NAME, run)
+    return pending[-1] == 0
+
+
 def planted(small: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Each check as the code is, and with one wait of it taken away."""
 
     def answers() -> bool:
         return answers_are_waited_for(small["infer_lat"])
 
+    def memory() -> bool:
+        return memory_is_divided_from_an_idle_device_on(small["gpt_train"])
+
     stopwatch = "gpu_stopwatch.<locals>.stopwatch"
     for name, check, missing in (
         ("start of the stopwatch", is_timed_from_an_idle_device_to_an_idle_device, (stopwatch, 0, 2)),
         ("end of the stopwatch", is_timed_from_an_idle_device_to_an_idle_device, (stopwatch, 1, 2)),
         ("answer of a request", answers, ("request_step.<locals>.run",)),
+        ("memory of a step", memory, ("points_of_a_step.<locals>.two_steps", 0, 2)),
         ("warm-up of the profiled pass", passes_begin_on_an_idle_device, ("Launch._profiled_pass",)),
     ):
         sound = check()
@@ -244,15 +262,12 @@ def behaviour() -> Iterator[dict[str, Any]]:
 
     before_bytes = queued.memory_allocated()
     queued.reset_peak_memory_stats()
-    large = torch.empty(1000, device=NAME)
-    large.add_(1)
+    large = torch.full((1000,), 2.0, device=NAME)
+    sum_of_them = large.sum()
     del large
-    held_bytes = queued.memory_allocated() - before_bytes
-    queued.synchronize()
-    after_bytes, peak_bytes = (
-        now - before_bytes for now in (queued.memory_allocated(), queued.max_memory_allocated())
-    )
-    yield {"fact": "memory", "found": [held_bytes, after_bytes, peak_bytes]}
+    held_bytes, peak_bytes = queued.memory_allocated(), queued.max_memory_allocated()
+    yield {"fact": "memory", "found": [held_bytes - before_bytes, peak_bytes - before_bytes]}
+    yield {"fact": "of memory that was released", "found": float(sum_of_them)}
     try:
         torch.empty(device.total_bytes, device=NAME)
     except torch.OutOfMemoryError as error:

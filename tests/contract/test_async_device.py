@@ -33,6 +33,7 @@ PLACES = (
     "start of the stopwatch",
     "end of the stopwatch",
     "answer of a request",
+    "memory of a step",
     "warm-up of the profiled pass",
 )
 ELEMENTS = 3 * 2**15
@@ -116,8 +117,9 @@ def test_an_event_has_a_time_once_the_device_was_there(fact: Callable[[str], Any
     assert fact("asked") == pytest.approx(fact("product"), rel=0.001)
 
 
-def test_memory_is_held_until_the_last_kernel_that_uses_it_is_done(fact: Callable[[str], Any]) -> None:
-    assert fact("memory") == [4000, 0, 4000]
+def test_memory_is_free_once_it_was_released_and_kernels_still_find_it(fact: Callable[[str], Any]) -> None:
+    assert fact("memory") == [4, 4004]
+    assert fact("of memory that was released") == 2000
     assert "out of memory" in fact("too much")
 
 
