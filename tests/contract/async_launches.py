@@ -22,6 +22,10 @@ SIZES = {"infer_lat": "mini-text"}
 """Of workloads that have no size `mini`."""
 
 
+STEPS = 30
+"""The time of a case."""
+
+
 class Heard:
     """Replaces the channel and keeps what was sent."""
 
@@ -61,11 +65,12 @@ def launched(*workloads: Any, precision: str = "fp32", profiled: bool = False) -
     from gputui.worker.launch.timed_launch import Launch
 
     heard = Heard()
+    share_s = max(STEPS * step_of(one, precision)["step_ns"] / 1e9 for one in workloads)
     described = {
         "device": NAME,
         "threads": 1,
         "seed": 1,
-        "allowance_s": 1000,
+        "allowance_s": share_s * len(workloads),
         "limit_s": 1000,
         "most_blocks": 5,
         "profiled": list(range(len(workloads))) if profiled else [],
@@ -107,9 +112,15 @@ def step_of(workload: Any, precision: str) -> dict[str, Any]:
     }
 
 
-def case(workload: Any, precision: str) -> dict[str, Any]:
-    """One workload: its launch, a step of it, and its output beside a CPU's."""
-    heard = launched(workload, precision=precision, profiled=True)
+def case(workload: Any, precision: str, profiled: bool) -> dict[str, Any]:
+    """One workload: its launch, a step of it, and its output and memory beside a CPU's."""
+    from gputui.worker.profiling.allocations import AllocationsUnavailable, points_of_a_step
+
+    heard = launched(workload, precision=precision, profiled=profiled)
+    on_cpu = built(workload, "cpu", precision)
+    output_on_cpu, memory_on_cpu = output_of(on_cpu), {}
+    with contextlib.suppress(AllocationsUnavailable):  # a step in the same memory as before
+        memory_on_cpu = points_of_a_step("cpu", on_cpu.run)
     return step_of(workload, precision) | {
         "case": f"{workload.name} {precision}",
         "end": heard.of("case_end")[0],
@@ -117,7 +128,8 @@ def case(workload: Any, precision: str) -> dict[str, Any]:
         "figures": figures_of(heard),
         "profiled": heard.of("profiled"),
         "output": output_of(built(workload, NAME, precision)),
-        "output_on_cpu": output_of(built(workload, "cpu", precision)),
+        "output_on_cpu": output_on_cpu,
+        "memory_on_cpu": memory_on_cpu,
     }
 
 
@@ -176,13 +188,13 @@ def answers_are_waited_for(small: dict[str, Any]) -> bool:
 
 def passes_begin_on_an_idle_device() -> bool:
     """Also that of the second case, which is built and warmed for it."""
-    from gputui.worker.launch import timed_launch
+    from gputui.worker.launch import profiled_pass, timed_launch
 
     sound, pending = timed_launch.profiled_pass, list[int]()
 
-    def noted(*args: Any, **kwargs: Any) -> Any:
+    def noted(*args: Any, **kwargs: Any) -> dict[str, Any]:
         pending.append(device.pending)
-        return sound(*args, **kwargs)
+        return profiled_pass.without_result("only its beginning was wanted")
 
     timed_launch.profiled_pass = noted
     try:
@@ -230,8 +242,14 @@ def planted(small: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def behaviour() -> Iterator[dict[str, Any]]:
-    """The device alone."""
+    """The device alone, and what a probe says of it."""
     import torch
+
+    from gputui.worker import accelerator, probe
+
+    yield {"fact": "kinds", "found": list(accelerator.kinds())}
+    yield {"fact": "is open", "found": accelerator.is_any_open()}
+    yield {"fact": "devices", "found": probe.probe()["devices"]}
 
     seen = async_device.seen_by_the_host
     numbers = torch.arange(4.0)
@@ -297,7 +315,8 @@ def main() -> None:
         print(json.dumps(fact), flush=True)
     for words in asked["cases"]:
         name, precision = words.split()
-        print(json.dumps(case(resized(name, asked["small"].get(name, {})), precision)), flush=True)
+        workload = resized(name, asked["small"].get(name, {}))
+        print(json.dumps(case(workload, precision, words in asked["profiled"])), flush=True)
     for found in planted(asked["small"]) if asked["small"] else ():
         print(json.dumps(found), flush=True)
 

@@ -29,6 +29,8 @@ CASES = (
     "infer_lat fp32",
     "conv_train fp32",
 )
+PROFILED = ("gemm fp32", "gpt_train fp32")
+"""Reading a trace takes a second or more."""
 PLACES = (
     "start of the stopwatch",
     "end of the stopwatch",
@@ -44,10 +46,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def shown(*cases: str, small: dict[str, Any]) -> list[dict[str, Any]]:
+def shown(*cases: str, small: dict[str, Any], profiled: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     """What the process printed."""
+    asked = {"cases": cases, "small": small, "profiled": profiled}
     done = subprocess.run(
-        [sys.executable, HERE / "async_launches.py", json.dumps({"cases": cases, "small": small})],
+        [sys.executable, HERE / "async_launches.py", json.dumps(asked)],
         env={**os.environ, "PYTHONPATH": str(HERE.parents[1])},
         capture_output=True,
         text=True,
@@ -59,7 +62,7 @@ def shown(*cases: str, small: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def found() -> list[dict[str, Any]]:
     """What the device, small cases and planted mistakes showed."""
-    return shown(*CASES, small=SMALL)
+    return shown(*CASES, small=SMALL, profiled=PROFILED)
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +87,13 @@ def test_a_workload_is_timed_as_long_as_its_kernels_take(case: str, found: list[
     (one,) = (one for one in found if one.get("case") == case)
     assert_measured(one)
     assert one["output"] == pytest.approx(one["output_on_cpu"], rel=1e-2 if case.endswith("amp") else 1e-4)
+
+
+@pytest.mark.parametrize("case", PROFILED)
+def test_a_profiled_pass_says_that_it_cannot_watch_the_device(case: str, found: list[dict[str, Any]]) -> None:
+    (one,) = (one for one in found if one.get("case") == case)
     (profiled,) = one["profiled"]
-    assert not profiled["is_valid"]
-    assert profiled["reason"]
+    assert profiled["reason"] == "the trace holds no work of the queued device"
 
 
 def test_a_product_takes_its_flops_and_a_copy_its_bytes(found: list[dict[str, Any]]) -> None:
@@ -100,10 +107,31 @@ def test_a_request_takes_at_least_as_long_as_the_device(found: list[dict[str, An
     assert one["figures"]["p50_s"] * 1e9 == pytest.approx(one["step_ns"], rel=0.01)
 
 
+def test_memory_by_part_is_that_of_the_same_step_on_a_cpu(found: list[dict[str, Any]]) -> None:
+    (one,) = (one for one in found if one.get("case") == "gpt_train fp32")
+    points = {point["point"]: point for point in one["profiled"][0]["memory"]}
+    assert set(points) == set(one["memory_on_cpu"])
+    for name, on_cpu in one["memory_on_cpu"].items():
+        here = {part: points[name][f"{part}_bytes"] for part in on_cpu}
+        for part in ("weights", "gradients"):
+            assert here[part] == on_cpu[part]
+        assert here["optimizer"] == pytest.approx(on_cpu["optimizer"], rel=0.01)  # numbers of its steps
+        assert here["activations"] == pytest.approx(on_cpu["activations"], rel=0.1)  # another attention
+    assert points["peak"]["activations_bytes"] > 0
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_a_missing_wait_is_noticed(place: str, found: list[dict[str, Any]]) -> None:
     (one,) = (one for one in found if one.get("place") == place)
     assert (one["sound"], one["planted"]) == (True, False)
+
+
+def test_a_probe_names_a_device_of_a_kind_that_gputui_does_not_know(fact: Callable[[str], Any]) -> None:
+    assert (fact("kinds"), fact("is open")) == (["queued"], True)
+    cpu, other = fact("devices")
+    assert (cpu["torch_device"], other["torch_device"]) == ("cpu", "queued")
+    assert (other["name"], other["memory_bytes"]) == ("a queue without hardware", 8 * 2**30)
+    assert (other["bf16"], other["runs_here"]) == (True, True)
 
 
 def test_what_was_not_waited_for_is_not_there(fact: Callable[[str], Any]) -> None:
