@@ -18,6 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,6 +61,8 @@ class Device:
         """Of all kernels so far."""
         self.waits: list[str] = []
         """What made the host wait."""
+        self.captures: list[tuple[Callable[[], object], int]] | None = None
+        """The kernels of the graph that is being captured, which are not queued."""
         self._queue: deque[tuple[int, Callable[[], object]]] = deque()
         self._free_ns = 0
         self._lock = threading.RLock()
@@ -86,13 +89,22 @@ class Device:
         """Queue a kernel."""
         with self._lock:
             self.spend(self.launch_ns)
-            self._free_ns = self.end_ns + work_ns
-            self.busy_ns += work_ns
-            self.launched += 1
-            self._queue.append((self._free_ns, work))
+            if self.captures is None:
+                self.follow(work, work_ns)
+            else:
+                self.captures.append((work, work_ns))
+
+    def follow(self, work: Callable[[], object], work_ns: int) -> None:
+        """Queue a kernel that the host need not launch."""
+        self._free_ns = self.end_ns + work_ns
+        self.busy_ns += work_ns
+        self.launched += 1
+        self._queue.append((self._free_ns, work))
 
     def wait(self, why: str) -> None:
-        """The host waits until the queue is empty."""
+        """The host waits until the queue is empty. Raises RuntimeError while a graph is captured."""
+        if self.captures is not None:
+            raise RuntimeError("nothing can wait while a graph is captured")
         with self._lock:
             self.waits.append(why)
             self.wait_until(self._free_ns)
@@ -342,10 +354,45 @@ class Event:
         return (later._at_ns - self._at_ns) / 1e6
 
 
+class Stream:
+    """There is one queue, and its order is that of the launches."""
+
+    def wait_stream(self, other: Stream) -> None:
+        """All that was launched before comes first."""
+
+
+class CUDAGraph:
+    """Kernels that one launch repeats, in the same memory."""
+
+    def __init__(self) -> None:
+        self.kernels: list[tuple[Callable[[], object], int]] = []
+
+    def replay(self) -> None:
+        """Queue all of them."""
+        device.spend(device.launch_ns)
+        for work, work_ns in self.kernels:
+            device.follow(work, work_ns)
+
+
 class Module:
     """What `torch.queued` is."""
 
-    Event = Event
+    Event, Stream, CUDAGraph = Event, Stream, CUDAGraph
+
+    def current_stream(self) -> Stream:
+        return Stream()
+
+    def stream(self, chosen: Stream) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    @contextmanager
+    def graph(self, graph: CUDAGraph, stream: Stream) -> Iterator[None]:
+        """What is launched meanwhile is captured, and not done."""
+        device.captures = graph.kernels
+        try:
+            yield
+        finally:
+            device.captures = None
 
     def is_available(self) -> bool:
         return True

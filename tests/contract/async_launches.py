@@ -291,6 +291,23 @@ def behaviour() -> Iterator[dict[str, Any]]:
     except torch.OutOfMemoryError as error:
         yield {"fact": "too much", "found": str(error)}
 
+    total = torch.zeros(1, device=NAME)
+
+    def add() -> None:
+        total.add_(1).mul_(2)
+
+    replay = accelerator.captured(NAME, add)
+    total.zero_()
+    before, before_ns = device.launched, device.cpu_ns
+    for _ in range(3):
+        replay()
+    launches = (device.cpu_ns - before_ns) / device.launch_ns
+    yield {"fact": "graph", "found": [float(total), device.launched - before, launches]}
+    try:
+        accelerator.captured(NAME, lambda: float(total))
+    except RuntimeError as error:
+        yield {"fact": "wait in a graph", "found": str(error)}
+
     one, usual_ns = torch.zeros(1, device=NAME), device.launch_ns
     device.launch_ns = 10 * device.least_kernel_ns
     queued.synchronize()

@@ -151,6 +151,11 @@ def test_memory_is_free_once_it_was_released_and_kernels_still_find_it(fact: Cal
     assert "out of memory" in fact("too much")
 
 
+def test_a_graph_repeats_its_kernels_in_one_launch_and_cannot_wait(fact: Callable[[str], Any]) -> None:
+    assert fact("graph") == [14, 6, 3]
+    assert fact("wait in a graph") == "nothing can wait while a graph is captured"
+
+
 def test_kernels_follow_each_other_closely_only_if_they_were_launched_before(
     fact: Callable[[str], Any],
 ) -> None:
