@@ -20,10 +20,8 @@ from async_device import NAME, device
 
 SIZES = {"infer_lat": "mini-text"}
 """Of workloads that have no size `mini`."""
-
-
 STEPS = 30
-"""The time of a case."""
+"""A case has the time of so many."""
 
 
 class Heard:
@@ -60,12 +58,12 @@ def built(workload: Any, where: str, precision: str) -> Any:
     return workload.build(Request(size.parameters, where, chosen, 1, 1, 60.0))
 
 
-def launched(*workloads: Any, precision: str = "fp32", profiled: bool = False) -> Heard:
-    """What a launch of these says."""
+def launched(*workloads: Any, precision: str = "fp32", profiled: bool = False, share_s: float = 0.0) -> Heard:
+    """What a launch of these says, each of which has so much time, or that of some of its steps."""
     from gputui.worker.launch.timed_launch import Launch
 
     heard = Heard()
-    share_s = max(STEPS * step_of(one, precision)["step_ns"] / 1e9 for one in workloads)
+    share_s = share_s or max(STEPS * step_of(one, precision)["step_ns"] / 1e9 for one in workloads)
     described = {
         "device": NAME,
         "threads": 1,
@@ -323,6 +321,19 @@ def behaviour() -> Iterator[dict[str, Any]]:
     device.launch_ns = usual_ns
 
 
+def crowded(small: dict[str, Any]) -> dict[str, Any]:
+    """A launch of two cases, of which only the second fits."""
+    too_large, fits = resized("membw", {"elements": 2**20}), resized("gpt_train", small)
+    before_bytes, usual_bytes = device.live_bytes, device.total_bytes
+    share_s = STEPS * step_of(fits, "fp32")["step_ns"] / 1e9
+    device.total_bytes = device.live_bytes + 2**22
+    heard = launched(too_large, fits, share_s=share_s)
+    device.total_bytes = usual_bytes
+    return {"fact": "crowded", "found": [end["outcome"] for end in heard.of("case_end")]} | {
+        "left_bytes": device.live_bytes - before_bytes
+    }
+
+
 def main() -> None:
     async_device.install()
     device.flops_per_s = device.bytes_per_s = 1e7
@@ -330,6 +341,8 @@ def main() -> None:
     asked = json.loads(sys.argv[1])
     for fact in behaviour():
         print(json.dumps(fact), flush=True)
+    if asked["small"]:
+        print(json.dumps(crowded(asked["small"]["gpt_train"])), flush=True)
     for words in asked["cases"]:
         name, precision = words.split()
         workload = resized(name, asked["small"].get(name, {}))

@@ -151,6 +151,12 @@ def test_memory_is_free_once_it_was_released_and_kernels_still_find_it(fact: Cal
     assert "out of memory" in fact("too much")
 
 
+def test_a_case_that_does_not_fit_leaves_the_memory_to_the_next(found: list[dict[str, Any]]) -> None:
+    (one,) = (one for one in found if one.get("fact") == "crowded")
+    assert one["found"] == ["oom", "ok"]
+    assert one["left_bytes"] == 0
+
+
 def test_a_graph_repeats_its_kernels_in_one_launch_and_cannot_wait(fact: Callable[[str], Any]) -> None:
     assert fact("graph") == [14, 6, 3]
     assert fact("wait in a graph") == "nothing can wait while a graph is captured"
