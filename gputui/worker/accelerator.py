@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from types import SimpleNamespace
 from typing import Any  # Any: torch's types, which may not be installed
 
@@ -45,19 +45,27 @@ def module_of(device: str) -> Any:
     return getattr(torch, device)
 
 
-def kinds() -> Iterator[str]:
-    """Accelerators of which this torch sees one here."""
+def _modules() -> dict[str, Any]:
+    """What this torch has for accelerators, by kind."""
     import torch
 
-    for kind in (*_KINDS, torch._C._get_privateuse1_backend_name()):
-        module = getattr(torch, kind, None)
-        if module is not None and getattr(module, "is_available", module.device_count)():
-            yield kind
+    return {
+        kind: getattr(torch, kind)
+        for kind in (*_KINDS, torch._C._get_privateuse1_backend_name())
+        if hasattr(torch, kind)
+    }
+
+
+def kinds() -> list[str]:
+    """Accelerators of which this torch sees one here."""
+    return [
+        kind for kind, module in _modules().items() if getattr(module, "is_available", module.device_count)()
+    ]
 
 
 def is_any_open() -> bool:
     """Whether this process has opened an accelerator, which a fork would lose."""
-    modules = map(module_of, _KINDS)
+    modules = _modules().values()
     return any(module.is_initialized() for module in modules if hasattr(module, "is_initialized"))
 
 
