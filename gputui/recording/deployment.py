@@ -22,12 +22,15 @@ PLANNING = (
     "hosts/__init__.py",
     "hosts/batch_job.py",
     "profiles/__init__.py",
+    "profiles/host_bound.py",
     "profiles/loader.py",
     "profiles/planner.py",
     "profiles/torch_builds.py",
     "profiles/user_workload.py",
 )
 """Of the services: with them a batch job plans by itself."""
+DATA_SHEETS = ("__init__.py", "tables.py", "gpus.csv")
+"""Of the facts: a plan says where the host will hold a GPU back."""
 _CODE = (".py", ".csv")
 _MAIN = f"""import sys
 if sys.version_info < {OLDEST_PYTHON}:
@@ -74,6 +77,8 @@ def _measuring_files() -> Iterator[tuple[str, bytes]]:
             yield f"gputui/{room}/{name}", data
     for name in PLANNING:
         yield f"gputui/services/{name}", package.joinpath("services", name).read_bytes()
+    for name in DATA_SHEETS:
+        yield f"gputui/facts/{name}", package.joinpath("facts", name).read_bytes()
     yield from _pynvml()
 
 

@@ -1,4 +1,7 @@
-"""Shapes of the in-tree models, and their floating-point operations by formula. No torch here."""
+"""Shapes of the in-tree models, and by formula their floating-point operations, bytes and operators.
+
+Operators are counted as eager steps dispatch them with `amp`. No torch here.
+"""
 
 from __future__ import annotations
 
@@ -66,11 +69,12 @@ class EncoderShape:
     classes: int
 
 
-def _convolutions(shape: ResNetShape) -> Iterator[int]:
-    """FLOPs of the forward pass of each convolution, the stem's first, for one image."""
+def _convolutions(shape: ResNetShape) -> Iterator[tuple[int, int]]:
+    """FLOPs and numbers put out by the forward pass of each convolution, the stem's first, for one image."""
 
-    def conv(out_pixels: int, kernel: int, channels_in: int, channels_out: int) -> int:
-        return 2 * out_pixels**2 * kernel**2 * channels_in * channels_out
+    def conv(out_pixels: int, kernel: int, channels_in: int, channels_out: int) -> tuple[int, int]:
+        numbers_out = out_pixels**2 * channels_out
+        return 2 * numbers_out * kernel**2 * channels_in, numbers_out
 
     pixels = shape.image // 2
     yield conv(pixels, 7, 3, STEM_CHANNELS)
@@ -94,7 +98,8 @@ def _convolutions(shape: ResNetShape) -> Iterator[int]:
 
 def resnet_forward_flops(shape: ResNetShape) -> int:
     """Multiply-adds counted as two, of one image's scores. Norms and activations are not counted."""
-    return sum(_convolutions(shape)) + 2 * STAGE_WIDTHS[-1] * shape.expansion * shape.classes
+    convolutions = sum(flops for flops, _ in _convolutions(shape))
+    return convolutions + 2 * STAGE_WIDTHS[-1] * shape.expansion * shape.classes
 
 
 def resnet_training_flops(shape: ResNetShape) -> int:
@@ -103,7 +108,27 @@ def resnet_training_flops(shape: ResNetShape) -> int:
     A layer's backward pass costs twice its forward pass: the gradients of its weights and of its input.
     Images need no gradient, so the stem does only half of that. Norms and activations are not counted.
     """
-    return 3 * resnet_forward_flops(shape) - next(_convolutions(shape))
+    stem_flops, _ = next(_convolutions(shape))
+    return 3 * resnet_forward_flops(shape) - stem_flops
+
+
+def resnet_traffic_bytes(shape: ResNetShape, *, trains: bool) -> int:
+    """About what one image moves with `amp`: 12 bytes per number that a convolution puts out, 38 in training.
+
+    The convolution writes it, the norm and the activation read and write it, and the next convolution reads
+    it, in 2 bytes each; in training the norm reads it twice, and the backward pass moves 24 bytes more.
+    """
+    return (38 if trains else 12) * sum(numbers_out for _, numbers_out in _convolutions(shape))
+
+
+def resnet_operators(shape: ResNetShape, *, trains: bool) -> int:
+    """Operators of a batch's scores, or of a training step with SGD.
+
+    With norm and activation they are 3 or 4 for each convolution, 16 in training; twice as many are stated,
+    since a convolution takes the host as long as several others.
+    """
+    convolutions = len(list(_convolutions(shape)))
+    return (32 if trains else 7) * convolutions
 
 
 def gpt_training_flops(shape: GptShape) -> int:
@@ -116,6 +141,16 @@ def gpt_training_flops(shape: GptShape) -> int:
     weights = 12 * shape.layers * shape.width**2 + shape.vocabulary * shape.width
     attention = 12 * shape.layers * shape.width * shape.context
     return shape.context * (6 * weights + attention)
+
+
+def gpt_training_operators(shape: GptShape) -> int:
+    """Operators of a step with AdamW."""
+    return 122 * shape.layers + 52
+
+
+def encoder_operators(shape: EncoderShape, *, trains: bool) -> int:
+    """Operators of a batch's scores, or of a training step with dropout and AdamW."""
+    return 185 * shape.layers + 79 if trains else 21 * shape.layers + 12
 
 
 def encoder_forward_flops(shape: EncoderShape) -> int:
@@ -160,6 +195,11 @@ def decode_bytes(shape: LlamaShape, batch: int, bytes_per_number: int) -> int:
     """
     cache = 2 * shape.layers * shape.width * shape.cache
     return bytes_per_number * (shape.multiplied_weights + batch * cache)
+
+
+def decode_operators(shape: LlamaShape) -> int:
+    """Operators of one more token."""
+    return 59 * shape.layers + 18
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What steps are made of: random numbers, precisions, torch.compile, training, inference, latencies.
+"""What steps are made of: random numbers, precisions, torch.compile, graphs, training, inference, latencies.
 
 In: a model and a request. Out: a `Step`.
 """
@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any  # Any: torch's types, which may not be installed
 
+from . import NO_GRAPHS
 from .contract import Figure, Precision, Request, Step, Unsupported, Value
 from .profiling.allocations import PhaseOf, no_phases
 
@@ -96,6 +97,40 @@ def compiled(work: Any, request: Request) -> Any:
 
     torch._inductor.config.force_disable_caches = True
     return torch.compile(work, dynamic=False)
+
+
+GRAPH = "graph"
+WARM_RUNS = 3
+"""Before a graph is recorded, as torch's documentation asks: libraries make their plans and workspaces."""
+
+
+def recorded(run: Callable[[], object], request: Request) -> Callable[[], object]:
+    """What repeats `run` in the request's mode: itself, or a graph of the operators of one call.
+
+    A graph reads and writes the tensors of that call again, so `run` keeps its state in those. It is called
+    a few times here. Raises Unsupported where there are no graphs.
+    """
+    return captured(run, request.device) if request.mode == GRAPH else run
+
+
+def captured(run: Callable[[], object], device: str) -> Callable[[], object]:
+    """A CUDA graph of `run`, on NVIDIA and AMD GPUs; `run` itself on a CPU, which launches no kernels."""
+    if device in ("cpu", "meta"):
+        return run
+    if device != "cuda":
+        raise Unsupported(NO_GRAPHS)
+    import torch
+
+    here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+    aside.wait_stream(here)
+    with torch.cuda.stream(aside):
+        for _ in range(WARM_RUNS):
+            run()
+    here.wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
 
 
 def what_is_lacking(device: str, which: Callable[[str], str | None] = shutil.which) -> str:
@@ -351,11 +386,22 @@ def request_step(
     import torch
 
     host_input, answer = on_host(host_input, request), on_host(answer, request)
+    given = [host_input.to(request.device)]
     last: list[Any] = [None]
+
+    def forward() -> None:
+        last[0] = model(given[0])
+
+    with torch.inference_mode():
+        replay = recorded(forward, request)
 
     def run() -> object:
         with torch.inference_mode():
-            last[0] = model(host_input.to(request.device, non_blocking=True))
+            if request.mode == GRAPH:
+                given[0].copy_(host_input, non_blocking=True)
+            else:
+                given[0] = host_input.to(request.device, non_blocking=True)
+            replay()
             return answer.copy_(finish(last[0]))
 
     return Step(run, result=lambda: float(last[0].float().abs().mean()))

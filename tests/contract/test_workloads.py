@@ -232,7 +232,7 @@ LATENCY = Figure("p99_s", "p99", "s", "less", "median")
             {"workload_class": "serving"},
             "workload_class: 'serving'; expected one of ceiling, training, inference, host",
         ),
-        ({"modes": ("eager", "warp")}, "modes: ('eager', 'warp'); expected some of eager, compile"),
+        ({"modes": ("eager", "warp")}, "modes: ('eager', 'warp'); expected some of eager, compile, graph"),
         ({"form": "worst"}, "form: 'worst'; expected one of same, best"),
         ({"name": "Gemm"}, "name: 'Gemm'; expected 1 to 40 of a-z, 0-9, _ and -"),
         ({"sizes": {}}, "sizes: {}; expected a dictionary of names with a Size each"),
