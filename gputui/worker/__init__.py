@@ -10,7 +10,6 @@ WORKLOAD_CLASSES = ("ceiling", "training", "inference", "host")
 DEVICE_CLASSES = ("cpu", "gpu")
 PRECISIONS = ("fp32", "tf32", "amp")
 MODES = ("eager", "compile", "graph")
-NO_GRAPHS = "CUDA graphs exist on NVIDIA and AMD GPUs only"
 FIGURE_SUFFIXES = {
     "s": "_s",
     "B": "_bytes",

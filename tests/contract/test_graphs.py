@@ -6,8 +6,11 @@ from one step to the next lies in tensors that stay where they are.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any  # torch's own types
+from unittest import mock
 
 import pytest
 import torch
@@ -15,7 +18,7 @@ from test_workloads import TINY
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from gputui.worker import steps
+from gputui.worker import accelerator, steps
 from gputui.worker.contract import Precision, Request, Step, Unsupported
 from gputui.worker.workloads import workload_named
 
@@ -43,23 +46,46 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is not read by
                     old.copy_(new)
 
 
-def recorded_on_a_fake_device(run: Callable[[], object], device: str) -> Callable[[], object]:
-    """As `steps.captured`: warmed up, then recorded without a call having an effect that is kept."""
-    assert device == "cpu"
-    for _ in range(steps.WARM_RUNS):
-        run()
-    recorder = Recorder()
-    with recorder:
-        run()
-    return recorder.replay
+class FakeGraph:
+    """As `torch.cuda.CUDAGraph`."""
+
+    def __init__(self) -> None:
+        self.recorder = Recorder()
+
+    def replay(self) -> None:
+        """Repeat what was captured."""
+        self.recorder.replay()
+
+
+FAKE_TORCH = SimpleNamespace(
+    CUDAGraph=FakeGraph,
+    Stream=mock.MagicMock,
+    current_stream=mock.MagicMock,
+    stream=lambda stream: contextlib.nullcontext(),
+    graph=lambda graph, stream: graph.recorder,
+)
+"""What torch has for a device of one stream; its tensors lie on the CPU."""
+
+
+@pytest.fixture
+def fake_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps in mode `graph` are captured by the fake device."""
+    monkeypatch.setattr(accelerator, "module_of", lambda device: FAKE_TORCH)
+
+    def recorded(run: Callable[[], object], request: Request) -> Callable[[], object]:
+        return accelerator.captured("fake", run) if request.mode == steps.GRAPH else run
+
+    monkeypatch.setattr(steps, "recorded", recorded)
+
+
+def request_of(workload: str, mode: str, size: str, device: str = "cpu") -> Request:
+    declared = workload_named(workload).sizes[size].parameters
+    parameters = {**declared, **{n: v for n, v in TINY[workload].items() if n in declared}}
+    return Request(parameters, device, Precision("fp32", "fp32", device), threads=1, seed=3, mode=mode)
 
 
 def tiny(workload: str, mode: str, size: str) -> Step:
-    declared = workload_named(workload).sizes[size].parameters
-    parameters = {**declared, **{n: v for n, v in TINY[workload].items() if n in declared}}
-    return workload_named(workload).build(
-        Request(parameters, "cpu", Precision("fp32", "fp32", "cpu"), threads=1, seed=3, mode=mode)
-    )
+    return workload_named(workload).build(request_of(workload, mode, size))
 
 
 def scores_of(step: Step, count: int) -> list[torch.Tensor]:
@@ -68,10 +94,9 @@ def scores_of(step: Step, count: int) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("size", ["mini", "mini-b8"])
 def test_eager_and_replayed_decoding_write_the_same_tokens_also_after_the_text_starts_over(
-    size: str, monkeypatch: pytest.MonkeyPatch
+    size: str, fake_device: None
 ) -> None:
     eager = scores_of(tiny("decode", "eager", size), 30)  # the cache holds 12 after the prompt
-    monkeypatch.setattr(steps, "captured", recorded_on_a_fake_device)
     replayed = scores_of(tiny("decode", "graph", size), 30)
     tokens = [[scores.argmax(dim=-1).tolist() for scores in run] for run in (eager, replayed)]
     assert tokens[0] == tokens[1]
@@ -82,16 +107,13 @@ def test_eager_and_replayed_decoding_write_the_same_tokens_also_after_the_text_s
 
 
 @pytest.mark.parametrize("size", ["mini-text", "mini-image"])
-def test_a_replayed_request_gives_the_scores_of_an_eager_one(
-    size: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replayed_request_gives_the_scores_of_an_eager_one(size: str, fake_device: None) -> None:
     (eager,) = scores_of(tiny("infer_lat", "eager", size), 1)
-    monkeypatch.setattr(steps, "captured", recorded_on_a_fake_device)
     for replayed in scores_of(tiny("infer_lat", "graph", size), 3):
         torch.testing.assert_close(replayed, eager)
 
 
-def test_a_step_that_keeps_its_place_in_python_would_be_found() -> None:
+def test_a_step_that_keeps_its_place_in_python_would_be_found(fake_device: None) -> None:
     place, cells = 0, torch.zeros(8)
 
     def run() -> None:
@@ -99,7 +121,7 @@ def test_a_step_that_keeps_its_place_in_python_would_be_found() -> None:
         cells[place] += 1
         place += 1
 
-    replay = recorded_on_a_fake_device(run, "cpu")
+    replay = steps.recorded(run, request_of("decode", "graph", "mini"))
     for _ in range(3):
         replay()
     assert cells.tolist() == [1, 1, 1, 4, 0, 0, 0, 0]
@@ -109,7 +131,7 @@ def test_a_cpu_has_no_launches_to_save_and_other_devices_no_graphs() -> None:
     def run() -> None:
         raise AssertionError("not to be called before the first step")
 
-    assert steps.captured(run, "cpu") is run
+    assert steps.recorded(run, request_of("decode", "graph", "mini")) is run
     for device in ("mps", "xpu"):
-        with pytest.raises(Unsupported, match="CUDA graphs exist on NVIDIA and AMD GPUs only"):
-            steps.captured(run, device)
+        with pytest.raises(Unsupported, match=f"torch captures no graphs on {device}"):
+            steps.recorded(run, request_of("decode", "graph", "mini", device))
