@@ -29,8 +29,6 @@ PLANNING = (
     "profiles/user_workload.py",
 )
 """Of the services: with them a batch job plans by itself."""
-DATA_SHEETS = ("__init__.py", "tables.py", "gpus.csv")
-"""Of the facts: a plan says where the host will hold a GPU back."""
 _CODE = (".py", ".csv")
 _MAIN = f"""import sys
 if sys.version_info < {OLDEST_PYTHON}:
@@ -77,7 +75,7 @@ def _measuring_files() -> Iterator[tuple[str, bytes]]:
             yield f"gputui/{room}/{name}", data
     for name in PLANNING:
         yield f"gputui/services/{name}", package.joinpath("services", name).read_bytes()
-    for name in DATA_SHEETS:
+    for name in ("__init__.py", "tables.py", "gpus.csv"):  # a plan says where the host will hold a GPU back
         yield f"gputui/facts/{name}", package.joinpath("facts", name).read_bytes()
     yield from _pynvml()
 

@@ -1,7 +1,4 @@
-"""Shapes of the in-tree models, and by formula their floating-point operations, bytes and operators.
-
-Operators are counted as eager steps dispatch them with `amp`. No torch here.
-"""
+"""Shapes of the in-tree models, and their floating-point operations by formula. No torch here."""
 
 from __future__ import annotations
 
@@ -143,16 +140,6 @@ def gpt_training_flops(shape: GptShape) -> int:
     return shape.context * (6 * weights + attention)
 
 
-def gpt_training_operators(shape: GptShape) -> int:
-    """Operators of a step with AdamW."""
-    return 122 * shape.layers + 52
-
-
-def encoder_operators(shape: EncoderShape, *, trains: bool) -> int:
-    """Operators of a batch's scores, or of a training step with dropout and AdamW."""
-    return 185 * shape.layers + 79 if trains else 21 * shape.layers + 12
-
-
 def encoder_forward_flops(shape: EncoderShape) -> int:
     """FLOPs of one text's scores: 24 L d² per token, 4 L T² d for attention, and the head on one token.
 
@@ -195,11 +182,6 @@ def decode_bytes(shape: LlamaShape, batch: int, bytes_per_number: int) -> int:
     """
     cache = 2 * shape.layers * shape.width * shape.cache
     return bytes_per_number * (shape.multiplied_weights + batch * cache)
-
-
-def decode_operators(shape: LlamaShape) -> int:
-    """Operators of one more token."""
-    return 59 * shape.layers + 18
 
 
 @dataclass(frozen=True)

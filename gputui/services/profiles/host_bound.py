@@ -18,31 +18,17 @@ LEAST_RATIO = 3.0
 """Of device time to host time; below it the host may hold the GPU back."""
 
 
-def device_s(size: Size, precision: str, gpu: GpuFacts) -> float | Missing:
-    """Seconds of a step on this GPU at REACHED of its data sheet, by FLOPs or bytes, whichever take longer.
-
-    `precision` is the one used, such as `amp-fp16`.
-    """
-    peak_per_s, bytes_per_s = peak_for(gpu, precision), peak_bandwidth(gpu)
-    if isinstance(peak_per_s, Missing):
-        return peak_per_s
-    if isinstance(bytes_per_s, Missing):
-        return bytes_per_s
-    is_amp = precision.startswith("amp")
-    traffic_bytes = size.amp_traffic_bytes * (1 if is_amp else 2)
-    moved_bytes = size.bytes_in("amp" if is_amp else "fp32") or traffic_bytes
-    if not size.flops_per_step and not moved_bytes:
-        return Missing("neither its FLOPs nor its bytes are known")
-    return max((size.flops_per_step or 0) / peak_per_s, moved_bytes / bytes_per_s) / REACHED
-
-
-def host_s(size: Size, mode: str) -> float | Missing:
-    """Seconds that the host takes to enqueue a step."""
-    if mode == "graph":
-        return GRAPH_S
-    if mode != "eager" or size.operators is None:
-        return Missing("its operators are not counted")
-    return OPERATOR_S * size.operators
+def device_s(size: Size, precision_used: str, gpu: GpuFacts) -> float | Missing:
+    """Seconds of a step at REACHED of the data sheet, by FLOPs or bytes, whichever take longer."""
+    peak_per_s, bytes_per_s = peak_for(gpu, precision_used), peak_bandwidth(gpu)
+    if isinstance(peak_per_s, Missing) or isinstance(bytes_per_s, Missing):
+        return Missing(f"the data sheet of the {gpu.name} lacks a peak")
+    precision = precision_used.partition("-")[0]
+    traffic_bytes = size.amp_traffic_bytes * (1 if precision == "amp" else 2)
+    needed_s = max(
+        (size.flops_per_step or 0) / peak_per_s, (size.bytes_in(precision) or traffic_bytes) / bytes_per_s
+    )
+    return needed_s / REACHED if needed_s else Missing("neither its FLOPs nor its bytes are known")
 
 
 def times_s(size: Size, precision: str, mode: str, device: TorchDevice) -> tuple[float, float] | Missing:
@@ -50,14 +36,10 @@ def times_s(size: Size, precision: str, mode: str, device: TorchDevice) -> tuple
     gpu = find_gpu(device.name, None if device.memory_bytes is None else device.memory_bytes / 2**30)
     if isinstance(gpu, Missing):
         return gpu
+    if mode == "compile" or size.operators is None:
+        return Missing("its operators are not counted")
     used = precision if precision != "amp" else "amp-bf16" if device.bf16 else "amp-fp16"
-    of_device, of_host = device_s(size, used, gpu), host_s(size, mode)
-    if isinstance(of_device, Missing):
-        return of_device
-    return of_host if isinstance(of_host, Missing) else (of_device, of_host)
-
-
-def is_host_bound(size: Size, precision: str, mode: str, device: TorchDevice) -> bool | Missing:
-    """Whether the host needs more than a third of the time that the GPU does."""
-    found = times_s(size, precision, mode, device)
-    return found if isinstance(found, Missing) else found[0] < LEAST_RATIO * found[1]
+    needed_s = device_s(size, used, gpu)
+    if isinstance(needed_s, Missing):
+        return needed_s
+    return needed_s, GRAPH_S if mode == "graph" else OPERATOR_S * size.operators

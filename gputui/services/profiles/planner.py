@@ -27,7 +27,7 @@ from gputui.model.plan import (
     Work,
 )
 from gputui.model.units import counted, format_seconds
-from gputui.services.profiles.host_bound import LEAST_RATIO, is_host_bound, times_s
+from gputui.services.profiles.host_bound import LEAST_RATIO, times_s
 from gputui.services.profiles.loader import (
     Profile,
     ProfileCase,
@@ -524,10 +524,9 @@ def _rung(entry: ProfileCase, workload: Workload, asked: str, interpreter: Inter
     gpu = _choose_gpu(_gpus_of(interpreter), asked)
     if gpu is None:
         return entry.sizes[0]
-    mode = entry.modes[0]
     for size in entry.sizes[1:-1]:
-        declared = workload.sizes[size]
-        if all(is_host_bound(declared, precision, mode, gpu) is False for precision in entry.precisions):
+        times = [times_s(workload.sizes[size], p, entry.modes[0], gpu) for p in entry.precisions]
+        if all(not isinstance(pair, Missing) and pair[0] >= LEAST_RATIO * pair[1] for pair in times):
             return size
     return entry.sizes[-1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from ..contract import Request, Size, Step, Workload
-from ..flops import EncoderShape, encoder_forward_flops, encoder_operators
+from ..flops import EncoderShape, encoder_forward_flops
 from .classifiers import TEXT_BASE, TEXT_MINI
 
 LONG = replace(TEXT_BASE, context=384)
@@ -26,7 +26,7 @@ def _size(shape: EncoderShape, batch: int, memory_mib: int) -> Size:
         flops_per_step=3 * batch * encoder_forward_flops(shape),
         bytes_per_step=None,
         memory_bytes=memory_mib * 2**20,
-        operators=encoder_operators(shape, trains=True),
+        operators=185 * shape.layers + 79,
     )
 
 

@@ -10,7 +10,6 @@ from ..flops import (
     EncoderShape,
     ResNetShape,
     encoder_forward_flops,
-    encoder_operators,
     resnet_forward_flops,
     resnet_operators,
     resnet_traffic_bytes,
@@ -44,8 +43,9 @@ def forward_flops(shape: EncoderShape | ResNetShape) -> int:
 
 def forward_operators(shape: EncoderShape | ResNetShape) -> int:
     """Operators of a batch's scores."""
-    is_text = isinstance(shape, EncoderShape)
-    return encoder_operators(shape, trains=False) if is_text else resnet_operators(shape, trains=False)
+    if isinstance(shape, EncoderShape):
+        return 21 * shape.layers + 12
+    return resnet_operators(shape, trains=False)
 
 
 def traffic_bytes(shape: EncoderShape | ResNetShape, batch: int) -> int:
