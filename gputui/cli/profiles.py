@@ -94,8 +94,8 @@ def _cases(plan: Plan) -> None:
     click.echo(f"\nwould run here ({len(runs)}):")
     for one in runs:
         click.echo(f"  {one.case.name}")
-        if one.note:
-            click.echo(f"    {one.note}")
+        for part in filter(None, one.note.split("; ")):
+            click.echo(f"    {part}")
     reasons = reasons_of(plan)
     if reasons:
         click.echo(f"\nwould not ({sum(map(len, reasons.values()))}):")

@@ -136,7 +136,7 @@ def test_the_archive_holds_the_measuring_half_and_nothing_that_reads(tmp_path: P
     archive_path.write_bytes(measuring_half())
     names = zipfile.ZipFile(archive_path).namelist()
     rooms = {name.split("/")[1] for name in names if name.count("/") > 1}
-    assert rooms == {"model", "sources", "machine", "worker", "recording", "services"}
+    assert rooms == {"model", "sources", "machine", "worker", "recording", "services", "facts"}
     planning = {name.removeprefix("gputui/services/") for name in names if "/services/" in name}
     assert planning == set(PLANNING)
     assert {name for name in names if name.count("/") == 0} == {"__main__.py", "pynvml.py"}

@@ -21,6 +21,7 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputui.cli.profiles import _cases
 from gputui.errors import EXIT_MACHINE_LACKS, EXIT_USAGE, GputuiError, MachineLacks
 from gputui.facts.tables import find_gpu
 from gputui.model.absent import Missing
@@ -662,7 +663,9 @@ def test_what_no_cpu_of_so_many_cores_can_time_is_left_out_with_the_reason() -> 
     assert one_core.reason == "5 steps of at least 31.1 s each on 1 core do not fit into the budget"
 
 
-def test_a_case_that_the_host_may_hold_back_is_named_with_both_times_and_a_graph_as_unseen() -> None:
+def test_a_case_that_the_host_may_hold_back_is_named_with_both_times_and_a_graph_as_unseen(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     eager, graph = (
         case
         for case in cases_of(planned_on("H100", "compile"), "decode", "gpu")
@@ -671,6 +674,9 @@ def test_a_case_that_the_host_may_hold_back_is_named_with_both_times_and_a_graph
     assert eager.note == "may be host-bound: GPU 1.24 ms, host 5.92 ms"
     assert graph.note == "a CUDA graph, never seen on hardware"
     assert {case.note for case in cases_of(planned_on("L4", "quick"), "gpt_train")} == {""}
+    _cases(planned_on("B200", "bakeoff"))
+    latency = "    may be host-bound: GPU 58.5 µs, host 30.0 µs\n    a CUDA graph, never seen on hardware\n"
+    assert f"  infer_lat large-text gpu amp graph\n{latency}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["mps", "xpu"])
