@@ -90,10 +90,12 @@ def _show(name: str, python: str | None, as_json: bool) -> None:
 def _cases(plan: Plan) -> None:
     from gputui.services.runs.start import reasons_of
 
-    runs = [c.case.name for c in plan.cases if c.outcome is None]
+    runs = [c for c in plan.cases if c.outcome is None]
     click.echo(f"\nwould run here ({len(runs)}):")
-    for name in runs:
-        click.echo(f"  {name}")
+    for one in runs:
+        click.echo(f"  {one.case.name}")
+        for part in filter(None, one.note.split("; ")):
+            click.echo(f"    {part}")
     reasons = reasons_of(plan)
     if reasons:
         click.echo(f"\nwould not ({sum(map(len, reasons.values()))}):")

@@ -210,6 +210,8 @@ class PlannedCase:
     """None if it is to be run; else `skipped` or `unsupported`, decided before any launch."""
     reason: str
     """Why it is not run; empty otherwise."""
+    note: str = ""
+    """What to know before it is run, such as that the host will hold the GPU back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ PLANNING = (
     "hosts/__init__.py",
     "hosts/batch_job.py",
     "profiles/__init__.py",
+    "profiles/host_bound.py",
     "profiles/loader.py",
     "profiles/planner.py",
     "profiles/torch_builds.py",
@@ -74,6 +75,8 @@ def _measuring_files() -> Iterator[tuple[str, bytes]]:
             yield f"gputui/{room}/{name}", data
     for name in PLANNING:
         yield f"gputui/services/{name}", package.joinpath("services", name).read_bytes()
+    for name in ("__init__.py", "tables.py", "gpus.csv"):  # a plan says where the host will hold a GPU back
+        yield f"gputui/facts/{name}", package.joinpath("facts", name).read_bytes()
     yield from _pynvml()
 
 

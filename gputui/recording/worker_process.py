@@ -133,7 +133,7 @@ def may_fork(plan: Plan, launch: PlannedLaunch) -> bool:
         sys.platform == "linux"
         and launch.needs_torch
         and launch.device.torch_device == "cpu"
-        and all(plan.cases[case_id].case.variant.mode == "eager" for case_id in launch.case_ids)
+        and all(plan.cases[case_id].case.variant.mode != "compile" for case_id in launch.case_ids)
     )
 
 

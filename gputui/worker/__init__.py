@@ -9,7 +9,7 @@ from __future__ import annotations
 WORKLOAD_CLASSES = ("ceiling", "training", "inference", "host")
 DEVICE_CLASSES = ("cpu", "gpu")
 PRECISIONS = ("fp32", "tf32", "amp")
-MODES = ("eager", "compile")
+MODES = ("eager", "compile", "graph")
 FIGURE_SUFFIXES = {
     "s": "_s",
     "B": "_bytes",

@@ -24,6 +24,8 @@ TRITON = ("cuda", "xpu")
 """Kinds for which torch.compile writes kernels in Triton."""
 ACTIVITIES = {"cpu": "", "mps": "", "cuda": "CUDA", "xpu": "XPU"}
 """The profiler's name for what the device does; empty where it watches the host alone."""
+GRAPHS = ("cuda",)
+"""Kinds whose launches torch captures in a graph."""
 COLLECTIVES = {"cpu": "gloo", "cuda": "nccl"}
 """Backends of torch.distributed."""
 HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")

@@ -81,6 +81,11 @@ class Size:
     """Hosts used at once."""
     amp_bytes_per_step: int | None = None
     """`bytes_per_step` with `amp`, where numbers are half as large; None if it is the same."""
+    operators: int | None = None
+    """Operators that an eager step dispatches with `amp`, where they are most; for predictions alone.
+    What takes the host much longer than others counts several times."""
+    amp_traffic_bytes: int = 0
+    """About what a step of convolutions moves with `amp`, where `bytes_per_step` says nothing; likewise."""
 
     def bytes_in(self, precision: str) -> int | None:
         """Bytes that a step moves at this requested precision."""
@@ -129,7 +134,7 @@ class Request:
     time_s: float = math.inf
     """Approximate time limit of the case, building and timing included: its share of the budget."""
     mode: str = "eager"
-    """`eager` or `compile`."""
+    """`eager`, `compile` or `graph`."""
     rendezvous: str = ""
     """`ADDRESS:PORT` on this host where other hosts connect; empty if there are none."""
 
@@ -197,7 +202,8 @@ class Workload:
     is_traceable: bool = True
     """Whether its steps are torch operators in this process, which the profiler can see."""
     modes: tuple[str, ...] = ("eager",)
-    """Includes `compile` if `build` passes its model or its loss to `compiling.compiled`."""
+    """Includes `compile` if `build` passes its model or its loss to `steps.compiled`, `graph` if it passes
+    what it repeats to `steps.recorded`."""
     form: str = "same"
     """`same`: the batch is part of the size; `best`: the batch is found on this machine and is a result."""
 

@@ -66,11 +66,12 @@ class EncoderShape:
     classes: int
 
 
-def _convolutions(shape: ResNetShape) -> Iterator[int]:
-    """FLOPs of the forward pass of each convolution, the stem's first, for one image."""
+def _convolutions(shape: ResNetShape) -> Iterator[tuple[int, int]]:
+    """FLOPs and numbers put out by the forward pass of each convolution, the stem's first, for one image."""
 
-    def conv(out_pixels: int, kernel: int, channels_in: int, channels_out: int) -> int:
-        return 2 * out_pixels**2 * kernel**2 * channels_in * channels_out
+    def conv(out_pixels: int, kernel: int, channels_in: int, channels_out: int) -> tuple[int, int]:
+        numbers_out = out_pixels**2 * channels_out
+        return 2 * numbers_out * kernel**2 * channels_in, numbers_out
 
     pixels = shape.image // 2
     yield conv(pixels, 7, 3, STEM_CHANNELS)
@@ -94,7 +95,8 @@ def _convolutions(shape: ResNetShape) -> Iterator[int]:
 
 def resnet_forward_flops(shape: ResNetShape) -> int:
     """Multiply-adds counted as two, of one image's scores. Norms and activations are not counted."""
-    return sum(_convolutions(shape)) + 2 * STAGE_WIDTHS[-1] * shape.expansion * shape.classes
+    convolutions = sum(flops for flops, _ in _convolutions(shape))
+    return convolutions + 2 * STAGE_WIDTHS[-1] * shape.expansion * shape.classes
 
 
 def resnet_training_flops(shape: ResNetShape) -> int:
@@ -103,7 +105,27 @@ def resnet_training_flops(shape: ResNetShape) -> int:
     A layer's backward pass costs twice its forward pass: the gradients of its weights and of its input.
     Images need no gradient, so the stem does only half of that. Norms and activations are not counted.
     """
-    return 3 * resnet_forward_flops(shape) - next(_convolutions(shape))
+    stem_flops, _ = next(_convolutions(shape))
+    return 3 * resnet_forward_flops(shape) - stem_flops
+
+
+def resnet_traffic_bytes(shape: ResNetShape, *, trains: bool) -> int:
+    """About what one image moves with `amp`: 12 bytes per number that a convolution puts out, 38 in training.
+
+    The convolution writes it, the norm and the activation read and write it, and the next convolution reads
+    it, in 2 bytes each; in training the norm reads it twice, and the backward pass moves 24 bytes more.
+    """
+    return (38 if trains else 12) * sum(numbers_out for _, numbers_out in _convolutions(shape))
+
+
+def resnet_operators(shape: ResNetShape, *, trains: bool) -> int:
+    """Operators of a batch's scores, or of a training step with SGD.
+
+    With norm and activation they are 3 or 4 for each convolution, 16 in training; twice as many are stated,
+    since a convolution takes the host as long as several others.
+    """
+    convolutions = len(list(_convolutions(shape)))
+    return (32 if trains else 7) * convolutions
 
 
 def gpt_training_flops(shape: GptShape) -> int:

@@ -1,4 +1,4 @@
-"""What steps are made of: random numbers, precisions, torch.compile, training, inference, latencies.
+"""What steps are made of: random numbers, precisions, torch.compile, graphs, training, inference, latencies.
 
 In: a model and a request. Out: a `Step`.
 """
@@ -89,6 +89,21 @@ def compiled(work: Any, request: Request) -> Any:
 
     torch._inductor.config.force_disable_caches = True
     return torch.compile(work, dynamic=False)
+
+
+GRAPH = "graph"
+
+
+def recorded(run: Callable[[], object], request: Request) -> Callable[[], object]:
+    """What repeats `run` in the request's mode: itself, or a graph of the operators of one call.
+
+    A graph reads and writes the tensors of that call again, so `run` keeps its state in those. It is called
+    a few times here. On a CPU, which launches nothing, it repeats itself. Raises Unsupported where torch has
+    no graphs.
+    """
+    if request.mode != GRAPH or request.device in ("cpu", "meta"):
+        return run
+    return accelerator.captured(request.device, run)
 
 
 def what_is_lacking(device: str, which: Callable[[str], str | None] = shutil.which) -> str:
@@ -360,11 +375,22 @@ def request_step(
     import torch
 
     host_input, answer = on_host(host_input, request), on_host(answer, request)
+    given = [host_input.to(request.device)]
     last: list[Any] = [None]
+
+    def forward() -> None:
+        last[0] = model(given[0])
+
+    with torch.inference_mode():
+        replay = recorded(forward, request)
 
     def run() -> object:
         with torch.inference_mode():
-            last[0] = model(host_input.to(request.device, non_blocking=True))
+            if request.mode == GRAPH:
+                given[0].copy_(host_input, non_blocking=True)
+            else:
+                given[0] = host_input.to(request.device, non_blocking=True)
+            replay()
             return answer.copy_(finish(last[0]))
 
     return Step(run, result=lambda: float(last[0].float().abs().mean()))

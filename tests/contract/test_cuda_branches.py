@@ -25,7 +25,7 @@ WAITS = {
     "style_fps": "the picture reaches the host",
     "xfer": "pageable memory cannot be copied to in the background",
 }
-MOST_GB = {"base": 8, "large": 24, "xl": 80}
+MOST_GB = {"common": 15, "base": 8, "large": 24, "xl": 80}
 """Of a device that a size is for."""
 pytestmark = [
     pytest.mark.slow,

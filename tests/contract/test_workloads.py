@@ -176,7 +176,7 @@ def test_a_workload_says_what_a_person_learns_from_it(workload: Workload) -> Non
 @each_workload
 def test_the_sizes_of_a_workload_are_named_as_the_others_are(workload: Workload) -> None:
     transfers = ("4k", "64k", "1m", "16m", "256m")
-    allowed = transfers if workload.name == "xfer" else ("mini", "base", "large", "xl")
+    allowed = transfers if workload.name == "xfer" else ("mini", "common", "base", "large", "xl")
     wrong = [name for name in workload.sizes if name.partition("-")[0] not in allowed]
     assert not wrong, f"{workload.name}: {wrong} should begin with one of {allowed}"
 
@@ -232,7 +232,7 @@ LATENCY = Figure("p99_s", "p99", "s", "less", "median")
             {"workload_class": "serving"},
             "workload_class: 'serving'; expected one of ceiling, training, inference, host",
         ),
-        ({"modes": ("eager", "warp")}, "modes: ('eager', 'warp'); expected some of eager, compile"),
+        ({"modes": ("eager", "warp")}, "modes: ('eager', 'warp'); expected some of eager, compile, graph"),
         ({"form": "worst"}, "form: 'worst'; expected one of same, best"),
         ({"name": "Gemm"}, "name: 'Gemm'; expected 1 to 40 of a-z, 0-9, _ and -"),
         ({"sizes": {}}, "sizes: {}; expected a dictionary of names with a Size each"),

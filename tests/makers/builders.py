@@ -43,6 +43,31 @@ T4 = replace(
 )
 
 
+def _gpu(name: str, compute_capability: str, memory_gib: float) -> TorchDevice:
+    memory_bytes = round(memory_gib * GIB)
+    return replace(
+        H200,
+        name=name,
+        memory_bytes=memory_bytes,
+        free_bytes=memory_bytes,
+        compute_capability=compute_capability,
+    )
+
+
+NINE_GPUS = {
+    "T4": T4,
+    "L4": _gpu("NVIDIA L4", "8.9", 22.5),
+    "A10G": _gpu("NVIDIA A10G", "8.6", 22.5),
+    "A100": _gpu("NVIDIA A100-SXM4-80GB", "8.0", 80),
+    "4090": _gpu("NVIDIA GeForce RTX 4090", "8.9", 24),
+    "H100": _gpu("NVIDIA H100 80GB HBM3", "9.0", 79.6),
+    "H200": H200,
+    "B200": _gpu("NVIDIA B200", "10.0", 179),
+    "MI300X": _gpu("AMD Instinct MI300X", "9.4", 192),
+}
+"""Those that people rent, as torch describes them."""
+
+
 def make_machine(*gpu_names: str, cores: int = 8, memory_gib: float = 64) -> Machine:
     """A box with these GPUs; without any, one that has no driver."""
     absent = Missing("not told" if gpu_names else NO_DRIVER)

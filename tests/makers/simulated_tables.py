@@ -122,7 +122,7 @@ Group = tuple[Case, ...]
 
 
 def quick_groups(device_class: str) -> tuple[Group, ...]:
-    """The launches of `quick` on a box that has every precision: 7 of 12 CPU rows, or 8 of 20 GPU rows.
+    """The launches of `quick` on a box that has every precision: 7 of 12 CPU rows, or 5 of 12 GPU rows.
 
     Neither operations nor bytes of a step are counted, so that no made-up speed is beyond a peak.
     """

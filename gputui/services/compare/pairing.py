@@ -109,7 +109,7 @@ ConditionsOf = Callable[[str, int], CaseConditions | Missing]
 NO_ENERGY = Missing("the power was not read")
 (_UNREAD,) = judgements(ENERGY, [NO_ENERGY])
 _COMBINED = {"max": "a maximum", "min": "a minimum", "sum": "a sum"}
-_ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp", "eager", "compile")
+_ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp", "eager", "compile", "graph")
 Pairing = tuple[str, str, str, str, str]
 
 

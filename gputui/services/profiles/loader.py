@@ -40,7 +40,17 @@ _PROFILE_KEYS = (
     "case",
     "command",
 )
-_CASE_KEYS = ("workload", "sizes", "devices", "precisions", "threads", "modes", "weight", "profiled")
+_CASE_KEYS = (
+    "workload",
+    "sizes",
+    "ladder",
+    "devices",
+    "precisions",
+    "threads",
+    "modes",
+    "weight",
+    "profiled",
+)
 _COMMAND_KEYS = ("name", "version", "argv", "pattern", "unit", "units", "devices", "class", "weight")
 _NAME = re.compile(r"[a-z0-9_-]{1,40}")
 _PATTERN_LETTERS = 1000
@@ -61,6 +71,9 @@ class ProfileCase:
     modes: tuple[str, ...] = ("eager",)
     is_profiled: bool = False
     """Whether each of its cases gets a profiled pass, by the worker that has just timed it."""
+    is_ladder: bool = False
+    """Whether only one of its sizes is measured, on CPU and GPU alike: without a GPU the first, else the
+    first of the others at which the host keeps up with the GPU, and the last if none is known to be that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,12 +354,17 @@ class ProfileReader:
             weight=self._number(table, "weight", place, 0.01, 100, 1.0),
             modes=self._choices(table, "modes", place, MODES, workload.modes, ("eager",)),
             is_profiled=self._profiled(table, place, workload),
+            is_ladder=self._switch(table, "ladder", place),
         )
 
-    def _profiled(self, table: Mapping[str, Any], place: str, workload: Workload) -> bool:
-        wanted = table.get("profiled", False)
+    def _switch(self, table: Mapping[str, Any], key: str, place: str) -> bool:
+        wanted = table.get(key, False)
         if not isinstance(wanted, bool):
-            raise self._wrong(f"{place}profiled", wanted, "true or false")
+            raise self._wrong(place + key, wanted, "true or false")
+        return wanted
+
+    def _profiled(self, table: Mapping[str, Any], place: str, workload: Workload) -> bool:
+        wanted = self._switch(table, "profiled", place)
         if wanted and not can_be_profiled(workload):
             raise self._wrong(f"{place}profiled", wanted, "false: the profiler cannot see its steps")
         return wanted

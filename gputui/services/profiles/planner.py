@@ -26,7 +26,8 @@ from gputui.model.plan import (
     Variant,
     Work,
 )
-from gputui.model.units import counted
+from gputui.model.units import counted, format_seconds
+from gputui.services.profiles.host_bound import LEAST_RATIO, times_s
 from gputui.services.profiles.loader import (
     Profile,
     ProfileCase,
@@ -35,15 +36,17 @@ from gputui.services.profiles.loader import (
     shipped_with,
 )
 from gputui.services.profiles.torch_builds import unused_gpu
-from gputui.worker import PRECISIONS
-from gputui.worker.accelerator import why_not_alone
-from gputui.worker.contract import Workload
+from gputui.worker import MIN_BLOCKS, PRECISIONS
+from gputui.worker.accelerator import GRAPHS, why_not_alone
+from gputui.worker.contract import Size, Workload
 from gputui.worker.workloads import WORKLOADS
 
 PASSES_IN_ORDER = 2
 """On a busy box a run may end in the second pass; what people come for then has two launches."""
 CPU_SHARE = 0.3
 """Of the time of a run that measures a GPU: what its CPU cases may take at most."""
+CORE_FLOP_PER_S = 1e11
+"""Of a fast CPU core: AVX-512 in fp32. What takes too long at this rate takes too long on any CPU."""
 SHARED_MEMORY_FRACTION = 0.5
 """Variants share a worker only if together they fit into this share of the free device memory."""
 
@@ -98,6 +101,7 @@ def resolve_plan(
     only = _meant(profile, choices.only)
     _check_precisions(profile, choices.precisions)
     classes = _device_classes(choices.device)
+    replicates = choices.replicates or profile.replicates
     has_workloads = any(
         not only or any(o.workload == entry.workload for o in only) for entry in profile.cases
     )
@@ -106,6 +110,7 @@ def resolve_plan(
         c: [_target(c, device, interpreter, machine) for device in devices]
         for c in (classes if has_workloads else ())
     }
+    budget_s = choices.budget_s or profile.budget_of(replicates) * len(devices)
     cases: list[PlannedCase] = []
     groups: list[PlannedLaunch] = []
     commands: list[PlannedCommand] = []
@@ -124,8 +129,11 @@ def resolve_plan(
         meant = [one for one in only if one.workload == entry.workload]
         if only and not meant:
             continue
+        sizes = entry.sizes
+        if entry.is_ladder and not any(one.size for one in meant):
+            sizes = (_rung(entry, profile.workload_named(entry.workload), choices.device, interpreter),)
         for device_class in (d for d in entry.devices if d in classes):
-            for size in entry.sizes:
+            for size in sizes:
                 precisions = tuple(
                     p
                     for p in entry.precisions
@@ -139,7 +147,9 @@ def resolve_plan(
                 for threads, mode, target in product(all_threads, entry.modes, targets[device_class]):
                     here = precisions
                     if target is not targets[device_class][0]:  # what cannot run is listed once
-                        can_run = [p for p in here if _obstacle(workload, p, target, interpreter)[0] is None]
+                        can_run = [
+                            p for p in here if _obstacle(workload, p, mode, target, interpreter)[0] is None
+                        ]
                         here = tuple(can_run) if workload.sizes[size].gpus == 1 else ()
                     if not here:
                         continue
@@ -153,6 +163,7 @@ def resolve_plan(
                         len(cases),
                         interpreter,
                         machine,
+                        budget_s,
                         is_joined=bool(choices.rendezvous),
                     )
                     cases += planned
@@ -168,13 +179,12 @@ def resolve_plan(
             f"leave {' or '.join(dict.fromkeys(words.split()[0] for words in asked))} out,"
             " or choose another profile",
         )
-    replicates = choices.replicates or profile.replicates
     return Plan(
         profile=profile.name,
         profile_version=profile.version,
         seed=choices.seed,
         replicates=replicates,
-        budget_s=choices.budget_s or profile.budget_of(replicates) * len(devices),
+        budget_s=budget_s,
         cases=tuple(cases),
         launches=_passes(cases, groups, replicates, choices.seed),
         most_blocks=choices.most_blocks or profile.most_blocks,
@@ -449,6 +459,7 @@ def _group(
     first_id: int,
     interpreter: Interpreter,
     machine: Machine,
+    budget_s: float,
     *,
     is_joined: bool,
 ) -> tuple[list[PlannedCase], list[PlannedLaunch]]:
@@ -457,11 +468,15 @@ def _group(
     if workload.sizes[size].hosts > 1 and not is_joined and target.device is not None:
         reason = f"{workload.sizes[size].hosts} hosts are needed: see --rendezvous and gputui join"
         target = _Target(None, target.torch_device, "unsupported", reason)
+    threads = 1 if variant.threads == "1" else machine.cpu.usable_cores
     cases = []
     for offset, precision in enumerate(entry.precisions):
         case = case_of(workload, size, replace(variant, precision=precision))
-        outcome, reason = _obstacle(workload, precision, target, interpreter)
-        cases.append(PlannedCase(first_id + offset, case, outcome, reason))
+        outcome, reason = _obstacle(workload, precision, variant.mode, target, interpreter)
+        if outcome is None and target.torch_device is None:
+            outcome, reason = _out_of_time(case, threads, budget_s)
+        note = _note(workload.sizes[size], case, target) if outcome is None else ""
+        cases.append(PlannedCase(first_id + offset, case, outcome, reason, note))
     to_run = [c for c in cases if c.outcome is None]
     if not to_run or target.device is None:
         return cases, []
@@ -474,7 +489,7 @@ def _group(
         replicate=0,
         case_ids=tuple(c.case_id for c in to_run),
         device=target.device,
-        threads=1 if variant.threads == "1" else machine.cpu.usable_cores,
+        threads=threads,
         weight=entry.weight * len(to_run),
         needs_torch=workload.needs_torch,
         profiled=tuple(one.case_id for one in profiled)
@@ -503,8 +518,44 @@ def _with_more_gpus(target: _Target, needed: int, interpreter: Interpreter) -> _
     return replace(target, device=replace(target.device, visible=visible))
 
 
+def _rung(entry: ProfileCase, workload: Workload, asked: str, interpreter: Interpreter) -> str:
+    """The size that a ladder measures here, whichever devices are measured."""
+    asked = "" if asked in ("cpu", ALL) else asked
+    gpu = _choose_gpu(_gpus_of(interpreter), asked)
+    if gpu is None:
+        return entry.sizes[0]
+    for size in entry.sizes[1:-1]:
+        times = [times_s(workload.sizes[size], p, entry.modes[0], gpu) for p in entry.precisions]
+        if all(not isinstance(pair, Missing) and pair[0] >= LEAST_RATIO * pair[1] for pair in times):
+            return size
+    return entry.sizes[-1]
+
+
+def _out_of_time(case: Case, cores: int, budget_s: float) -> tuple[str | None, str]:
+    """The outcome and reason of a case that no CPU of so many cores could time; (None, "") of others."""
+    step_s = (case.flops_per_step or 0) / (CORE_FLOP_PER_S * cores)
+    if step_s * MIN_BLOCKS <= CPU_SHARE * budget_s:
+        return None, ""
+    steps = f"{MIN_BLOCKS} steps of at least {format_seconds(step_s)} each"
+    return "skipped", f"{steps} on {counted(cores, 'core')} do not fit into the budget"
+
+
+def _note(size: Size, case: Case, target: _Target) -> str:
+    """Whether the host will hold the GPU back, and what no GPU has run yet."""
+    if target.torch_device is None:
+        return ""
+    notes = []
+    times = times_s(size, case.variant.precision, case.variant.mode, target.torch_device)
+    if not isinstance(times, Missing) and times[0] < LEAST_RATIO * times[1]:
+        device, host = map(format_seconds, times)
+        notes.append(f"may be host-bound: GPU {device}, host {host}")
+    if case.variant.mode == "graph":
+        notes.append("a CUDA graph, never seen on hardware")
+    return "; ".join(notes)
+
+
 def _obstacle(
-    workload: Workload, precision: str, target: _Target, interpreter: Interpreter
+    workload: Workload, precision: str, mode: str, target: _Target, interpreter: Interpreter
 ) -> tuple[str | None, str]:
     """Why a case will not be run, as (outcome, reason); (None, "") if it will."""
     if target.device is None:
@@ -512,8 +563,10 @@ def _obstacle(
     torch_version = interpreter.runtime.torch_version
     if workload.needs_torch and isinstance(torch_version, Missing):
         return "skipped", torch_version.reason
+    device = target.torch_device
+    if mode == "graph" and device is not None and device.torch_device not in GRAPHS:
+        return "unsupported", f"torch captures no graphs on {device.torch_device}"
     if precision == "tf32":
-        device = target.torch_device
         if device is None:
             return "unsupported", "TF32 is a mode of NVIDIA GPUs"
         too_old = not device.compute_capability or float(device.compute_capability) < 8.0

@@ -60,7 +60,8 @@ _OF_USER = {"step": "your step {}", "command": "your program {}", "record": "you
 _CLASSES = ("training", "inference", "ceiling", "host")
 _WORKLOADS = ("gpt_train", "decode", "gemm")
 _PRECISIONS = ("amp", "tf32", "fp32")
-_SIZES = ("xl", "large", "base", "mini")
+_SIZES = ("common", "xl", "large", "base", "mini")
+_MODES = ("graph", "eager")
 _MEASURED = {
     "matmul": "matmul",
     "copy": "memory",
@@ -71,7 +72,7 @@ _MEASURED = {
 
 def case_order(case: Case) -> tuple[int, ...]:
     """Sorts the case people come for first: training, then inference, then peak tests; on the GPU, with amp,
-    the largest, or the load of most users."""
+    of the size that GPUs share, else the largest, or the load of most users."""
     variant = case.variant
     return (
         index_in(_CLASSES, case.workload_class),
@@ -79,7 +80,7 @@ def case_order(case: Case) -> tuple[int, ...]:
         -_users(case),
         variant.device_class != "gpu",
         index_in(_WORKLOADS, case.work.workload),
-        variant.mode != "eager",
+        index_in(_MODES, variant.mode),
         size_order(case),
         index_in(_PRECISIONS, variant.precision),
         variant.threads != "all",
@@ -93,7 +94,7 @@ def _users(case: Case) -> int:
 
 
 def size_order(case: Case) -> int:
-    """Sorts the largest size first."""
+    """Sorts the size that GPUs share first, then the largest."""
     return index_in(_SIZES, case.work.size.partition("-")[0])
 
 

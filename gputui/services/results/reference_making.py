@@ -389,8 +389,11 @@ def _incomplete(reference: Reference, profile: Profile) -> Iterator[str]:
         yield f"{counted(foreign, 'case')} of another version of the workload"
 
 
+ON_ANY_GPU_BYTES = 4 * 2**30
+
+
 def _smallest_cases(profile: Profile, device_class: str) -> Iterator[Case]:
-    """What any such device can run: larger sizes may not fit."""
+    """What any such device can run: larger sizes may not fit, or take too long."""
     for entry in profile.cases:
         threads = entry.threads if device_class == "cpu" else ("host",)
         variants = itertools.product(entry.precisions, entry.modes, threads)
@@ -399,7 +402,10 @@ def _smallest_cases(profile: Profile, device_class: str) -> Iterator[Case]:
                 workload_named(entry.workload),
                 Variant(device_class, precision, mode, of_threads),
             )
-            yield from (case_of(workload, size, variant) for size in entry.sizes if size.startswith("mini"))
+            for size in entry.sizes:
+                is_small = workload.sizes[size].memory_bytes <= ON_ANY_GPU_BYTES
+                if size.startswith("mini") or (device_class == "gpu" and is_small):
+                    yield case_of(workload, size, variant)
 
 
 def _implausible(reference: Reference) -> Iterator[str]:

@@ -26,6 +26,7 @@ def _size(shape: EncoderShape, batch: int, memory_mib: int) -> Size:
         flops_per_step=3 * batch * encoder_forward_flops(shape),
         bytes_per_step=None,
         memory_bytes=memory_mib * 2**20,
+        operators=185 * shape.layers + 79,
     )
 
 

@@ -27,6 +27,7 @@ def _size(n: int) -> Size:
         flops_per_step=2 * n**3,
         bytes_per_step=None,
         memory_bytes=6 * 4 * n * n,
+        operators=4,
     )
 
 

@@ -6,7 +6,14 @@ from dataclasses import asdict
 from typing import Any  # Any: torch's types, which may not be installed
 
 from ..contract import Parameter, Request
-from ..flops import EncoderShape, ResNetShape, encoder_forward_flops, resnet_forward_flops
+from ..flops import (
+    EncoderShape,
+    ResNetShape,
+    encoder_forward_flops,
+    resnet_forward_flops,
+    resnet_operators,
+    resnet_traffic_bytes,
+)
 
 TEXT_MINI = EncoderShape(layers=4, heads=4, width=256, context=128, vocabulary=30522, classes=2)
 """BERT-mini."""
@@ -32,6 +39,18 @@ def described(shape: EncoderShape | ResNetShape, batch: int) -> dict[str, Parame
 def forward_flops(shape: EncoderShape | ResNetShape) -> int:
     """FLOPs per text or image."""
     return encoder_forward_flops(shape) if isinstance(shape, EncoderShape) else resnet_forward_flops(shape)
+
+
+def forward_operators(shape: EncoderShape | ResNetShape) -> int:
+    """Operators of a batch's scores."""
+    if isinstance(shape, EncoderShape):
+        return 21 * shape.layers + 12
+    return resnet_operators(shape, trains=False)
+
+
+def traffic_bytes(shape: EncoderShape | ResNetShape, batch: int) -> int:
+    """About what a batch of images moves with `amp`; 0 for texts, which compute more than they move."""
+    return 0 if isinstance(shape, EncoderShape) else batch * resnet_traffic_bytes(shape, trains=False)
 
 
 def classifier_and_input(request: Request) -> tuple[Any, Any]:

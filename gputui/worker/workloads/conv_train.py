@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..contract import Request, Size, Step, Workload
-from ..flops import ResNetShape, resnet_training_flops
+from ..flops import ResNetShape, resnet_operators, resnet_traffic_bytes, resnet_training_flops
 
 MINI = ResNetShape(block="basic", stages=(2, 2, 2, 2), image=64, classes=1000)
 BASE = ResNetShape(block="bottleneck", stages=(3, 4, 6, 3), image=224, classes=1000)
@@ -24,6 +24,8 @@ def _size(shape: ResNetShape, batch: int, memory_mib: int) -> Size:
         flops_per_step=batch * resnet_training_flops(shape),
         bytes_per_step=None,
         memory_bytes=memory_mib * 2**20,
+        operators=resnet_operators(shape, trains=True),
+        amp_traffic_bytes=batch * resnet_traffic_bytes(shape, trains=True),
     )
 
 
@@ -58,6 +60,7 @@ WORKLOAD = Workload(
     unit="img",
     sizes={
         "mini": _size(MINI, 16, 500),
+        "common": _size(BASE, 128, 12700),
         "base": _size(BASE, 32, 4000),
         "large": _size(BASE, 192, 19000),
         "xl": _size(BASE, 640, 62000),

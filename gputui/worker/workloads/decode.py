@@ -34,6 +34,7 @@ def _size(shape: LlamaShape, batch: int) -> Size:
         bytes_per_step=fp32_bytes,
         amp_bytes_per_step=decode_bytes(shape, batch, 2),
         memory_bytes=fp32_bytes + 4 * shape.vocabulary * shape.width,
+        operators=59 * shape.layers + 18,
     )
 
 
@@ -45,7 +46,7 @@ def build(request: Request) -> Step:
     import torch
 
     from ..models import Llama
-    from ..steps import compiled, served
+    from ..steps import compiled, recorded, served
 
     names = ("layers", "heads", "width", "hidden", "vocabulary", "cache")
     shape = LlamaShape(**{name: request.integer(name) for name in names})
@@ -53,21 +54,37 @@ def build(request: Request) -> Step:
     model = served(lambda: Llama(shape, batch, request.precision.product_dtype()), request)
     generator = torch.Generator().manual_seed(request.seed)
     tokens = torch.randint(shape.vocabulary, (batch, prompt), generator=generator).to(request.device)
-    places = torch.arange(shape.cache, device=request.device)
-    with torch.inference_mode():
-        first = model(tokens, places[:prompt]).argmax(dim=-1, keepdim=True)
-    place, token = prompt, first
     next_scores = compiled(model, request)
     scores: Any = None
+    with torch.inference_mode():
+        first = model(tokens, torch.arange(prompt, device=request.device)).argmax(dim=-1, keepdim=True)
+        token, place = first.clone(), torch.empty(1, dtype=torch.int64, device=request.device)
+
+    def one_more() -> None:
+        nonlocal scores
+        scores = next_scores(token, place)
+        token.copy_(scores.argmax(dim=-1, keepdim=True))
+        place.add_(1)
+
+    def start_over() -> None:
+        nonlocal written
+        written = prompt
+        token.copy_(first)
+        place.fill_(prompt)
+
+    written = 0
+    with torch.inference_mode():
+        start_over()
+        replay = recorded(one_more, request)
+        start_over()
 
     def run() -> object:
-        nonlocal place, token, scores
-        if place == shape.cache:
-            place, token = prompt, first
+        nonlocal written
         with torch.inference_mode():
-            scores = next_scores(token, places[place : place + 1])
-            token = scores.argmax(dim=-1, keepdim=True)
-        place += 1
+            if written == shape.cache:
+                start_over()
+            replay()
+        written += 1
         return scores
 
     return Step(run, result=lambda: float(scores.float().abs().mean()))
@@ -92,7 +109,7 @@ WORKLOAD = Workload(
     },
     precisions=("fp32", "tf32", "amp"),
     device_classes=("cpu", "gpu"),
-    modes=("eager", "compile"),
+    modes=("eager", "compile", "graph"),
     needs_torch=True,
     build=build,
 )

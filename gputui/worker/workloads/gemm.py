@@ -12,6 +12,7 @@ def _size(n: int) -> Size:
         flops_per_step=2 * n**3,
         bytes_per_step=None,
         memory_bytes=3 * 4 * n * n,
+        operators=1,
     )
 
 

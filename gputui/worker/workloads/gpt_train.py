@@ -15,6 +15,8 @@ BASE = GptShape(layers=12, heads=12, width=768, context=1024, vocabulary=50304)
 """GPT-2 124M, its vocabulary padded to a multiple of 64 as nanoGPT does."""
 MEDIUM = GptShape(layers=24, heads=16, width=1024, context=1024, vocabulary=50304)
 """GPT-2 355M."""
+COMMON = GptShape(layers=4, heads=16, width=2048, context=1024, vocabulary=8192)
+"""Four layers as wide as those of GPT-3 1.3B: so many FLOPs per operator that the host keeps up."""
 
 
 def described(shape: GptShape) -> dict[str, Parameter]:
@@ -29,6 +31,7 @@ def _size(shape: GptShape, batch: int, memory_mib: int) -> Size:
         flops_per_step=batch * gpt_training_flops(shape),
         bytes_per_step=None,
         memory_bytes=memory_mib * 2**20,
+        operators=122 * shape.layers + 52,
     )
 
 
@@ -74,6 +77,7 @@ WORKLOAD = Workload(
     unit="tok",
     sizes={
         "mini": _size(MINI, 2, 300),
+        "common": _size(COMMON, 8, 9500),
         "base": _size(BASE, 2, 5000),
         "large": _size(BASE, 8, 14000),
         "xl": _size(MEDIUM, 16, 46000),

@@ -17,6 +17,8 @@ from .classifiers import (
     classifier_and_input,
     described,
     forward_flops,
+    forward_operators,
+    traffic_bytes,
 )
 
 SHARES = (0.5, 0.9, 0.99)
@@ -29,6 +31,8 @@ def _size(shape: EncoderShape | ResNetShape, memory_mib: int) -> Size:
         flops_per_step=forward_flops(shape),
         bytes_per_step=None,
         memory_bytes=memory_mib * 2**20,
+        operators=forward_operators(shape),
+        amp_traffic_bytes=traffic_bytes(shape, batch=1),
     )
 
 
@@ -65,7 +69,7 @@ WORKLOAD = Workload(
     },
     precisions=("fp32", "tf32", "amp"),
     device_classes=("cpu", "gpu"),
-    modes=("eager", "compile"),
+    modes=("eager", "compile", "graph"),
     needs_torch=True,
     build=build,
     figures=tuple(

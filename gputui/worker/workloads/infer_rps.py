@@ -17,6 +17,8 @@ from .classifiers import (
     classifier_and_input,
     described,
     forward_flops,
+    forward_operators,
+    traffic_bytes,
 )
 
 OPEN_S = 2.0
@@ -30,6 +32,8 @@ def _size(shape: EncoderShape | ResNetShape, batch: int, memory_mib: int) -> Siz
         flops_per_step=batch * forward_flops(shape),
         bytes_per_step=None,
         memory_bytes=memory_mib * 2**20,
+        operators=forward_operators(shape),
+        amp_traffic_bytes=traffic_bytes(shape, batch),
     )
 
 

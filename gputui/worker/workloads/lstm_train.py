@@ -24,6 +24,7 @@ def _size(shape: LstmShape, batch: int, memory_mib: int) -> Size:
         flops_per_step=batch * lstm_training_flops(shape),
         bytes_per_step=None,
         memory_bytes=memory_mib * 2**20,
+        operators=116,
     )
 
 

@@ -13,6 +13,7 @@ def _size(mib: int) -> Size:
         flops_per_step=None,
         bytes_per_step=2 * array_bytes,
         memory_bytes=2 * array_bytes,
+        operators=1,
     )
 
 

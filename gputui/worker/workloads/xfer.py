@@ -20,6 +20,7 @@ def _size(name: str, direction: str, memory: str) -> Size:
         flops_per_step=None,
         bytes_per_step=moved_bytes,
         memory_bytes=moved_bytes,
+        operators=buffers,
     )
 
 

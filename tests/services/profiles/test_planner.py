@@ -8,13 +8,26 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import GIB, H200, NO_DRIVER, T4, make_interpreter, make_machine, make_torchless_interpreter
+from builders import (
+    GIB,
+    H200,
+    NINE_GPUS,
+    NO_DRIVER,
+    T4,
+    make_interpreter,
+    make_machine,
+    make_torchless_interpreter,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputui.cli.profiles import _cases
 from gputui.errors import EXIT_MACHINE_LACKS, EXIT_USAGE, GputuiError, MachineLacks
+from gputui.facts.tables import find_gpu
+from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import PLAN_SCHEMA, Case, Parameter, Plan, PlannedCase, Variant, Work
+from gputui.services.profiles.host_bound import device_s
 from gputui.services.profiles.loader import (
     Profile,
     ProfileCommand,
@@ -168,7 +181,8 @@ def test_on_an_h200_the_three_precisions_are_interleaved_in_one_launch() -> None
     assert {case.outcome for case in plan.cases} == {None}
     by_launch = [[plan.cases[i].case for i in launch.case_ids] for launch in plan.launches]
     for cases in by_launch:
-        wanted = workload_named(cases[0].work.workload).precisions
+        workload = workload_named(cases[0].work.workload)
+        wanted = ("fp32", "amp") if workload.name == "decode" else workload.precisions
         assert tuple(case.variant.precision for case in cases) == wanted
         assert len({case.work for case in cases}) == 1
     assert {launch.device.visible for launch in plan.launches} == {H200.uuid}
@@ -177,10 +191,7 @@ def test_on_an_h200_the_three_precisions_are_interleaved_in_one_launch() -> None
 def test_variants_that_do_not_fit_memory_together_are_launched_apart() -> None:
     full = replace(H200, free_bytes=2 * GIB)
     plan = resolve_plan(QUICK, make_interpreter(full), GPU_BOX, Choices(device="gpu", only=("gpt_train",)))
-    base = [c.case_id for c in plan.cases if c.case.work.size == "base"]
-    assert sorted(launch.case_ids for launch in plan.launches if launch.case_ids[0] in base) == [
-        (case_id,) for case_id in base
-    ]
+    assert sorted(launch.case_ids for launch in plan.launches) == [(c.case_id,) for c in plan.cases]
     roomy = resolve_plan(QUICK, make_interpreter(H200), GPU_BOX, Choices(device="gpu", only=("gpt_train",)))
     assert sum(launch.weight for launch in plan.launches) == sum(launch.weight for launch in roomy.launches)
 
@@ -188,7 +199,7 @@ def test_variants_that_do_not_fit_memory_together_are_launched_apart() -> None:
 def test_a_device_that_does_not_report_its_memory_is_assumed_to_have_enough() -> None:
     silent = replace(H200, free_bytes=None, memory_bytes=None)
     plan = resolve_plan(QUICK, make_interpreter(silent), GPU_BOX, Choices(device="gpu", only=("gemm",)))
-    assert [len(launch.case_ids) for launch in plan.launches] == [3, 3]
+    assert [len(launch.case_ids) for launch in plan.launches] == [3]
 
 
 def test_an_interpreter_without_torch_skips_what_needs_it_and_runs_spin() -> None:
@@ -456,7 +467,10 @@ INTERPRETERS = st.one_of(
 )
 
 
-@given(MACHINES, INTERPRETERS, st.integers(0, 2**32), st.sampled_from(shipped_profiles()))
+ALIKE_EVERYWHERE = [p for p in shipped_profiles() if not any(entry.is_ladder for entry in p.cases)]
+
+
+@given(MACHINES, INTERPRETERS, st.integers(0, 2**32), st.sampled_from(ALIKE_EVERYWHERE))
 def test_work_keys_are_the_same_on_every_machine(
     machine: Machine, interpreter: Interpreter, seed: int, profile: Profile
 ) -> None:
@@ -566,14 +580,14 @@ def test_a_sweep_has_the_form_in_which_the_batch_is_a_result() -> None:
 @pytest.mark.parametrize(
     ("only", "cases"),
     [
-        (("gpt_train:base",), {("gpt_train", "base", p) for p in ("fp32", "tf32", "amp")}),
-        (("gpt_train:base:amp",), {("gpt_train", "base", "amp")}),
-        (("gpt_train::amp",), {("gpt_train", "mini", "amp"), ("gpt_train", "base", "amp")}),
+        (("gpt_train:common",), {("gpt_train", "common", p) for p in ("fp32", "tf32", "amp")}),
+        (("gpt_train:common:amp",), {("gpt_train", "common", "amp")}),
+        (("decode::amp",), {("decode", "base", "amp")}),
         (
-            ("gpt_train:base:amp", "gemm:large:fp32"),
-            {("gpt_train", "base", "amp"), ("gemm", "large", "fp32")},
+            ("gpt_train:common:amp", "gemm:large:fp32"),
+            {("gpt_train", "common", "amp"), ("gemm", "large", "fp32")},
         ),
-        (("gemm:large:fp32", "gemm:mini:amp"), {("gemm", "large", "fp32"), ("gemm", "mini", "amp")}),
+        (("gemm:large:fp32", "gemm:large:amp"), {("gemm", "large", "fp32"), ("gemm", "large", "amp")}),
     ],
 )
 def test_only_names_a_workload_and_may_name_its_size_and_precision(
@@ -596,3 +610,92 @@ def test_only_names_a_workload_and_may_name_its_size_and_precision(
 def test_a_size_or_precision_that_only_cannot_find_is_named(only: str, said: str) -> None:
     with pytest.raises(GputuiError, match=said):
         resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(only=(only,)))
+
+
+def planned_on(name: str, profile: str, cores: int = 8) -> Plan:
+    gpu = NINE_GPUS[name]
+    is_amd = name.startswith("MI")
+    torch = make_interpreter(gpu, cuda=None if is_amd else "13.0", hip="7.0" if is_amd else None)
+    return resolve_plan(find_profile(profile), torch, make_machine(gpu.name, cores=cores))
+
+
+def test_an_l4_and_an_h100_do_the_same_work_for_every_workload_of_a_bakeoff() -> None:
+    l4, h100 = (
+        {(c.case.work.workload, c.case.work.key) for c in cases_of(planned_on(name, "bakeoff"))}
+        for name in ("L4", "H100")
+    )
+    assert l4 == h100
+    assert {workload for workload, _ in l4} == {entry.workload for entry in find_profile("bakeoff").cases}
+
+
+@pytest.mark.parametrize("name", NINE_GPUS)
+def test_cpu_and_gpu_do_the_same_training_and_the_same_decoding_at_which_the_host_keeps_up(name: str) -> None:
+    plan = planned_on(name, "cpu-vs-gpu")
+    for workload in ("conv_train", "gpt_train", "decode", "infer_lat", "infer_rps"):
+        (cpu,), (gpu,) = (cases_of(plan, workload, device) for device in ("cpu", "gpu"))
+        assert (cpu.outcome, gpu.outcome) == (None, None)
+        assert cpu.case.work.key == gpu.case.work.key
+        assert not cpu.case.work.size.startswith("mini")
+        assert "host-bound" not in gpu.note
+
+
+def test_a_ladder_is_climbed_only_as_far_as_the_gpu_needs() -> None:
+    def size(workload: str, interpreter: Interpreter, *only: str) -> str:
+        profile = find_profile("cpu-vs-gpu")
+        plan = resolve_plan(profile, interpreter, make_machine("a GPU"), Choices(only=only))
+        (found,) = {case.case.work.size for case in cases_of(plan, workload)}
+        return found
+
+    assert size("gpt_train", CPU_TORCH) == "mini"
+    assert size("conv_train", make_interpreter(T4)) == "base"
+    assert size("conv_train", make_interpreter(NINE_GPUS["B200"])) == "common"
+    unheard = replace(H200, name="NVIDIA Z900")
+    assert size("gpt_train", make_interpreter(unheard)) == "common"
+    assert size("gpt_train", make_interpreter(T4), "gpt_train:common") == "common"
+
+
+def test_what_no_cpu_of_so_many_cores_can_time_is_left_out_with_the_reason() -> None:
+    (one_core,), (many,) = (
+        cases_of(planned_on("B200", "cpu-vs-gpu", cores), "conv_train", "cpu") for cores in (1, 64)
+    )
+    assert many.outcome is None
+    assert one_core.outcome == "skipped"
+    assert one_core.reason == "5 steps of at least 31.1 s each on 1 core do not fit into the budget"
+
+
+def test_a_case_that_the_host_may_hold_back_is_named_with_both_times_and_a_graph_as_unseen(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    eager, graph = (
+        case
+        for case in cases_of(planned_on("H100", "compile"), "decode", "gpu")
+        if case.case.variant.mode != "compile"
+    )
+    assert eager.note == "may be host-bound: GPU 1.24 ms, host 5.92 ms"
+    assert graph.note == "a CUDA graph, never seen on hardware"
+    assert {case.note for case in cases_of(planned_on("L4", "quick"), "gpt_train")} == {""}
+    _cases(planned_on("B200", "bakeoff"))
+    latency = "    may be host-bound: GPU 58.5 µs, host 30.0 µs\n    a CUDA graph, never seen on hardware\n"
+    assert f"  infer_lat large-text gpu amp graph\n{latency}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["mps", "xpu"])
+def test_a_graph_is_unsupported_where_torch_has_none(kind: str) -> None:
+    gpu = replace(H200, torch_device=kind, name="a GPU", compute_capability="")
+    plan = resolve_plan(find_profile("bakeoff"), make_interpreter(gpu, cuda=None), make_machine())
+    graphs = [c for c in cases_of(plan, "decode", "gpu") if c.case.variant.mode == "graph"]
+    assert outcomes(graphs) == {("unsupported", f"torch captures no graphs on {kind}")}
+
+
+def test_what_all_gpus_share_fits_15_gib_and_a_t4_takes_seconds_at_most() -> None:
+    row = find_gpu("Tesla T4", None)
+    assert not isinstance(row, Missing)
+    for profile in ("quick", "bakeoff", "fp32-vs-amp"):
+        for planned in cases_of(planned_on("T4", profile), device_class="gpu"):
+            work, precision = planned.case.work, planned.case.variant.precision
+            size = workload_named(work.workload).sizes[work.size]
+            assert size.memory_bytes <= 13 * GIB
+            if precision != "tf32":
+                taken_s = device_s(size, "amp-fp16" if precision == "amp" else precision, row)
+                assert not isinstance(taken_s, Missing)
+                assert taken_s <= (1.0 if precision == "amp" else 2.5)

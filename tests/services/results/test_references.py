@@ -135,7 +135,7 @@ def with_summary(run: Run, **changes: object) -> Run:
     [
         (capped(quick_run(1, on_gpu=True)), "power-capped at 500 of 700 W"),
         (with_summary(quick_run(1), profile="mine"), "'mine' is not a built-in profile"),
-        (with_summary(quick_run(1), profile_version=1), "quick is at version 2, this was 1"),
+        (with_summary(quick_run(1), profile_version=1), "quick is at version 3, this was 1"),
         (with_summary(quick_run(1), status="interrupted"), "the run was interrupted"),
         (quick_run(1, waited_share=0.2), "other processes had the CPUs in gemm mini cpu fp32 1 thread"),
     ],
@@ -249,12 +249,12 @@ def test_an_old_a_capped_and_an_incomplete_reference_are_not_fit_to_be_sent() ->
     found = add_boxes(1, on_gpu=True).reference
 
     assert problems_of_reference(replace(found, profile_version=1)) == [
-        "measured with version 1 of quick, now at version 2"
+        "measured with version 1 of quick, now at version 3"
     ]
     assert problems_of_reference(replace(found, power_limit_w=(500.0, 700.0))) == [
         "power-capped: a limit of 500 W, 700 W is the default"
     ]
-    assert problems_of_reference(replace(found, cases=found.cases[1:])) == ["without gemm mini gpu fp32"]
+    assert problems_of_reference(replace(found, cases=found.cases[1:])) == ["without gemm large gpu fp32"]
 
 
 # Judging
@@ -291,8 +291,8 @@ def test_a_healthy_box_is_normal_and_its_place_among_the_boxes_is_given() -> Non
     assert check.standing is not None
     assert 0.2 < check.standing.share_slower < 0.8
     headline = run_headline(run)
-    assert ". This H200 is normal in all 20 cases. Faster than " in headline
-    assert " of 18 H200 SXM (reference of 2026-09, 20 cases): " in headline
+    assert ". This H200 is normal in all 12 cases. Faster than " in headline
+    assert " of 18 H200 SXM (reference of 2026-09, 12 cases): " in headline
 
 
 def test_several_gpus_of_a_run_are_judged_together_so_that_false_alarms_are_those_of_the_run() -> None:
@@ -332,8 +332,8 @@ def test_a_power_cap_is_named_where_it_makes_a_box_below_normal() -> None:
     assert check.word == BELOW_NORMAL
     assert [one.word for one in check.peak_tests].count(BELOW_NORMAL) == 1
     assert run_headline(run).startswith(
-        "BELOW NORMAL: slower than 18 H200 SXM in 1 of 20 cases (reference of 2026-09): "
-        "matmul large amp 624 of 756–801 TFLOP/s, power-capped at 500 of 700 W. "
+        "BELOW NORMAL: slower than 18 H200 SXM in 1 of 12 cases (reference of 2026-09): "
+        "matmul large amp 624 of 757–812 TFLOP/s, power-capped at 500 of 700 W. "
     )
 
 
