@@ -63,17 +63,20 @@ class Precision:
     def apply(self) -> None:
         """Switch TF32 on or off for matrix products, convolutions and RNNs; called before every block.
 
-        By the flags that every torch has. From torch 2.9 there is also one setting per kind of operation, but
-        once that was written, reading these flags raises, here or in a user's own step; the other way round
-        all can be read (tried with 2.13).
+        By the flags that every torch has. From torch 2.9 there is also one setting per kind of operation, in
+        which a user's step may have asked for TF32, or for bf16 on a CPU: those are put back first, so that
+        the flags decide, and can be read by either name (tried with 2.13).
         """
-        if self.device != "cuda":
-            return
         import torch
 
+        kinds = torch.backends
+        if hasattr(kinds, "fp32_precision"):
+            of_cpu = kinds.mkldnn
+            for place in (kinds, kinds.cudnn, of_cpu, of_cpu.matmul, of_cpu.conv, of_cpu.rnn):
+                place.fp32_precision = "none"
         on = self.used == "tf32"
-        torch.backends.cuda.matmul.allow_tf32 = on
-        torch.backends.cudnn.allow_tf32 = on
+        torch.set_float32_matmul_precision("high" if on else "highest")
+        kinds.cudnn.allow_tf32 = on
 
 
 @dataclass(frozen=True)
