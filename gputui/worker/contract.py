@@ -100,7 +100,7 @@ class Size:
 
     def bytes_in(self, precision: str) -> int | None:
         """Bytes that a step moves at this requested precision."""
-        if precision == "amp" and self.amp_bytes_per_step is not None:
+        if precision.startswith("amp") and self.amp_bytes_per_step is not None:
             return self.amp_bytes_per_step
         return self.bytes_per_step
 

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any  # Any: torch's types, which may not be installed
 
+from . import declared_as
 from .contract import Figure, Precision, Request, Step, Unsupported, Value
 from .profiling.allocations import PhaseOf, no_phases
 
@@ -62,9 +63,14 @@ def resolve(requested: str, device: str) -> Precision:
         if torch.version.hip or torch.cuda.get_device_capability()[0] < 8:
             raise Unsupported("TF32 needs compute capability 8.0")
         return Precision(requested, "tf32", device)
-    if requested != "amp":
+    if declared_as(requested) != "amp":
         raise Unsupported(f"no precision is called {requested}")
-    return Precision(requested, "amp-fp16" if device == "mps" or _lacks_bf16(device) else "amp-bf16", device)
+    if requested == "amp-bf16" and _lacks_bf16(device):
+        raise Unsupported("this GPU has no bf16 of its own")
+    if requested == "amp-fp16" and _lacks_fp16(device):
+        raise Unsupported("fp16 on a CPU needs AVX512-FP16 or its like")
+    chosen = "amp-fp16" if device == "mps" or _lacks_bf16(device) else "amp-bf16"
+    return Precision(requested, chosen if requested == "amp" else requested, device)
 
 
 def _lacks_bf16(device: str) -> bool:
@@ -73,6 +79,16 @@ def _lacks_bf16(device: str) -> bool:
     import torch
 
     return not torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def _lacks_fp16(device: str) -> bool:
+    """Whether torch would only imitate it: on most CPUs, hundreds of times as slowly as fp32."""
+    if device != "cpu":
+        return False
+    import torch
+
+    is_supported = getattr(torch.ops.mkldnn, "_is_mkldnn_fp16_supported", None)
+    return is_supported is None or not is_supported()
 
 
 COMPILE = "compile"

@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from gputui.worker.contract import Unsupported
+from gputui.worker.steps import resolve
+
 _READS = """
 import itertools
 import sys
@@ -50,6 +53,35 @@ for name in ("highest", "high", "medium"):
     torch.set_float32_matmul_precision(name)
     check(name)
 """
+
+
+@pytest.mark.parametrize(
+    ("has_bf16", "asked", "used"),
+    [
+        (True, "amp", "amp-bf16"),
+        (True, "amp-bf16", "amp-bf16"),
+        (True, "amp-fp16", "amp-fp16"),
+        (False, "amp", "amp-fp16"),
+        (False, "amp-fp16", "amp-fp16"),
+    ],
+)
+def test_a_gpu_computes_in_the_type_that_is_asked_for_and_amp_chooses(
+    monkeypatch: pytest.MonkeyPatch, has_bf16: bool, asked: str, used: str
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **_: has_bf16)
+    assert (resolve(asked, "cuda").requested, resolve(asked, "cuda").used) == (asked, used)
+
+
+def test_what_a_device_would_only_imitate_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **_: False)
+    with pytest.raises(Unsupported, match="this GPU has no bf16 of its own"):
+        resolve("amp-bf16", "cuda")
+    monkeypatch.setattr("torch.ops.mkldnn._is_mkldnn_fp16_supported", lambda: False)
+    with pytest.raises(Unsupported, match="fp16 on a CPU needs AVX512-FP16"):
+        resolve("amp-fp16", "cpu")
+    monkeypatch.setattr("torch.ops.mkldnn._is_mkldnn_fp16_supported", lambda: True)
+    assert resolve("amp-fp16", "cpu").used == "amp-fp16"
+    assert resolve("amp", "cpu").used == resolve("amp-bf16", "cpu").used == "amp-bf16"
 
 
 @pytest.mark.slow

@@ -74,6 +74,7 @@ from gputui.services.results.throughput import (
 )
 from gputui.services.results.variation import BoxVariation, variation_by_machine, with_spreads
 from gputui.store.reading import CaseConditions
+from gputui.worker import PRECISIONS
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
 """Classes of workloads in the order of the table, with the name of their geometric mean."""
@@ -109,7 +110,7 @@ ConditionsOf = Callable[[str, int], CaseConditions | Missing]
 NO_ENERGY = Missing("the power was not read")
 (_UNREAD,) = judgements(ENERGY, [NO_ENERGY])
 _COMBINED = {"max": "a maximum", "min": "a minimum", "sum": "a sum"}
-_ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp", "eager", "compile")
+_ORDER = ("cpu", "gpu", "1", "all", *PRECISIONS, "eager", "compile")
 Pairing = tuple[str, str, str, str, str]
 
 

@@ -55,7 +55,7 @@ HAD_THE_CPU = "Other programs had the CPU"
 _OF_USER = {"step": "your step {}", "command": "your program {}", "record": "your recording {}"}
 _CLASSES = ("training", "inference", "ceiling", "host")
 _WORKLOADS = ("gpt_train", "decode", "gemm")
-_PRECISIONS = ("amp", "tf32", "fp32")
+_PRECISIONS = ("amp", "amp-bf16", "amp-fp16", "tf32", "fp32")
 _SIZES = ("xl", "large", "base", "mini")
 _MEASURED = {
     "matmul": "matmul",
