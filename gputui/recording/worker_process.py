@@ -42,6 +42,7 @@ from gputui.recording.run_directory import boot_id, process_start
 from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES
 from gputui.worker.foreign_json import read_json, read_json_file
 from gputui.worker.procs.ranks import Lines, RankLost
+from gputui.worker.variables import without_falsifying
 
 _FORK_S = 10.0
 """From a request to the fork's first word."""
@@ -194,7 +195,7 @@ class WorkerProcess:
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=subprocess.STDOUT,
-                        env=worker_environment(launch, is_program="command" in described["cases"][0]),
+                        env=_environment_of(launch, described["cases"][0]),
                         start_new_session=True,
                     )
         except OSError:
@@ -309,12 +310,21 @@ def without_paths(text: str) -> str:
     return re.sub(rf"(?<![\w.])(?:/+{_PART})+/+(?={_PART})", "", text)
 
 
-def worker_environment(launch: PlannedLaunch, *, is_program: bool = False) -> dict[str, str]:
+def _environment_of(launch: PlannedLaunch, case: Mapping[str, Any]) -> dict[str, str]:
+    is_program = "command" in case
+    is_of_user = is_program or bool(case.get("step_file"))
+    return worker_environment(launch, is_of_user=is_of_user, is_program=is_program)
+
+
+def worker_environment(
+    launch: PlannedLaunch, *, is_of_user: bool = False, is_program: bool = False
+) -> dict[str, str]:
     """The environment of a worker: the user's, narrowed to one device and a number of threads.
 
-    A user's program chooses its threads itself.
+    Without the variables that falsify rows, unless the work is the user's. A program of the user chooses its
+    threads itself.
     """
-    environment = dict(os.environ)
+    environment = dict(os.environ) if is_of_user else without_falsifying(os.environ)
     threads = str(launch.threads)
     for name in () if is_program else ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         environment[name] = threads

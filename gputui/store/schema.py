@@ -159,6 +159,7 @@ TABLES: tuple[Table, ...] = (
             "os_layer VARCHAR",
             "layers_json VARCHAR the layers with the names of their signals",
             _ABSENT,
+            "variables VARCHAR environment variables that change arithmetic or launching, as set",
         ),
         primary_key="run_id",
     ),

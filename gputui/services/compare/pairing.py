@@ -810,7 +810,9 @@ def _group_means(rows: Sequence[Row], ignore: str) -> Iterable[GroupMean]:
 def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:
     """Recorded properties that differ between the sides, the most interesting first."""
     seen = [(name, _shown(value(a)), _shown(value(b))) for name, value in _COMPARED]
-    found = [one for one in seen if one[1] != one[2] and (one[0] != _POWER_LIMIT or _UNKNOWN not in one[1:])]
+    found = [
+        one for one in seen if one[1] != one[2] and (one[0] not in _ASKED_LATER or _UNKNOWN not in one[1:])
+    ]
     if a.is_reference or b.is_reference:
         found = [
             (name, on_a, on_b)
@@ -849,7 +851,9 @@ def _power_limits(run: RunSummary) -> str | Missing:
 
 _KEPT_OF_BOXES = ("driver", "torch", "CUDA", "Python", "gputui")
 """What a reference says of its boxes, and a run of one of them."""
-_UNKNOWN, _POWER_LIMIT = "—", "power limit"
+_UNKNOWN, _POWER_LIMIT, _VARIABLES = "—", "power limit", "variables"
+_ASKED_LATER = (_POWER_LIMIT, _VARIABLES)
+"""Not every run says them, which is no difference."""
 _COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
     ("machine", lambda r: r.machine.machine_id),
     ("platform", lambda r: " ".join(layer.name for layer in r.machine.layers) or "none"),
@@ -865,6 +869,7 @@ _COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
     ("ROCm", lambda r: r.runtime.torch_hip),
     ("cuDNN", lambda r: r.runtime.cudnn_version),
     ("Python", lambda r: r.runtime.python_version),
+    (_VARIABLES, lambda r: r.runtime.variables or "none set"),
     ("OS", lambda r: r.machine.os_name),
     ("kernel", lambda r: r.machine.kernel),
     ("gputui", lambda r: r.gputui_version),

@@ -175,6 +175,7 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
                 one_of("DEFAULT", "NO AVX", "AVX2", "AVX512", "SVE", "SVE128", "SVE256", "VSX", "ZVECTOR")
             ),
             "blas": fact(one_of("mkl", "openblas", "other")),
+            "variables": fact(known.each(known.variable, " ")),
             **{f"{layer}_layer": layers for layer in LAYERS},
             "layers_json": TextRule(_layers, lambda old: "[]", ""),
             "absent_json": absent,

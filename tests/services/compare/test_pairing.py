@@ -459,6 +459,18 @@ def test_nothing_differs_between_two_runs_of_one_box_and_runtime() -> None:
     assert compared(measured(GEMM, steady(0.1)), b=(measured(GEMM, steady(0.1)),)).differs == ()
 
 
+def test_variables_are_named_where_they_differ_and_both_sides_say_theirs() -> None:
+    def differs(a: str | Missing, b: str | Missing) -> tuple[tuple[str, str, str], ...]:
+        runs = [make_run(measured(GEMM, steady(0.1)), runtime=replace(RUNTIME, variables=v)) for v in (a, b)]
+        return compare_sides(
+            *(side_of_runs(name, [run]) for name, run in zip("ab", runs, strict=True))
+        ).differs
+
+    blocking = "CUDA_LAUNCH_BLOCKING=1 (cleared)"
+    assert differs("", blocking) == (("variables", "none set", blocking),)
+    assert differs(blocking, blocking) == differs(Missing("not recorded"), blocking) == ()
+
+
 def test_what_is_recorded_and_differs_is_named_and_nothing_else() -> None:
     other_machine = replace(
         GPU_MACHINE,
