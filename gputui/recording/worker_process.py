@@ -41,6 +41,7 @@ from gputui.recording.pacing import profiled_s
 from gputui.recording.run_directory import boot_id, process_start
 from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES
 from gputui.worker.foreign_json import read_json, read_json_file
+from gputui.worker.layouts import NCHW, NHWC
 from gputui.worker.procs.ranks import Lines, RankLost
 from gputui.worker.variables import without_falsifying
 
@@ -425,6 +426,8 @@ def _makes_sense(line: _OfCase) -> bool:
     match line:
         case Block():
             return line.wall_ns > 0 and line.steps > 0
+        case CaseWarm():
+            return line.layout in ("", NHWC, NCHW)
         case LoadNow():
             return line.over_ns > 0
         case LoadStep():

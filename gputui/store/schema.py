@@ -303,6 +303,7 @@ TABLES: tuple[Table, ...] = (
             "warmup_blocks BIGINT",
             "stable BOOLEAN",
             "steps_per_block BIGINT",
+            "layout VARCHAR of its images, nhwc or nchw, if a trial found that faster; else empty",
         ),
     ),
     Table(

@@ -180,6 +180,8 @@ class Step:
     """Why the output is wrong, empty if it is not; called after `figures`. A fault fails the case."""
     close: Callable[[], object] | None = None
     """Ends the processes it started; called whatever the outcome."""
+    layout: str = ""
+    """How its images lie in memory, `nhwc` or `nchw`, if a trial found that; no part of the work key."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from gputui.analysis.verdict import (
 from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
 from gputui.model.plan import Case, Variant
-from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.units import counted, format_percent, format_seconds, listed
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order
@@ -434,7 +434,7 @@ def _judged(rows: Sequence[Row], ignore: str) -> tuple[list[Row], tuple[GroupMea
         row = replace(row, rate=replace(row.rate, verdict=_explained(row, next(verdicts))))
         used = [cell.precision_used for cell in (row.a, row.b)]
         note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
-        notes = (note, _starts((row.a, row.b)), _when_compiling_pays(row))
+        notes = (note, _layouts((row.a, row.b)), _starts((row.a, row.b)), _when_compiling_pays(row))
         found.append(replace(row, cost=cost, note="; ".join(filter(None, notes)), figures=figures))
     return found, tuple(
         replace(group, rate=replace(group.rate, verdict=verdict))
@@ -650,12 +650,23 @@ def _doubt(pair: tuple[SideCase, SideCase]) -> str:
 
 def _starts(cells: tuple[Cell, Cell]) -> str:
     """That workers were forked on one side only; empty where both started theirs alike."""
+    words = _words_apart(cells, lambda one: "forked" if one.is_fork else "started anew")
+    return f"workers {words[0]} on a, {words[1]} on b" if words else ""
+
+
+def _layouts(cells: tuple[Cell, Cell]) -> str:
+    """That images lie in another order in memory on each side, since that is faster there; empty if not."""
+    words = _words_apart(cells, lambda one: one.layout)
+    return f"layout {words[0]} on a, {words[1]} on b" if words else ""
+
+
+def _words_apart(cells: tuple[Cell, Cell], word_of: Callable[[Measurement], str]) -> list[str]:
+    """What launches of each side have, where the sides differ in it; empty where one says nothing."""
     results = [one.result for one in cells if one.result and not (one.run and one.run.is_reference)]
-    ways = [{m.is_fork for m in one.measurements if m.outcome == "ok"} for one in results]
-    if len(ways) < 2 or ways[0] == ways[1] or not all(ways):
-        return ""
-    words = [" and ".join("forked" if is_fork else "started anew" for is_fork in sorted(one)) for one in ways]
-    return f"workers {words[0]} on a, {words[1]} on b"
+    words = [{word_of(m) for m in one.measurements if m.outcome == "ok"} - {""} for one in results]
+    if len(words) < 2 or words[0] == words[1] or not all(words):
+        return []
+    return [" and ".join(sorted(of_one)) for of_one in words]
 
 
 def _figures(rows: Sequence[Row]) -> list[tuple[FigureRow, ...]]:
