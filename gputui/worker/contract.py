@@ -20,16 +20,14 @@ from . import (
     MODES,
     PRECISIONS,
     WORKLOAD_CLASSES,
+    accelerator,
 )
+from .accelerator import Unsupported as Unsupported
 
 if TYPE_CHECKING:
     from .timing import BlockTime
 
 Parameter = int | float | str | bool
-
-
-class Unsupported(Exception):
-    """This interpreter, device or precision cannot do the work: an outcome, not an error."""
 
 
 @dataclass(frozen=True)
@@ -61,22 +59,8 @@ class Precision:
         return self.used == "amp-fp16"
 
     def apply(self) -> None:
-        """Switch TF32 on or off for matrix products, convolutions and RNNs; called before every block.
-
-        By the flags that every torch has. From torch 2.9 there is also one setting per kind of operation, in
-        which a user's step may have asked for TF32, or for bf16 on a CPU: those are put back first, so that
-        the flags decide, and can be read by either name (tried with 2.13).
-        """
-        import torch
-
-        kinds = torch.backends
-        if hasattr(kinds, "fp32_precision"):
-            of_cpu = kinds.mkldnn
-            for place in (kinds, kinds.cudnn, of_cpu, of_cpu.matmul, of_cpu.conv, of_cpu.rnn):
-                place.fp32_precision = "none"
-        on = self.used == "tf32"
-        torch.set_float32_matmul_precision("high" if on else "highest")
-        kinds.cudnn.allow_tf32 = on
+        """Switch TF32 on or off; called before every block."""
+        accelerator.allow_tf32(self.used == "tf32")
 
 
 @dataclass(frozen=True)
@@ -138,7 +122,7 @@ class Request:
 
     parameters: dict[str, Parameter]
     device: str
-    """`cpu`, `cuda`, `mps` or `xpu`: the only device this worker sees."""
+    """torch's word for its kind, such as `cpu` or `cuda`: the only device this worker sees."""
     precision: Precision
     threads: int
     seed: int

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any  # Any: torch's types, which may not be installed
 
+from .accelerator import let_convolutions_be_tried, release
 from .contract import Request, Step
 from .failures import is_out_of_memory
 from .timing import Stopwatch, steps_for, stopwatch_for
@@ -48,10 +49,8 @@ def in_a_layout(
     is left to try its algorithms for each shape: a step has one, and loads have a few, each met beforehand.
     """
     layout = str(request.parameters.get("layout", ""))
-    if layout and request.device == "cuda":
-        import torch
-
-        torch.backends.cudnn.benchmark = not torch.version.hip  # MIOpen would search for minutes
+    if layout:
+        let_convolutions_be_tried(request.device)
     if layout != SEARCHED:
         return build(request, layout)
     if request.device in ("cpu", "meta"):
@@ -73,7 +72,8 @@ def _trial_ns(
             raise
         return math.inf
     finally:
-        _release(request.device)
+        gc.collect()
+        release(request.device)
 
 
 def _warm_step_ns(step: Step, time_s: float, stopwatch: Stopwatch) -> float:
@@ -86,14 +86,3 @@ def _warm_step_ns(step: Step, time_s: float, stopwatch: Stopwatch) -> float:
         taken_ns = stopwatch(step.run, count).block_ns
         step_ns, spent_ns = min(step_ns, taken_ns / count), spent_ns + taken_ns
     return step_ns
-
-
-def _release(device: str) -> None:
-    """Give back what a trial held, and forget its peak: both layouts, and the step itself, find the same."""
-    import torch
-
-    gc.collect()
-    module = getattr(torch, device)
-    module.empty_cache()
-    if hasattr(module, "reset_peak_memory_stats"):
-        module.reset_peak_memory_stats()

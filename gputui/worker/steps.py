@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any  # Any: torch's types, which may not be installed
 
-from . import declared_as
+from . import accelerator, declared_as
 from .contract import Figure, Precision, Request, Step, Unsupported, Value
 from .profiling.allocations import PhaseOf, no_phases
 
@@ -56,39 +56,14 @@ def resolve(requested: str, device: str) -> Precision:
     if requested == "fp32":
         return Precision(requested, "fp32", device)
     if requested == "tf32":
-        if device != "cuda":
-            raise Unsupported("TF32 exists on NVIDIA GPUs only")
-        import torch
-
-        if torch.version.hip or torch.cuda.get_device_capability()[0] < 8:
-            raise Unsupported("TF32 needs compute capability 8.0")
+        accelerator.require_tf32(device)
         return Precision(requested, "tf32", device)
     if declared_as(requested) != "amp":
         raise Unsupported(f"no precision is called {requested}")
-    if requested == "amp-bf16" and _lacks_bf16(device):
-        raise Unsupported("this GPU has no bf16 of its own")
-    if requested == "amp-fp16" and _lacks_fp16(device):
-        raise Unsupported("fp16 on a CPU needs AVX512-FP16 or its like")
-    chosen = "amp-fp16" if device == "mps" or _lacks_bf16(device) else "amp-bf16"
-    return Precision(requested, chosen if requested == "amp" else requested, device)
-
-
-def _lacks_bf16(device: str) -> bool:
-    if device != "cuda":
-        return False
-    import torch
-
-    return not torch.cuda.is_bf16_supported(including_emulation=False)
-
-
-def _lacks_fp16(device: str) -> bool:
-    """Whether torch would only imitate it: on most CPUs, hundreds of times as slowly as fp32."""
-    if device != "cpu":
-        return False
-    import torch
-
-    is_supported = getattr(torch.ops.mkldnn, "_is_mkldnn_fp16_supported", None)
-    return is_supported is None or not is_supported()
+    if requested == "amp":
+        return Precision(requested, accelerator.amp_of(device), device)
+    accelerator.require_type(device, requested)
+    return Precision(requested, requested, device)
 
 
 COMPILE = "compile"
@@ -116,11 +91,12 @@ def compiled(work: Any, request: Request) -> Any:
 
 def what_is_lacking(device: str, which: Callable[[str], str | None] = shutil.which) -> str:
     """What inductor needs and this machine lacks; empty if nothing is missing."""
-    if device == "cuda":
+    if device in accelerator.TRITON:
         if importlib.util.find_spec("triton") is None:
             return "torch.compile needs triton on a GPU, and this interpreter has none"
-        return "" if _compiler("CC", ("cc", "gcc", "clang"), which) else "torch.compile needs a C compiler"
-    if not _compiler("CXX", ("c++", "g++", "clang++"), which):
+        if not _compiler("CC", ("cc", "gcc", "clang"), which):
+            return "torch.compile needs a C compiler"
+    elif not _compiler("CXX", ("c++", "g++", "clang++"), which):
         return "torch.compile needs a C++ compiler on a CPU, and there is none on the path"
     if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
         return "torch.compile needs Python.h of this interpreter, and it is not installed"
@@ -140,6 +116,21 @@ def _forget_earlier_work() -> None:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = place
     os.environ["TRITON_CACHE_DIR"] = str(Path(place) / "triton")
     os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
+
+
+def adamw(model: Any, rate: float, device: str) -> Any:
+    """AdamW over all weights, in one kernel where the device has it."""
+    import torch
+
+    return torch.optim.AdamW(model.parameters(), lr=rate, fused=device in accelerator.ADAMW_FUSED)
+
+
+def sgd(model: Any, device: str) -> Any:
+    """SGD with momentum over all weights, in one kernel where the device has it."""
+    import torch
+
+    fused = device in accelerator.SGD_FUSED
+    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=fused)
 
 
 def training_step(loss: Callable[[], Any], optimizer: Any, request: Request) -> Step:
@@ -348,7 +339,7 @@ def on_host(tensor: Any, request: Request) -> Any:
     """The tensor in host memory, pinned if the device can read it directly."""
     if request.device == "meta":  # FLOPs are counted there, without data
         return tensor.to("meta")
-    return tensor.pin_memory() if request.device in ("cuda", "xpu") else tensor
+    return tensor.pin_memory() if request.device in accelerator.PINNED else tensor
 
 
 def request_step(

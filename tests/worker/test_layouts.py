@@ -54,7 +54,7 @@ def asked(layout: str, device: str = "cuda", mode: str = "eager", time_s: float 
 def released(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What a trial gives back, without a GPU; cuDNN is left as it was."""
     devices: list[str] = []
-    monkeypatch.setattr(layouts, "_release", devices.append)
+    monkeypatch.setattr(layouts, "release", devices.append)
     before = torch.backends.cudnn.benchmark
     yield devices
     torch.backends.cudnn.benchmark = before

@@ -81,6 +81,8 @@ def test_what_a_device_would_only_imitate_is_refused(monkeypatch: pytest.MonkeyP
         resolve("amp-fp16", "cpu")
     monkeypatch.setattr("torch.ops.mkldnn._is_mkldnn_fp16_supported", lambda: True)
     assert resolve("amp-fp16", "cpu").used == "amp-fp16"
+    with pytest.raises(Unsupported, match="cannot train in fp16 on an Apple GPU"):
+        resolve("amp-fp16", "mps")
     assert resolve("amp", "cpu").used == resolve("amp-bf16", "cpu").used == "amp-bf16"
 
 

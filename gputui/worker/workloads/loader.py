@@ -8,6 +8,7 @@ from functools import partial
 from statistics import mean, median
 from typing import Any  # Any: torch's types
 
+from ..accelerator import PINNED
 from ..contract import Figure, Request, Size, Step, Value, Workload
 from ..flops import ResNetShape
 from ..layouts import NHWC, SEARCHED, in_a_layout, memory_format
@@ -70,7 +71,7 @@ def build(request: Request) -> Step:
         shape.image,
         request.seed,
     )
-    loader = loader_of(pictures, batch, request.integer("workers"), pin_memory=device == "cuda")
+    loader = loader_of(pictures, batch, request.integer("workers"), pin_memory=device in PINNED)
     batches: list[Any] = [iter(loader)]
     blocked_s: list[float] = []
 
@@ -111,22 +112,20 @@ def _trained(shape: ResNetShape, current: Sequence[Any], request: Request, layou
     import torch
 
     from ..models import ResNet
-    from ..steps import training_step
+    from ..steps import sgd, training_step
 
     batch, device, lies = request.integer("batch"), request.device, memory_format(layout)
     torch.manual_seed(request.seed)
     model = ResNet(shape).to(device=device, memory_format=lies)
     generator = torch.Generator().manual_seed(request.seed)
     labels = torch.randint(shape.classes, (batch,), generator=generator).to(device)
-    fused = device == "cuda"  # else the scaler of fp16 waits for the device in every step
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=fused)
 
     def loss() -> torch.Tensor:
         images = current[0].to(device, non_blocking=True)
         images = images.to(dtype=torch.float32, memory_format=lies).sub(127.5).div(63.75)
         return torch.nn.functional.cross_entropy(model(images), labels)
 
-    return training_step(loss, optimizer, request)
+    return training_step(loss, sgd(model, device), request)
 
 
 def waiting_share(cached_s: float, loaded_s: float) -> float:
