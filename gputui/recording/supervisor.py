@@ -295,7 +295,7 @@ class Supervisor:
         None if the launch is to import torch itself. Raises OSError if the interpreter cannot be started.
         """
         plan = run.spec.plan
-        environment = worker_environment(launch, is_of_user=bool(plan.step_file))
+        environment = worker_environment(launch, {"step_file": plan.step_file})
         key = (plan.interpreter, *environment.items())
         known = self._zygotes.get(key)
         if not may_fork(plan, launch) or (known is None and key in self._zygotes):

@@ -197,7 +197,7 @@ class WorkerProcess:
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=subprocess.STDOUT,
-                        env=_environment_of(launch, described["cases"][0]),
+                        env=worker_environment(launch, described["cases"][0]),
                         start_new_session=True,
                     )
         except OSError:
@@ -312,20 +312,14 @@ def without_paths(text: str) -> str:
     return re.sub(rf"(?<![\w.])(?:/+{_PART})+/+(?={_PART})", "", text)
 
 
-def _environment_of(launch: PlannedLaunch, case: Mapping[str, Any]) -> dict[str, str]:
-    is_program = "command" in case
-    is_of_user = is_program or bool(case.get("step_file"))
-    return worker_environment(launch, is_of_user=is_of_user, is_program=is_program)
-
-
-def worker_environment(
-    launch: PlannedLaunch, *, is_of_user: bool = False, is_program: bool = False
-) -> dict[str, str]:
+def worker_environment(launch: PlannedLaunch, case: Mapping[str, Any]) -> dict[str, str]:
     """The environment of a worker: the user's, narrowed to one device and a number of threads.
 
-    Without the variables that falsify rows, unless the work is the user's. A program of the user chooses its
-    threads itself.
+    Without the variables that falsify rows, unless its case, as a launch describes it, is the user's. A
+    program of the user chooses its threads itself.
     """
+    is_program = "command" in case
+    is_of_user = is_program or bool(case.get("step_file"))
     environment = dict(os.environ) if is_of_user else without_falsifying(os.environ)
     threads = str(launch.threads)
     for name in () if is_program else ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

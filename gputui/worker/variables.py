@@ -43,7 +43,6 @@ VARIABLES: Mapping[str, tuple[str, bool]] = {
     "NCCL_PROTO": ("which protocols NCCL uses", False),
 }
 """What each does, and whether a row that was measured under it is not what it is called."""
-CLEARED = "(cleared)"
 _ZERO_ACTS = ("NVIDIA_TF32_OVERRIDE", "PYTORCH_MIOPEN_SUGGEST_NHWC")
 """0 turns all others off."""
 _PLAIN = re.compile(r"[\w.:,;+-]{1,100}", re.ASCII)
@@ -69,7 +68,7 @@ def without_falsifying(environ: Mapping[str, str]) -> dict[str, str]:
 def as_recorded(environ: Mapping[str, str], *, is_cleared: bool) -> str:
     """`CUDA_LAUNCH_BLOCKING=1 (cleared) NCCL_ALGO=Ring`; empty if none is set."""
     words = [
-        f"{name}={value}{f' {CLEARED}' if is_cleared and falsifies(name) else ''}"
+        f"{name}={value}{' (cleared)' if is_cleared and falsifies(name) else ''}"
         for name, value in set_in(environ).items()
     ]
     return " ".join(words)
