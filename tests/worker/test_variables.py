@@ -80,6 +80,6 @@ def test_a_shared_copy_keeps_the_usual_values_only() -> None:
         assert variable(word) is None
 
 
-def test_the_documentation_names_each_variable() -> None:
+def test_the_documentation_names_each_variable_that_falsifies_rows() -> None:
     page = (Path(__file__).parents[2] / "docs" / "measuring.md").read_text()
-    assert [name for name in VARIABLES if f"`{name}`" not in page] == []
+    assert [name for name in VARIABLES if falsifies(name) and f"`{name}`" not in page] == []
