@@ -6,7 +6,7 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -126,7 +126,7 @@ def resolve_plan(
             continue
         for device_class in (d for d in entry.devices if d in classes):
             for size in entry.sizes:
-                precisions = tuple(_precisions(entry, size, meant, choices.precisions))
+                precisions = _precisions(entry, size, meant, choices.precisions)
                 if not precisions:
                     continue
                 all_threads = entry.threads if device_class == "cpu" else ("host",)
@@ -354,13 +354,16 @@ def _may_be_asked(precisions: Iterable[str]) -> list[str]:
     return listed + [p for p in PRECISIONS if p not in listed and declared_as(p) in listed]
 
 
-def _precisions(entry: ProfileCase, size: str, meant: Sequence[_Only], asked: Sequence[str]) -> Iterator[str]:
+def _precisions(
+    entry: ProfileCase, size: str, meant: Sequence[_Only], asked: Sequence[str]
+) -> tuple[str, ...]:
     """Those of an entry that `--only` and `--precision` leave; a type of `amp` only if they name it."""
-    named = asked or [one.precision for one in meant]
-    for precision in _may_be_asked(entry.precisions):
-        is_left = precision in asked if asked else precision in (*entry.precisions, *named)
-        if is_left and (not meant or any(one.holds(size, precision) for one in meant)):
-            yield precision
+    wanted = asked or (*entry.precisions, *(one.precision for one in meant))
+    return tuple(
+        p
+        for p in _may_be_asked(entry.precisions)
+        if p in wanted and (not meant or any(one.holds(size, p) for one in meant))
+    )
 
 
 def _check_precisions(profile: Profile, precisions: Sequence[str]) -> None:
