@@ -167,7 +167,7 @@ COMMON = (
     "precisions",
     multiple=True,
     metavar="P",
-    help="Only fp32, tf32, amp, amp-bf16 or amp-fp16; repeatable.",
+    help="fp32, tf32, amp, amp-bf16 or amp-fp16; repeatable.",
 )
 @click.option(
     "--launches",

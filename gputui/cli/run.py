@@ -85,7 +85,7 @@ COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "-
     "precisions",
     multiple=True,
     metavar="P",
-    help="Only fp32, tf32, amp, amp-bf16 or amp-fp16; repeatable.",
+    help="fp32, tf32, amp, amp-bf16 or amp-fp16; repeatable.",
 )
 @click.option(
     "--launches", "replicates", type=launches_from, metavar="N", help="Launches per case.  [the profile's]"
