@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hand_made import measured, steady
+from journals import make_case
 
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
-from gputui.services.results.labels import interval_words
+from gputui.services.results.labels import case_name, interval_words
 from gputui.store.selecting import check_label
 
 SPEED = SpeedEstimate(units_per_s=100.0, low=80.0, high=125.0, blocks=9, independent=9, launches=1, method="")
@@ -25,3 +27,14 @@ def test_of_a_label_that_is_too_long_the_beginning_is_repeated_and_the_reason_fo
         check_label("x" * 300)
     assert str(refused.value.message) == f"'{'x' * 24}…' is not a label"
     assert "80" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("asked", "used", "name"),
+    [("amp", "amp-bf16", "amp(bf16)"), ("amp-bf16", "amp-bf16", "amp-bf16"), ("fp32", "fp32", "fp32")],
+)
+def test_the_name_of_a_case_has_the_type_that_amp_chose_but_not_twice(
+    asked: str, used: str, name: str
+) -> None:
+    case = measured(make_case("gemm", precision=asked, device_class="gpu"), steady(0.1), precision_used=used)
+    assert case_name(case) == f"matmul mini gpu {name}"
