@@ -56,6 +56,7 @@ from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import case_words, device_words
 from gputui.services.results.selectors import Selection, select_all, split_selector
 from gputui.store.reading import open_result
+from gputui.worker import PRECISIONS
 
 J = TypeVar("J")
 A = TypeVar("A")
@@ -83,7 +84,7 @@ def _finite(context: click.Context, parameter: click.Parameter, number: float | 
 )
 @click.option("--tokens", multiple=True, metavar="N", help="The same as --job 'N tokens'.")
 @click.option("--workload", metavar="NAME[:SIZE]", default="", help="Answer with this workload.")
-@click.option("--precision", type=click.Choice(["fp32", "tf32", "amp"]), help="Only rows of this precision.")
+@click.option("--precision", type=click.Choice(PRECISIONS), help="Only rows of this precision.")
 @click.option("--price", "prices", multiple=True, metavar="[F=]USD", help="What a whole box costs per hour.")
 @click.option(
     "--instance",

@@ -163,7 +163,11 @@ COMMON = (
 @click.option("--device", default="", metavar="D", help="cpu, gpu, gpu:N, or all: each GPU.")
 @click.option("--only", multiple=True, metavar="W[:SIZE[:PREC]]", help="Only this workload; repeatable.")
 @click.option(
-    "--precision", "precisions", multiple=True, metavar="P", help="Only fp32, tf32 or amp; repeatable."
+    "--precision",
+    "precisions",
+    multiple=True,
+    metavar="P",
+    help="fp32, tf32, amp, amp-bf16 or amp-fp16; repeatable.",
 )
 @click.option(
     "--launches",

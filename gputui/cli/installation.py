@@ -21,6 +21,7 @@ from gputui.cli.options import COMPLETES, json_option
 from gputui.cli.output import print_json
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.units import format_bytes
+from gputui.worker import PRECISIONS
 
 
 @click.command()
@@ -127,7 +128,7 @@ def _devices(incomplete: str) -> Iterator[CompletionItem]:
 
 
 def _precisions(incomplete: str) -> Iterator[CompletionItem]:
-    yield from (CompletionItem(word) for word in ("fp32", "tf32", "amp"))
+    yield from (CompletionItem(word) for word in PRECISIONS)
 
 
 def _runs(incomplete: str) -> Iterator[CompletionItem]:

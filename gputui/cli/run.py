@@ -81,7 +81,11 @@ COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "-
     help="Only this workload, size or precision; repeatable.",
 )
 @click.option(
-    "--precision", "precisions", multiple=True, metavar="P", help="Only fp32, tf32 or amp; repeatable."
+    "--precision",
+    "precisions",
+    multiple=True,
+    metavar="P",
+    help="fp32, tf32, amp, amp-bf16 or amp-fp16; repeatable.",
 )
 @click.option(
     "--launches", "replicates", type=launches_from, metavar="N", help="Launches per case.  [the profile's]"

@@ -256,6 +256,8 @@ class CaseWarm(OfCase):
     """False if the blocks of its warm-up still had a trend; None if that was not checked."""
     steps_per_block: int
     t_ns: int
+    layout: str = ""
+    """In which a trial found it faster: `nhwc` or `nchw`; empty if none was made."""
 
 
 @dataclass(frozen=True, slots=True)

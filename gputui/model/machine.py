@@ -174,6 +174,10 @@ class Runtime:
     cpu_capability: str | Missing
     """The CPU capability that torch reports, such as `AVX512`."""
     blas: str | Missing
+    variables: str | Missing = Missing("not recorded")  # noqa: RUF009 - frozen
+    """Environment variables that change arithmetic or launching: `NAME=VALUE` joined by spaces, `(cleared)`
+    behind those that gputui's own workloads did not get. Empty if none was set; earlier versions did not ask.
+    """
 
     @staticmethod
     def without_torch(absent: Missing, python_version: str = "", python_implementation: str = "") -> Runtime:

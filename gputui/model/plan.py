@@ -72,7 +72,7 @@ class Variant:
     device_class: str
     """`cpu` or `gpu`; the vendor of the GPU is a property of the runtime. `host` for a recording."""
     precision: str
-    """As requested: `fp32` (IEEE), `tf32` or `amp`; `own` for a program."""
+    """As requested: `fp32` (IEEE), `tf32`, `amp`, `amp-bf16` or `amp-fp16`; `own` for a program."""
     mode: str
     """`eager` or `compile`; `own` for a program."""
     threads: str

@@ -55,6 +55,8 @@ class Measurement:
     """In order of time, without warm-up."""
     figures: tuple[Figure, ...] = ()
     """Results other than speed, in the order in which the workload declares them."""
+    layout: str = ""
+    """In which a trial found it faster: `nhwc` or `nchw`; empty if none was made."""
 
 
 @dataclass(frozen=True, slots=True)

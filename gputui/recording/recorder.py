@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from gputui.model.journal import (
@@ -24,6 +25,7 @@ from gputui.model.machine import Machine
 from gputui.recording.program_cpu import ProgramCpu
 from gputui.recording.run_directory import JournalWriter, Spec
 from gputui.recording.sampler import Sampler, sources_of_runs
+from gputui.worker.variables import as_recorded, warnings_of
 
 _CASE_ID = _LAUNCH_ID = 0
 
@@ -44,7 +46,10 @@ class Recorder:
         self.machine = machine
         self.failure = ""
         self._journal.append(MachineFound(machine))
-        self._journal.append(RuntimeFound(spec.runtime))
+        variables = as_recorded(os.environ, is_cleared=False)
+        self._journal.append(RuntimeFound(replace(spec.runtime, variables=variables)))
+        for warning in warnings_of(os.environ, is_cleared=False):
+            self.warn(warning)
         for planned in spec.plan.cases:
             self._journal.append(CasePlanned(planned, None, ""))
         self._journal.sync()

@@ -57,6 +57,7 @@ from gputui.recording.worker_process import (
     worker_environment,
 )
 from gputui.worker.foreign_json import read_json
+from gputui.worker.variables import as_recorded, warnings_of
 
 HARD_STOP = 1.2
 """A run ends at this multiple of its budget, whatever is in progress."""
@@ -203,7 +204,11 @@ class Supervisor:
         """Write everything known before the first launch."""
         plan, spec = run.spec.plan, run.spec
         run.journal.append(MachineFound(machine))
-        run.journal.append(RuntimeFound(spec.runtime))
+        is_cleared = not plan.step_file and len(plan.program_ids) < len(plan.cases)
+        variables = as_recorded(os.environ, is_cleared=is_cleared)
+        run.journal.append(RuntimeFound(replace(spec.runtime, variables=variables)))
+        for warning in warnings_of(os.environ, is_cleared=is_cleared):
+            self._event(run, "warning", warning)
         devices = {case_id: launch.device for launch in plan.launches for case_id in launch.case_ids}
         for planned in plan.cases:
             device = devices.get(planned.case_id)
@@ -289,7 +294,8 @@ class Supervisor:
 
         None if the launch is to import torch itself. Raises OSError if the interpreter cannot be started.
         """
-        plan, environment = run.spec.plan, worker_environment(launch)
+        plan = run.spec.plan
+        environment = worker_environment(launch, {"step_file": plan.step_file})
         key = (plan.interpreter, *environment.items())
         known = self._zygotes.get(key)
         if not may_fork(plan, launch) or (known is None and key in self._zygotes):

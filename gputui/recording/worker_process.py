@@ -42,7 +42,9 @@ from gputui.recording.run_directory import boot_id, process_start
 from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES
 from gputui.worker.accelerator import narrow
 from gputui.worker.foreign_json import read_json, read_json_file
+from gputui.worker.layouts import NCHW, NHWC
 from gputui.worker.procs.ranks import Lines, RankLost
+from gputui.worker.variables import without_falsifying
 
 _FORK_S = 10.0
 """From a request to the fork's first word."""
@@ -195,7 +197,7 @@ class WorkerProcess:
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=subprocess.STDOUT,
-                        env=worker_environment(launch, is_program="command" in described["cases"][0]),
+                        env=worker_environment(launch, described["cases"][0]),
                         start_new_session=True,
                     )
         except OSError:
@@ -310,12 +312,15 @@ def without_paths(text: str) -> str:
     return re.sub(rf"(?<![\w.])(?:/+{_PART})+/+(?={_PART})", "", text)
 
 
-def worker_environment(launch: PlannedLaunch, *, is_program: bool = False) -> dict[str, str]:
+def worker_environment(launch: PlannedLaunch, case: Mapping[str, Any]) -> dict[str, str]:
     """The environment of a worker: the user's, narrowed to one device and a number of threads.
 
-    A user's program chooses its threads itself.
+    Without the variables that falsify rows, unless its case, as a launch describes it, is the user's. A
+    program of the user chooses its threads itself.
     """
-    environment = dict(os.environ)
+    is_program = "command" in case
+    is_of_user = is_program or bool(case.get("step_file"))
+    environment = dict(os.environ) if is_of_user else without_falsifying(os.environ)
     threads = str(launch.threads)
     for name in () if is_program else ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         environment[name] = threads
@@ -405,6 +410,8 @@ def _makes_sense(line: _OfCase) -> bool:
     match line:
         case Block():
             return line.wall_ns > 0 and line.steps > 0
+        case CaseWarm():
+            return line.layout in ("", NHWC, NCHW)
         case LoadNow():
             return line.over_ns > 0
         case LoadStep():

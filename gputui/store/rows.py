@@ -403,6 +403,7 @@ def case_from(
         plain = {
             **row,
             "precision_used": row["precision_used"] or "",
+            "layout": row["layout"] or "",
             "blocks": (),
             "figures": of_launch.get(launch_id, []),
         }

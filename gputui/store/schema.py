@@ -159,6 +159,7 @@ TABLES: tuple[Table, ...] = (
             "os_layer VARCHAR",
             "layers_json VARCHAR the layers with the names of their signals",
             _ABSENT,
+            "variables VARCHAR environment variables that change arithmetic or launching, as set",
         ),
         primary_key="run_id",
     ),
@@ -302,6 +303,7 @@ TABLES: tuple[Table, ...] = (
             "warmup_blocks BIGINT",
             "stable BOOLEAN",
             "steps_per_block BIGINT",
+            "layout VARCHAR of its images, nhwc or nchw, if a trial found that faster; else empty",
         ),
     ),
     Table(

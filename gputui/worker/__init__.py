@@ -8,7 +8,8 @@ from __future__ import annotations
 
 WORKLOAD_CLASSES = ("ceiling", "training", "inference", "host")
 DEVICE_CLASSES = ("cpu", "gpu")
-PRECISIONS = ("fp32", "tf32", "amp")
+PRECISIONS = ("fp32", "tf32", "amp", "amp-bf16", "amp-fp16")
+"""As requested: `amp` is bf16 or fp16, whichever suits the device."""
 MODES = ("eager", "compile", "graph")
 FIGURE_SUFFIXES = {
     "s": "_s",
@@ -24,3 +25,8 @@ FIGURE_BETTER = ("less", "more", "neither")
 FIGURE_COMBINES = ("median", "sum", "max", "min")
 MIN_BLOCKS = 5
 """A launch with fewer is not a measurement."""
+
+
+def declared_as(precision: str) -> str:
+    """The precision that a workload declares where this one may be requested: `amp` for `amp-bf16`."""
+    return "amp" if precision.startswith("amp-") else precision

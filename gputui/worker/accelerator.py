@@ -226,19 +226,53 @@ def require_tf32(device: str) -> None:
         raise Unsupported("TF32 needs compute capability 8.0")
 
 
-def allow_tf32(device: str, is_on: bool) -> None:
-    """Switch TF32 on or off for matrix products, convolutions and RNNs, where a device may have it.
-
-    By the flags that every torch has. From torch 2.9 there is also one setting per kind of operation, but
-    once that was written, reading these flags raises, here or in a user's own step; the other way round all
-    can be read (tried with 2.13).
-    """
-    if device != "cuda":
-        return
+def require_type(device: str, amp: str) -> None:
+    """Raises Unsupported where torch would only imitate `amp-bf16` or `amp-fp16`, or cannot train with it."""
     import torch
 
-    torch.backends.cuda.matmul.allow_tf32 = is_on
-    torch.backends.cudnn.allow_tf32 = is_on
+    if amp == "amp-bf16":
+        if amp_of(device) != amp:
+            raise Unsupported("this GPU has no bf16 of its own")
+    elif device == "mps":
+        raise Unsupported("torch cannot train in fp16 on an Apple GPU")
+    elif device == "cpu":  # on most CPUs imitated, hundreds of times as slowly as fp32
+        is_supported = getattr(torch.ops.mkldnn, "_is_mkldnn_fp16_supported", None)
+        if is_supported is None or not is_supported():
+            raise Unsupported("fp16 on a CPU needs AVX512-FP16 or its like")
+
+
+def allow_tf32(is_on: bool) -> None:
+    """Switch TF32 on or off for matrix products, convolutions and RNNs, where a device may have it.
+
+    By the flags that every torch has. From torch 2.9 there is also one setting per kind of operation, in
+    which a user's step may have asked for TF32, or for bf16 on a CPU: those are put back first, so that the
+    flags decide, and can be read by either name (tried with 2.13).
+    """
+    import torch
+
+    kinds = torch.backends
+    if hasattr(kinds, "fp32_precision"):
+        of_cpu = kinds.mkldnn
+        for place in (kinds, kinds.cudnn, of_cpu, of_cpu.matmul, of_cpu.conv, of_cpu.rnn):
+            place.fp32_precision = "none"
+    torch.set_float32_matmul_precision("high" if is_on else "highest")
+    kinds.cudnn.allow_tf32 = is_on
+
+
+def let_convolutions_be_tried(device: str) -> None:
+    """Let cuDNN try its algorithms for each new shape of a convolution; MIOpen would search for minutes."""
+    import torch
+
+    if device == "cuda":
+        torch.backends.cudnn.benchmark = not torch.version.hip
+
+
+def release(device: str) -> None:
+    """Give the memory that torch keeps for later back to the device, and forget its peak."""
+    module = module_of(device)
+    for name in ("empty_cache", "reset_peak_memory_stats"):
+        if hasattr(module, name):
+            getattr(module, name)()
 
 
 def captured(device: str, run: Callable[[], object]) -> Callable[[], object]:

@@ -60,7 +60,7 @@ class Precision:
 
     def apply(self) -> None:
         """Switch TF32 on or off; called before every block."""
-        accelerator.allow_tf32(self.device, self.used == "tf32")
+        accelerator.allow_tf32(self.used == "tf32")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Size:
 
     def bytes_in(self, precision: str) -> int | None:
         """Bytes that a step moves at this requested precision."""
-        if precision == "amp" and self.amp_bytes_per_step is not None:
+        if precision.startswith("amp") and self.amp_bytes_per_step is not None:
             return self.amp_bytes_per_step
         return self.bytes_per_step
 
@@ -169,6 +169,8 @@ class Step:
     """Why the output is wrong, empty if it is not; called after `figures`. A fault fails the case."""
     close: Callable[[], object] | None = None
     """Ends the processes it started; called whatever the outcome."""
+    layout: str = ""
+    """How its images lie in memory, `nhwc` or `nchw`, if a trial found that; no part of the work key."""
 
 
 @dataclass(frozen=True)

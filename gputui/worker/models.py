@@ -308,8 +308,9 @@ class _Residual(nn.Module):
 class Style(nn.Module):
     """Frames (batch, height, width, 3) of bytes to (batch, 3, height, width) of numbers from -1 to 1."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory_format: torch.memory_format) -> None:
         super().__init__()
+        self.memory_format = memory_format
         first, halve, halve_again, *residual, widen, widen_again, last = (
             (kernel, channels_in, channels_out) for kernel, channels_in, channels_out, _ in STYLE_CONVOLUTIONS
         )
@@ -324,12 +325,12 @@ class Style(nn.Module):
             *_activated(_conv_and_norm(*widen_again)),
             _conv(*last),
             nn.Tanh(),
-        )
+        ).to(memory_format=memory_format)
 
     def forward(self, frames: torch.Tensor) -> torch.Tensor:
         """Frames of bytes to frames of numbers; `shown` makes bytes of them."""
         kind = self.layers[0].weight.dtype
-        x = frames.permute(0, 3, 1, 2).to(kind, memory_format=torch.contiguous_format)
+        x = frames.permute(0, 3, 1, 2).to(kind, memory_format=self.memory_format)
         return self.layers(x / 127.5 - 1)
 
 

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any  # Any: torch's types, which may not be installed
 
-from . import accelerator
+from . import accelerator, declared_as
 from .contract import Figure, Precision, Request, Step, Unsupported, Value
 from .profiling.allocations import PhaseOf, no_phases
 
@@ -58,9 +58,12 @@ def resolve(requested: str, device: str) -> Precision:
     if requested == "tf32":
         accelerator.require_tf32(device)
         return Precision(requested, "tf32", device)
-    if requested != "amp":
+    if declared_as(requested) != "amp":
         raise Unsupported(f"no precision is called {requested}")
-    return Precision(requested, accelerator.amp_of(device), device)
+    if requested == "amp":
+        return Precision(requested, accelerator.amp_of(device), device)
+    accelerator.require_type(device, requested)
+    return Precision(requested, requested, device)
 
 
 COMPILE = "compile"

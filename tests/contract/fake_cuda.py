@@ -64,6 +64,7 @@ def one_device(library: str) -> None:
     torch.cuda.set_rng_state = lambda *_: None
     torch.Tensor.pin_memory = lambda tensor, *_: tensor
     torch.nn.Module.to = moved
+    torch.cuda.reset_peak_memory_stats = lambda *_: None
     fused = torch.library.Library("aten", "IMPL", "Meta")
     fused.impl(
         "_fused_sgd_", lambda *_, **__: None
@@ -98,7 +99,6 @@ def flags() -> dict[str, object]:
         "inference": torch.is_inference_mode_enabled(),
         "autocast": torch.is_autocast_enabled("cuda"),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "cudnn.benchmark": torch.backends.cudnn.benchmark,
         "cudnn.deterministic": torch.backends.cudnn.deterministic,
         "dtype": str(torch.get_default_dtype()),
         "device": str(torch.get_default_device()),
@@ -160,11 +160,15 @@ def done(workload: Any, size: str, precision: str, used: str) -> dict[str, objec
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils.flop_counter import FlopCounterMode
 
+    from gputui.worker import layouts
     from gputui.worker.contract import Precision, Request
+    from gputui.worker.timing import cpu_stopwatch
 
     found = workload.sizes[size]
     chosen = Precision(precision, used, "cuda")
     chosen.apply()
+    layouts.stopwatch_for = lambda device: cpu_stopwatch  # a trial of a layout is one step, of no time
+    layouts.WARM_STEPS = layouts.TRIALS = 0
     before = flags()
     request = Request(found.parameters, "cuda", chosen, 1, 1, 60.0)
     with FakeTensorMode(allow_non_fake_inputs=True), watcher() as watched:

@@ -187,14 +187,14 @@ def test_a_worker_sees_one_gpu_of_those_the_user_allowed(
     if allowed is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", allowed)
     launch = replace(make_plan([0]).launches[0], device=replace(GPU, visible=visible))
-    assert worker_environment(launch)["CUDA_VISIBLE_DEVICES"] == seen
+    assert worker_environment(launch, {})["CUDA_VISIBLE_DEVICES"] == seen
 
 
 def test_a_cpu_worker_sees_no_gpu_and_its_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     monkeypatch.setenv("OMP_NUM_THREADS", "99")
     launch = replace(make_plan([0]).launches[0], device=CPU_PLANNED, threads=2)
-    environment = worker_environment(launch)
+    environment = worker_environment(launch, {})
     assert (environment["CUDA_VISIBLE_DEVICES"], environment["OMP_NUM_THREADS"]) == ("", "2")
     assert environment["PATH"] == os.environ["PATH"]
 
@@ -204,9 +204,9 @@ def test_on_rocm_the_users_devices_are_narrowed_by_the_variable_that_torch_prefe
 ) -> None:
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "4,6")
     launch = replace(make_plan([0]).launches[0], device=replace(GPU, visible="1"))
-    assert worker_environment(launch)["HIP_VISIBLE_DEVICES"] == "6"
+    assert worker_environment(launch, {})["HIP_VISIBLE_DEVICES"] == "6"
     on_host = replace(launch, device=CPU_PLANNED)
-    assert worker_environment(on_host)["HIP_VISIBLE_DEVICES"] == "-1"
+    assert worker_environment(on_host, {})["HIP_VISIBLE_DEVICES"] == "-1"
 
 
 @pytest.mark.parametrize(
@@ -221,6 +221,6 @@ def test_of_several_intel_gpus_a_worker_sees_first_the_one_it_measures(
         monkeypatch.setenv("ZE_AFFINITY_MASK", allowed)
     arc = PlannedDevice("gpu", "xpu", "Intel Arc B580", visible, "")
     launch = replace(make_plan([0]).launches[0], device=arc)
-    assert worker_environment(launch).get("ZE_AFFINITY_MASK") == seen
+    assert worker_environment(launch, {}).get("ZE_AFFINITY_MASK") == seen
     described = described_launch(make_plan([0]), launch, Path("run"), 1.0, 1.0)
     assert described["device_name"] == "Intel Arc B580"  # which the worker compares with what it sees

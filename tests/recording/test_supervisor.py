@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from builders import make_case, make_plan
-from supervised import Supervised, ends_by_itself, living_members, start_supervisor
+from supervised import Supervised, ends_by_itself, living_members, scripted_worker, start_supervisor
 
 from gputui.model.journal import (
     LOCK_NAME,
@@ -36,6 +36,7 @@ from gputui.model.journal import (
 from gputui.model.plan import PlannedCase
 from gputui.model.telemetry import HOST
 from gputui.recording.run_directory import Spec, is_held, read_holder
+from gputui.recording.worker_process import log_of
 from gputui.store.journal_reader import read_journal, read_telemetry
 
 COPY = "import shutil, sys; shutil.copy(sys.argv[1], sys.argv[2])"
@@ -106,6 +107,28 @@ def test_instants_are_of_one_clock_and_follow_each_other(finished: Supervised) -
     )
 
 
+@pytest.mark.parametrize(("step_file", "seen"), [("", "None"), ("mine.py", "1")])
+def test_a_variable_that_falsifies_rows_is_recorded_and_only_the_users_own_step_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_file: str, seen: str
+) -> None:
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    monkeypatch.setenv("NCCL_ALGO", "Ring")
+    read = 'os.environ.get("CUDA_LAUNCH_BLOCKING"), os.environ["NCCL_ALGO"]'
+    worker = scripted_worker(tmp_path / "worker.py", f"measure(0)\nprint({read})\nend()\n")
+    run = Supervised(tmp_path, replace(make_plan([0]), interpreter=worker, step_file=step_file))
+    assert run.end() == 0
+    cleared, done = (
+        ("", "left as it is") if step_file else (" (cleared)", "cleared for gputui's own workloads")
+    )
+    assert [line.runtime.variables for line in run.lines(RuntimeFound)] == [
+        f"CUDA_LAUNCH_BLOCKING=1{cleared} NCCL_ALGO=Ring"
+    ]
+    assert [line.message for line in run.lines(Event)] == [
+        f"CUDA_LAUNCH_BLOCKING=1 is {done}: the host waits for each kernel"
+    ]
+    assert log_of(run.run_dir, 0).read_text() == f"{seen} Ring\n"
+
+
 def test_a_run_keeps_to_its_budget(finished: Supervised) -> None:
     start, end = finished.lines(RunStart)[0], finished.lines(RunEnd)[0]
     assert (end.t_ns - start.started_ns) / 1e9 < 20.0 * 1.2
@@ -120,7 +143,8 @@ def test_the_plan_is_in_the_journal_with_what_will_not_be_run(finished: Supervis
         (None, "", "Test CPU"),
         ("skipped", "torch not installed", ""),
     ]
-    assert finished.lines(RuntimeFound)[0].runtime == Spec.read(finished.run_dir).runtime
+    planned_for = Spec.read(finished.run_dir).runtime
+    assert [line.runtime for line in finished.lines(RuntimeFound)] == [replace(planned_for, variables="")]
 
 
 def test_the_host_is_read_about_once_a_second(finished: Supervised) -> None:

@@ -56,6 +56,7 @@ from gputui.services.results.metrics import metrics_of
 from gputui.services.results.selectors import split_selector
 from gputui.store.reading import open_result
 from gputui.store.selecting import find_run
+from gputui.worker import declared_as
 
 _GPT2_VOCABULARY, _LLAMA3_VOCABULARY = 50257, 128256
 OPTIMIZER_TITLES = {
@@ -219,7 +220,7 @@ def training_of(case: Case) -> Training | None:
         )
     except (KeyError, ValueError):
         return None
-    precision = PRECISIONS.get(case.variant.precision)
+    precision = PRECISIONS.get(declared_as(case.variant.precision))
     if precision is None or min(layers, heads, width, context, vocabulary, batch) < 1 or width % heads:
         return None
     blocks = gpt_shape(layers, width, vocabulary, context)

@@ -41,7 +41,7 @@ from gputui.analysis.verdict import (
 from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
 from gputui.model.plan import Case, Variant
-from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.units import counted, format_percent, format_seconds, listed
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import case_order
@@ -74,6 +74,7 @@ from gputui.services.results.throughput import (
 )
 from gputui.services.results.variation import BoxVariation, variation_by_machine, with_spreads
 from gputui.store.reading import CaseConditions
+from gputui.worker import PRECISIONS
 
 GROUPS = {"ceiling": "ceilings", "training": "training", "inference": "inference", "host": "host"}
 """Classes of workloads in the order of the table, with the name of their geometric mean."""
@@ -109,7 +110,7 @@ ConditionsOf = Callable[[str, int], CaseConditions | Missing]
 NO_ENERGY = Missing("the power was not read")
 (_UNREAD,) = judgements(ENERGY, [NO_ENERGY])
 _COMBINED = {"max": "a maximum", "min": "a minimum", "sum": "a sum"}
-_ORDER = ("cpu", "gpu", "1", "all", "fp32", "tf32", "amp", "eager", "compile", "graph")
+_ORDER = ("cpu", "gpu", "1", "all", *PRECISIONS, "eager", "compile", "graph")
 Pairing = tuple[str, str, str, str, str]
 
 
@@ -438,7 +439,7 @@ def _judged(rows: Sequence[Row], ignore: str) -> tuple[list[Row], tuple[GroupMea
         row = replace(row, rate=replace(row.rate, verdict=_explained(row, next(verdicts))))
         used = [cell.precision_used for cell in (row.a, row.b)]
         note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
-        notes = (note, _starts((row.a, row.b)), _when_compiling_pays(row))
+        notes = (note, _layouts((row.a, row.b)), _starts((row.a, row.b)), _when_compiling_pays(row))
         found.append(replace(row, cost=cost, note="; ".join(filter(None, notes)), figures=figures))
     return found, tuple(
         replace(group, rate=replace(group.rate, verdict=verdict))
@@ -663,12 +664,23 @@ def _doubt(pair: tuple[SideCase, SideCase]) -> str:
 
 def _starts(cells: tuple[Cell, Cell]) -> str:
     """That workers were forked on one side only; empty where both started theirs alike."""
+    words = _words_apart(cells, lambda one: "forked" if one.is_fork else "started anew")
+    return f"workers {words[0]} on a, {words[1]} on b" if words else ""
+
+
+def _layouts(cells: tuple[Cell, Cell]) -> str:
+    """That images lie in another order in memory on each side, since that is faster there; empty if not."""
+    words = _words_apart(cells, lambda one: one.layout)
+    return f"layout {words[0]} on a, {words[1]} on b" if words else ""
+
+
+def _words_apart(cells: tuple[Cell, Cell], word_of: Callable[[Measurement], str]) -> list[str]:
+    """What launches of each side have, where the sides differ in it; empty where one says nothing."""
     results = [one.result for one in cells if one.result and not (one.run and one.run.is_reference)]
-    ways = [{m.is_fork for m in one.measurements if m.outcome == "ok"} for one in results]
-    if len(ways) < 2 or ways[0] == ways[1] or not all(ways):
-        return ""
-    words = [" and ".join("forked" if is_fork else "started anew" for is_fork in sorted(one)) for one in ways]
-    return f"workers {words[0]} on a, {words[1]} on b"
+    words = [{word_of(m) for m in one.measurements if m.outcome == "ok"} - {""} for one in results]
+    if len(words) < 2 or words[0] == words[1] or not all(words):
+        return []
+    return [" and ".join(sorted(of_one)) for of_one in words]
 
 
 def _figures(rows: Sequence[Row]) -> list[tuple[FigureRow, ...]]:
@@ -832,7 +844,9 @@ def _group_means(rows: Sequence[Row], ignore: str) -> Iterable[GroupMean]:
 def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:
     """Recorded properties that differ between the sides, the most interesting first."""
     seen = [(name, _shown(value(a)), _shown(value(b))) for name, value in _COMPARED]
-    found = [one for one in seen if one[1] != one[2] and (one[0] != _POWER_LIMIT or _UNKNOWN not in one[1:])]
+    found = [
+        one for one in seen if one[1] != one[2] and (one[0] not in _ASKED_LATER or _UNKNOWN not in one[1:])
+    ]
     if a.is_reference or b.is_reference:
         found = [
             (name, on_a, on_b)
@@ -871,7 +885,9 @@ def _power_limits(run: RunSummary) -> str | Missing:
 
 _KEPT_OF_BOXES = ("driver", "torch", "CUDA", "Python", "gputui")
 """What a reference says of its boxes, and a run of one of them."""
-_UNKNOWN, _POWER_LIMIT = "—", "power limit"
+_UNKNOWN, _POWER_LIMIT, _VARIABLES = "—", "power limit", "variables"
+_ASKED_LATER = (_POWER_LIMIT, _VARIABLES)
+"""Not every run says them, which is no difference."""
 _COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
     ("machine", lambda r: r.machine.machine_id),
     ("platform", lambda r: " ".join(layer.name for layer in r.machine.layers) or "none"),
@@ -887,6 +903,7 @@ _COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
     ("ROCm", lambda r: r.runtime.torch_hip),
     ("cuDNN", lambda r: r.runtime.cudnn_version),
     ("Python", lambda r: r.runtime.python_version),
+    (_VARIABLES, lambda r: r.runtime.variables or "none set"),
     ("OS", lambda r: r.machine.os_name),
     ("kernel", lambda r: r.machine.kernel),
     ("gputui", lambda r: r.gputui_version),

@@ -24,6 +24,7 @@ from gputui.services.results.selectors import split_selector
 from gputui.store.reading import open_result
 from gputui.store.selecting import find_run
 from gputui.version import __version__
+from gputui.worker import declared_as
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
@@ -161,7 +162,7 @@ def _workload(case: Case, given: Profile | None) -> Workload | Missing:
         return Missing(f"there is no size {work.size} here, only {', '.join(workload.sizes)}")
     for value, allowed, what in (
         (variant.device_class, workload.device_classes, "device"),
-        (variant.precision, workload.precisions, "precision"),
+        (declared_as(variant.precision), workload.precisions, "precision"),
         (variant.mode, workload.modes, "mode"),
     ):
         if value not in allowed:

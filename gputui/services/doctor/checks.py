@@ -36,6 +36,7 @@ from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.text import clean_text
 from gputui.worker.failures import MORE_SHM
+from gputui.worker.variables import VARIABLES, falsifies, set_in
 
 LEAST_FREE_BYTES = 1 << 30
 """Journals of a long run with telemetry reach hundreds of MB."""
@@ -82,6 +83,8 @@ class SystemState:
     """Why the result file, its directory or the state directory cannot be written, for those that cannot."""
     missing_home: str
     """Where files go if this user has no home that can be written; else empty."""
+    variables: Mapping[str, str]
+    """Environment variables that are set and change arithmetic or launching."""
     other_runs: tuple[Check, ...]
     """A note for each gputui run in progress: what is measured now would have to share with it."""
 
@@ -136,6 +139,7 @@ def gathered(
         file_error=_file_error(result_file),
         unwritable=dict(_unwritable(result_file, places)),
         missing_home=missing_home(),
+        variables=set_in(os.environ),
         other_runs=tuple(other_runs()),
     )
 
@@ -197,6 +201,16 @@ def _torch_device(device: TorchDevice, interpreter: Interpreter, machine: Machin
     instead = "fp16" if device.compute_capability else "fp32"
     halves = "bf16" if device.bf16 else f"no native bf16: amp becomes {instead}"
     return Check(topic, "ok", f"{device.name}{capability}, {halves}")
+
+
+def _variables(box: SystemState) -> Iterator[Check]:
+    for name, value in box.variables.items():
+        found = f"{name}={value}: {VARIABLES[name][0]}"
+        if falsifies(name):
+            step = "gputui's own workloads run without it, your steps and programs with it"
+            yield Check("variable", "note", found, step, f"unset {name}")
+        else:
+            yield Check("variable", "ok", found)
 
 
 def _gpus(box: SystemState) -> Iterator[Check]:
@@ -359,6 +373,7 @@ CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
     _gpus,
     _gpu_settings,
     _torch,
+    _variables,
     _cpus,
     _memory,
     _clocks,
@@ -373,7 +388,7 @@ CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("GPUs", ("GPU", "torch cuda", "torch mps", "torch xpu")),
-    ("software", ("driver", "torch")),
+    ("software", ("driver", "torch", "variable")),
     ("results", ("result file", "run directories", "home", "disk", "terminal")),
     ("host", ("",)),
 )

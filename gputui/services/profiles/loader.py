@@ -19,7 +19,7 @@ from gputui.errors import GputuiError, beginning
 from gputui.model.plan import MOST_BLOCKS, THREAD_REQUESTS, Case, program_case
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import RATES
-from gputui.worker import DEVICE_CLASSES, MIN_BLOCKS, MODES, PRECISIONS, WORKLOAD_CLASSES
+from gputui.worker import DEVICE_CLASSES, MIN_BLOCKS, MODES, PRECISIONS, WORKLOAD_CLASSES, declared_as
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS, workload_named
 
@@ -341,6 +341,7 @@ class ProfileReader:
         if not isinstance(name, str) or name not in names:
             raise self._wrong(f"{place}workload", name, names)
         workload = workload_named(name)
+        precisions = tuple(p for p in PRECISIONS if declared_as(p) in workload.precisions)
         place = f"{place}{name}: "
         devices = self._choices(table, "devices", place, DEVICE_CLASSES, workload.device_classes)
         if "threads" in table and "cpu" not in devices:
@@ -349,7 +350,7 @@ class ProfileReader:
             workload=name,
             sizes=self._choices(table, "sizes", place, tuple(workload.sizes), tuple(workload.sizes)),
             devices=devices,
-            precisions=self._choices(table, "precisions", place, PRECISIONS, workload.precisions),
+            precisions=self._choices(table, "precisions", place, PRECISIONS, precisions),
             threads=self._choices(table, "threads", place, THREAD_REQUESTS, THREAD_REQUESTS, ("all",)),
             weight=self._number(table, "weight", place, 0.01, 100, 1.0),
             modes=self._choices(table, "modes", place, MODES, workload.modes, ("eager",)),

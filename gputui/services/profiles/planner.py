@@ -6,7 +6,7 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -36,7 +36,7 @@ from gputui.services.profiles.loader import (
     shipped_with,
 )
 from gputui.services.profiles.torch_builds import unused_gpu
-from gputui.worker import MIN_BLOCKS, PRECISIONS
+from gputui.worker import MIN_BLOCKS, PRECISIONS, declared_as
 from gputui.worker.accelerator import GRAPHS, why_not_alone
 from gputui.worker.contract import Size, Workload
 from gputui.worker.workloads import WORKLOADS
@@ -134,12 +134,7 @@ def resolve_plan(
             sizes = (_rung(entry, profile.workload_named(entry.workload), choices.device, interpreter),)
         for device_class in (d for d in entry.devices if d in classes):
             for size in sizes:
-                precisions = tuple(
-                    p
-                    for p in entry.precisions
-                    if (not choices.precisions or p in choices.precisions)
-                    and (not meant or any(one.holds(size, p) for one in meant))
-                )
+                precisions = _precisions(entry, size, meant, choices.precisions)
                 if not precisions:
                     continue
                 all_threads = entry.threads if device_class == "cpu" else ("host",)
@@ -352,7 +347,7 @@ def _narrowed(profile: Profile, text: str, workload: str, rest: Sequence[str]) -
     """Raises GputuiError for a size or a precision that the profile does not measure of the workload."""
     entries = [entry for entry in profile.cases if entry.workload == workload]
     sizes = list(dict.fromkeys(size for entry in entries for size in entry.sizes))
-    precisions = list(dict.fromkeys(p for entry in entries for p in entry.precisions))
+    precisions = _may_be_asked(p for entry in entries for p in entry.precisions)
     for value, known, what in zip(rest, (sizes, precisions), ("size", "precision"), strict=False):
         if value and value not in known:
             listed = ", ".join(known) or "none"
@@ -363,8 +358,27 @@ def _narrowed(profile: Profile, text: str, workload: str, rest: Sequence[str]) -
     return _Only(workload, *rest)
 
 
+def _may_be_asked(precisions: Iterable[str]) -> list[str]:
+    """These, and where `amp` is among them also its types by name."""
+    listed = list(dict.fromkeys(precisions))
+    return listed + [p for p in PRECISIONS if p not in listed and declared_as(p) in listed]
+
+
+def _precisions(
+    entry: ProfileCase, size: str, meant: Sequence[_Only], asked: Sequence[str]
+) -> tuple[str, ...]:
+    """Those of an entry that `--only` and `--precision` leave; a type of `amp` only if they name it."""
+    wanted = asked or (*entry.precisions, *(one.precision for one in meant))
+    return tuple(
+        p
+        for p in _may_be_asked(entry.precisions)
+        if p in wanted and (not meant or any(one.holds(size, p) for one in meant))
+    )
+
+
 def _check_precisions(profile: Profile, precisions: Sequence[str]) -> None:
-    has = [p for p in PRECISIONS if any(p in entry.precisions for entry in profile.cases)]
+    listed = _may_be_asked(p for entry in profile.cases for p in entry.precisions)
+    has = [p for p in PRECISIONS if p in listed]
     for name in precisions:
         if name not in has:
             what = f"not in {profile.called}" if name in PRECISIONS else "not a precision"
@@ -483,7 +497,7 @@ def _group(
     device = target.torch_device
     free_bytes = machine.memory.usable_bytes if device is None else (device.free_bytes or device.memory_bytes)
     needed_bytes = workload.sizes[size].memory_bytes * len(to_run)
-    profiled = sorted(to_run, key=lambda one: one.case.variant.precision != "amp")
+    profiled = sorted(to_run, key=lambda one: declared_as(one.case.variant.precision) != "amp")
     launch = PlannedLaunch(
         launch_id=0,
         replicate=0,

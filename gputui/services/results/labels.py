@@ -123,7 +123,8 @@ def case_name(case: CaseResult, *, in_files: bool = False) -> str:
     name = case.case.name if in_files else plain_case_name(case.case)
     name = name.replace(" gpu", f" gpu{gpu_number(case.case, case.device_index)}")
     types = sorted(u.removeprefix("amp-") for u in used if u.startswith("amp-"))
-    return name.replace(" amp", f" amp({'/'.join(types)})") if types else name
+    is_chosen = types and case.case.variant.precision == "amp"
+    return name.replace(" amp", f" amp({'/'.join(types)})") if is_chosen else name
 
 
 def case_words(case: Case) -> dict[str, str]:
@@ -222,6 +223,8 @@ def box_lines(run: RunSummary) -> Iterator[tuple[str, str]]:
         found = {"CUDA": runtime.torch_cuda, "cuDNN": runtime.cudnn_version}
         more = "".join(f", {name} {text}" for name, text in found.items() if not isinstance(text, Missing))
         yield "runtime", f"Python {runtime.python_version}, torch {_known(runtime.torch_version)}{more}"
+    if not isinstance(runtime.variables, Missing) and runtime.variables:
+        yield "variables", runtime.variables
 
 
 def _gpu_words(gpu: Gpu) -> str:

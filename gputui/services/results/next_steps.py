@@ -21,7 +21,7 @@ from gputui.services.results.labels import day, is_recording, lacking, needs_bud
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import from_here
 from gputui.services.results.throughput import contention_of
-from gputui.worker import PRECISIONS
+from gputui.worker import PRECISIONS, declared_as
 from gputui.worker.workloads import WORKLOADS
 
 _ROUNDED_TO_S = 10
@@ -146,11 +146,14 @@ def command_again(run: Run, file: str, profile: Profile | None, like: str = "") 
 
 def _device(run: Run, profile: Profile) -> str:
     """The option, where the run was limited to a device that its cases in the profile are not limited to."""
-    kinds = {(one.case.work.workload, one.case.work.size, one.case.variant.precision) for one in run.cases}
+    kinds = {
+        (one.case.work.workload, one.case.work.size, declared_as(one.case.variant.precision))
+        for one in run.cases
+    }
     there = {
         device
         for entry in profile.cases
-        if kinds.intersection(product((entry.workload,), entry.sizes, entry.precisions))
+        if kinds.intersection(product((entry.workload,), entry.sizes, map(declared_as, entry.precisions)))
         for device in entry.devices
     }
     here = {one.case.variant.device_class for one in run.cases}
@@ -177,7 +180,11 @@ def _only(run: Run, profile: Profile) -> str:
         return ""
     names = [name for name in there if name in here]
     precisions = {precision for kinds in here.values() for _, precision in kinds}
-    if any(here[name] != {kind for kind in there[name] if kind[1] in precisions} for name in names):
+    chosen_of = {
+        name: {(size, p) for size, listed in there[name] for p in precisions if listed in (p, declared_as(p))}
+        for name in names
+    }
+    if here != chosen_of:
         exact = [f" --only {name}:{size}:{kind}" for name in names for size, kind in sorted(here[name])]
         return "".join(exact)
     which = [f" --only {name}" for name in names] if len(names) < len(there) else []

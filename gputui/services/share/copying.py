@@ -24,6 +24,7 @@ from gputui.store.schema import RUN_TABLES, TABLE_BY_NAME, Table
 from gputui.store.writing import explaining, opened_for_writing
 from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES, MODES, WORKLOAD_CLASSES
 from gputui.worker.foreign_json import read_json
+from gputui.worker.layouts import NCHW, NHWC
 from gputui.worker.profiling.line_times import GC, OTHER_THREAD
 
 if TYPE_CHECKING:
@@ -175,6 +176,7 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
                 one_of("DEFAULT", "NO AVX", "AVX2", "AVX512", "SVE", "SVE128", "SVE256", "VSX", "ZVECTOR")
             ),
             "blas": fact(one_of("mkl", "openblas", "other")),
+            "variables": fact(known.each(known.variable, " ")),
             **{f"{layer}_layer": layers for layer in LAYERS},
             "layers_json": TextRule(_layers, lambda old: "[]", ""),
             "absent_json": absent,
@@ -228,7 +230,11 @@ def rules_of(names: Names) -> dict[str, dict[str, TextRule]]:
             **ending,
         },
         "launches": ending,
-        "measurements": {**ending, "precision_used": own("precision", known.precision)},
+        "measurements": {
+            **ending,
+            "precision_used": own("precision", known.precision),
+            "layout": fact(one_of("", NHWC, NCHW)),
+        },
         "figures": {
             "key": own("result", known.figure_key),
             "title": own("result", known.figure_title),

@@ -17,6 +17,7 @@ from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.serving.profiles import shipped_request_profiles
 from gputui.sources.nvml_calls import nvml_reason
 from gputui.worker.steps import COMPILE_FIGURE, STEP_TIMES
+from gputui.worker.variables import VARIABLES, warnings_of
 from gputui.worker.workloads import WORKLOADS
 
 Rule = Callable[[str], str | None]
@@ -190,6 +191,15 @@ figure_key = either(one_of(*(figure.key for figure in _FIGURES)), _OF_LOADS)
 figure_title = either(one_of(*(figure.title for figure in _FIGURES)), _OF_LOADS)
 """Of results of workloads and loads of gputui's."""
 precision = matching(r"(?:amp-)?(?:fp|bf|tf|int)\d{1,2}(?:_e\dm\d)?|amp|own|(?:mx|nv)fp\d{1,2}")
+_SETTING = (
+    r"\d{1,6}|True|False|expandable_segments|max_split_size_mb|garbage_collection_threshold|backend|native"
+    r"|cudaMallocAsync|roundup_power2_divisions|AVX2|AVX512|DEFAULT|default|STRICT|BF16|TF32|ANY|Ring|Tree|LL|LL128"
+    r"|Simple|NVLS|NORMAL|FAST|HYBRID"
+)
+_VALUE = rf"(?:…|:?(?:{_SETTING})(?:[:,;.](?:{_SETTING}))*)"
+_NO_USUAL_VALUE = "="
+variable = matching(rf"(?:{'|'.join(VARIABLES)})={_VALUE}|\(cleared\)")
+"""An environment variable with a value that says nothing of its user."""
 shapes = matching(r"[\d x,\[\]()>-]*( causal| full)?")
 dtypes = each(
     matching(r"(?:unsigned )?(?:float|double|half|int|long|short|char|bool|byte)(?: int)?\d{0,2}"
@@ -253,6 +263,9 @@ def _messages() -> str:
         for line in listed.splitlines()
     ]
     drivers = "|".join(re.escape(nvml_reason(code)) for code in range(30))
+    falsified = dict.fromkeys(VARIABLES, _NO_USUAL_VALUE)
+    said = [one for is_cleared in (True, False) for one in warnings_of(falsified, is_cleared=is_cleared)]
+    patterns += [re.escape(one).replace("…", _VALUE) for one in said]
     return "|".join((rf"(?:no GPU: )?(?:{drivers})", *patterns))
 
 

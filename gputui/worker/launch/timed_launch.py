@@ -279,6 +279,7 @@ class Launch:
             warmup_blocks=blocks - is_block,
             stable=not has_trend(recent),
             steps_per_block=steps,
+            layout=step.layout,
             t_ns=now_ns,
         )
         compile_s = None

@@ -22,6 +22,7 @@ from importlib import metadata
 from typing import Any  # JSON
 
 from ..contract import Unsupported
+from ..variables import without_falsifying
 from .ranks import END_S, HELLO_S, Lines, RankLost, end, noticing_loss, package_root
 
 JOIN_S = 120.0
@@ -142,7 +143,7 @@ def _take_part(first: Lines, request: dict[str, Any], rendezvous: str) -> str:
             stderr=log,
             start_new_session=True,
             env={
-                **os.environ,
+                **without_falsifying(os.environ),
                 **rank_environment(int(request["threads"]), first.socket.getsockname()[0]),
                 **package_root(),
                 "TMPDIR": folder,

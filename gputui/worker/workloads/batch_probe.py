@@ -64,7 +64,7 @@ class _Probe:
             peak_bytes = None
         self._batch, self._step, self._stopwatch = batch, steps[0], stopwatch_for(device)
         taken = [self._stopwatch(self._step.run, 1).block_ns for _ in range(TIMED_STEPS)]
-        return {"peak_bytes": peak_bytes, "step_s": median(taken) / 1e9}
+        return {"peak_bytes": peak_bytes, "step_s": median(taken) / 1e9, "layout": steps[0].layout}
 
     def time(self, samples: int) -> Mapping[str, object]:
         return asdict(with_waiting(self._stopwatch, self._step.run, samples // self._batch))

@@ -149,7 +149,7 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
     best = max(found.fitting(), key=lambda t: t.samples_per_s)
     group = RankGroup("workloads.batch_probe", 1)
     try:
-        group.ask(0, **_question(request, workload, smallest, best.batch, refused_bytes))
+        answer = group.ask(0, **_question(request, workload, smallest, best.batch, refused_bytes))
     except BaseException:
         group.close()
         raise
@@ -164,7 +164,12 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
         }
 
     return Step(
-        run=lambda: timed(best.batch), timed=timed, multiple=best.batch, figures=figures, close=group.close
+        run=lambda: timed(best.batch),
+        timed=timed,
+        multiple=best.batch,
+        figures=figures,
+        close=group.close,
+        layout=str(answer["layout"]),
     )
 
 

@@ -14,6 +14,7 @@ from ..flops import (
     resnet_operators,
     resnet_traffic_bytes,
 )
+from ..layouts import NHWC, SEARCHED, memory_format
 
 TEXT_MINI = EncoderShape(layers=4, heads=4, width=256, context=128, vocabulary=30522, classes=2)
 """BERT-mini."""
@@ -33,7 +34,8 @@ def described(shape: EncoderShape | ResNetShape, batch: int) -> dict[str, Parame
     if isinstance(shape, EncoderShape):
         return {"task": "text", **asdict(shape), **common, "data": "uniform tokens"}
     image: dict[str, Parameter] = {"model": shape.model, "image": shape.image, "classes": shape.classes}
-    return {"task": "image", **image, **common, "layout": "nhwc", "data": "normal"}
+    layout = NHWC if shape == IMAGE_MINI else SEARCHED
+    return {"task": "image", **image, **common, "layout": layout, "data": "normal"}
 
 
 def forward_flops(shape: EncoderShape | ResNetShape) -> int:
@@ -53,7 +55,7 @@ def traffic_bytes(shape: EncoderShape | ResNetShape, batch: int) -> int:
     return 0 if isinstance(shape, EncoderShape) else batch * resnet_traffic_bytes(shape, trains=False)
 
 
-def classifier_and_input(request: Request) -> tuple[Any, Any]:
+def classifier_and_input(request: Request, layout: str) -> tuple[Any, Any]:
     """A model with random weights, prepared by `serving.served`, and a random batch in host memory."""
     import torch
 
@@ -65,8 +67,8 @@ def classifier_and_input(request: Request) -> tuple[Any, Any]:
     if request.parameters["task"] == "image":
         shape = ResNetShape.described(request.parameters)
         images = torch.randn(batch, 3, shape.image, shape.image, generator=generator)
-        images = images.to(dtype=request.precision.product_dtype(), memory_format=torch.channels_last)
-        model = served(lambda: ResNet(shape).to(memory_format=torch.channels_last), request)
+        images = images.to(dtype=request.precision.product_dtype(), memory_format=memory_format(layout))
+        model = served(lambda: ResNet(shape).to(memory_format=memory_format(layout)), request)
         return compiled(model, request), images
     text = EncoderShape(**{name: request.integer(name) for name in EncoderShape.__dataclass_fields__})
     tokens = torch.randint(text.vocabulary, (batch, text.context), generator=generator)

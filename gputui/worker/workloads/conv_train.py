@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..contract import Request, Size, Step, Workload
 from ..flops import ResNetShape, resnet_operators, resnet_traffic_bytes, resnet_training_flops
+from ..layouts import NHWC, SEARCHED, in_a_layout, memory_format
 
 MINI = ResNetShape(block="basic", stages=(2, 2, 2, 2), image=64, classes=1000)
 BASE = ResNetShape(block="bottleneck", stages=(3, 4, 6, 3), image=224, classes=1000)
@@ -16,7 +17,7 @@ def _size(shape: ResNetShape, batch: int, memory_mib: int) -> Size:
             "image": shape.image,
             "classes": shape.classes,
             "batch": batch,
-            "layout": "nhwc",
+            "layout": NHWC if shape == MINI else SEARCHED,
             "optimizer": "sgd-momentum",
             "data": "normal",
         },
@@ -30,7 +31,11 @@ def _size(shape: ResNetShape, batch: int, memory_mib: int) -> Size:
 
 
 def build(request: Request) -> Step:
-    """Random weights, random images on the device, channels last, SGD with momentum."""
+    """Random weights, random images on the device, SGD with momentum."""
+    return in_a_layout(request, _built)
+
+
+def _built(request: Request, layout: str) -> Step:
     import torch
 
     from ..models import ResNet
@@ -38,11 +43,11 @@ def build(request: Request) -> Step:
 
     shape = ResNetShape.described(request.parameters)
     torch.manual_seed(request.seed)
-    model = ResNet(shape).to(device=request.device, memory_format=torch.channels_last)
+    model = ResNet(shape).to(device=request.device, memory_format=memory_format(layout))
     generator = torch.Generator().manual_seed(request.seed)
     batch = request.integer("batch")
     images = torch.randn(batch, 3, shape.image, shape.image, generator=generator)
-    images = images.to(device=request.device, memory_format=torch.channels_last)
+    images = images.to(device=request.device, memory_format=memory_format(layout))
     labels = torch.randint(shape.classes, (batch,), generator=generator).to(request.device)
 
     def loss() -> torch.Tensor:

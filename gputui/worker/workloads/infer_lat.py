@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..contract import Figure, Request, Size, Step, Value, Workload
 from ..flops import EncoderShape, ResNetShape
+from ..layouts import in_a_layout
 from ..steps import Stopwatched, percentile_value
 from .classifiers import (
     IMAGE_BASE,
@@ -38,11 +39,15 @@ def _size(shape: EncoderShape | ResNetShape, memory_mib: int) -> Size:
 
 def build(request: Request) -> Step:
     """A step is one request: input from the host, scores back on the host."""
+    return in_a_layout(request, _built)
+
+
+def _built(request: Request, layout: str) -> Step:
     import torch
 
     from ..steps import request_step
 
-    model, host_input = classifier_and_input(request)
+    model, host_input = classifier_and_input(request, layout)
     answer = torch.zeros(1, request.integer("classes"), dtype=request.precision.product_dtype())
     step = request_step(model, host_input, answer, request)
     requests = Stopwatched(step.run)

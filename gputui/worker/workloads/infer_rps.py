@@ -8,6 +8,7 @@ from statistics import median
 
 from ..contract import Request, Size, Step, Value, Workload
 from ..flops import EncoderShape, ResNetShape
+from ..layouts import in_a_layout
 from ..steps import COMPILE, open_loop_figures, open_loop_values
 from .classifiers import (
     IMAGE_BASE,
@@ -43,9 +44,13 @@ def build(request: Request) -> Step:
     After the last block, requests arrive at random (Poisson) at fractions of the measured throughput; all
     that wait are answered together, in batches padded to a power of two.
     """
+    return in_a_layout(request, _built)
+
+
+def _built(request: Request, layout: str) -> Step:
     from ..steps import answering, batch_step
 
-    model, host_batch = classifier_and_input(request)
+    model, host_batch = classifier_and_input(request, layout)
     step = batch_step(model, host_batch, request)
     full = request.integer("batch")
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from statistics import mean, median
 from typing import Any  # Any: torch's types
 
 from ..accelerator import PINNED
 from ..contract import Figure, Request, Size, Step, Value, Workload
 from ..flops import ResNetShape
+from ..layouts import NHWC, SEARCHED, in_a_layout, memory_format
 from ..timing import steps_for, stopwatch_for
 from .conv_train import BASE, MINI
 
@@ -37,7 +39,7 @@ def _size(
             "pictures": pictures,
             "height": height,
             "width": width,
-            "layout": "nhwc",
+            "layout": NHWC if shape == MINI else SEARCHED,
             "optimizer": "sgd-momentum",
             "data": "packed pictures",
         },
@@ -55,16 +57,13 @@ def build(request: Request) -> Step:
     """
     import torch
 
-    from ..models import ResNet
-    from ..steps import sgd, training_step
     from .image_data import Pictures, loader_of
 
     shape = ResNetShape.described(request.parameters)
     batch, device = request.integer("batch"), request.device
-    torch.manual_seed(request.seed)
-    model = ResNet(shape).to(device=device, memory_format=torch.channels_last)
-    generator = torch.Generator().manual_seed(request.seed)
-    labels = torch.randint(shape.classes, (batch,), generator=generator).to(device)
+    some = torch.randint(256, (batch, 3, shape.image, shape.image), dtype=torch.uint8)
+    current: list[Any] = [some]  # for the trial of a layout; each step replaces it
+    train = in_a_layout(request, partial(_trained, shape, current))
     pictures = Pictures(
         request.integer("pictures"),
         request.integer("height"),
@@ -74,15 +73,7 @@ def build(request: Request) -> Step:
     )
     loader = loader_of(pictures, batch, request.integer("workers"), pin_memory=device in PINNED)
     batches: list[Any] = [iter(loader)]
-    current: list[Any] = [None]
     blocked_s: list[float] = []
-
-    def loss() -> Any:
-        images = current[0].to(device, non_blocking=True)
-        images = images.to(dtype=torch.float32, memory_format=torch.channels_last).sub(127.5).div(63.75)
-        return torch.nn.functional.cross_entropy(model(images), labels)
-
-    train = training_step(loss, sgd(model, device), request)
 
     def run() -> None:
         begun_s = time.perf_counter()
@@ -112,7 +103,29 @@ def build(request: Request) -> Step:
         settled=blocked_s.clear,
         figures=figures,
         close=batches.clear,
+        layout=train.layout,
     )
+
+
+def _trained(shape: ResNetShape, current: Sequence[Any], request: Request, layout: str) -> Step:
+    """A training step on the one batch of bytes in `current`."""
+    import torch
+
+    from ..models import ResNet
+    from ..steps import sgd, training_step
+
+    batch, device, lies = request.integer("batch"), request.device, memory_format(layout)
+    torch.manual_seed(request.seed)
+    model = ResNet(shape).to(device=device, memory_format=lies)
+    generator = torch.Generator().manual_seed(request.seed)
+    labels = torch.randint(shape.classes, (batch,), generator=generator).to(device)
+
+    def loss() -> torch.Tensor:
+        images = current[0].to(device, non_blocking=True)
+        images = images.to(dtype=torch.float32, memory_format=lies).sub(127.5).div(63.75)
+        return torch.nn.functional.cross_entropy(model(images), labels)
+
+    return training_step(loss, sgd(model, device), request)
 
 
 def waiting_share(cached_s: float, loaded_s: float) -> float:

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 
 from ..contract import Figure, Request, Size, Step, Value, Workload
 from ..flops import StyleShape, style_flops
+from ..layouts import NCHW, SEARCHED, in_a_layout, memory_format
 from ..steps import Stopwatched, percentile_value
 
 MINI = StyleShape(height=256, width=256)
@@ -21,7 +22,7 @@ def _size(shape: StyleShape, batch: int, memory_mib: int) -> Size:
         parameters={
             **asdict(shape),
             "batch": batch,
-            "layout": "nchw",
+            "layout": NCHW if shape == MINI else SEARCHED,
             "amp": "weights converted once",
             "data": "random bytes",
             "path": "host to device to host",
@@ -36,6 +37,10 @@ def _size(shape: StyleShape, batch: int, memory_mib: int) -> Size:
 
 def build(request: Request) -> Step:
     """A step is one frame (or a few) of bytes from the host, styled, and back as bytes; it waits."""
+    return in_a_layout(request, _built, on_cpu=NCHW)
+
+
+def _built(request: Request, layout: str) -> Step:
     import torch
 
     from ..models import Style, shown
@@ -44,7 +49,7 @@ def build(request: Request) -> Step:
     batch, height, width = (request.integer(name) for name in ("batch", "height", "width"))
     generator = torch.Generator().manual_seed(request.seed)
     frames = torch.randint(256, (batch, height, width, 3), dtype=torch.uint8, generator=generator)
-    model = compiled(served(Style, request), request)
+    model = compiled(served(lambda: Style(memory_format(layout)), request), request)
     step = request_step(model, frames, torch.zeros_like(frames), request, finish=shown)
     taken = Stopwatched(step.run)
 

@@ -202,7 +202,7 @@ def test_sides_whose_workers_were_started_differently_are_compared_and_noted() -
 
     assert only_row(compared(anew, b=(forked,))).note == "workers started anew on a, forked on b"
     assert (
-        only_row(compared(mixed, b=(anew,))).note == "workers started anew and forked on a, started anew on b"
+        only_row(compared(mixed, b=(anew,))).note == "workers forked and started anew on a, started anew on b"
     )
     assert only_row(compared(forked, b=(forked,))).note == ""
 
@@ -457,6 +457,38 @@ def test_columns_and_change_come_from_one_estimator_and_divide_to_each_other() -
 
 def test_nothing_differs_between_two_runs_of_one_box_and_runtime() -> None:
     assert compared(measured(GEMM, steady(0.1)), b=(measured(GEMM, steady(0.1)),)).differs == ()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "note"),
+    [
+        (("nhwc", "nhwc"), ("nchw", "nchw"), "layout nhwc on a, nchw on b"),
+        (("nhwc", "nhwc"), ("nhwc", "nchw"), "layout nhwc on a, nchw and nhwc on b"),
+        (("nhwc", "nhwc"), ("nhwc", "nhwc"), ""),
+        (("", ""), ("nhwc", "nhwc"), ""),
+    ],
+)
+def test_a_row_says_where_images_lie_in_another_layout(
+    a: tuple[str, str], b: tuple[str, str], note: str
+) -> None:
+    def of(layouts: tuple[str, str]) -> CaseResult:
+        case = measured(GPU_GEMM, steady(0.1), steady(0.1))
+        launches = zip(case.measurements, layouts, strict=True)
+        return replace(case, measurements=tuple(replace(one, layout=layout) for one, layout in launches))
+
+    assert only_row(compared(of(a), b=(of(b),))).note == note
+
+
+def test_variables_are_named_where_they_differ_and_both_sides_say_theirs() -> None:
+    def differs(a: str | Missing, b: str | Missing) -> tuple[tuple[str, str, str], ...]:
+        runs = [make_run(measured(GEMM, steady(0.1)), runtime=replace(RUNTIME, variables=v)) for v in (a, b)]
+        return compare_sides(
+            *(side_of_runs(name, [run]) for name, run in zip("ab", runs, strict=True))
+        ).differs
+
+    blocking = "CUDA_LAUNCH_BLOCKING=1 (cleared)"
+    assert differs("", blocking) == (("variables", "none set", blocking),)
+    assert differs(blocking, blocking) == differs(Missing("not recorded"), blocking) == ()
 
 
 def test_what_is_recorded_and_differs_is_named_and_nothing_else() -> None:

@@ -88,6 +88,11 @@ def test_launches_are_those_that_the_other_run_made_or_if_it_was_cut_short_plann
     assert (profile.name, profile.version) == ("quick", 9)
 
 
+def test_a_type_of_amp_that_was_asked_for_is_asked_for_again() -> None:
+    repetition = repetition_of(model_of(*(done(real("gemm", kind)) for kind in ("amp", "amp-fp16"))))
+    assert repeated(repetition) == [("gemm", ("amp", "amp-fp16"), ("1",))]
+
+
 def test_a_compiled_case_is_compiled_and_a_profiled_one_profiled_again() -> None:
     compiled = real("gpt_train", "fp32", "all", "compile")
 

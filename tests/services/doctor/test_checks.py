@@ -82,6 +82,7 @@ def make_box(gpus: int = 1, **changes: object) -> SystemState:
         file_error=None,
         unwritable={},
         missing_home="",
+        variables={},
         other_runs=(),
     )
     return replace(box, **changes)  # type: ignore[arg-type]
@@ -608,6 +609,7 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         clock_source="hpet",
         governor="powersave",
         unwritable={STATE: "cannot create a file in /: Read-only file system"},
+        variables={"CUDA_LAUNCH_BLOCKING": "1", "NCCL_ALGO": "Ring"},
         missing_home="HOME is not set: state lies in /tmp",
         free_bytes={DB.parent: 1 << 20, STATE: Missing("gone")},
         other_runs=(RUNS,),
@@ -635,6 +637,11 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
             "name a Python with a torch built for this box (--python EXE), or install one:",
         ),
         ("note", "torch", "passed over: /usr/bin/python3: torch 1.4", other_python),
+        (
+            "note", "variable", "CUDA_LAUNCH_BLOCKING=1: the host waits for each kernel",
+            "gputui's own workloads run without it, your steps and programs with it",
+        ),
+        ("ok", "variable", "NCCL_ALGO=Ring: which algorithms NCCL uses", ""),
         ("ok", "CPU", "8 cores, 16 threads, no limit", ""),
         ("ok", "other programs", "quiet: load 0.1 on 16 threads", ""),
         ("ok", "memory", "64.0 GiB", ""),
@@ -668,7 +675,7 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
     assert [(group.name, group.verdict) for group in grouped(judged(box))] == [
         ("GPUs", "1 fault, 3 cautions"),
         ("results", "1 fault, 2 cautions, 1 unknown"),
-        ("software", "1 caution"),
+        ("software", "2 cautions"),
         ("host", "4 cautions, 1 unknown"),
     ]
 

@@ -405,8 +405,27 @@ def test_precisions_are_narrowed_to_those_that_were_named_and_all_else_stays() -
 def test_only_precisions_that_the_profile_has_can_be_requested(precision: str, expected: str) -> None:
     with pytest.raises(GputuiError, match=expected) as caught:
         resolve_plan(QUICK, CPU_TORCH, CPU_BOX, Choices(precisions=("fp32", precision)))
-    assert caught.value.hint == "it has fp32, tf32, amp"
+    assert caught.value.hint == "it has fp32, tf32, amp, amp-bf16, amp-fp16"
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        (Choices(precisions=("amp-fp16", "amp-bf16")), {"amp-bf16", "amp-fp16"}),
+        (Choices(precisions=("fp32", "amp-fp16")), {"fp32", "amp-fp16"}),
+        (Choices(only=("gpt_train:mini:amp-bf16",)), {"amp-bf16"}),
+        (Choices(only=("gpt_train:mini:amp-bf16", "gpt_train:mini:amp")), {"amp", "amp-bf16"}),
+        (Choices(only=("gpt_train",)), {"fp32", "tf32", "amp"}),
+    ],
+)
+def test_a_type_of_amp_is_measured_where_amp_is_and_only_if_it_is_named(
+    choices: Choices, expected: set[str]
+) -> None:
+    plan = resolve_plan(QUICK, CPU_TORCH, CPU_BOX, replace(choices, device="cpu"))
+    mine = [c.case.variant.precision for c in plan.cases if c.case.work.workload == "gpt_train"]
+    assert set(mine) == expected
+    assert len(mine) == len(expected)
 
 
 def test_a_workload_without_the_precision_leaves_nothing_which_is_reported() -> None:

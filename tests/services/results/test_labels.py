@@ -11,7 +11,7 @@ from journals import GPU_MACHINE, make_case
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.services.results.labels import box_lines, interval_words
+from gputui.services.results.labels import box_lines, case_name, interval_words
 from gputui.store.selecting import check_label
 
 SPEED = SpeedEstimate(units_per_s=100.0, low=80.0, high=125.0, blocks=9, independent=9, launches=1, method="")
@@ -44,3 +44,14 @@ def test_the_driver_of_an_nvidia_gpu_says_how_far_cuda_goes_and_that_of_an_amd_g
             cuda_driver_version="13.0" if vendor == "nvidia" else Missing("no NVIDIA driver"),
         )
         assert dict(box_lines(replace(summary, machine=machine)))["driver"] == words
+
+
+@pytest.mark.parametrize(
+    ("asked", "used", "name"),
+    [("amp", "amp-bf16", "amp(bf16)"), ("amp-bf16", "amp-bf16", "amp-bf16"), ("fp32", "fp32", "fp32")],
+)
+def test_the_name_of_a_case_has_the_type_that_amp_chose_but_not_twice(
+    asked: str, used: str, name: str
+) -> None:
+    case = measured(make_case("gemm", precision=asked, device_class="gpu"), steady(0.1), precision_used=used)
+    assert case_name(case) == f"matmul mini gpu {name}"

@@ -173,6 +173,17 @@ def test_a_run_to_be_done_again_is_limited_to_the_cases_launches_and_time_that_i
     assert step.command == "gputui run quick --only gemm:mini:amp --launches 1 --db a.db --budget 90"
 
 
+def test_a_run_of_a_type_of_amp_is_done_again_in_that_type_and_on_its_device() -> None:
+    kinds = [make_case("gemm", precision=kind, device_class="gpu") for kind in ("amp-bf16", "amp-fp16")]
+    stop = [unmeasured(case, "interrupted", "stopped with Ctrl-C") for case in kinds]
+    run = make_run(*stop, status="interrupted")
+    summary = replace(run.summary, status_reason="stopped with Ctrl-C", budget_s=140, replicates=8)
+
+    step = next(next_steps([replace(run, summary=summary)], FILE))
+    only = "--only gemm:mini:amp-bf16 --only gemm:mini:amp-fp16"
+    assert step.command == f"gputui run quick --device gpu {only} --db a.db"
+
+
 def test_a_repeated_run_to_be_done_again_is_limited_as_it_was() -> None:
     cases = [make_case("gemm", precision=precision) for precision in ("fp32", "amp")] + [GPT]
     first = make_run(*(measured(case, steady(0.1)) for case in cases))

@@ -152,6 +152,8 @@ def _flags(case: CaseResult) -> str:
         flags.append(f"{HOST_BOUND}, {busy}")
     if any(m.outcome == "ok" and m.stable is False for m in case.measurements):
         flags.append("not stable")
+    if layouts := {m.layout for m in case.measurements if m.layout}:
+        flags.append(f"layout {' and '.join(sorted(layouts))}")
     failed = [m for m in case.measurements if m.outcome != "ok"]
     if failed and case.outcome == "ok":
         flags.append(f"{len(failed)} of {len(case.measurements)} launches {failed[-1].outcome}")

@@ -53,7 +53,7 @@ class Field:
 FIELDS: tuple[Field, ...] = (
     Field("device", "device", "all in the profile; or cpu, gpu, gpu:1"),
     Field("only", "workloads", "all in the profile; or some, as gemm gpt_train"),
-    Field("precision", "precision", "all in the profile; or fp32, tf32, amp"),
+    Field("precision", "precision", "all in the profile; or fp32, tf32, amp, amp-bf16, amp-fp16"),
     Field("launches", "launches", "the profile's; each is a fresh process"),
     Field("budget", "budget", "the profile's; or seconds"),
     Field("python", "Python", "the first that has torch; or the path of one"),
