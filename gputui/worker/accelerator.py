@@ -20,9 +20,9 @@ PINNED = ("cuda", "xpu")  # have memory of their own, and copy from pinned memor
 TRITON = ("cuda", "xpu")  # torch.compile writes their kernels in it
 ACTIVITIES = {"cpu": "", "mps": "", "cuda": "CUDA", "xpu": "XPU"}  # the profiler's; "" watches the host alone
 COLLECTIVES = {"cpu": "gloo", "cuda": "nccl"}  # backends of torch.distributed
-HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _LEVEL_ZERO, _SYCL = "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"
-VISIBILITY = (*HIDING, _LEVEL_ZERO, _SYCL, "ZE_FLAT_DEVICE_HIERARCHY", "CUDA_DEVICE_ORDER")
+VISIBILITY = (*_HIDING, _LEVEL_ZERO, _SYCL, "ZE_FLAT_DEVICE_HIERARCHY", "CUDA_DEVICE_ORDER")
 """Variables that decide which devices torch sees, and how it numbers them."""
 _WARM_CALLS = 3
 """Before a graph is captured: libraries set themselves up in their first calls."""
@@ -43,9 +43,12 @@ def kinds() -> Iterator[str]:
     """Accelerators of which this torch sees one here."""
     import torch
 
-    for kind in (*_KINDS, torch._C._get_privateuse1_backend_name()):
+    names = list(_KINDS)
+    if hasattr(torch, "accelerator") and torch.accelerator.is_available():  # from torch 2.6
+        names.append(torch.accelerator.current_accelerator().type)
+    for kind in dict.fromkeys(names):
         module = getattr(torch, kind, None)
-        if module is not None and getattr(module, "is_available", module.device_count)():
+        if module and (getattr(module, "is_available", None) or module.device_count)():
             yield kind
 
 
@@ -76,7 +79,7 @@ def properties_of(kind: str, index: int = 0) -> Any:
     module = module_of(kind)
     if hasattr(module, "get_device_properties"):
         return module.get_device_properties(index)
-    return SimpleNamespace(name="Apple GPU", total_memory=None)
+    return SimpleNamespace(name="Apple GPU" if kind == "mps" else kind, total_memory=None)
 
 
 def opened(kind: str, index: int) -> tuple[int | None, bool]:
@@ -103,7 +106,7 @@ def hidden_by(environ: Mapping[str, str]) -> str:
 
     A wrong number or name hides them too, but that is a mistake, not a wish.
     """
-    for name in HIDING:
+    for name in _HIDING:
         first = environ.get(name, "0").partition(",")[0].strip().lower()
         if first in ("", "-1", "none", "nodevfiles", "void"):  # Slurm writes NoDevFiles
             return name

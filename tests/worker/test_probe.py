@@ -92,6 +92,17 @@ def test_a_kind_that_torch_knows_little_of_is_listed_by_name(monkeypatch: pytest
     assert (found["uuid"], found["memory_bytes"], found["compute_capability"]) == ("", None, "")
 
 
+def test_a_backend_that_registered_itself_with_torch_is_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: SimpleNamespace(type="npu"))
+    monkeypatch.setattr(torch, "npu", SimpleNamespace(device_count=lambda: 2), raising=False)
+    found = list(_gpus({"torch_cuda": None, "arch_list": []}))
+    assert [(one["torch_device"], one["index"], one["name"]) for one in found] == [
+        ("npu", 0, "npu"),
+        ("npu", 1, "npu"),
+    ]
+
+
 CU128 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
 """Like those of torch for CUDA 12.8: Pascal and older are left out."""
 
