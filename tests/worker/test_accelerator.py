@@ -19,7 +19,7 @@ from gputui.worker.accelerator import (
     require_ranks,
     uuid_of,
 )
-from gputui.worker.steps import resolve
+from gputui.worker.steps import adamw, resolve, sgd
 
 
 class Properties:
@@ -172,3 +172,14 @@ def test_ranks_need_a_device_each_and_a_cpu_has_room_for_all(monkeypatch: pytest
         require_ranks("cuda", 4)
     with pytest.raises(Unsupported, match="gloo on CPUs and NCCL"):
         require_ranks("mps", 1)
+
+
+@pytest.mark.parametrize(
+    ("device", "adamw_fused", "sgd_fused"), [("cpu", True, None), ("cuda", True, True), ("xpu", None, None)]
+)
+def test_optimizers_are_fused_where_the_device_can_and_else_torchs_default(
+    device: str, adamw_fused: bool | None, sgd_fused: bool | None
+) -> None:
+    model = torch.nn.Linear(2, 2)
+    assert adamw(model, 1e-3, device).defaults["fused"] is adamw_fused
+    assert sgd(model, device).defaults["fused"] is sgd_fused
