@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any  # Any: the JSON of a probe
 
 from gputui.errors import GputuiError, MachineLacks
-from gputui.machine.gpus import join_gpu, nvml_addresses
+from gputui.machine.gpus import gpu_addresses, join_gpu
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Runtime, TorchDevice
 from gputui.model.plan import Plan
 from gputui.recording.deployment import copy_worker
 from gputui.recording.pacing import PROFILED_S
-from gputui.recording.worker_process import WorkerProcess, described_launch, narrow
+from gputui.recording.worker_process import WorkerProcess, described_launch
 from gputui.worker import MIN_BLOCKS
+from gputui.worker.accelerator import narrow
 from gputui.worker.foreign_json import read_json_file
 from gputui.worker.probe import NEEDED_TORCH
 from gputui.worker.start import NEEDED_PYTHON, OLDEST_PYTHON
@@ -74,7 +75,7 @@ def _name_instance(
     torch may tell the UUID of the whole GPU. The driver's own names are `MIG-UUID`, and before R470
     `MIG-GPU-UUID/INSTANCE/INSTANCE` (NVIDIA MIG User Guide, "CUDA_VISIBLE_DEVICES").
     """
-    addresses = nvml_addresses()
+    addresses = gpu_addresses()
     gpu = join_gpu(addresses, device["uuid"], device["pci_address"])
     listed = () if isinstance(gpu, Missing) else addresses[gpu].mig_uuids
     for uuid in dict.fromkeys((device["uuid"], "", *listed)):

@@ -13,24 +13,17 @@ from collections.abc import Callable, Mapping, MutableMapping
 from types import SimpleNamespace
 from typing import Any  # Any: torch's types, which may not be installed
 
-_KINDS = ("cuda", "xpu", "mps")
-"""In the order in which one is chosen."""
-ADAMW_FUSED = ("cpu", "cuda")
-"""Where AdamW does a step in one kernel; others make the scaler of fp16 wait for the device in each step."""
+_KINDS = ("cuda", "xpu", "mps")  # in the order in which one is chosen
+ADAMW_FUSED = ("cpu", "cuda")  # one kernel a step: others make the scaler of fp16 wait for the device
 SGD_FUSED = ("cuda",)
-PINNED = ("cuda", "xpu")
-"""Kinds with memory of their own that read pinned memory of the host."""
-TRITON = ("cuda", "xpu")
-"""Kinds for which torch.compile writes kernels in Triton."""
-ACTIVITIES = {"cpu": "", "mps": "", "cuda": "CUDA", "xpu": "XPU"}
-"""The profiler's name for what the device does; empty where it watches the host alone."""
-GRAPHS = ("cuda",)
-"""Kinds whose launches torch captures in a graph."""
-COLLECTIVES = {"cpu": "gloo", "cuda": "nccl"}
-"""Backends of torch.distributed."""
-HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+PINNED = ("cuda", "xpu")  # have memory of their own, and copy from pinned memory of the host by themselves
+TRITON = ("cuda", "xpu")  # torch.compile writes their kernels in it
+ACTIVITIES = {"cpu": "", "mps": "", "cuda": "CUDA", "xpu": "XPU"}  # the profiler's; "" watches the host alone
+GRAPHS = ("cuda",)  # torch captures their launches
+COLLECTIVES = {"cpu": "gloo", "cuda": "nccl"}  # backends of torch.distributed
+_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _LEVEL_ZERO, _SYCL = "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"
-VISIBILITY = (*HIDING, _LEVEL_ZERO, _SYCL, "ZE_FLAT_DEVICE_HIERARCHY", "CUDA_DEVICE_ORDER")
+VISIBILITY = (*_HIDING, _LEVEL_ZERO, _SYCL, "ZE_FLAT_DEVICE_HIERARCHY", "CUDA_DEVICE_ORDER")
 """Variables that decide which devices torch sees, and how it numbers them."""
 _WARM_CALLS = 3
 """Before a graph is captured: libraries set themselves up in their first calls."""
@@ -92,7 +85,7 @@ def properties_of(kind: str, index: int = 0) -> Any:
     module = module_of(kind)
     if hasattr(module, "get_device_properties"):
         return module.get_device_properties(index)
-    return SimpleNamespace(name="Apple GPU", total_memory=None)
+    return SimpleNamespace(name="Apple GPU" if kind == "mps" else kind, total_memory=None)
 
 
 def opened(kind: str, index: int) -> tuple[int | None, bool]:
@@ -106,18 +99,10 @@ def opened(kind: str, index: int) -> tuple[int | None, bool]:
     return free_bytes, has_bf16
 
 
-def uuid_of(kind: str, properties: Any) -> str:
-    """A device's UUID as the driver spells it, which is what makes it visible; empty if its number must do.
-
-    torch prints it bare. ROCm's holds the digits of a serial number as characters, and neither names a device
-    to HIP as it stands.
-    """
-    import torch
-
+def uuid_of(properties: Any) -> str:
+    """An NVIDIA GPU's UUID as its driver spells it, which makes it visible; torch prints it bare."""
     bare = str(getattr(properties, "uuid", ""))
-    if kind != "cuda" or torch.version.hip or not bare:
-        return ""
-    if bare.startswith(("GPU-", "MIG-")):
+    if not bare or bare.startswith(("GPU-", "MIG-")):
         return bare
     return f"{'MIG' if ' MIG ' in properties.name else 'GPU'}-{bare}"
 
@@ -127,7 +112,7 @@ def hidden_by(environ: Mapping[str, str]) -> str:
 
     A wrong number or name hides them too, but that is a mistake, not a wish.
     """
-    for name in HIDING:
+    for name in _HIDING:
         first = environ.get(name, "0").partition(",")[0].strip().lower()
         if first in ("", "-1", "none", "nodevfiles", "void"):  # Slurm writes NoDevFiles
             return name

@@ -115,18 +115,19 @@ def kfd_gpus(root: Path) -> dict[str, list[str]]:
 
 
 def _gpus(built: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    of_kernel = kfd_gpus(Path("/")) if built["torch_hip"] else {}
+    of_kernel = kfd_gpus(Path("/")) if built.get("torch_hip") else {}
     for kind in accelerator.kinds():
         for index in range(accelerator.module_of(kind).device_count()):
             properties = accelerator.properties_of(kind, index)
             capability = (properties.major, properties.minor) if hasattr(properties, "major") else ()
-            why_not = missing_kernels(capability, built["arch_list"]) if not built["torch_hip"] else ""
+            is_nvidia = bool(capability and built["torch_cuda"])
+            why_not = missing_kernels(capability, built["arch_list"]) if is_nvidia else ""
             free_bytes, bf16 = (None, False) if why_not else accelerator.opened(kind, index)
             yield {
                 "torch_device": kind,
                 "index": index,
                 "name": _name(properties, of_kernel),
-                "uuid": accelerator.uuid_of(kind, properties),
+                "uuid": accelerator.uuid_of(properties) if is_nvidia else "",  # ROCm's names no device to HIP
                 "pci_address": _pci_address(properties),
                 "memory_bytes": properties.total_memory,
                 "free_bytes": free_bytes,
@@ -144,14 +145,11 @@ def _name(properties: Any, of_kernel: Mapping[str, list[str]]) -> str:
 
 
 def missing_kernels(capability: tuple[int, ...], arch_list: list[str]) -> str:
-    """Why a torch built for `arch_list` cannot run on this compute capability; empty if it can, or if the
-    device has none.
+    """Why a torch built for `arch_list` cannot run on this compute capability; empty if it can.
 
     Kernels (`sm_XY`) run on the same major version with an equal or higher minor; an entry ending in `a`
     only on exactly its own; intermediate code (`compute_XY`) on anything not older.
     """
-    if not capability:
-        return ""
     major, minor = capability
     for entry in arch_list:
         kind, _, digits = entry.partition("_")

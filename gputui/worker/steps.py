@@ -139,17 +139,18 @@ def _forget_earlier_work() -> None:
 
 
 def adamw(model: Any, rate: float, device: str) -> Any:
-    """AdamW over all weights, in one kernel where the device has it."""
+    """AdamW over all weights: in one kernel where the device has it, else as torch does it by default."""
     import torch
 
-    return torch.optim.AdamW(model.parameters(), lr=rate, fused=device in accelerator.ADAMW_FUSED)
+    fused = device in accelerator.ADAMW_FUSED or None
+    return torch.optim.AdamW(model.parameters(), lr=rate, fused=fused)
 
 
 def sgd(model: Any, device: str) -> Any:
-    """SGD with momentum over all weights, in one kernel where the device has it."""
+    """SGD with momentum over all weights, likewise."""
     import torch
 
-    fused = device in accelerator.SGD_FUSED
+    fused = device in accelerator.SGD_FUSED or None
     return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=fused)
 
 

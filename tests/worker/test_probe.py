@@ -7,14 +7,17 @@ import sys
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import amd_trees
 import pytest
+import torch
 
 from gputui.model.absent import Missing
 from gputui.recording.probing import interpreter_from_plain, probe_interpreter
 from gputui.worker.probe import (
     _cudnn_text,
+    _gpus,
     _name,
     amd_gpus,
     is_too_old,
@@ -50,6 +53,66 @@ def test_amd_gpus_are_counted_as_torch_counts_them_where_their_compute_driver_ca
     )
     assert _name(part, found) == "AMD Instinct MI300X partition 1/7"
     assert _name(whole, found) == "AMD Radeon PRO W7500"
+
+
+H100 = SimpleNamespace(
+    name="NVIDIA H100 80GB HBM3",
+    major=9,
+    minor=0,
+    uuid="5f1c0000-aaaa",
+    total_memory=80 * 2**30,
+    pci_domain_id=0,
+    pci_bus_id=0x1B,
+    pci_device_id=0,
+)
+
+
+@pytest.mark.parametrize(
+    ("built", "uuid", "why_not"),
+    [
+        ({"torch_cuda": "13.0", "arch_list": ["sm_90"]}, "GPU-5f1c0000-aaaa", ""),
+        ({"torch_cuda": None, "arch_list": ["gfx942"]}, "", ""),
+        ({"torch_cuda": "13.0", "arch_list": ["sm_100"]}, "GPU-5f1c0000-aaaa", "compute capability 9.0"),
+    ],
+)
+def test_a_gpu_is_described_as_torch_sees_it_and_opened_only_where_torch_has_kernels(
+    monkeypatch: pytest.MonkeyPatch, built: dict[str, Any], uuid: str, why_not: str
+) -> None:
+    opened: list[int] = []
+    for name, answer in {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "get_device_properties": lambda index: H100,
+        "set_device": opened.append,
+        "mem_get_info": lambda index: (79 * 2**30, 80 * 2**30),
+        "is_bf16_supported": lambda including_emulation: not including_emulation,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, answer)
+    (found,) = _gpus(built)
+    assert (found["torch_device"], found["uuid"], found["pci_address"]) == ("cuda", uuid, "00000000:1b:00.0")
+    assert (found["compute_capability"], found["memory_bytes"]) == ("9.0", 80 * 2**30)
+    assert why_not in found["why_not"]
+    seen = ([], None, False, False) if why_not else ([0], 79 * 2**30, True, True)
+    assert (opened, found["free_bytes"], found["bf16"], found["runs_here"]) == seen
+
+
+def test_a_kind_that_torch_knows_little_of_is_listed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda major, minor: True)
+    (found,) = _gpus({"torch_cuda": None, "arch_list": []})
+    assert (found["torch_device"], found["name"], found["bf16"]) == ("mps", "Apple GPU", True)
+    assert (found["uuid"], found["memory_bytes"], found["compute_capability"]) == ("", None, "")
+
+
+def test_a_backend_that_registered_itself_with_torch_is_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "npu")
+    monkeypatch.setattr(torch, "npu", SimpleNamespace(device_count=lambda: 2), raising=False)
+    found = list(_gpus({"torch_cuda": None, "arch_list": []}))
+    assert [(one["torch_device"], one["index"], one["name"]) for one in found] == [
+        ("npu", 0, "npu"),
+        ("npu", 1, "npu"),
+    ]
 
 
 CU128 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]

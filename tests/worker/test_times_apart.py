@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gputui.worker.timing import NO_TIME_APART, WAITS, NotApart, StepTimes, gpu_stopwatch, times_apart
+from gputui.worker.timing import NO_TIME_APART, WAITS, NotApart, StepTimes, times_apart
 
 LAUNCH_NS = 3000
 QUEUE = 1024
@@ -93,13 +93,6 @@ def device() -> Device:
 def test_each_time_is_that_of_its_own_side(device: Device, kernels: int, kernel_ns: int, steps: int) -> None:
     found = device.apart(device.step(kernels, kernel_ns), steps)
     assert found == StepTimes(host_ns=kernels * LAUNCH_NS, device_ns=kernels * kernel_ns)
-
-
-def test_the_stopwatch_alone_takes_the_host_for_the_device(device: Device) -> None:
-    step = device.step(100, 1000)
-    timed = gpu_stopwatch(device)(step, 50)
-    assert timed.block_ns / 50 == pytest.approx(100 * LAUNCH_NS, rel=0.01)
-    assert device.apart(step).device_ns == 100_000
 
 
 def test_a_host_that_pauses_once_does_not_count(device: Device) -> None:

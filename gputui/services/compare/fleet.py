@@ -391,13 +391,16 @@ def _splits(
         slower = [place for at, place in enumerate(places) if at in found]
         faster = [place for at, place in enumerate(places) if at not in found]
         mean = [statistics.fmean(of[place] for place in group) for group in (slower, faster)]
-        rate = [statistics.median(measured[case][place][1] for place in group) for group in (slower, faster)]
+        slower_per_s, faster_per_s = (
+            statistics.median(measured[case][place][1] for place in group) for group in (slower, faster)
+        )
         yield Split(
             kind,
             subject,
             tuple(sides[place].name for place in slower),
             tuple(sides[place].name for place in faster),
-            *rate,
+            slower_per_s,
+            faster_per_s,
             case.unit,
             math.exp(mean[0] - mean[1]),
         )

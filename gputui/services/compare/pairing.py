@@ -829,10 +829,9 @@ def _group_means(rows: Sequence[Row], ignore: str) -> Iterable[GroupMean]:
         is_alone = ignore and None in (row.a.result, row.b.result)
         if (row.case.workload_class, device) in members and not row.case.is_time and not is_alone:
             found = row.estimate
-            is_of_gpus = isinstance(found, Missing) or not row.is_host_bound
-            members[row.case.workload_class, device].append(
-                found if is_of_gpus else replace(found, doubt=HOST_BOUND)
-            )
+            if not isinstance(found, Missing) and row.is_host_bound:
+                found = replace(found, doubt=HOST_BOUND)
+            members[row.case.workload_class, device].append(found)
     for (workload_class, device), estimates in members.items():
         common = [e for e in estimates if not isinstance(e, Missing)]
         if estimates:

@@ -198,8 +198,8 @@ def _torch_device(device: TorchDevice, interpreter: Interpreter, machine: Machin
         step, command = help_for(device, interpreter, machine)
         return Check(topic, "problem", f"{device.name}: {device.why_not}", step or BUILT_FOR_IT, command)
     capability = f", compute capability {device.compute_capability}" if device.compute_capability else ""
-    instead = "fp16" if device.compute_capability else "fp32"
-    halves = "bf16" if device.bf16 else f"no native bf16: amp becomes {instead}"
+    becomes = "no native bf16: amp becomes fp16" if device.compute_capability else "no bf16: amp becomes fp32"
+    halves = "bf16" if device.bf16 else becomes
     return Check(topic, "ok", f"{device.name}{capability}, {halves}")
 
 

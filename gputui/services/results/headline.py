@@ -278,8 +278,8 @@ def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
     sure = [one for one in judged if one.word == NORMAL]
     tests = f"all {len(judged)} {noun}s" if len(judged) > 1 else f"its one {noun}"
     if len(sure) < len(judged):
-        rest = counted(len(judged) - len(sure), f"other {noun}")
-        tests = f"{len(sure)} of {counted(len(judged), noun)}; {rest} would need more launches"
+        rough = counted(len(judged) - len(sure), f"other {noun}")
+        tests = f"{len(sure)} of {counted(len(judged), noun)}; {rough} would need more launches"
     return [as_sentence(f"{which} is normal in {tests}.")]
 
 
