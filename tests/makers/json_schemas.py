@@ -58,9 +58,17 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             slow = 1.3 if number >= FLEET_FROM - slower else 1.0
             gpt_ms, gemm_ms = slow * (100.0 + number / 10), slow * (20.0 + number / 50)
             machine = box(number + 1, GPU_MACHINE)
-            speeds = {"gpt_ms": gpt_ms, "gemm_ms": gemm_ms}
             db = fleet / f"box{number}.db"
-            store(db, 10 + number, machine=machine, on_gpu=True, profiled=False, **speeds)
+            profiled = False
+            store(
+                db,
+                10 + number,
+                gpt_ms=gpt_ms,
+                gemm_ms=gemm_ms,
+                machine=machine,
+                on_gpu=True,
+                profiled=profiled,
+            )
     trace = str(write_training(place / "trace.json", wait_us=40))
     imported = str(place / "imported.db")
     gputui_here("import", trace, "--db", imported)
