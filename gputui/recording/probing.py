@@ -22,8 +22,9 @@ from gputui.model.machine import Interpreter, Runtime, TorchDevice
 from gputui.model.plan import Plan
 from gputui.recording.deployment import copy_worker
 from gputui.recording.pacing import PROFILED_S
-from gputui.recording.worker_process import WorkerProcess, described_launch, narrow
+from gputui.recording.worker_process import WorkerProcess, described_launch
 from gputui.worker import MIN_BLOCKS
+from gputui.worker.accelerator import narrow
 from gputui.worker.foreign_json import read_json_file
 from gputui.worker.probe import NEEDED_TORCH
 from gputui.worker.start import NEEDED_PYTHON, OLDEST_PYTHON
@@ -87,7 +88,7 @@ def _name_instance(
 def _opens(device: Mapping[str, Any], visible: str, prefix: Sequence[str], timeout_s: float) -> bool:
     """Whether a process that sees only `visible` opens a context on this MIG instance, or on one like it."""
     environment = dict(os.environ)
-    narrow(environment, "cuda", visible)
+    narrow(environment, device["torch_device"], visible)
     try:
         seen = _answer(prefix, ("probe",), timeout_s, environment)["devices"]
     except GputuiError:  # CUDA can make a process die

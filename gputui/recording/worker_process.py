@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any  # Any: a worker's JSON
@@ -40,6 +40,7 @@ from gputui.model.serving import LOADS, REQUEST_OUTCOMES, LoadNow, LoadStep, Req
 from gputui.recording.pacing import profiled_s
 from gputui.recording.run_directory import boot_id, process_start
 from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES
+from gputui.worker.accelerator import narrow
 from gputui.worker.foreign_json import read_json, read_json_file
 from gputui.worker.procs.ranks import Lines, RankLost
 
@@ -324,25 +325,6 @@ def worker_environment(launch: PlannedLaunch, *, is_program: bool = False) -> di
     return environment
 
 
-def narrow(environment: MutableMapping[str, str], device: str, visible: str) -> None:
-    """Make only the devices `visible` seen, among those that the user allowed; none for a `cpu`."""
-    if device not in ("cpu", "cuda"):
-        return
-    hip = environment.get("HIP_VISIBLE_DEVICES")  # torch on ROCm prefers it
-    allowed = environment.get("CUDA_VISIBLE_DEVICES", "") if hip is None else hip
-    environment["CUDA_VISIBLE_DEVICES"] = _narrowed(visible, allowed)
-    if hip is not None:
-        environment["HIP_VISIBLE_DEVICES"] = environment["CUDA_VISIBLE_DEVICES"] or "-1"
-
-
-def _narrowed(visible: str, allowed_names: str) -> str:
-    """One device among those that the user allowed: torch counts numbers from the first of them."""
-    allowed = [name.strip() for name in allowed_names.split(",")]
-    if visible.isdigit() and allowed != [""] and int(visible) < len(allowed):
-        return allowed[int(visible)]
-    return visible
-
-
 _OfCase = Block | CaseWarm | Figure | ProfiledPass | ServerFound | LoadNow | LoadStep | Requests | CaseEnd
 _AS_SENT: Mapping[str, type[Block | CaseWarm | ServerFound | LoadNow | LoadStep | CaseEnd]] = {
     "block": Block,
@@ -361,6 +343,8 @@ def described_launch(
     """The JSON of a launch: its blocks should end `aim_s` after its start, and must after `limit_s`."""
     return {
         "device": launch.device.torch_device,
+        # A number may mean another device to a driver than to torch.
+        "device_name": launch.device.name if launch.device.visible.isdigit() else "",
         "threads": launch.threads,
         "seed": plan.seed,
         "replicate": launch.replicate,

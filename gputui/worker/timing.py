@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any  # Any: torch's types, which may not be installed
+
+from .accelerator import synchronize, timing_event
 
 _TASKS = Path("/proc/self/task")
 
@@ -79,18 +80,15 @@ def cpu_stopwatch(run: Callable[[], object], steps: int) -> BlockTime:
     return BlockTime(start_ns, wall_ns, None, time.process_time_ns() - cpu_start_ns)
 
 
-def gpu_stopwatch(module: Any) -> Stopwatch:
+def gpu_stopwatch(device: str) -> Stopwatch:
     """Device time between two events, and wall time to the end of the last kernel.
 
-    `module` is `torch.cuda`, `torch.xpu` or `torch.mps`. Waits once per block, at its end.
+    Waits once per block, at its end.
     """
-    event = (
-        module.Event if hasattr(module, "Event") else module.event.Event
-    )  # in torch.mps it is in a submodule
 
     def stopwatch(run: Callable[[], object], steps: int) -> BlockTime:
-        first, last = event(enable_timing=True), event(enable_timing=True)
-        module.synchronize()
+        first, last = timing_event(device), timing_event(device)
+        synchronize(device)
         start_ns = time.monotonic_ns()
         cpu_start_ns = time.process_time_ns()
         clock_start_ns = time.perf_counter_ns()
@@ -98,7 +96,7 @@ def gpu_stopwatch(module: Any) -> Stopwatch:
         for _ in range(steps):
             run()
         last.record()
-        module.synchronize()
+        synchronize(device)
         wall_ns = time.perf_counter_ns() - clock_start_ns
         cpu_ns = time.process_time_ns() - cpu_start_ns
         return BlockTime(start_ns, wall_ns, round(first.elapsed_time(last) * 1e6), cpu_ns)
@@ -107,12 +105,8 @@ def gpu_stopwatch(module: Any) -> Stopwatch:
 
 
 def stopwatch_for(device: str) -> Stopwatch:
-    """The stopwatch of `cpu`, `cuda`, `xpu` or `mps`."""
-    if device == "cpu":
-        return cpu_stopwatch
-    import torch
-
-    return gpu_stopwatch(getattr(torch, device))
+    """The stopwatch of a kind of device."""
+    return cpu_stopwatch if device == "cpu" else gpu_stopwatch(device)
 
 
 def with_waiting(stopwatch: Stopwatch, run: Callable[[], object], steps: int) -> BlockTime:
