@@ -88,7 +88,7 @@ def _name_instance(
 def _opens(device: Mapping[str, Any], visible: str, prefix: Sequence[str], timeout_s: float) -> bool:
     """Whether a process that sees only `visible` opens a context on this MIG instance, or on one like it."""
     environment = dict(os.environ)
-    narrow(environment, "cuda", visible)
+    narrow(environment, device["torch_device"], visible)
     try:
         seen = _answer(prefix, ("probe",), timeout_s, environment)["devices"]
     except GputuiError:  # CUDA can make a process die

@@ -46,6 +46,7 @@ cuda = _Space(
     is_bf16_supported=lambda including_emulation: True,
     nccl=_Space(version=lambda: (2, 29, 7)),
 )
+_C = _Space(_get_privateuse1_backend_name=lambda: "privateuseone")
 backends = _Space(
     cudnn=_Space(is_available=lambda: False),
     mps=_Space(is_available=lambda: False),
