@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -38,9 +36,9 @@ def test_without_a_compiler_or_triton_it_says_what_is_lacking(monkeypatch: pytes
 def test_on_a_gpu_too_it_needs_the_headers_of_this_python_which_triton_compiles_with(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)  # there is a triton
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)  # there is a triton
     assert what_is_lacking("cuda", lambda name: None) == "torch.compile needs a C compiler"
-    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
     lacking = "torch.compile needs Python.h of this interpreter, and it is not installed"
     assert what_is_lacking("cuda", lambda name: "/usr/bin/cc") == lacking
     (tmp_path / "Python.h").touch()
