@@ -202,7 +202,7 @@ def _clients(root: Path) -> _Clients:
                 key = client[0], int(process.name)
                 held_bytes, busy_ns = found.get(key, (0, 0))
                 busy_ns += sum(_amount(fields[name]) for name in fields if name.startswith("engine-"))
-                held_bytes += _amount(fields.get("memory-vram", fields.get("resident-vram", "")))
+                held_bytes += _amount(fields.get("memory-vram") or fields.get("resident-vram", ""))
                 found[key] = held_bytes, busy_ns
     return found
 
