@@ -57,7 +57,6 @@ class AmdGpus:
         """The PCI device's directory in /sys/devices."""
         self._slow: dict[int, tuple[int, dict[str, Value]]] = {}
         self._throttling: dict[int, Throttling] = {}
-        self._problems: dict[int, Missing] = {}
         self._kfd: Mapping[str, Sequence[str]] = {}
         """Numbers of the kernel's compute driver by PCI address: one for each partition."""
         self._clients: tuple[tuple[int, _Clients], ...] = ()
@@ -108,18 +107,17 @@ class AmdGpus:
     def read(self, device: int, *, full: bool) -> Reading:
         """The metrics of one GPU; with `full` also how many processes compute on it."""
         now = self._now(device, full=full)
-        if isinstance(now, Missing):
-            self._problems[device] = now
-            return Reading(device, time.monotonic_ns(), {})
-        self._problems.pop(device, None)
-        values = stored_values(now)
-        if full and not isinstance(computing := self._computing(device), Missing):
+        values = {} if isinstance(now, Missing) else stored_values(now)
+        if full and values and not isinstance(computing := self._computing(device), Missing):
             values["compute_process_count"] = float(len(computing))
         return Reading(device, time.monotonic_ns(), values)
 
     def problem(self, device: int) -> Missing | None:
-        """Why a GPU gave nothing when last asked, if so."""
-        return self._problems.get(device)
+        """Why a GPU cannot be read now, if so."""
+        place = self._places[device]
+        if _text(place / "vendor") != _AMD:
+            return _GONE
+        return ASLEEP if _text(place / "power" / "runtime_status") == "suspended" else None
 
     def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
         """Those that compute on it, of all users, and of this user those that draw with it."""
@@ -142,11 +140,9 @@ class AmdGpus:
 
     def _now(self, device: int, *, full: bool) -> dict[str, Value] | Missing:
         """What changes all the time; without `full` clocks, power and what slows the GPU."""
+        if (problem := self.problem(device)) is not None:
+            return problem
         place = self._places[device]
-        if _text(place / "vendor") != _AMD:
-            return _GONE
-        if _text(place / "power" / "runtime_status") == "suspended":
-            return ASLEEP
         values = _often(place) if full else _quick(place)
         raw = _content(place / "gpu_metrics")
         table = raw if isinstance(raw, Missing) else read_table(raw)
@@ -206,7 +202,7 @@ def _clients(root: Path) -> _Clients:
                 key = client[0], int(process.name)
                 held_bytes, busy_ns = found.get(key, (0, 0))
                 busy_ns += sum(_amount(fields[name]) for name in fields if name.startswith("engine-"))
-                held_bytes += _amount(fields.get("memory-vram", fields.get("resident-vram", "")))
+                held_bytes += _amount(fields.get("memory-vram") or fields.get("resident-vram", ""))
                 found[key] = held_bytes, busy_ns
     return found
 

@@ -18,12 +18,9 @@ import ctypes
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any  # Any: ctypes makes its types as it runs
 
-_TYPES: Mapping[str, type] = {
-    "u16": ctypes.c_uint16,
-    "u32": ctypes.c_uint32,
-    "u64": ctypes.c_uint64,
-}
+_TYPES: Mapping[str, Any] = {"u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64}
 _HEAD = """
 u16 structure_size | u16 revisions
 """
@@ -155,7 +152,7 @@ def table(version: tuple[int, int, int], values: Mapping[str, int | Sequence[int
         if words := declared.split():
             kind = _TYPES[words[0]]
             fields.append((words[1], kind * int(words[2]) if len(words) > 2 else kind))
-    laid_out = type("Laid", (ctypes.LittleEndianStructure,), {"_fields_": fields})
+    laid_out: Any = type("Laid", (ctypes.LittleEndianStructure,), {"_fields_": fields})
     size = ctypes.sizeof(laid_out)
     assert size == version[2], (version, size)
     made = laid_out.from_buffer_copy(b"\xff" * size)
