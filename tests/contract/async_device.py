@@ -443,13 +443,14 @@ class Module:
         return device.total_bytes - device.live_bytes, device.total_bytes
 
 
+module = Module()
 _libraries: list[Any] = []
 """Their registrations end with them."""
 
 
 def install() -> None:
     """Make torch know the device, and Python's clocks follow it. Once in a process."""
-    backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=Module())
+    backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=module)
     kernels, others = torch.library.Library("aten", "IMPL"), torch.library.Library("_", "IMPL")
     others.fallback(_any_operator, KEY)
     others.fallback(torch.library.fallthrough_kernel, f"Autocast{KEY}")
