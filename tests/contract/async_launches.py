@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Any
+from unittest import mock
 
 import async_device
 from async_device import NAME, device
@@ -138,7 +139,7 @@ _DEEP = 5
 
 def _callers() -> list[str]:
     """The functions that called for a wait, the nearest first."""
-    found, frame = [], sys._getframe(2)
+    found, frame = list[str](), sys._getframe(2)
     while frame is not None and len(found) < _DEEP:
         found.append(frame.f_code.co_qualname)
         frame = frame.f_back  # type: ignore[assignment]
@@ -189,18 +190,15 @@ def passes_begin_on_an_idle_device() -> bool:
     """Also that of the second case, which is built and warmed for it."""
     from gputui.worker.launch import profiled_pass, timed_launch
 
-    sound, pending = timed_launch.profiled_pass, list[int]()
+    pending = list[int]()
 
     def noted(*args: Any, **kwargs: Any) -> dict[str, Any]:
         pending.append(device.pending)
         return profiled_pass.without_result("only its beginning was wanted")
 
-    timed_launch.profiled_pass = noted
-    try:
-        first = resized("gemm", {"m": 96, "n": 64, "k": 80})
+    first = resized("gemm", {"m": 96, "n": 64, "k": 80})
+    with mock.patch.object(timed_launch, "profiled_pass", noted):
         launched(first, replace(first, name="again"), profiled=True)
-    finally:
-        timed_launch.profiled_pass = sound
     return pending == [0, 0]
 
 
