@@ -354,14 +354,14 @@ class Event:
         return (later._at_ns - self._at_ns) / 1e6
 
 
-class Stream:
+class _Stream:
     """There is one queue, and its order is that of the launches."""
 
-    def wait_stream(self, other: Stream) -> None:
+    def wait_stream(self, other: _Stream) -> None:
         """All that was launched before comes first."""
 
 
-class CUDAGraph:
+class _Graph:
     """Kernels that one launch repeats, in the same memory."""
 
     def __init__(self) -> None:
@@ -377,16 +377,16 @@ class CUDAGraph:
 class Module:
     """What `torch.queued` is."""
 
-    Event, Stream, CUDAGraph = Event, Stream, CUDAGraph
+    Event, Stream, CUDAGraph = Event, _Stream, _Graph
 
-    def current_stream(self) -> Stream:
-        return Stream()
+    def current_stream(self) -> _Stream:
+        return _Stream()
 
-    def stream(self, chosen: Stream) -> AbstractContextManager[None]:
+    def stream(self, chosen: _Stream) -> AbstractContextManager[None]:
         return nullcontext()
 
     @contextmanager
-    def graph(self, graph: CUDAGraph, stream: Stream) -> Iterator[None]:
+    def graph(self, graph: _Graph, stream: _Stream) -> Iterator[None]:
         """What is launched meanwhile is captured, and not done."""
         device.captures = graph.kernels
         try:
@@ -443,13 +443,14 @@ class Module:
         return device.total_bytes - device.live_bytes, device.total_bytes
 
 
+module = Module()
 _libraries: list[Any] = []
 """Their registrations end with them."""
 
 
 def install() -> None:
     """Make torch know the device, and Python's clocks follow it. Once in a process."""
-    backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=Module())
+    backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=module)
     kernels, others = torch.library.Library("aten", "IMPL"), torch.library.Library("_", "IMPL")
     others.fallback(_any_operator, KEY)
     others.fallback(torch.library.fallthrough_kernel, f"Autocast{KEY}")
@@ -467,4 +468,8 @@ def install() -> None:
         setattr(time, name, lambda: device.host_ns / 1e9)
         setattr(time, f"{name}_ns", lambda: device.host_ns)
     time.process_time_ns = lambda: device.cpu_ns
-    time.sleep = lambda seconds: device.wait_until(device.host_ns + round(seconds * 1e9))
+    time.sleep = _sleep
+
+
+def _sleep(seconds: Any, /) -> None:
+    device.wait_until(device.host_ns + round(seconds * 1e9))

@@ -13,7 +13,9 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
+from unittest import mock
 
 import async_device
 from async_device import NAME, device
@@ -137,7 +139,7 @@ _DEEP = 5
 
 def _callers() -> list[str]:
     """The functions that called for a wait, the nearest first."""
-    found, frame = [], sys._getframe(2)
+    found, frame = list[str](), sys._getframe(2)
     while frame is not None and len(found) < _DEEP:
         found.append(frame.f_code.co_qualname)
         frame = frame.f_back  # type: ignore[assignment]
@@ -188,18 +190,15 @@ def passes_begin_on_an_idle_device() -> bool:
     """Also that of the second case, which is built and warmed for it."""
     from gputui.worker.launch import profiled_pass, timed_launch
 
-    sound, pending = timed_launch.profiled_pass, list[int]()
+    pending = list[int]()
 
     def noted(*args: Any, **kwargs: Any) -> dict[str, Any]:
         pending.append(device.pending)
         return profiled_pass.without_result("only its beginning was wanted")
 
-    timed_launch.profiled_pass = noted
-    try:
-        first = resized("gemm", {"m": 96, "n": 64, "k": 80})
+    first = resized("gemm", {"m": 96, "n": 64, "k": 80})
+    with mock.patch.object(timed_launch, "profiled_pass", noted):
         launched(first, replace(first, name="again"), profiled=True)
-    finally:
-        timed_launch.profiled_pass = sound
     return pending == [0, 0]
 
 
@@ -223,7 +222,7 @@ def planted(small: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
     def answers() -> bool:
         return answers_are_waited_for(small["infer_lat"])
 
-    def memory() -> bool:
+    def division() -> bool:
         return memory_is_divided_from_an_idle_device_on(small["gpt_train"])
 
     stopwatch = "gpu_stopwatch.<locals>.stopwatch"
@@ -231,7 +230,7 @@ def planted(small: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
         ("start of the stopwatch", is_timed_from_an_idle_device_to_an_idle_device, (stopwatch, 0, 2)),
         ("end of the stopwatch", is_timed_from_an_idle_device_to_an_idle_device, (stopwatch, 1, 2)),
         ("answer of a request", answers, ("request_step.<locals>.run",)),
-        ("memory of a step", memory, ("points_of_a_step.<locals>.two_steps", 0, 2)),
+        ("memory of a step", division, ("points_of_a_step.<locals>.two_steps", 0, 2)),
         ("warm-up of the profiled pass", passes_begin_on_an_idle_device, ("Launch._profiled_pass",)),
     ):
         sound = check()
@@ -239,15 +238,18 @@ def planted(small: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield {"place": name, "sound": sound, "planted": check()}
 
 
-def behaviour() -> Iterator[dict[str, Any]]:
-    """The device alone, and what a probe says of it."""
-    import torch
-
+def probed() -> Iterator[dict[str, Any]]:
+    """What gputui knows of the device before it measures."""
     from gputui.worker import accelerator, probe
 
-    yield {"fact": "kinds", "found": list(accelerator.kinds())}
+    yield {"fact": "kinds", "found": accelerator.kinds()}
     yield {"fact": "is open", "found": accelerator.is_any_open()}
     yield {"fact": "devices", "found": probe.probe()["devices"]}
+
+
+def reads_and_events() -> Iterator[dict[str, Any]]:
+    """What the host finds before it waits, and after."""
+    import torch
 
     seen = async_device.seen_by_the_host
     numbers = torch.arange(4.0)
@@ -258,7 +260,7 @@ def behaviour() -> Iterator[dict[str, Any]]:
     yield {"fact": "unread", "found": [str(number) for number in unread]}
     yield {"fact": "read", "found": doubled.cpu().tolist()}
 
-    queued: Any = getattr(torch, NAME)
+    queued: Any = async_device.module
     first, last = (queued.Event(enable_timing=True) for _ in range(2))
     left, right = torch.ones(30, 40, device=NAME), torch.ones(40, 50, device=NAME)
     queued.synchronize()
@@ -276,6 +278,12 @@ def behaviour() -> Iterator[dict[str, Any]]:
     yield {"fact": "product", "found": first.elapsed_time(last) * 1e6}
     yield {"fact": "product by hand", "found": 2 * 30 * 40 * 50 / device.flops_per_s * 1e9}
 
+
+def memory() -> Iterator[dict[str, Any]]:
+    """What is counted as allocated."""
+    import torch
+
+    queued = async_device.module
     before_bytes = queued.memory_allocated()
     queued.reset_peak_memory_stats()
     large = torch.full((1000,), 2.0, device=NAME)
@@ -288,6 +296,13 @@ def behaviour() -> Iterator[dict[str, Any]]:
         torch.empty(device.total_bytes, device=NAME)
     except torch.OutOfMemoryError as error:
         yield {"fact": "too much", "found": str(error)}
+
+
+def graphs() -> Iterator[dict[str, Any]]:
+    """Kernels that are captured and repeated."""
+    import torch
+
+    from gputui.worker import accelerator
 
     total = torch.zeros(1, device=NAME)
 
@@ -306,6 +321,13 @@ def behaviour() -> Iterator[dict[str, Any]]:
     except RuntimeError as error:
         yield {"fact": "wait in a graph", "found": str(error)}
 
+
+def pace() -> Iterator[dict[str, Any]]:
+    """How closely kernels follow each other that the host launches slowly."""
+    import torch
+
+    queued = async_device.module
+    first, last = (queued.Event(enable_timing=True) for _ in range(2))
     one, usual_ns = torch.zeros(1, device=NAME), device.launch_ns
     device.launch_ns = 10 * device.least_kernel_ns
     queued.synchronize()
@@ -336,10 +358,10 @@ def crowded(small: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     async_device.install()
-    device.flops_per_s = device.bytes_per_s = 1e7
-    device.least_kernel_ns, device.launch_ns = 2_000_000, 100
     asked = json.loads(sys.argv[1])
-    for fact in behaviour():
+    device.flops_per_s = device.bytes_per_s = asked["per_s"]
+    device.least_kernel_ns, device.launch_ns = 2_000_000, 100
+    for fact in chain(probed(), reads_and_events(), memory(), graphs(), pace()):
         print(json.dumps(fact), flush=True)
     if asked["small"]:
         print(json.dumps(crowded(asked["small"]["gpt_train"])), flush=True)
