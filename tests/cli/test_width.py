@@ -119,7 +119,7 @@ def test_the_price_of_a_case_is_of_a_unit_that_costs_cents_to_dollars_and_its_sh
     out = printed(capsys, monkeypatch, "show", "latest", str(place / "gpu.db"), columns=100)
 
     assert re.search(r"cost \(50 % share\)$", out, re.MULTILINE)
-    (row,) = re.findall(r"^GPT training base fp32 .* (\$\d\.\d\d per Mtok)$", out, re.MULTILINE)
+    (row,) = re.findall(r"^GPT training common fp32 .* (\$\d\.\d\d per Mtok)$", out, re.MULTILINE)
     assert row
     assert out.count("% share") == 1
 

@@ -368,12 +368,13 @@ def _natural(text: str) -> tuple[str | int, ...]:
 
 
 def telling_dimension(runs: Sequence[Run]) -> str:
-    """The dimension to compare within a single file: the first in which measured cases differ.
+    """The dimension to compare within a single file: the first in which measured cases of one work differ.
 
     Raises NoResult if there is none.
     """
+    cases = {case.case for run in runs for case in run.cases if case.outcome == "ok"}
     for dimension in ("device", "precision", "threads", "mode"):
-        if len(measured_values(dimension, runs)) > 1:
+        if len({pairing(case, dimension) for case in cases}) < len(cases):
             return dimension
     raise NoResult(
         "nothing to compare: all cases of this file have the same device, precision, mode and threads",

@@ -56,6 +56,7 @@ def build(request: Request) -> Step:
     tokens = torch.randint(shape.vocabulary, (batch, prompt), generator=generator).to(request.device)
     next_scores = compiled(model, request)
     scores: Any = None
+    written = 0
     with torch.inference_mode():
         first = model(tokens, torch.arange(prompt, device=request.device)).argmax(dim=-1, keepdim=True)
         token, place = first.clone(), torch.empty(1, dtype=torch.int64, device=request.device)
@@ -72,7 +73,6 @@ def build(request: Request) -> Step:
         token.copy_(first)
         place.fill_(prompt)
 
-    written = 0
     with torch.inference_mode():
         start_over()
         replay = recorded(one_more, request)

@@ -734,6 +734,7 @@ def test_by_device_a_gpu_stands_beside_all_cores_of_the_cpu() -> None:
         ([make_case(device_class="gpu"), make_case(precision="amp"), make_case(threads="1")], "device"),
         ([make_case(precision="amp"), make_case(threads="1")], "precision"),
         ([make_case(threads="1")], "threads"),
+        ([make_case("membw", device_class="gpu"), make_case(threads="1")], "threads"),
     ],
 )
 def test_one_file_is_compared_by_the_first_dimension_in_which_measured_cases_differ(
