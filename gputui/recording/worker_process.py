@@ -40,6 +40,7 @@ from gputui.model.serving import LOADS, REQUEST_OUTCOMES, LoadNow, LoadStep, Req
 from gputui.recording.pacing import profiled_s
 from gputui.recording.run_directory import boot_id, process_start
 from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES
+from gputui.worker.accelerator import narrow
 from gputui.worker.foreign_json import read_json, read_json_file
 from gputui.worker.procs.ranks import Lines, RankLost
 
@@ -320,21 +321,8 @@ def worker_environment(launch: PlannedLaunch, *, is_program: bool = False) -> di
         environment[name] = threads
     environment["KINETO_LOG_LEVEL"] = "6"  # below 6 the profiler's C++ writes to stderr
     environment["PYTHONUNBUFFERED"] = "1"
-    if launch.device.device_class == "cpu" or launch.device.torch_device == "cuda":
-        hip = environment.get("HIP_VISIBLE_DEVICES")  # torch on ROCm prefers it
-        allowed = environment.get("CUDA_VISIBLE_DEVICES", "") if hip is None else hip
-        environment["CUDA_VISIBLE_DEVICES"] = _narrowed(launch.device.visible, allowed)
-        if hip is not None:
-            environment["HIP_VISIBLE_DEVICES"] = environment["CUDA_VISIBLE_DEVICES"] or "-1"
+    narrow(environment, launch.device.torch_device, launch.device.visible)
     return environment
-
-
-def _narrowed(visible: str, allowed_names: str) -> str:
-    """One device among those that the user allowed: torch counts numbers from the first of them."""
-    allowed = [name.strip() for name in allowed_names.split(",")]
-    if visible.isdigit() and allowed != [""] and int(visible) < len(allowed):
-        return allowed[int(visible)]
-    return visible
 
 
 _OfCase = Block | CaseWarm | Figure | ProfiledPass | ServerFound | LoadNow | LoadStep | Requests | CaseEnd
@@ -355,6 +343,8 @@ def described_launch(
     """The JSON of a launch: its blocks should end `aim_s` after its start, and must after `limit_s`."""
     return {
         "device": launch.device.torch_device,
+        # A number may mean another device to a driver than to torch.
+        "device_name": launch.device.name if launch.device.visible.isdigit() else "",
         "threads": launch.threads,
         "seed": plan.seed,
         "replicate": launch.replicate,

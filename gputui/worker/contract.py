@@ -20,16 +20,14 @@ from . import (
     MODES,
     PRECISIONS,
     WORKLOAD_CLASSES,
+    accelerator,
 )
+from .accelerator import Unsupported as Unsupported
 
 if TYPE_CHECKING:
     from .timing import BlockTime
 
 Parameter = int | float | str | bool
-
-
-class Unsupported(Exception):
-    """This interpreter, device or precision cannot do the work: an outcome, not an error."""
 
 
 @dataclass(frozen=True)
@@ -61,19 +59,8 @@ class Precision:
         return self.used == "amp-fp16"
 
     def apply(self) -> None:
-        """Switch TF32 on or off for matrix products, convolutions and RNNs; called before every block.
-
-        By the flags that every torch has. From torch 2.9 there is also one setting per kind of operation, but
-        once that was written, reading these flags raises, here or in a user's own step; the other way round
-        all can be read (tried with 2.13).
-        """
-        if self.device != "cuda":
-            return
-        import torch
-
-        on = self.used == "tf32"
-        torch.backends.cuda.matmul.allow_tf32 = on
-        torch.backends.cudnn.allow_tf32 = on
+        """Switch TF32 on or off; called before every block."""
+        accelerator.allow_tf32(self.device, self.used == "tf32")
 
 
 @dataclass(frozen=True)
@@ -135,7 +122,7 @@ class Request:
 
     parameters: dict[str, Parameter]
     device: str
-    """`cpu`, `cuda`, `mps` or `xpu`: the only device this worker sees."""
+    """torch's word for its kind, such as `cpu` or `cuda`: the only device this worker sees."""
     precision: Precision
     threads: int
     seed: int

@@ -7,12 +7,26 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any  # Any: torch's types, and JSON
 
+from . import accelerator
+
 OLDEST_TORCH = (2, 4)
 NEEDED_TORCH = "gputui measures with torch 2.4 or newer"
+_CPU = {
+    "torch_device": "cpu",
+    "index": 0,
+    "uuid": "",
+    "pci_address": "",
+    "memory_bytes": None,
+    "free_bytes": None,
+    "compute_capability": "",
+    "bf16": True,
+    "runs_here": True,
+    "why_not": "",
+}
 _LEAST_VRAM_BYTES = 3.5 * 2**30
 """A card of 4 GiB reports a little less."""
 
@@ -35,9 +49,9 @@ def probe() -> dict[str, Any]:
         "python_implementation": platform.python_implementation(),
         "torch_missing": "",
         "devices": [],
-        "hidden_by": hidden_by(os.environ),
+        "hidden_by": accelerator.hidden_by(os.environ),
         "amd_gpus": amd_gpus(Path("/")),
-        "first_gpu": first_gpu(os.environ),
+        "first_gpu": accelerator.first_gpu(os.environ),
     }
     try:
         import torch
@@ -56,46 +70,23 @@ def probe() -> dict[str, Any]:
     if is_too_old(torch_version):
         old = {"old_torch_version": torch_version, "torch_file": torch.__file__}
         return {**found, **old, "torch_missing": f"{torch_version} is too old: {NEEDED_TORCH}"}
-    has_cudnn = (
-        torch.backends.cudnn.is_available() and not torch.version.hip
-    )  # with ROCm the number is MIOpen's
+    built = accelerator.built_for()
+    has_cudnn = torch.backends.cudnn.is_available() and not built["torch_hip"]  # ROCm's number is MIOpen's
     cudnn = torch.backends.cudnn.version() if has_cudnn else None
     return {
         **found,
         "torch_version": torch_version,
         "torch_file": torch.__file__,
-        "torch_cuda": torch.version.cuda,
-        "torch_hip": getattr(torch.version, "hip", None),
+        **built,
         "cudnn_version": _cudnn_text(cudnn),
-        "nccl_version": _nccl_text(torch),
         "triton_version": _triton_version(),
-        "arch_list": torch.cuda.get_arch_list(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "blas": "mkl" if torch.backends.mkl.is_available() else "other",
         "devices": [
-            _device("cpu", platform.processor() or platform.machine()),
-            *_cuda_devices(torch),
-            *_other_devices(torch),
+            {**_CPU, "name": platform.processor() or platform.machine()},
+            *_gpus(built),
         ],
     }
-
-
-def hidden_by(environ: Mapping[str, str]) -> str:
-    """The variable with which the user hides every GPU from torch; empty if none does.
-
-    A wrong number or name hides them too, but that is a mistake, not a wish.
-    """
-    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
-        first = environ.get(name, "0").partition(",")[0].strip().lower()
-        if first in ("", "-1", "none", "nodevfiles", "void"):  # Slurm writes NoDevFiles
-            return name
-    return ""
-
-
-def first_gpu(environ: Mapping[str, str]) -> int | None:
-    """The number that CUDA_VISIBLE_DEVICES begins with; if no GPU has it, torch sees none at all."""
-    first = environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
-    return int(first) if re.fullmatch("[0-9]{1,6}", first) else None
 
 
 def amd_gpus(root: Path) -> int:
@@ -114,86 +105,37 @@ def amd_gpus(root: Path) -> int:
     return len(found)
 
 
-def _device(torch_device: str, name: str, **more: object) -> dict[str, Any]:
-    device: dict[str, Any] = {
-        "torch_device": torch_device,
-        "index": 0,
-        "name": name,
-        "uuid": "",
-        "pci_address": "",
-        "memory_bytes": None,
-        "free_bytes": None,
-        "compute_capability": "",
-        "bf16": True,
-        "runs_here": True,
-        "why_not": "",
-    }
-    return {**device, **more}
+def _gpus(built: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for kind in accelerator.kinds():
+        for index in range(accelerator.module_of(kind).device_count()):
+            properties = accelerator.properties_of(kind, index)
+            capability = (properties.major, properties.minor) if hasattr(properties, "major") else ()
+            why_not = missing_kernels(capability, built["arch_list"]) if not built["torch_hip"] else ""
+            free_bytes, bf16 = (None, False) if why_not else accelerator.opened(kind, index)
+            yield {
+                "torch_device": kind,
+                "index": index,
+                "name": properties.name,
+                "uuid": accelerator.uuid_of(kind, properties),
+                "pci_address": _pci_address(properties),
+                "memory_bytes": properties.total_memory,
+                "free_bytes": free_bytes,
+                "compute_capability": ".".join(map(str, capability)),
+                "bf16": bf16,
+                "runs_here": not why_not,
+                "why_not": why_not,
+            }
 
 
-def _cuda_devices(torch: Any) -> list[dict[str, Any]]:
-    if not torch.cuda.is_available():
-        return []
-    devices = []
-    for index in range(torch.cuda.device_count()):
-        properties = torch.cuda.get_device_properties(index)
-        capability = (properties.major, properties.minor)
-        why_not = "" if torch.version.hip else missing_kernels(capability, torch.cuda.get_arch_list())
-        free_bytes, bf16 = None, False
-        if not why_not:
-            with contextlib.suppress(RuntimeError):  # a device busy in exclusive mode still has a name
-                torch.cuda.set_device(index)
-                free_bytes = torch.cuda.mem_get_info(index)[0]
-                bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
-        devices.append(
-            _device(
-                "cuda",
-                properties.name,
-                index=index,
-                uuid=_uuid(properties, is_rocm=bool(torch.version.hip)),
-                pci_address=_pci_address(properties),
-                memory_bytes=properties.total_memory,
-                free_bytes=free_bytes,
-                compute_capability=".".join(map(str, capability)),
-                bf16=bf16,
-                runs_here=not why_not,
-                why_not=why_not,
-            )
-        )
-    return devices
-
-
-def _uuid(properties: Any, *, is_rocm: bool) -> str:
-    """A device's UUID as the driver spells it, which is what makes it visible; empty if its number must do.
-
-    torch prints it bare. ROCm's holds the digits of a serial number as characters, and neither names a device
-    to HIP as it stands.
-    """
-    bare = str(getattr(properties, "uuid", ""))
-    if is_rocm or not bare:
-        return ""
-    if bare.startswith(("GPU-", "MIG-")):
-        return bare
-    return f"{'MIG' if ' MIG ' in properties.name else 'GPU'}-{bare}"
-
-
-def _other_devices(torch: Any) -> list[dict[str, Any]]:
-    devices = []
-    if hasattr(torch, "xpu") and torch.xpu.is_available():
-        for index in range(torch.xpu.device_count()):
-            properties = torch.xpu.get_device_properties(index)
-            devices.append(_device("xpu", properties.name, index=index, memory_bytes=properties.total_memory))
-    if torch.backends.mps.is_available():
-        devices.append(_device("mps", "Apple GPU"))
-    return devices
-
-
-def missing_kernels(capability: tuple[int, int], arch_list: list[str]) -> str:
-    """Why a torch built for `arch_list` cannot run on this compute capability; empty if it can.
+def missing_kernels(capability: tuple[int, ...], arch_list: list[str]) -> str:
+    """Why a torch built for `arch_list` cannot run on this compute capability; empty if it can, or if the
+    device has none.
 
     Kernels (`sm_XY`) run on the same major version with an equal or higher minor; an entry ending in `a`
     only on exactly its own; intermediate code (`compute_XY`) on anything not older.
     """
+    if not capability:
+        return ""
     major, minor = capability
     for entry in arch_list:
         kind, _, digits = entry.partition("_")
@@ -227,14 +169,6 @@ def _cudnn_text(number: int | None) -> str | None:
         return None
     scale = 10000 if number >= 90000 else 1000
     return f"{number // scale}.{number % scale // 100}.{number % 100}"
-
-
-def _nccl_text(torch: Any) -> str | None:
-    if not torch.cuda.is_available() or torch.version.hip:
-        return None
-    with contextlib.suppress(RuntimeError, AttributeError, ImportError):
-        return ".".join(map(str, torch.cuda.nccl.version()))
-    return None
 
 
 def _triton_version() -> str | None:

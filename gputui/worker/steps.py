@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any  # Any: torch's types, which may not be installed
 
+from . import accelerator
 from .contract import Figure, Precision, Request, Step, Unsupported, Value
 from .profiling.allocations import PhaseOf, no_phases
 
@@ -55,24 +56,11 @@ def resolve(requested: str, device: str) -> Precision:
     if requested == "fp32":
         return Precision(requested, "fp32", device)
     if requested == "tf32":
-        if device != "cuda":
-            raise Unsupported("TF32 exists on NVIDIA GPUs only")
-        import torch
-
-        if torch.version.hip or torch.cuda.get_device_capability()[0] < 8:
-            raise Unsupported("TF32 needs compute capability 8.0")
+        accelerator.require_tf32(device)
         return Precision(requested, "tf32", device)
     if requested != "amp":
         raise Unsupported(f"no precision is called {requested}")
-    return Precision(requested, "amp-fp16" if device == "mps" or _lacks_bf16(device) else "amp-bf16", device)
-
-
-def _lacks_bf16(device: str) -> bool:
-    if device != "cuda":
-        return False
-    import torch
-
-    return not torch.cuda.is_bf16_supported(including_emulation=False)
+    return Precision(requested, accelerator.amp_of(device), device)
 
 
 COMPILE = "compile"
@@ -105,11 +93,12 @@ def compiled(work: Any, request: Request) -> Any:
 
 def what_is_lacking(device: str, which: Callable[[str], str | None] = shutil.which) -> str:
     """What inductor needs and this machine lacks; empty if nothing is missing."""
-    if device == "cuda":
+    if device in accelerator.TRITON:
         if importlib.util.find_spec("triton") is None:
             return "torch.compile needs triton on a GPU, and this interpreter has none"
-        return "" if _compiler("CC", ("cc", "gcc", "clang"), which) else "torch.compile needs a C compiler"
-    if not _compiler("CXX", ("c++", "g++", "clang++"), which):
+        if not _compiler("CC", ("cc", "gcc", "clang"), which):
+            return "torch.compile needs a C compiler"
+    elif not _compiler("CXX", ("c++", "g++", "clang++"), which):
         return "torch.compile needs a C++ compiler on a CPU, and there is none on the path"
     if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
         return "torch.compile needs Python.h of this interpreter, and it is not installed"
@@ -129,6 +118,21 @@ def _forget_earlier_work() -> None:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = place
     os.environ["TRITON_CACHE_DIR"] = str(Path(place) / "triton")
     os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
+
+
+def adamw(model: Any, rate: float, device: str) -> Any:
+    """AdamW over all weights, in one kernel where the device has it."""
+    import torch
+
+    return torch.optim.AdamW(model.parameters(), lr=rate, fused=device in accelerator.ADAMW_FUSED)
+
+
+def sgd(model: Any, device: str) -> Any:
+    """SGD with momentum over all weights, in one kernel where the device has it."""
+    import torch
+
+    fused = device in accelerator.SGD_FUSED
+    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=fused)
 
 
 def training_step(loss: Callable[[], Any], optimizer: Any, request: Request) -> Step:
@@ -337,7 +341,7 @@ def on_host(tensor: Any, request: Request) -> Any:
     """The tensor in host memory, pinned if the device can read it directly."""
     if request.device == "meta":  # FLOPs are counted there, without data
         return tensor.to("meta")
-    return tensor.pin_memory() if request.device in ("cuda", "xpu") else tensor
+    return tensor.pin_memory() if request.device in accelerator.PINNED else tensor
 
 
 def request_step(

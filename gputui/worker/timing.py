@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any  # Any: torch's types, which may not be installed
+from typing import Any  # Any: torch's events
+
+from .accelerator import synchronize, timing_event
 
 _TASKS = Path("/proc/self/task")
 
@@ -80,16 +82,15 @@ def cpu_stopwatch(run: Callable[[], object], steps: int) -> BlockTime:
     return BlockTime(start_ns, wall_ns, None, time.process_time_ns() - cpu_start_ns)
 
 
-def gpu_stopwatch(module: Any) -> Stopwatch:
+def gpu_stopwatch(device: str) -> Stopwatch:
     """Device time between two events, and wall time to the end of the last kernel.
 
-    `module` is `torch.cuda`, `torch.xpu` or `torch.mps`. Waits once per block, at its end.
+    Waits once per block, at its end.
     """
-    event = _event_of(module)
 
     def stopwatch(run: Callable[[], object], steps: int) -> BlockTime:
-        first, last = event(enable_timing=True), event(enable_timing=True)
-        module.synchronize()
+        first, last = timing_event(device), timing_event(device)
+        synchronize(device)
         start_ns = time.monotonic_ns()
         cpu_start_ns = time.process_time_ns()
         clock_start_ns = time.perf_counter_ns()
@@ -97,16 +98,12 @@ def gpu_stopwatch(module: Any) -> Stopwatch:
         for _ in range(steps):
             run()
         last.record()
-        module.synchronize()
+        synchronize(device)
         wall_ns = time.perf_counter_ns() - clock_start_ns
         cpu_ns = time.process_time_ns() - cpu_start_ns
         return BlockTime(start_ns, wall_ns, round(first.elapsed_time(last) * 1e6), cpu_ns)
 
     return stopwatch
-
-
-def _event_of(module: Any) -> Any:
-    return module.Event if hasattr(module, "Event") else module.event.Event  # torch.mps: in a submodule
 
 
 class NotApart(Exception):
@@ -181,10 +178,9 @@ def times_apart(
 
 
 def device_times_apart(device: str, run: Callable[[], object], steps: int, limit_ns: float) -> StepTimes:
-    """`times_apart` on `cuda`, `xpu` or `mps`, behind products of matrices, which take 128 MiB meanwhile."""
+    """`times_apart` on an accelerator, behind products of matrices, which take 128 MiB meanwhile."""
     import torch
 
-    module = getattr(torch, device)
     try:
         factor = torch.ones(_SIDE, _SIDE, device=device)
         product = factor @ factor  # the first product loads its kernel
@@ -195,17 +191,13 @@ def device_times_apart(device: str, run: Callable[[], object], steps: int, limit
         for _ in range(pieces):
             torch.mm(factor, factor, out=product)
 
-    event = partial(_event_of(module), enable_timing=True)
-    return times_apart(event, module.synchronize, occupy, run, steps, limit_ns)
+    event, wait = partial(timing_event, device), partial(synchronize, device)
+    return times_apart(event, wait, occupy, run, steps, limit_ns)
 
 
 def stopwatch_for(device: str) -> Stopwatch:
-    """The stopwatch of `cpu`, `cuda`, `xpu` or `mps`."""
-    if device == "cpu":
-        return cpu_stopwatch
-    import torch
-
-    return gpu_stopwatch(getattr(torch, device))
+    """The stopwatch of a kind of device."""
+    return cpu_stopwatch if device == "cpu" else gpu_stopwatch(device)
 
 
 def with_waiting(stopwatch: Stopwatch, run: Callable[[], object], steps: int) -> BlockTime:

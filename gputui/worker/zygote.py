@@ -20,6 +20,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from .accelerator import is_any_open
 from .procs.ranks import Lines, RankLost
 
 _IMPORTS = ("torch", "torch._dynamo", "torch.optim", "..launch.timed_launch")
@@ -43,9 +44,8 @@ def next_worker() -> list[str]:
         importlib.import_module(name.replace("..", "."), __package__)
     gc.freeze()  # a collection in a worker would otherwise copy every page of what was imported
     lines, ours = Lines(socket.socket(fileno=os.dup(0))), os.getpid()
-    is_gpu_open = sys.modules["torch"].cuda.is_initialized
     with suppress(EOFError, RankLost, BrokenPipeError):
-        while len(os.listdir("/proc/self/task")) == 1 and not is_gpu_open():  # noqa: PTH208
+        while len(os.listdir("/proc/self/task")) == 1 and not is_any_open():  # noqa: PTH208
             lines.send({"ready": True})
             request = lines.take(math.inf)
             pid = os.fork()

@@ -33,6 +33,18 @@ def test_without_a_compiler_or_triton_it_says_what_is_lacking(monkeypatch: pytes
     assert what_is_lacking("cpu", lambda name: "/usr/bin/g++" if name == "g++" else None) == none
 
 
+def test_on_a_gpu_too_it_needs_the_headers_of_this_python_which_triton_compiles_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(steps.importlib.util, "find_spec", lambda name: name)  # there is a triton
+    assert what_is_lacking("cuda", lambda name: None) == "torch.compile needs a C compiler"
+    monkeypatch.setattr(steps.sysconfig, "get_path", lambda name: str(tmp_path))
+    lacking = "torch.compile needs Python.h of this interpreter, and it is not installed"
+    assert what_is_lacking("cuda", lambda name: "/usr/bin/cc") == lacking
+    (tmp_path / "Python.h").touch()
+    assert what_is_lacking("cuda", lambda name: "/usr/bin/cc") == ""
+
+
 @pytest.mark.parametrize("name", COMPILED)
 def test_on_a_box_without_what_it_takes_a_compiled_case_is_unsupported(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -19,7 +19,7 @@ from gputui.errors import GputuiError
 from gputui.model.journal import JOURNAL_NAME, SPEC_NAME, Event, Price, check_line, encode_line
 from gputui.model.plan import PlannedDevice
 from gputui.recording.run_directory import JournalWriter, Spec
-from gputui.recording.worker_process import without_paths, worker_environment
+from gputui.recording.worker_process import described_launch, without_paths, worker_environment
 
 EVENTS = st.builds(Event, st.text(), st.text(), st.integers(0, 2**63))
 
@@ -207,3 +207,20 @@ def test_on_rocm_the_users_devices_are_narrowed_by_the_variable_that_torch_prefe
     assert worker_environment(launch)["HIP_VISIBLE_DEVICES"] == "6"
     on_host = replace(launch, device=CPU_PLANNED)
     assert worker_environment(on_host)["HIP_VISIBLE_DEVICES"] == "-1"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "visible", "seen"),
+    [(None, "0", None), ("2,3", "0", "2,3"), (None, "1", "1"), ("2,3", "1", "3")],
+)
+def test_of_several_intel_gpus_a_worker_sees_first_the_one_it_measures(
+    monkeypatch: pytest.MonkeyPatch, allowed: str | None, visible: str, seen: str | None
+) -> None:
+    monkeypatch.delenv("ZE_AFFINITY_MASK", raising=False)
+    if allowed is not None:
+        monkeypatch.setenv("ZE_AFFINITY_MASK", allowed)
+    arc = PlannedDevice("gpu", "xpu", "Intel Arc B580", visible, "")
+    launch = replace(make_plan([0]).launches[0], device=arc)
+    assert worker_environment(launch).get("ZE_AFFINITY_MASK") == seen
+    described = described_launch(make_plan([0]), launch, Path("run"), 1.0, 1.0)
+    assert described["device_name"] == "Intel Arc B580"  # which the worker compares with what it sees

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gputui.worker.timing import NO_TIME_APART, WAITS, NotApart, StepTimes, gpu_stopwatch, times_apart
+from gputui.worker import timing
+from gputui.worker.timing import NO_TIME_APART, WAITS, NotApart, StepTimes, times_apart
 
 LAUNCH_NS = 3000
 QUEUE = 1024
@@ -38,8 +39,7 @@ class Device:
     def synchronize(self) -> None:
         self.now_ns = max(self.now_ns, self.free_ns)
 
-    def Event(self, enable_timing: bool = True) -> Event:  # as torch names it
-        assert enable_timing
+    def event(self) -> Event:
         return Event(self)
 
     def occupy(self, pieces: int) -> None:
@@ -57,7 +57,7 @@ class Device:
 
     def apart(self, run: Callable[[], object], steps: int = 1, limit_ns: float = SECOND_NS) -> StepTimes:
         return times_apart(
-            self.Event, self.synchronize, self.occupy, run, steps, limit_ns, clock=lambda: self.now_ns
+            self.event, self.synchronize, self.occupy, run, steps, limit_ns, clock=lambda: self.now_ns
         )
 
 
@@ -95,9 +95,13 @@ def test_each_time_is_that_of_its_own_side(device: Device, kernels: int, kernel_
     assert found == StepTimes(host_ns=kernels * LAUNCH_NS, device_ns=kernels * kernel_ns)
 
 
-def test_the_stopwatch_alone_takes_the_host_for_the_device(device: Device) -> None:
+def test_the_stopwatch_alone_takes_the_host_for_the_device(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "timing_event", lambda kind: Event(device))
+    monkeypatch.setattr(timing, "synchronize", lambda kind: device.synchronize())
     step = device.step(100, 1000)
-    timed = gpu_stopwatch(device)(step, 50)
+    timed = timing.gpu_stopwatch("fake")(step, 50)
     assert timed.block_ns / 50 == pytest.approx(100 * LAUNCH_NS, rel=0.01)
     assert device.apart(step).device_ns == 100_000
 

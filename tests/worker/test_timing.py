@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any  # a worker's JSON
 
 import pytest
@@ -182,6 +183,7 @@ class Bench:
         self, folder: Path, allowance_s: float, most_blocks: int = MOST_BLOCKS, limit_s: float | None = None
     ) -> None:
         self.clock, self.device = Clock(), "cpu"
+        self.device_name = ""
         self.times_apart: TimesApart | None = None
         self._path = folder / "channel"
         self._path.touch()
@@ -232,6 +234,7 @@ class Bench:
         """Run the launch to its end."""
         described = {
             "device": self.device,
+            "device_name": self.device_name,
             "threads": 1,
             "seed": 1,
             **self._seconds,
@@ -271,6 +274,19 @@ class Heard:
 def bench(tmp_path: Path) -> Bench:
     """Twenty simulated seconds."""
     return Bench(tmp_path, 20.0)
+
+
+def test_a_launch_that_sees_another_device_than_planned_times_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = SimpleNamespace(name="Intel UHD 770")
+    cpu = pytest.importorskip("torch").cpu
+    monkeypatch.setattr(cpu, "get_device_properties", lambda index: seen, raising=False)
+    bench.device_name = "Intel Arc B580"
+    bench.add_step("other", 0.01)
+    end = bench.measure().end(0)
+    assert (end["outcome"], end["blocks"]) == ("unsupported", 0)
+    assert end["reason"] == "torch sees another device than the one to measure"
 
 
 def test_a_quiet_case_stops_as_soon_as_its_median_is_known(bench: Bench) -> None:

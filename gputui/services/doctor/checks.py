@@ -192,7 +192,8 @@ def _torch_device(device: TorchDevice, interpreter: Interpreter, machine: Machin
         step, command = install_for(interpreter, machine, device.compute_capability)
         return Check(topic, "problem", f"{device.name}: {device.why_not}", step or BUILT_FOR_IT, command)
     capability = f", compute capability {device.compute_capability}" if device.compute_capability else ""
-    halves = "bf16" if device.bf16 else "no native bf16: amp becomes fp16"
+    instead = "fp16" if device.compute_capability else "fp32"
+    halves = "bf16" if device.bf16 else f"no native bf16: amp becomes {instead}"
     return Check(topic, "ok", f"{device.name}{capability}, {halves}")
 
 

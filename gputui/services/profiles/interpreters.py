@@ -17,16 +17,9 @@ from gputui.recording.probing import (
     probe_interpreter,
 )
 from gputui.services.support.paths import make_directory, probe_cache
+from gputui.worker.accelerator import VISIBILITY
 from gputui.worker.foreign_json import read_json_file
 from gputui.worker.probe import OLDEST_TORCH
-
-_VISIBILITY = (
-    "CUDA_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
-    "ZE_AFFINITY_MASK",
-    "PYTHONPATH",
-)
 
 
 def choose_interpreter(
@@ -79,6 +72,6 @@ def _state(path: str, answer: Mapping[str, Any]) -> list[Any]:
         *(file.read_text() if file.exists() else "" for file in (boot, driver)),
         Path(path).stat().st_mtime_ns,
         Path(answer["torch_file"]).stat().st_mtime_ns,
-        [os.environ.get(name) for name in _VISIBILITY],
+        [os.environ.get(name) for name in (*VISIBILITY, "PYTHONPATH")],
         list(OLDEST_TORCH),
     ]

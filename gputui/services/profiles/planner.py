@@ -36,6 +36,7 @@ from gputui.services.profiles.loader import (
 )
 from gputui.services.profiles.torch_builds import unused_gpu
 from gputui.worker import PRECISIONS
+from gputui.worker.accelerator import why_not_alone
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
@@ -430,16 +431,10 @@ def _choose_gpu(gpus: Sequence[TorchDevice], asked: str) -> TorchDevice | None:
 
 
 def _on_gpu(chosen: TorchDevice, asked: str) -> _Target:
-    """Raises MachineLacks for a GPU in whose place torch would take the first of its kind.
-
-    Which of several GPUs a worker sees can be said to CUDA and ROCm only.
-    """
-    if chosen.torch_device != "cuda" and chosen.index:
-        raise MachineLacks(
-            f"--device {asked}: {chosen.name} is {chosen.torch_device} device {chosen.index}, and of several"
-            " only the first can be measured",
-            f"show torch that one alone: ZE_AFFINITY_MASK={chosen.index} gputui run",
-        )
+    """Raises MachineLacks for a GPU in whose place torch would take the first of its kind."""
+    if why := why_not_alone(os.environ, chosen.torch_device, chosen.index):
+        named = f"{chosen.name} is {chosen.torch_device} device {chosen.index}"
+        raise MachineLacks(f"--device {asked}: {named}, and {why}", "show torch that one alone")
     visible = chosen.uuid or str(chosen.index)
     planned = PlannedDevice("gpu", chosen.torch_device, chosen.name, visible, chosen.pci_address)
     return _Target(planned, chosen)

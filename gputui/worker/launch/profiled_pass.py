@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any  # Any: JSON
 
+from ..accelerator import allocator, synchronize
 from ..contract import Step
 from ..failures import reason_of
-from ..profiling.allocations import points_of_a_step, wait_for
+from ..profiling.allocations import points_of_a_step
 from ..profiling.lost_kernels import launches_without_work, uneven_share
 from ..profiling.profiler import NoTrace, TracedWindow, event_cost_ns, traced
 from ..profiling.step_breakdown import Partition, partition
@@ -80,7 +81,7 @@ def profiled_pass(
     The window shrinks to one step where `ends_ns`, of CLOCK_MONOTONIC, leaves time for no more. On a CPU,
     up to `reserve_bytes` of heap are set aside first. Raises NoTrace, and whatever the step raises.
     """
-    wait, kept_bytes = partial(wait_for, device), reserve_bytes if device == "cpu" else 0
+    wait, kept_bytes = partial(synchronize, device), reserve_bytes if device == "cpu" else 0
 
     def left_ns() -> int:
         return ends_ns - time.monotonic_ns()
@@ -155,13 +156,12 @@ def fault_of(device: str, window: TracedWindow, found: Partition, steps: int) ->
 
 
 def _memory(step: Step, device: str, step_file: Path | None) -> tuple[list[dict[str, Any]], str]:
-    import torch
-
     try:
         points = points_of_a_step(device, step.run)
     except Exception as error:  # torch may raise anything; the rest of the pass is valid
         return [], reason_of(error, step_file)
-    reserved = getattr(torch, device).memory_reserved() if device == "cuda" else None  # by its cache
+    counted = allocator(device)
+    reserved = counted.memory_reserved() if counted else None  # by its cache
     return [
         {"point": name, **{f"{part}_bytes": n for part, n in parts.items()}, "reserved_bytes": reserved}
         for name, parts in points.items()

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any  # Any: the JSON of a launch
 
 from .. import MIN_BLOCKS
+from ..accelerator import allocator, require_named, synchronize
 from ..channel import Channel
 from ..contract import Precision, Request, Step, Value, Workload
 from ..failures import Failed, outcome_of, reason_of, text_for_file
-from ..profiling.allocations import wait_for
 from ..profiling.profiler import NoTrace
 from ..steps import COMPILE, COMPILE_FIGURE, STEP_TIMES, resolve
 from ..timing import (
@@ -117,6 +117,7 @@ class Launch:
     ) -> None:
         self._channel = channel
         self._device = str(described["device"])
+        self._device_name = str(described.get("device_name", ""))
         self._threads = int(described["threads"])
         self._seed = int(described["seed"])
         self._most_blocks = int(described["most_blocks"])
@@ -208,6 +209,7 @@ class Launch:
 
     def _request(self, described: dict[str, Any], time_s: float) -> tuple[Workload, Request]:
         """What to build, with its precision in force."""
+        require_named(self._device, self._device_name)
         workload = self._workload_named(described["workload"])
         precision = resolve(described["precision"], self._device)
         precision.apply()
@@ -407,10 +409,9 @@ class Launch:
 
     def _free_memory(self) -> None:
         gc.collect()
-        if self._device == "cuda":
-            import torch
-
-            torch.cuda.empty_cache()
+        counted = allocator(self._device)
+        if counted:
+            counted.empty_cache()
 
     def _profile(self, open_cases: dict[int, _Running]) -> None:
         """Profile the most wanted case with its warm step, alone in memory; the others are built again."""
@@ -440,7 +441,7 @@ class Launch:
                 step = workload.build(request)
                 for _ in range(WARM_STEPS):
                     step.run()
-                wait_for(self._device)
+                synchronize(self._device)
             trace = Path(described["trace"]) if described.get("trace") else None
             return profiled_pass(
                 step,

@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any  # Any: torch's types
 
+from ..accelerator import allocator, synchronize
+
 PhaseOf = Callable[[str], AbstractContextManager[object]]
 """Marks a part of a step as `forward`, `backward` or `optimizer`."""
 PARTS = ("weights", "gradients", "optimizer", "activations", "inputs", "other")
@@ -71,24 +73,23 @@ def peak_of_a_step(
 ) -> dict[str, int]:
     """Bytes of each of PARTS at the moment when a step holds most memory; they sum to the peak.
 
-    `step` marks its phases. Nothing may be left of the step before it, so release gradients first. On CUDA
-    the peak is that of the caching allocator. Raises AllocationsUnavailable.
+    `step` marks its phases. Nothing may be left of the step before it, so release gradients first. The peak
+    is that of the device's allocator, where it counts. Raises AllocationsUnavailable.
     """
     held = {
         "weights": storage_bytes(weights),
         "optimizer": storage_bytes(optimizer_state),
         "inputs": storage_bytes(inputs),
     }
-    if device == "cuda":
-        import torch
-
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
+    counted = allocator(device)
+    if counted:
+        synchronize(device)
+        counted.reset_peak_memory_stats()
     found = split_at_points(*_observed(device, step), {})["peak"]
     parts = {name: held.get(name, 0) + found[name] for name in PARTS}
-    if device == "cuda":  # the allocator's rounding, and other allocations of this process
-        torch.cuda.synchronize()
-        parts["other"] += max(int(torch.cuda.max_memory_allocated()) - sum(parts.values()), 0)
+    if counted:  # the allocator's rounding, and other allocations of this process
+        synchronize(device)
+        parts["other"] += max(int(counted.max_memory_allocated()) - sum(parts.values()), 0)
     return parts
 
 
@@ -97,14 +98,13 @@ def highest_allocated(device: str, work: Callable[[], object]) -> int:
 
     Raises AllocationsUnavailable; exceptions of `work` pass through.
     """
-    if device == "cuda":
-        import torch
-
-        torch.cuda.reset_peak_memory_stats()
-        before_bytes = int(torch.cuda.memory_allocated())
+    counted = allocator(device)
+    if counted:
+        counted.reset_peak_memory_stats()
+        before_bytes = int(counted.memory_allocated())
         work()
-        torch.cuda.synchronize()
-        return int(torch.cuda.max_memory_allocated()) - before_bytes
+        synchronize(device)
+        return int(counted.max_memory_allocated()) - before_bytes
     events, _ = _observed(device, lambda _: work())
     return sum(split_at_points(events, (), {})["peak"].values())
 
@@ -229,23 +229,15 @@ def points_of_a_step(device: str, run: Callable[[], object]) -> dict[str, dict[s
     def two_steps() -> None:
         optimizers = _optimizers_of(run)  # memory allocated before profiling starts has no reported release
         held.update(_held(device, optimizers))
-        wait_for(device)
+        synchronize(device)
         with _marked("step"):
             run()
-            wait_for(device)
+            synchronize(device)
 
     nodes, events = _recorded(device, two_steps)
     begun_ns = next(node.start_time_ns for node in nodes if node.name == f"{_MARK}step")
     phases = _phases_of([node for node in nodes if node.start_time_ns > begun_ns], begun_ns)
     return split_at_points([event for event in events if event.t_ns > begun_ns], phases, held)
-
-
-def wait_for(device: str) -> None:
-    """Wait until the device has done all that was asked of it."""
-    if device != "cpu":
-        import torch
-
-        getattr(torch, device).synchronize()
 
 
 def _optimizers_of(run: Callable[[], object]) -> list[Any]:

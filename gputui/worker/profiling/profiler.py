@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any  # Any: torch's types
 
+from ..accelerator import ACTIVITIES
 from .step_breakdown import TraceEvent
 
 OUR_WINDOW = "gputui::window"
@@ -18,17 +19,14 @@ _SCALARS = ("Scalar", "ScalarList", "")
 _KINDS = {
     "cpu_op": "op",
     "user_annotation": "range",
-    "cuda_runtime": "runtime",
-    "cuda_driver": "runtime",
-    "xpu_runtime": "runtime",
-    "xpu_driver": "runtime",
     "kernel": "kernel",
     "concurrent_kernel": "kernel",
     "gpu_memcpy": "copy",
     "gpu_memset": "memset",
     "overhead": "overhead",
 }
-"""Kineto's names of activities; others, such as device copies of ranges, are ignored."""
+"""Kineto's names of activities, besides `…_runtime` and `…_driver` of each kind of device; others, such as
+device copies of ranges, are ignored."""
 
 
 class NoTrace(Exception):
@@ -94,7 +92,7 @@ def _activities(device: str) -> list[Any]:
     """The host's activities, and the device's where this torch can trace it. Raises NoTrace if it cannot."""
     from torch.profiler import ProfilerActivity, supported_activities
 
-    wanted = {"cpu": "", "mps": "", "cuda": "CUDA", "xpu": "XPU"}[device]
+    wanted = ACTIVITIES.get(device, "PrivateUse1")
     activities = [ProfilerActivity.CPU]
     if wanted:
         activity = getattr(ProfilerActivity, wanted, None)
@@ -146,10 +144,11 @@ def _events(raw: Iterable[Any]) -> Iterable[TraceEvent]:
 def _kind_of(event: Any) -> str:
     """The kind of an event; empty for one that the partition does not use."""
     if hasattr(event, "activity_type"):
-        return _KINDS.get(str(event.activity_type()), "")
+        kind = str(event.activity_type())
+        return "runtime" if kind.endswith(("_runtime", "_driver")) else _KINDS.get(kind, "")
     name = event.name()  # before torch 2.6 an event has no activity type
     if str(event.device_type()) == "DeviceType.CPU":
-        if name.startswith(("cuda", "cu", "hip", "ze")) and event.linked_correlation_id() > 0:
+        if name.startswith(("cu", "hip", "ze")) and event.linked_correlation_id() > 0:
             return "runtime"
         return "range" if int(event.scope()) == 7 else "op"
     if hasattr(event, "is_user_annotation") and event.is_user_annotation():

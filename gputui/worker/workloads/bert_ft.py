@@ -34,7 +34,7 @@ def build(request: Request) -> Step:
     import torch
 
     from ..models import Encoder
-    from ..steps import training_step
+    from ..steps import adamw, training_step
 
     shape = EncoderShape(**{name: request.integer(name) for name in EncoderShape.__dataclass_fields__})
     torch.manual_seed(request.seed)
@@ -44,9 +44,7 @@ def build(request: Request) -> Step:
     batch = request.integer("batch")
     tokens = torch.randint(shape.vocabulary, (batch, shape.context), generator=generator).to(request.device)
     labels = torch.randint(shape.classes, (batch,), generator=generator).to(request.device)
-    fused = request.device in ("cpu", "cuda")
-    rate = float(request.parameters["learning_rate"])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=fused)
+    optimizer = adamw(model, float(request.parameters["learning_rate"]), request.device)
 
     def loss() -> torch.Tensor:
         return torch.nn.functional.cross_entropy(model(tokens), labels)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # JSON
 
+from ..accelerator import properties_of
 from ..contract import Figure, Parameter, Request, Size, Step, Unsupported, Value, Workload
 from ..failures import OutOfMemory, is_out_of_memory
 from ..flops import GptShape
@@ -207,12 +208,9 @@ def _question(
 
 def _limit_bytes(device: str) -> int | None:
     """What a batch may use here: a share of the host's memory, or all of a GPU's."""
-    if device == "cuda":
-        import torch
-
-        return int(torch.cuda.get_device_properties(0).total_memory)
     if device != "cpu":
-        return None
+        total_bytes: int | None = properties_of(device).total_memory
+        return total_bytes
     if sys.platform != "linux":
         raise Unsupported("only Linux can be asked to refuse a process memory beyond a limit")
     return round(CPU_MEMORY_SHARE * usable_memory_bytes())

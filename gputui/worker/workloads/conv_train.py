@@ -32,7 +32,7 @@ def build(request: Request) -> Step:
     import torch
 
     from ..models import ResNet
-    from ..steps import training_step
+    from ..steps import sgd, training_step
 
     shape = ResNetShape.described(request.parameters)
     torch.manual_seed(request.seed)
@@ -42,13 +42,11 @@ def build(request: Request) -> Step:
     images = torch.randn(batch, 3, shape.image, shape.image, generator=generator)
     images = images.to(device=request.device, memory_format=torch.channels_last)
     labels = torch.randint(shape.classes, (batch,), generator=generator).to(request.device)
-    fused = request.device == "cuda"  # else the scaler of fp16 waits for the device in every step
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=fused)
 
     def loss() -> torch.Tensor:
         return torch.nn.functional.cross_entropy(model(images), labels)
 
-    return training_step(loss, optimizer, request)
+    return training_step(loss, sgd(model, request.device), request)
 
 
 WORKLOAD = Workload(

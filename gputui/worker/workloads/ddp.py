@@ -8,6 +8,7 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
+from ..accelerator import require_ranks
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from ..failures import is_out_of_memory
 from ..flops import GptShape
@@ -117,14 +118,7 @@ def start_ranks(request: Request) -> RankGroup:
     """The ranks, built and ready. Raises RankLost, or Unsupported if this machine cannot run that many."""
     ranks, hosts = request.integer("ranks"), int(request.parameters.get("hosts", 1))
     per_host = ranks // hosts
-    if request.device not in ("cpu", "cuda"):
-        raise Unsupported("ranks talk through gloo on CPUs and NCCL on NVIDIA GPUs")
-    if request.device == "cuda":
-        import torch
-
-        seen = torch.cuda.device_count()
-        if seen < per_host:
-            raise Unsupported(f"{per_host} GPUs are needed, {seen} can be seen")
+    require_ranks(request.device, per_host)
     threads = max(request.threads // per_host, 1)
     group = _started(request, hosts, per_host, threads)
     try:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any  # Any: torch's types, and JSON
 
-from ..contract import Request, Step, Unsupported
+from ..accelerator import COLLECTIVES, module_of, require_ranks, synchronize
+from ..contract import Request, Step
 from ..procs.ranks import RankLink
 from ..timing import stopwatch_for, with_waiting
 
@@ -42,14 +43,11 @@ class _Rank:
         from ..steps import resolve
 
         torch.set_num_threads(threads)
-        if device == "cuda":
-            seen, needed = torch.cuda.device_count(), int(os.environ["LOCAL_WORLD_SIZE"])
-            if seen < needed:
-                raise Unsupported(f"{needed} GPUs are needed on each host, {seen} can be seen on one of them")
-            torch.cuda.set_device(self._local)
+        require_ranks(device, int(os.environ["LOCAL_WORLD_SIZE"]))
+        module_of(device).set_device(self._local)
         resolved = resolve(precision, device)
         resolved.apply()
-        distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+        distributed.init_process_group(COLLECTIVES[device])
         self._request = Request(parameters, device, resolved, threads, seed)
         self._stopwatch = stopwatch_for(device)
         self._model, self._step = built(self._request, seed + self._rank, is_parallel=True)
@@ -83,12 +81,10 @@ class _Rank:
         for _ in range(times + 1):
             numbers.fill_(self._rank + 1.0)
             distributed.barrier()
-            if self._request.device == "cuda":
-                torch.cuda.synchronize()
+            synchronize(self._request.device)
             begun_ns = time.perf_counter_ns()
             distributed.all_reduce(numbers)
-            if self._request.device == "cuda":
-                torch.cuda.synchronize()
+            synchronize(self._request.device)
             taken.append((time.perf_counter_ns() - begun_ns) / 1e9)
         ranks = distributed.get_world_size()
         is_right = bool((numbers == ranks * (ranks + 1) / 2).all())

@@ -42,6 +42,7 @@ def made(
     import torch
 
     from ..models import Gpt
+    from ..steps import adamw
 
     shape = GptShape(**{name: request.integer(name) for name in GptShape.__dataclass_fields__})
     torch.manual_seed(request.seed)
@@ -53,8 +54,7 @@ def made(
     tokens = torch.randint(
         shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
     ).to(request.device)
-    fused = request.device in ("cpu", "cuda")
-    return model, tokens, torch.optim.AdamW(model.parameters(), lr=3e-4, fused=fused)
+    return model, tokens, adamw(model, 3e-4, request.device)
 
 
 def build(request: Request) -> Step:

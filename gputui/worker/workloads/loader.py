@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import mean, median
 from typing import Any  # Any: torch's types
 
+from ..accelerator import PINNED
 from ..contract import Figure, Request, Size, Step, Value, Workload
 from ..flops import ResNetShape
 from ..timing import steps_for, stopwatch_for
@@ -55,7 +56,7 @@ def build(request: Request) -> Step:
     import torch
 
     from ..models import ResNet
-    from ..steps import training_step
+    from ..steps import sgd, training_step
     from .image_data import Pictures, loader_of
 
     shape = ResNetShape.described(request.parameters)
@@ -64,7 +65,6 @@ def build(request: Request) -> Step:
     model = ResNet(shape).to(device=device, memory_format=torch.channels_last)
     generator = torch.Generator().manual_seed(request.seed)
     labels = torch.randint(shape.classes, (batch,), generator=generator).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     pictures = Pictures(
         request.integer("pictures"),
         request.integer("height"),
@@ -72,7 +72,7 @@ def build(request: Request) -> Step:
         shape.image,
         request.seed,
     )
-    loader = loader_of(pictures, batch, request.integer("workers"), pin_memory=device == "cuda")
+    loader = loader_of(pictures, batch, request.integer("workers"), pin_memory=device in PINNED)
     batches: list[Any] = [iter(loader)]
     current: list[Any] = [None]
     blocked_s: list[float] = []
@@ -82,7 +82,7 @@ def build(request: Request) -> Step:
         images = images.to(dtype=torch.float32, memory_format=torch.channels_last).sub(127.5).div(63.75)
         return torch.nn.functional.cross_entropy(model(images), labels)
 
-    train = training_step(loss, optimizer, request)
+    train = training_step(loss, sgd(model, device), request)
 
     def run() -> None:
         begun_s = time.perf_counter()

@@ -32,7 +32,7 @@ def build(request: Request) -> Step:
     import torch
 
     from ..models import Lstm
-    from ..steps import next_token_loss, training_step
+    from ..steps import adamw, next_token_loss, training_step
 
     shape = LstmShape(**{name: request.integer(name) for name in LstmShape.__dataclass_fields__})
     torch.manual_seed(request.seed)
@@ -42,9 +42,7 @@ def build(request: Request) -> Step:
     tokens = torch.randint(
         shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
     ).to(request.device)
-    fused = request.device in ("cpu", "cuda")
-    rate = float(request.parameters["learning_rate"])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=fused)
+    optimizer = adamw(model, float(request.parameters["learning_rate"]), request.device)
     return training_step(lambda: next_token_loss(model, tokens), optimizer, request)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any  # Any: torch's types
 
+from ..accelerator import PINNED, allocator
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from ..flops import GptShape
 from .gpt_train import BASE, MINI, described, made
@@ -60,7 +61,7 @@ def build(request: Request) -> Step:
         raise Unsupported("activations of a CPU are in the host's memory already")
     model, tokens, optimizer = made(request, request.seed)
     pieces = tokens.chunk(request.integer("parts"))
-    offloaded = partial(torch.autograd.graph.save_on_cpu, pin_memory=request.device == "cuda")
+    offloaded = partial(torch.autograd.graph.save_on_cpu, pin_memory=request.device in PINNED)
     saved = offloaded if trick == "offload" else contextlib.nullcontext
 
     def scores(part: Any) -> Any:
@@ -94,8 +95,9 @@ def build(request: Request) -> Step:
         found = {"peak_bytes": Value(float(sum(split.values())), 1)}
         for name in PARTS:
             found[f"{name}_at_peak_bytes"] = Value(float(split[name]), 1)
-        if request.device == "cuda":
-            found["reserved_bytes"] = Value(float(torch.cuda.max_memory_reserved()), 1)
+        counted = allocator(request.device)
+        if counted:
+            found["reserved_bytes"] = Value(float(counted.max_memory_reserved()), 1)
         else:
             found["reserved_bytes"] = Value(None, 0, "only a GPU's allocator keeps one")
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from ..accelerator import PINNED, module_of
 from ..contract import Parameter, Request, Size, Step, Unsupported, Workload
 
 _BYTES = {"4k": 2**12, "64k": 2**16, "1m": 2**20, "16m": 2**24, "256m": 2**28}
@@ -35,7 +36,7 @@ def _sizes() -> dict[str, Size]:
 
 def build(request: Request) -> Step:
     """One copy of random bytes per step, or one each way. Raises Unsupported where there is no link."""
-    if request.device not in ("cuda", "xpu"):
+    if request.device not in PINNED:
         raise Unsupported("host and device share one memory: nothing to transfer")
     return Step(transfer(request.parameters, request.device, request.seed))
 
@@ -52,7 +53,7 @@ def transfer(parameters: Mapping[str, Parameter], device: str, seed: int) -> Cal
 
     direction, count = str(parameters["direction"]), int(parameters["bytes"])
     pinned = parameters["memory"] == "pinned"
-    streams = getattr(torch, device)
+    streams = module_of(device)
     generator = torch.Generator().manual_seed(seed)
     pattern = torch.randint(256, (min(count, 2**22),), dtype=torch.uint8, generator=generator)
     content = pattern.repeat(count // pattern.numel())

@@ -102,7 +102,9 @@ def test_a_torch_without_kernels_for_the_gpu_makes_its_rows_unsupported() -> Non
     assert {launch.device.device_class for launch in plan.launches} == {"cpu"}
 
 
-def test_of_several_intel_gpus_only_the_first_is_measured_and_another_is_refused_by_name() -> None:
+def test_each_of_several_intel_gpus_is_measured_unless_their_numbers_are_not_torchs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     arcs = [
         replace(H200, torch_device="xpu", index=n, name=name, uuid="", pci_address="", compute_capability="")
         for n, name in enumerate(("Intel Arc A380", "Intel Arc B580"))
@@ -114,17 +116,34 @@ def test_of_several_intel_gpus_only_the_first_is_measured_and_another_is_refused
         assert names == {"Intel Arc A380"}
     command = ProfileCommand("nap", 1, ("sleep", "0"), "", "run", 1.0, "gpu", "host", 1.0)
     program = Profile("naps", 1, "", "", 60, 1, (), commands=(command,))
-    for device in ("gpu:1", "xpu:1", "all"):
-        for profile in (QUICK, program):
-            with pytest.raises(MachineLacks) as raised:
-                resolve_plan(profile, two, box, Choices(device=device))
-            assert "Intel Arc B580 is xpu device 1, and of several only the first can be measured" in str(
-                raised.value
-            )
-            assert "ZE_AFFINITY_MASK=1 gputui run" in raised.value.hint
+    for profile in (QUICK, program):
+        plan = resolve_plan(profile, two, box, Choices(device="gpu:1"))
+        assert {(x.device.name, x.device.visible) for x in plan.launches} == {("Intel Arc B580", "1")}
+        plan = resolve_plan(profile, two, box, Choices(device="all"))
+        assert {x.device.visible for x in plan.launches} == {"0", "1"}
+    for variable, value in (("ONEAPI_DEVICE_SELECTOR", "level_zero:0,2"), ("ZE_AFFINITY_MASK", "0.0,0.1")):
+        with monkeypatch.context() as environment:
+            environment.setenv(variable, value)
+            for device in ("gpu:1", "xpu:1", "all"):
+                for profile in (QUICK, program):
+                    with pytest.raises(
+                        MachineLacks, match="Intel Arc B580 is xpu device 1, and ONEAPI"
+                    ) as raised:
+                        resolve_plan(profile, two, box, Choices(device=device))
+                    assert raised.value.hint == "show torch that one alone"
     alone = make_interpreter(replace(arcs[1], index=0), cuda=None)  # as torch sees it behind that variable
     plan = resolve_plan(QUICK, alone, box, Choices(device="all"))
     assert {launch.device.name for launch in plan.launches} == {"Intel Arc B580"}
+
+
+def test_of_several_devices_of_a_kind_without_a_variable_another_than_the_first_is_refused() -> None:
+    two = make_interpreter(
+        *(replace(H200, torch_device="npu", index=n, name=f"NPU {n}", uuid="") for n in range(2)), cuda=None
+    )
+    plan = resolve_plan(QUICK, two, make_machine(), Choices(device="gpu:0"))
+    assert {launch.device.name for launch in plan.launches} == {"NPU 0"}
+    with pytest.raises(MachineLacks, match="NPU 1 is npu device 1, and of several only the first can be"):
+        resolve_plan(QUICK, two, make_machine(), Choices(device="gpu:1"))
 
 
 def test_a_t4_has_no_tf32_and_still_runs_the_rest() -> None:
