@@ -737,8 +737,8 @@ def test_a_gpu_without_these_times_says_why_and_a_cpu_has_none(tmp_path: Path) -
         bench.device, bench.times_apart = device, apart
         bench.add_step("waits", 0.01)
         bench.add_step("long", 0.5)
-        bench.add("alone", lambda _, bench=bench: bench.step(0.01), is_alone=True)
-        bench.add("elsewhere", lambda _, bench=bench: _elsewhere(bench))
+        bench.add("alone", partial(_short, bench), is_alone=True)
+        bench.add("elsewhere", partial(_elsewhere, bench))
         heard = bench.measure()
         assert {m["outcome"] for m in heard.of("case_end")} == {"ok"}
         assert {m["value"] for m in heard.of("figure")} <= {None}
@@ -752,6 +752,10 @@ def test_a_gpu_without_these_times_says_why_and_a_cpu_has_none(tmp_path: Path) -
     ]
 
 
-def _elsewhere(bench: Bench) -> Step:
-    step = bench.step(0.01)
+def _short(bench: Bench, request: Request) -> Step:
+    return bench.step(0.01)
+
+
+def _elsewhere(bench: Bench, request: Request) -> Step:
+    step = _short(bench, request)
     return replace(step, timed=lambda steps: bench.clock.time(step.run, steps))
