@@ -110,18 +110,9 @@ class NotApart(Exception):
     """Why host and device time of a step are not known."""
 
 
-@dataclass(frozen=True)
-class StepTimes:
-    """What a step takes of the host and of the device, in ns, while neither waits for the other."""
-
-    host_ns: int
-    """To enqueue it."""
-    device_ns: int
-    """To do it once it is enqueued."""
-
-
-TimesApart = Callable[[Callable[[], object], int, float], StepTimes]
-"""Calls a function so often in a row, some times over, within about so many ns. Raises NotApart."""
+TimesApart = Callable[[Callable[[], object], int, float], tuple[int, int]]
+"""Calls a function so often in a row, some times over, within about so many ns. Returns what a call takes of
+the host to enqueue it, and of the device to do it once it is enqueued, in ns. Raises NotApart."""
 QUEUED_S = 0.001
 """Steps of this length are queued at once: long beside two events and, unless one step is longer, fewer
 kernels than a queue holds: about 1000 on CUDA, where a launch takes the host some 3 us."""
@@ -141,13 +132,13 @@ def times_apart(
     limit_ns: float,
     *,
     clock: Callable[[], int] = time.perf_counter_ns,
-) -> StepTimes:
-    """What a step takes of host and device, on a device with these events, which tell times.
+) -> tuple[int, int]:
+    """What a step takes of host and device as TimesApart says, on a device with these events.
 
     `occupy` enqueues so many pieces of other work. Behind enough of them, all steps are queued before the
     first begins. Where they were not, the try does not count, and the next has more pieces. Raises NotApart.
     """
-    found, pieces, needed_ns, refused = list[StepTimes](), 1, math.inf, 0
+    found, pieces, needed_ns, refused = list[tuple[int, int]](), 1, math.inf, 0
     end_ns = clock() + limit_ns
     while len(found) < _WANTED_TIMES and clock() < end_ns:
         first, free, last = event(), event(), event()
@@ -164,7 +155,7 @@ def times_apart(
         synchronize()
         occupied_ns = first.elapsed_time(free) * 1e6
         if is_queued:
-            found.append(StepTimes(host_ns // steps, round(free.elapsed_time(last) * 1e6 / steps)))
+            found.append((host_ns // steps, round(free.elapsed_time(last) * 1e6 / steps)))
         else:
             refused += occupied_ns >= needed_ns
             needed_ns = 2.0 * host_ns
@@ -173,11 +164,13 @@ def times_apart(
             raise NotApart(WAITS)
     if not found:
         raise NotApart(NO_TIME_APART)
-    host = statistics.median_low(one.host_ns for one in found)
-    return StepTimes(host, statistics.median_low(one.device_ns for one in found))
+    host, device = (statistics.median_low(ns) for ns in zip(*found, strict=True))
+    return host, device
 
 
-def device_times_apart(device: str, run: Callable[[], object], steps: int, limit_ns: float) -> StepTimes:
+def device_times_apart(
+    device: str, run: Callable[[], object], steps: int, limit_ns: float
+) -> tuple[int, int]:
     """`times_apart` on an accelerator, behind products of matrices, which take 128 MiB meanwhile."""
     import torch
 

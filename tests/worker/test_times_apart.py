@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gputui.worker.timing import NO_TIME_APART, WAITS, NotApart, StepTimes, times_apart
+from gputui.worker import timing
+from gputui.worker.timing import NO_TIME_APART, WAITS, NotApart, times_apart
 
 LAUNCH_NS = 3000
 QUEUE = 1024
@@ -38,8 +39,7 @@ class Device:
     def synchronize(self) -> None:
         self.now_ns = max(self.now_ns, self.free_ns)
 
-    def Event(self, enable_timing: bool = True) -> Event:  # as torch names it
-        assert enable_timing
+    def event(self) -> Event:
         return Event(self)
 
     def occupy(self, pieces: int) -> None:
@@ -55,9 +55,11 @@ class Device:
 
         return run
 
-    def apart(self, run: Callable[[], object], steps: int = 1, limit_ns: float = SECOND_NS) -> StepTimes:
+    def apart(
+        self, run: Callable[[], object], steps: int = 1, limit_ns: float = SECOND_NS
+    ) -> tuple[int, int]:
         return times_apart(
-            self.Event, self.synchronize, self.occupy, run, steps, limit_ns, clock=lambda: self.now_ns
+            self.event, self.synchronize, self.occupy, run, steps, limit_ns, clock=lambda: self.now_ns
         )
 
 
@@ -92,7 +94,18 @@ def device() -> Device:
 )
 def test_each_time_is_that_of_its_own_side(device: Device, kernels: int, kernel_ns: int, steps: int) -> None:
     found = device.apart(device.step(kernels, kernel_ns), steps)
-    assert found == StepTimes(host_ns=kernels * LAUNCH_NS, device_ns=kernels * kernel_ns)
+    assert found == (kernels * LAUNCH_NS, kernels * kernel_ns)
+
+
+def test_the_stopwatch_alone_takes_the_host_for_the_device(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "timing_event", lambda kind: Event(device))
+    monkeypatch.setattr(timing, "synchronize", lambda kind: device.synchronize())
+    step = device.step(100, 1000)
+    timed = timing.gpu_stopwatch("fake")(step, 50)
+    assert timed.block_ns / 50 == pytest.approx(100 * LAUNCH_NS, rel=0.01)
+    assert device.apart(step) == (100 * LAUNCH_NS, 100_000)
 
 
 def test_a_host_that_pauses_once_does_not_count(device: Device) -> None:
@@ -103,7 +116,7 @@ def test_a_host_that_pauses_once_does_not_count(device: Device) -> None:
         device.now_ns += pauses.pop() if pauses else 0
         step()
 
-    assert device.apart(run) == StepTimes(10 * LAUNCH_NS, 10_000)
+    assert device.apart(run) == (10 * LAUNCH_NS, 10_000)
 
 
 def test_a_step_that_waits_for_its_result_has_no_such_times(device: Device) -> None:
@@ -134,5 +147,5 @@ def test_nothing_is_measured_beyond_its_time(device: Device) -> None:
 
 def test_where_time_is_short_one_measurement_will_do(device: Device) -> None:
     found = device.apart(device.step(50, 20_000), limit_ns=500_000)
-    assert found == StepTimes(host_ns=50 * LAUNCH_NS, device_ns=50 * 20_000)
+    assert found == (50 * LAUNCH_NS, 50 * 20_000)
     assert device.now_ns < 2_000_000

@@ -32,7 +32,6 @@ from gputui.worker.timing import (
     NO_TIME_APART,
     BlockTime,
     NotApart,
-    StepTimes,
     TimesApart,
     cpu_stopwatch,
     has_trend,
@@ -710,11 +709,11 @@ def test_time_for_figures_is_kept_free(tmp_path: Path) -> None:
 def test_a_case_on_a_gpu_tells_host_and_device_time_of_its_step(bench: Bench, seconds: float) -> None:
     asked: list[int] = []
 
-    def apart(run: Callable[[], object], steps: int, limit_ns: float) -> StepTimes:
+    def apart(run: Callable[[], object], steps: int, limit_ns: float) -> tuple[int, int]:
         del run
         assert limit_ns == pytest.approx(SECOND)  # a twentieth of the case's share
         asked.append(steps)
-        return StepTimes(host_ns=3000, device_ns=1000)
+        return 3000, 1000
 
     bench.device, bench.times_apart = "xpu", apart
     bench.add_step("work", seconds)
@@ -727,7 +726,7 @@ def test_a_case_on_a_gpu_tells_host_and_device_time_of_its_step(bench: Bench, se
 
 
 def test_a_gpu_without_these_times_says_why_and_a_cpu_has_none(tmp_path: Path) -> None:
-    def apart(run: Callable[[], object], steps: int, limit_ns: float) -> StepTimes:
+    def apart(run: Callable[[], object], steps: int, limit_ns: float) -> tuple[int, int]:
         raise NotApart("it waits")
 
     reasons = {}
@@ -737,8 +736,8 @@ def test_a_gpu_without_these_times_says_why_and_a_cpu_has_none(tmp_path: Path) -
         bench.device, bench.times_apart = device, apart
         bench.add_step("waits", 0.01)
         bench.add_step("long", 0.5)
-        bench.add("alone", lambda _, bench=bench: bench.step(0.01), is_alone=True)
-        bench.add("elsewhere", lambda _, bench=bench: _elsewhere(bench))
+        bench.add("alone", partial(_short, bench), is_alone=True)
+        bench.add("elsewhere", partial(_elsewhere, bench))
         heard = bench.measure()
         assert {m["outcome"] for m in heard.of("case_end")} == {"ok"}
         assert {m["value"] for m in heard.of("figure")} <= {None}
@@ -752,6 +751,10 @@ def test_a_gpu_without_these_times_says_why_and_a_cpu_has_none(tmp_path: Path) -
     ]
 
 
-def _elsewhere(bench: Bench) -> Step:
-    step = bench.step(0.01)
+def _short(bench: Bench, request: Request) -> Step:
+    return bench.step(0.01)
+
+
+def _elsewhere(bench: Bench, request: Request) -> Step:
+    step = _short(bench, request)
     return replace(step, timed=lambda steps: bench.clock.time(step.run, steps))

@@ -829,10 +829,10 @@ def _group_means(rows: Sequence[Row], ignore: str) -> Iterable[GroupMean]:
         device = "" if ignore == "device" else row.case.variant.device_class
         is_alone = ignore and None in (row.a.result, row.b.result)
         if (row.case.workload_class, device) in members and not row.case.is_time and not is_alone:
-            found = row.estimate
-            if not isinstance(found, Missing) and row.is_host_bound:
-                found = replace(found, doubt=HOST_BOUND)
-            members[row.case.workload_class, device].append(found)
+            estimate = row.estimate
+            if row.is_host_bound and not isinstance(estimate, Missing):
+                estimate = replace(estimate, doubt=HOST_BOUND)
+            members[row.case.workload_class, device].append(estimate)
     for (workload_class, device), estimates in members.items():
         common = [e for e in estimates if not isinstance(e, Missing)]
         if estimates:

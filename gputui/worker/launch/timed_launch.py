@@ -314,10 +314,10 @@ class Launch:
                 raise NotApart("it would take memory of the device, which this case has to itself")
             if _TRIES_APART * steps * step_ns > limit_ns:
                 raise NotApart(NO_TIME_APART)
-            found = self._times_apart(step.run, steps, limit_ns)
+            host_ns, device_ns = self._times_apart(step.run, steps, limit_ns)
         except NotApart as reason:
             return (Value(None, 0, str(reason)),) * len(STEP_TIMES)
-        return Value(found.device_ns / 1e9, steps), Value(found.host_ns / 1e9, steps)
+        return Value(device_ns / 1e9, steps), Value(host_ns / 1e9, steps)
 
     def _single_steps(self, timed: Callable[[], BlockTime], last_ns: float) -> list[BlockTime]:
         """Single steps until one is short enough for the minimum number of blocks: rarely more than one.
