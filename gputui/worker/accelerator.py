@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from types import SimpleNamespace
 from typing import Any  # Any: torch's types, which may not be installed
@@ -217,7 +218,7 @@ def require_type(device: str, amp: str) -> None:
 
     if amp == "amp-bf16":
         if amp_of(device) != amp:
-            raise Unsupported("this GPU has no bf16 of its own")
+            raise Unsupported("this GPU does not compute in bf16")
     elif device == "mps":
         raise Unsupported("torch cannot train in fp16 on an Apple GPU")
     elif device == "cpu":  # on most CPUs imitated, hundreds of times as slowly as fp32
@@ -226,13 +227,15 @@ def require_type(device: str, amp: str) -> None:
             raise Unsupported("fp16 on a CPU needs AVX512-FP16 or its like")
 
 
-def allow_tf32(is_on: bool) -> None:
+def allow_tf32(device: str, is_on: bool) -> None:
     """Switch TF32 on or off for matrix products, convolutions and RNNs, where a device may have it.
 
     By the flags that every torch has. From torch 2.9 there is also one setting per kind of operation, in
     which a user's step may have asked for TF32, or for bf16 on a CPU: those are put back first, so that the
     flags decide, and can be read by either name (tried with 2.13).
     """
+    if device == "cpu" and "torch" not in sys.modules:
+        return  # none was set, and what needs no torch shall not import it
     import torch
 
     kinds = torch.backends

@@ -60,7 +60,7 @@ class Precision:
 
     def apply(self) -> None:
         """Switch TF32 on or off; called before every block."""
-        accelerator.allow_tf32(self.used == "tf32")
+        accelerator.allow_tf32(self.device, self.used == "tf32")
 
 
 @dataclass(frozen=True)

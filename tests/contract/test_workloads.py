@@ -606,7 +606,8 @@ def test_decoding_counts_the_bytes_of_its_weights_and_its_cache(size: str) -> No
 def test_a_batch_is_answered_as_each_of_its_requests_alone(kind: str) -> None:
     workload = workload_named("infer_rps")
     described = workload.sizes[f"mini-{kind}"].parameters | TINY["infer_rps"] | {"batch": 3}
-    model, batch = classifier_and_input(Request(described, "cpu", resolve("fp32", "cpu"), 1, 1), "nhwc")
+    request = Request(described, "cpu", resolve("fp32", "cpu"), 1, 1)
+    model, batch = classifier_and_input(request, "nhwc")
     together = model(batch)
     assert together.shape == (3, described["classes"])
     alone = torch.cat([model(one.unsqueeze(0)) for one in batch])
@@ -666,7 +667,7 @@ def test_an_encoder_in_fp32_gives_the_scores_and_gradients_of_float64() -> None:
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
 def test_a_style_network_gives_the_frames_of_float64(dtype: torch.dtype, tolerance: float) -> None:
     torch.manual_seed(1)
-    model = Style(torch.channels_last).requires_grad_(False)
+    model = Style(torch.contiguous_format).requires_grad_(False)
     frames = torch.randint(256, (2, 32, 40, 3), dtype=torch.uint8)
     exact = copy.deepcopy(model).double()(frames)
     assert exact.shape == (2, 3, 32, 40)

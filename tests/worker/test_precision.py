@@ -74,7 +74,7 @@ def test_a_gpu_computes_in_the_type_that_is_asked_for_and_amp_chooses(
 
 def test_what_a_device_would_only_imitate_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **_: False)
-    with pytest.raises(Unsupported, match="this GPU has no bf16 of its own"):
+    with pytest.raises(Unsupported, match="this GPU does not compute in bf16"):
         resolve("amp-bf16", "cuda")
     monkeypatch.setattr("torch.ops.mkldnn._is_mkldnn_fp16_supported", lambda: False)
     with pytest.raises(Unsupported, match="fp16 on a CPU needs AVX512-FP16"):

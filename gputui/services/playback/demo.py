@@ -406,5 +406,6 @@ def made_up_box(demo: Demo, terminal: Terminal) -> SystemState:
         file_error=None,
         unwritable={},
         missing_home="",
+        variables={},
         other_runs=(),
     )

@@ -224,7 +224,7 @@ def box_lines(run: RunSummary) -> Iterator[tuple[str, str]]:
         more = "".join(f", {name} {text}" for name, text in found.items() if not isinstance(text, Missing))
         yield "runtime", f"Python {runtime.python_version}, torch {_known(runtime.torch_version)}{more}"
     if not isinstance(runtime.variables, Missing) and runtime.variables:
-        yield "variables", runtime.variables
+        yield "env vars", runtime.variables
 
 
 def _gpu_words(gpu: Gpu) -> str:
