@@ -9,20 +9,34 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
+from typing import Any  # torch's
 
 import psutil
 import pytest
+import torch
 from builders import make_case, make_plan
 from supervised import Supervised, ends_by_itself
 
 from gputui.model.absent import Missing
 from gputui.model.journal import Block, CaseEnd, Figure, RunEnd
+from gputui.worker.collectives import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    KINDS,
+    SENDRECV,
+    Kind,
+    bus_bytes_per_s,
+    expected,
+    time_in_a_row,
+)
 from gputui.worker.contract import Parameter, Request
 from gputui.worker.procs.ranks import RankGroup, RankLost
 from gputui.worker.steps import resolve
-from gputui.worker.workloads.ddp import bus_bytes_per_s, start_ranks
+from gputui.worker.timing import cpu_stopwatch
+from gputui.worker.workloads.ddp import start_ranks
 from gputui.worker.workloads.ddp_rank import built
 
 TINY: dict[str, Parameter] = {
@@ -39,6 +53,7 @@ START = f"""
 import sys
 from gputui.worker.contract import Request
 from gputui.worker.steps import resolve
+from gputui.worker.timing import cpu_stopwatch
 from gputui.worker.workloads.ddp import start_ranks
 ranks = start_ranks(Request({TINY!r}, "cpu", resolve("fp32", "cpu"), 2, 1))
 print(ranks.pid, flush=True)
@@ -129,10 +144,45 @@ def test_sharded_ranks_train_the_same_weights_and_each_holds_a_part(sharded: Ran
 
 
 @pytest.mark.slow
-def test_what_all_ranks_sum_is_checked_number_by_number(ranks: RankGroup) -> None:
-    for answer in ranks.ask_all(do="reduce", size_bytes=2**16, times=3):
-        assert answer["is_right"] is True
-        assert float(answer["seconds"]) > 0
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_number_of_a_collective_of_four_ranks_arrives(kind: str) -> None:
+    four = start_ranks(replace(tiny(), parameters=TINY | {"ranks": 4}))
+    try:
+        for answer in four.ask_all(do="collective", kind=kind, size_bytes=2**16, times=3):
+            assert answer["is_right"] is True
+            assert float(answer["seconds"]) > 0
+    finally:
+        four.close()
+
+
+@pytest.mark.parametrize("place", [None, *range(0, 1024, 103)])
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_one_wrong_number_is_noticed_wherever_it_is(
+    kind: Kind, place: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 1 of 4, whose peers send what they should but for one number."""
+
+    def arrives(got: torch.Tensor, *_: object) -> None:
+        got.copy_(expected(kind, 4096 // 4 // (4 if kind == ALL_GATHER else 1), 1, 4, "cpu"))
+        if place is not None:
+            got[place] += 1
+
+    def exchanged(both: list[Any]) -> list[Any]:
+        arrives(both[1])
+        return []
+
+    for name, does in {
+        "get_rank": lambda: 1,
+        "get_world_size": lambda: 4,
+        "barrier": lambda: None,
+        "all_reduce": arrives,
+        "all_gather_into_tensor": arrives,
+        "P2POp": lambda does, tensor, peer: tensor,
+        "batch_isend_irecv": exchanged,
+    }.items():
+        monkeypatch.setattr(torch.distributed, name, does)
+    _, is_right = time_in_a_row(kind, 4096, 2, "cpu", cpu_stopwatch)
+    assert is_right == (place is None)
 
 
 @pytest.mark.slow
@@ -143,8 +193,14 @@ def test_what_a_rank_cannot_do_is_reported_and_it_goes_on(ranks: RankGroup) -> N
 
 
 def test_the_bus_carries_what_the_formula_of_nccl_tests_says() -> None:
-    assert bus_bytes_per_s(10**9, 0.1, 2) == pytest.approx(1e10)
-    assert bus_bytes_per_s(10**9, 0.1, 8) == pytest.approx(1.75e10)
+    for kind, ranks, rate in (
+        (ALL_REDUCE, 2, 1e10),
+        (ALL_REDUCE, 8, 1.75e10),
+        (ALL_GATHER, 2, 5e9),
+        (ALL_GATHER, 8, 8.75e9),
+        (SENDRECV, 8, 1e10),
+    ):
+        assert bus_bytes_per_s(kind, 10**9, 0.1, ranks) == pytest.approx(rate)
 
 
 def test_a_launcher_that_starts_nothing_is_reported_at_once() -> None:

@@ -98,9 +98,35 @@ def parts_of(work: Path, is_rehearsal: bool) -> tuple[Part, ...]:
             yield Step(f"run-{number}", (*gputui, *words, *where, "--yes"), budget_s + 20, on_gpu)
         yield Step("pairs", helper("same_twice", db), 30, on_gpu)
 
+    def deciding() -> Iterator[Step]:
+        """Three runs of quick some minutes apart, and what else decides between them."""
+        db, bakeoff = str(work / "apart.db"), str(work / "deciding.db")
+        where = ("--device", "cpu", "--only", "gemm") if is_rehearsal else ("--device", "gpu")
+        budget_s = 15 if is_rehearsal else 45
+
+        def quick(number: int) -> Step:
+            words = ("run", "quick", "--db", db, "--budget", str(budget_s), "--label", f"apart-{number}")
+            return Step(f"quick-{number}", (*gputui, *words, *where, "--yes"), budget_s + 20, on_gpu)
+
+        questions = helper("deciding", "--device", device, "graph", "layout", "collective", "mig", "start")
+        yield quick(1)
+        yield Step("questions", questions, 150, on_gpu)
+        yield quick(2)
+        words = ("run", "bakeoff", "--db", bakeoff, "--budget", "40" if is_rehearsal else "110")
+        yield Step("rows-run", (*gputui, *words, *where, "--yes"), 160, on_gpu)
+        yield Step("rows", helper("deciding", "rows", bakeoff), 30, on_gpu)
+        yield quick(3)
+        yield Step("apart", helper("same_twice", db), 30, on_gpu)
+
     minutes = "5" if is_rehearsal else "20"
     monitor = ("gputui", "monitor")
     return (
+        Part(
+            "deciding",
+            "device against host time, graphs, layouts, collectives, MIG names, starts, runs minutes apart",
+            300,
+            tuple(deciding()),
+        ),
         Part(
             "box",
             "what this box is, what the driver answers and what asking costs, the monitor under load",

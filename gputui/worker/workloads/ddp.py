@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from statistics import median
 from typing import TYPE_CHECKING
 
 from ..accelerator import require_ranks
+from ..collectives import KINDS, Kind, bus_bytes_per_s
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from ..failures import is_out_of_memory
 from ..flops import GptShape
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
 
 ALONE_BLOCKS = 5
 ALONE_BLOCK_S = 0.2
-REDUCE_TIMES = 9
+LOOP_S, MOST_TIMES = 0.3, 20
+"""A row of operations is about so long, and no longer than that of nccl-tests."""
+_SUFFIXES = {"": 0, "_1m": 2**20}
+"""Of figures, by the bytes of an operation; 0: what the size says."""
 
 
 def _size(
@@ -88,14 +93,9 @@ def build(request: Request) -> Step:
             alone_ns = median(block.block_ns / steps for block in alone)
             found["efficiency_share"] = Value(alone_ns / together_ns, len(step_ns))
             found["alone_step_s"] = Value(alone_ns / 1e9, ALONE_BLOCKS * steps)
-        sizes = {"bus_bytes_per_s": request.integer("reduce_bytes"), "bus_1m_bytes_per_s": 2**20}
-        for key, size_bytes in sizes.items():
-            answers = group.ask_all(do="reduce", size_bytes=size_bytes, times=REDUCE_TIMES)
-            seconds = max(float(answer["seconds"]) for answer in answers)
-            if all(answer["is_right"] for answer in answers):
-                found[key] = Value(bus_bytes_per_s(size_bytes, seconds, ranks), REDUCE_TIMES)
-            else:
-                found[key] = Value(None, REDUCE_TIMES, "the sums came out wrong")
+        for kind, suffix in product(KINDS.values(), _SUFFIXES):
+            size_bytes = _SUFFIXES[suffix] or request.integer("reduce_bytes")
+            found[_key(kind, suffix)] = _measured(group, kind, size_bytes, ranks)
         return found
 
     def fault() -> str:
@@ -164,13 +164,20 @@ def _started(request: Request, hosts: int, per_host: int, threads: int) -> RankG
         raise
 
 
-def bus_bytes_per_s(size_bytes: int, seconds: float, ranks: int) -> float:
-    """Bytes per second on each link in an all-reduce of this size: S / t * 2 (n - 1) / n.
+def _measured(group: RankGroup, kind: Kind, size_bytes: int, ranks: int) -> Value:
+    """Bus bandwidth by the slowest rank, of as many operations as fit into LOOP_S."""
+    asked = {"do": "collective", "kind": kind.name, "size_bytes": size_bytes}
+    first_s = max(float(answer["seconds"]) for answer in group.ask_all(**asked, times=1))
+    times = min(max(round(LOOP_S / max(first_s, 1e-9)), 2), MOST_TIMES)
+    answers = group.ask_all(**asked, times=times)
+    if not all(answer["is_right"] for answer in answers):
+        return Value(None, times, "the numbers came out wrong")
+    seconds = max(float(answer["seconds"]) for answer in answers)
+    return Value(bus_bytes_per_s(kind, size_bytes, seconds, ranks), times)
 
-    Independent of the number of ranks where the links are the limit. Source: NVIDIA/nccl-tests,
-    doc/PERFORMANCE.md.
-    """
-    return size_bytes / seconds * 2 * (ranks - 1) / ranks
+
+def _key(kind: Kind, suffix: str) -> str:
+    return f"{kind.name}{suffix}_bus_bytes_per_s"
 
 
 WORKLOAD = Workload(
@@ -203,8 +210,10 @@ WORKLOAD = Workload(
     figures=(
         Figure("efficiency_share", "scaling efficiency", "share", "more", "median"),
         Figure("alone_step_s", "the same step of one rank alone", "s", "less", "median"),
-        Figure("bus_bytes_per_s", "all-reduce bus bandwidth", "B/s", "more", "median"),
-        Figure("bus_1m_bytes_per_s", "all-reduce bus bandwidth, 1 MiB", "B/s", "more", "median"),
+        *(
+            Figure(_key(kind, suffix), f"{kind.title} bus bandwidth{size}", "B/s", "more", "median")
+            for kind, (suffix, size) in product(KINDS.values(), (("", ""), ("_1m", ", 1 MiB")))
+        ),
     ),
     figures_s=5.0,
     is_alone=True,

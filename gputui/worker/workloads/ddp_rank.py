@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any  # Any: torch's types, and JSON
 
-from ..accelerator import COLLECTIVES, module_of, require_ranks, synchronize
+from ..accelerator import COLLECTIVES, module_of, require_ranks
+from ..collectives import KINDS, time_in_a_row
 from ..contract import Request, Step
 from ..procs.ranks import RankLink
 from ..timing import stopwatch_for, with_waiting
@@ -23,7 +23,7 @@ def serve(link: RankLink) -> None:
             "build": rank.build,
             "time": rank.time,
             "alone": rank.alone,
-            "reduce": rank.reduce,
+            "collective": rank.collective,
             "digest": rank.digest,
             "held": rank.held,
         }
@@ -71,24 +71,11 @@ class _Rank:
     def _timed(self, step: Step, steps: int) -> Mapping[str, object]:
         return asdict(with_waiting(self._stopwatch, step.run, steps))
 
-    def reduce(self, size_bytes: int, times: int) -> Mapping[str, object]:
-        """Median seconds of summing float32 numbers over all ranks; each number is checked at the end."""
-        import torch
-        from torch import distributed
-
-        numbers = torch.empty(size_bytes // 4, device=self._request.device)
-        taken = []
-        for _ in range(times + 1):
-            numbers.fill_(self._rank + 1.0)
-            distributed.barrier()
-            synchronize(self._request.device)
-            begun_ns = time.perf_counter_ns()
-            distributed.all_reduce(numbers)
-            synchronize(self._request.device)
-            taken.append((time.perf_counter_ns() - begun_ns) / 1e9)
-        ranks = distributed.get_world_size()
-        is_right = bool((numbers == ranks * (ranks + 1) / 2).all())
-        return {"seconds": sorted(taken[1:])[times // 2], "is_right": is_right}
+    def collective(self, kind: str, size_bytes: int, times: int) -> Mapping[str, object]:
+        """Seconds of one operation in a row, and whether all numbers came out right."""
+        device = self._request.device
+        seconds, is_right = time_in_a_row(KINDS[kind], size_bytes, times, device, self._stopwatch)
+        return {"seconds": seconds, "is_right": is_right}
 
     def digest(self) -> Mapping[str, object]:
         """The loss of the last step, and a hash of all weights: equal on all ranks if they train together."""
