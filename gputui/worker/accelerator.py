@@ -42,14 +42,11 @@ def module_of(device: str) -> Any:
 
 
 def _modules() -> dict[str, Any]:
-    """What this torch has for accelerators, by kind."""
+    """What this torch has for accelerators, by kind; asking for it opens none."""
     import torch
 
-    return {
-        kind: getattr(torch, kind)
-        for kind in (*_KINDS, torch._C._get_privateuse1_backend_name())
-        if hasattr(torch, kind)
-    }
+    registered = getattr(getattr(torch, "_C", None), "_get_privateuse1_backend_name", str)()
+    return {kind: getattr(torch, kind) for kind in (*_KINDS, registered) if hasattr(torch, kind)}
 
 
 def kinds() -> list[str]:

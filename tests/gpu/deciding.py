@@ -174,10 +174,10 @@ def apart(step: Step, device: str, step_ns: float) -> str:
     if device == "cpu":
         return ""
     try:
-        times = device_times_apart(device, step.run, steps_for(0.001, step_ns), 2e9)
+        host_ns, device_ns = device_times_apart(device, step.run, steps_for(0.001, step_ns), 2e9)
     except NotApart as error:
         return f" ({error})"
-    return f" (device {times.device_ns / 1e6:.3f} ms, host {times.host_ns / 1e6:.3f} ms)"
+    return f" (device {device_ns / 1e6:.3f} ms, host {host_ns / 1e6:.3f} ms)"
 
 
 QUESTIONS: dict[str, Callable[[str], Iterator[str]]] = {

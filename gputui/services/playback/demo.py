@@ -398,7 +398,6 @@ def made_up_box(demo: Demo, terminal: Terminal) -> SystemState:
         passed_over=(),
         clock_source="tsc",
         governor="performance",
-        variables={},
         terminal=terminal,
         result_file=demo.db,
         state_directory=demo.db.parent,
