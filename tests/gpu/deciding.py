@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
+from gputui.model.absent import Missing
 from gputui.model.result import Run
+from gputui.services.results.host_bound import STEP_KEYS, is_host_bound
 from gputui.store.reading import open_result
 from gputui.worker.accelerator import module_of
 from gputui.worker.contract import Parameter, Request, Step
@@ -66,15 +68,15 @@ def main() -> int:
 def rows(run: Run) -> Iterator[str]:
     """Device and host time of a step, and what the host leaves of the device."""
     for case in run.cases:
-        found = {figure.key: figure for figure in case.figures}
-        device, host = found.get("device_step_s"), found.get("host_step_s")
-        if device is None or host is None:
-            continue
-        if isinstance(device.value, float) and isinstance(host.value, float):
-            times = f"device {1e3 * device.value:.3f} ms, host {1e3 * host.value:.3f} ms"
-            yield f"{case.case.name}: {times}, {device.value / host.value:.2f}x"
-        else:
-            yield f"{case.case.name}: {device.value}"
+        for launch in case.measurements:
+            found = {figure.key: figure.value for figure in launch.figures}
+            device_s, host_s = (found.get(key, Missing("not measured")) for key in STEP_KEYS)
+            if isinstance(device_s, Missing) or isinstance(host_s, Missing):
+                yield f"{case.case.name}: {device_s}"
+                continue
+            bound = ", host-bound" if is_host_bound(case) else ""
+            times = f"device {1e3 * device_s:.3f} ms, host {1e3 * host_s:.3f} ms"
+            yield f"{case.case.name}: {times}, {device_s / host_s:.2f}x{bound}"
 
 
 def graph(device: str) -> Iterator[str]:
