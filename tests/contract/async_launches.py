@@ -343,6 +343,47 @@ def pace() -> Iterator[dict[str, Any]]:
     device.launch_ns = usual_ns
 
 
+def apart(small: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Device and host time of a step, launched quickly and slowly."""
+    from gputui.worker import timing
+
+    usual_ns = device.launch_ns
+    for name in ("gemm", "gpt_train", "decode", "infer_lat"):
+        workload = resized(name, small[name])
+        step = step_of(workload, "fp32")
+        for launch_ns in (usual_ns, 10 * device.least_kernel_ns):
+            device.launch_ns = launch_ns
+            with mock.patch.object(timing, "_SIDE", 64):
+                heard = launched(workload, share_s=1000.0)
+            device.launch_ns = usual_ns
+            (block, *_), found = heard.of("block"), figures_of(heard)
+            yield {
+                "apart": f"{name} {'quickly' if launch_ns == usual_ns else 'slowly'}",
+                "device_s": found["device_step_s"],
+                "host_s": found["host_step_s"],
+                "step_s": block["device_ns"] / block["steps"] / 1e9,
+                "work_s": step["step_ns"] / 1e9,
+                "launches_s": step["kernels"] * launch_ns / 1e9,
+            }
+
+
+def graph_of_decode(small: dict[str, Any]) -> dict[str, Any]:
+    """Tokens of decoding, launched one by one and as a graph, until the text has started over twice."""
+    from gputui.worker.contract import Request
+    from gputui.worker.steps import resolve
+
+    (size,) = resized("decode", small).sizes.values()
+    scores, launches = {}, {}
+    for mode in ("eager", "graph"):
+        request = Request(size.parameters, NAME, resolve("fp32", NAME), 1, 1, 60.0, mode)
+        step = resized("decode", small).build(request)
+        scores[mode] = [step.run().cpu().tolist() for _ in range(30)]
+        before_ns = device.cpu_ns
+        step.run()
+        launches[mode] = (device.cpu_ns - before_ns) / device.launch_ns
+    return {"fact": "decode", "found": [scores["eager"] == scores["graph"], launches["graph"]]}
+
+
 def crowded(small: dict[str, Any]) -> dict[str, Any]:
     """A launch of two cases, of which only the second fits."""
     too_large, fits = resized("membw", {"elements": 2**20}), resized("gpt_train", small)
@@ -365,6 +406,9 @@ def main() -> None:
         print(json.dumps(fact), flush=True)
     if asked["small"]:
         print(json.dumps(crowded(asked["small"]["gpt_train"])), flush=True)
+        print(json.dumps(graph_of_decode(asked["small"]["decode"])), flush=True)
+        for times in apart(asked["small"]):
+            print(json.dumps(times), flush=True)
     for words in asked["cases"]:
         name, precision = words.split()
         workload = resized(name, asked["small"].get(name, {}))

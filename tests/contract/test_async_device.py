@@ -127,6 +127,29 @@ def test_a_missing_wait_is_noticed(place: str, found: list[dict[str, Any]]) -> N
     assert (one["sound"], one["planted"]) == (True, False)
 
 
+@pytest.mark.parametrize("name", ["gemm", "gpt_train", "decode"])
+def test_device_and_host_time_of_a_step_are_told_apart(name: str, found: list[dict[str, Any]]) -> None:
+    times = {one["apart"]: one for one in found if "apart" in one}
+    for one in (times[f"{name} quickly"], times[f"{name} slowly"]):
+        assert one["device_s"] == pytest.approx(one["work_s"], rel=0.001)
+        assert one["host_s"] == pytest.approx(one["launches_s"], rel=0.001)
+    slow = times[f"{name} slowly"]
+    if slow["host_s"] > slow["device_s"]:  # the device has to wait
+        assert slow["step_s"] >= slow["host_s"]
+
+
+def test_a_step_that_waits_by_itself_has_no_times_apart(found: list[dict[str, Any]]) -> None:
+    for one in found:
+        if one.get("apart", "").startswith("infer_lat"):
+            assert (one["device_s"], one["host_s"]) == (None, None)
+
+
+def test_a_graph_of_decoding_gives_the_tokens_of_its_operators_in_one_launch(
+    fact: Callable[[str], Any],
+) -> None:
+    assert fact("decode") == [True, 1]
+
+
 def test_a_probe_names_a_device_of_a_kind_that_gputui_does_not_know(fact: Callable[[str], Any]) -> None:
     assert (fact("kinds"), fact("is open")) == (["queued"], True)
     cpu, other = fact("devices")
