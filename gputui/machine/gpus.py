@@ -33,7 +33,6 @@ from gputui.sources.nvml_live.questions import (
     mig_handles,
     question,
 )
-from gputui.worker.probe import LEAST_VRAM_BYTES
 
 T = TypeVar("T")
 
@@ -100,17 +99,11 @@ def describe_gpus(root: Path = Path("/")) -> DriverFacts:
     indices = amd.devices()
     read = _each(len(indices), lambda at: dict(amd.sample(indices[at])[0].values))
     asked = dict.fromkeys([key for one in _OF_GPU for key in one.keys], _OF_NVIDIA)
-    cards = {
-        index: asked | values
-        for index, values in zip(indices, read, strict=True)
-        if values and isinstance(held := values.get("memory_total_bytes"), int) and held > LEAST_VRAM_BYTES
-    }
-    if not cards:
-        return nvidia
-    uuids = (uuid for values in cards.values() if isinstance(uuid := _text(values["uuid"]), str))
-    own = str(next(iter(cards.values()))["driver"]).removeprefix("amdgpu").strip()
+    found = [asked | ({} if values is None else values) for values in read]
+    uuids = (uuid for values in found if isinstance(uuid := _text(values["uuid"]), str))
+    own = str(found[0].get("driver", "")).removeprefix("amdgpu").strip()
     version = nvidia.driver_version if nvidia.gpus else own or Missing("amdgpu is that of the kernel")
-    gpus = (*nvidia.gpus, *(_gpu(index, values, "amd") for index, values in cards.items()))
+    gpus = (*nvidia.gpus, *(_gpu(index, values, "amd") for index, values in zip(indices, found, strict=True)))
     return DriverFacts(gpus, (*nvidia.uuids, *uuids), "", version, nvidia.cuda_driver_version)
 
 

@@ -456,7 +456,7 @@ def live_sources() -> tuple[LiveSource, ...]:
     if Path("/sys/module/amdgpu").exists():
         from gputui.sources.amd import AmdGpus  # takes 2 ms, and few machines need it
 
-        found.append(AmdGpus())
+        found.append(AmdGpus(has_units=True))
     return tuple(found)
 
 

@@ -20,7 +20,7 @@ from gputui.model.absent import Missing
 from gputui.model.telemetry import AT_SECOND_READING, LOST, DeviceSample, GpuUse, Reading, Value
 from gputui.sources.amd_metrics import Throttling, live_values, read_table
 from gputui.sources.base import read_file, stored_values, target_of
-from gputui.worker.probe import kfd_gpus
+from gputui.worker.probe import LEAST_VRAM_BYTES, kfd_gpus
 
 _AMD = "0x1002"
 _BRIDGE_CLASS = "0x0604"
@@ -42,14 +42,21 @@ QUEUES_UNTIMED = Missing("the amdgpu driver does not time the compute queues of 
 class AmdGpus:
     """GPUs of the `amdgpu` driver, ordered by PCI address: a source for the live view and for runs.
 
-    They are numbered after NVIDIA's, if the machine has both. Partitions of one GPU share its sensors, so
-    that they are one here.
+    They are numbered after NVIDIA's, if the machine has both; `has_units` adds the graphics units of
+    processors behind the cards. Partitions of one GPU share its sensors, so that they are one here.
     """
 
     NAME: ClassVar[str] = "amd"
 
-    def __init__(self, root: Path = Path("/"), clock: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        clock: Callable[[], int] = time.monotonic_ns,
+        *,
+        has_units: bool = False,
+    ) -> None:
         self._root = root
+        self._has_units = has_units
         self._clock = clock
         self._numbers: dict[str, int] = {}
         """By PCI address: a GPU keeps its number while others come and go."""
@@ -74,17 +81,19 @@ class AmdGpus:
     probe = open
 
     def devices(self) -> tuple[int, ...]:
-        found: dict[str, Path] = {}
+        found: dict[tuple[bool, str], Path] = {}
         for card in self._root.glob("sys/class/drm/card[0-9]*"):
             device = card / "device"
             if re.fullmatch(r"card\d+", card.name) and _text(device / "vendor") == _AMD:
                 place = device.resolve()
-                if (place / "driver").resolve().name == "amdgpu":
-                    found[place.name] = place
-        for address in sorted(found):
+                memory = _number(place / "mem_info_vram_total")
+                is_unit = isinstance(memory, Missing) or memory <= LEAST_VRAM_BYTES
+                if (place / "driver").resolve().name == "amdgpu" and (self._has_units or not is_unit):
+                    found[is_unit, place.name] = place
+        for (_, address), place in sorted(found.items()):
             number = self._numbers.setdefault(address, self._first + len(self._numbers))
-            self._places[number] = found[address]
-        return tuple(sorted(self._numbers[address] for address in found))
+            self._places[number] = place
+        return tuple(sorted(self._numbers[address] for _, address in found))
 
     def about(self, device: int) -> dict[str, Value]:
         """What seldom changes: name, limits, sizes; read every ten seconds."""

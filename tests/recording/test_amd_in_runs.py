@@ -31,7 +31,7 @@ import sys
 from pathlib import Path
 from gputui.sources.amd import AmdGpus
 plain = AmdGpus.__init__
-AmdGpus.__init__ = lambda self, root=None: plain(self, Path(sys.argv[1]))
+AmdGpus.__init__ = lambda self, root=None, **more: plain(self, Path(sys.argv[1]), **more)
 from gputui.recording.supervisor import Supervisor
 sys.exit(Supervisor([Path(sys.argv[2])]).run())
 """

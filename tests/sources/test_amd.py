@@ -180,6 +180,17 @@ def test_gpus_are_numbered_by_their_address_and_keep_their_numbers(box: Box) -> 
     assert only(source, 2).values["pci_address"] == "0000:01:00.0"
 
 
+def test_the_graphics_unit_of_a_processor_is_behind_the_cards_and_left_out_of_runs(box: Box) -> None:
+    box.add(0, "pci0000:00/0000:01:00.0", {"mem_info_vram_total": str(512 * 2**20)})
+    box.add(1, "pci0000:40/0000:44:00.0")
+    live = AmdGpus(box.root, box.clock, has_units=True)
+    assert live.open() is None
+    for source in (live, box.open()):
+        assert only(source, 0).values["pci_address"] == "0000:44:00.0"
+    assert live.devices() == (0, 1)
+    assert box.open().devices() == (0,)
+
+
 def test_numbers_begin_behind_those_of_nvidias_gpus(box: Box) -> None:
     for address in ("0000:01:00.0", "0000:02:00.0"):
         (box.root / "proc/driver/nvidia/gpus" / address).mkdir(parents=True)
@@ -240,7 +251,9 @@ def test_what_a_gpu_does_not_report_has_a_reason_and_leaves_the_rest(box: Box) -
     for name in GPU:
         if name.startswith(("hwmon", "mem_", "gpu_busy", "ras", "pp_", "current", "unique")):
             (device / name).unlink()
-    values = only(box.open()).values
+    source = AmdGpus(box.root, box.clock, has_units=True)
+    assert source.open() is None
+    values = only(source).values
     present = {key for key, value in values.items() if not isinstance(value, Missing)}
     assert present == {"name", "driver", "pci_address", "pcie_generation_max", "pcie_width_max"}
     assert {value.reason for value in values.values() if isinstance(value, Missing)} == {
