@@ -117,8 +117,9 @@ QUEUED_S = 0.001
 """Steps of this length are queued at once: long beside two events and, unless one step is longer, fewer
 kernels than a queue holds: about 1000 on CUDA, where a launch takes the host some 3 us."""
 _WANTED_TIMES = 3
-_SIDE = 4096
-"""Of the matrices whose product occupies a device: for 0.3 ms or more on the fastest."""
+_PIECE_NS = 300_000
+_LEAST_SIDE, _MOST_SIDE = 256, 4096
+"""Of the matrices whose product occupies a device for so long, or almost."""
 WAITS = "a step waits for the device, or launches more than its queue holds"
 NO_TIME_APART = "a step takes too long for it"
 
@@ -171,20 +172,29 @@ def times_apart(
 def device_times_apart(
     device: str, run: Callable[[], object], steps: int, limit_ns: float
 ) -> tuple[int, int]:
-    """`times_apart` on an accelerator, behind products of matrices, which take 128 MiB meanwhile."""
+    """`times_apart` on an accelerator, behind products of matrices, which take up to 128 MiB meanwhile."""
     import torch
 
-    try:
-        factor = torch.ones(_SIDE, _SIDE, device=device)
-        product = factor @ factor  # the first product loads its kernel
-    except RuntimeError as error:
-        raise NotApart("no memory was left for it") from error
+    event, wait = partial(timing_event, device), partial(synchronize, device)
+    side, piece_ns = _LEAST_SIDE // 2, 0.0
+    while piece_ns < _PIECE_NS and side < _MOST_SIDE:
+        side *= 2
+        try:
+            factor = torch.ones(side, side, device=device)
+            product = factor @ factor  # the first of a size loads its kernel
+        except RuntimeError as error:
+            raise NotApart("no memory was left for it") from error
+        first, last = event(), event()
+        first.record()
+        torch.mm(factor, factor, out=product)
+        last.record()
+        wait()
+        piece_ns = first.elapsed_time(last) * 1e6
 
     def occupy(pieces: int) -> None:
         for _ in range(pieces):
             torch.mm(factor, factor, out=product)
 
-    event, wait = partial(timing_event, device), partial(synchronize, device)
     return times_apart(event, wait, occupy, run, steps, limit_ns)
 
 
