@@ -146,14 +146,11 @@ def command_again(run: Run, file: str, profile: Profile | None, like: str = "") 
 
 def _device(run: Run, profile: Profile) -> str:
     """The option, where the run was limited to a device that its cases in the profile are not limited to."""
-    kinds = {
-        (one.case.work.workload, one.case.work.size, declared_as(one.case.variant.precision))
-        for one in run.cases
-    }
+    kinds = {(one.case.work.workload, declared_as(one.case.variant.precision)) for one in run.cases}
     there = {
         device
         for entry in profile.cases
-        if kinds.intersection(product((entry.workload,), entry.sizes, map(declared_as, entry.precisions)))
+        if kinds.intersection(product((entry.workload,), map(declared_as, entry.precisions)))
         for device in entry.devices
     }
     here = {one.case.variant.device_class for one in run.cases}
