@@ -64,11 +64,9 @@ _WITH: dict[str, Callable[[str], str]] = {
     "precision": "with {}".format,
     "device": lambda value: f"on the {value.upper()}",
     "threads": lambda value: {"1": "on one thread", "all": "on all cores"}.get(value, f"on {value} threads"),
-    "mode": lambda value: {
-        "eager": "in eager mode",
-        "compile": "with torch.compile",
-        "graph": "with a CUDA graph",
-    }.get(value, f"in {value} mode"),
+    "mode": lambda value: {"eager": "in eager mode", "compile": "with torch.compile"}.get(
+        value, f"in {value} mode"
+    ),
     "machine": "on {}".format,
     "runtime": "in {}".format,
     "label": "in {}".format,
