@@ -52,7 +52,9 @@ def _modules() -> dict[str, Any]:
 def kinds() -> list[str]:
     """Accelerators of which this torch sees one here."""
     return [
-        kind for kind, module in _modules().items() if getattr(module, "is_available", module.device_count)()
+        kind
+        for kind, module in _modules().items()
+        if (getattr(module, "is_available", None) or module.device_count)()
     ]
 
 

@@ -353,7 +353,7 @@ def apart(small: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
         step = step_of(workload, "fp32")
         for launch_ns in (usual_ns, 10 * device.least_kernel_ns):
             device.launch_ns = launch_ns
-            with mock.patch.object(timing, "_SIDE", 64):
+            with mock.patch.multiple(timing, _LEAST_SIDE=64, _MOST_SIDE=64):
                 heard = launched(workload, share_s=1000.0)
             device.launch_ns = usual_ns
             (block, *_), found = heard.of("block"), figures_of(heard)
