@@ -51,7 +51,9 @@ OPTIMIZER = "its optimizer is "
 RECORDED = "the whole program is recorded in "
 PROFILED = "profiled: "
 """How the note begins that says where a trace was made, of a program that `why` ran."""
-FOR_PROGRAMS = (OPTIMIZER, RECORDED, PROFILED)
+COMPILED = "compiled in these steps: "
+"""How the note begins that says whether torch.compile compiled them for the first time."""
+FOR_PROGRAMS = (OPTIMIZER, RECORDED, PROFILED, COMPILED)
 """Notes of what else is known; nobody has to read them to believe an answer."""
 _SAME_LENGTH = 0.05
 """Of a step: a profiled one that differs by less is not told apart."""
