@@ -6,6 +6,7 @@ which of the two it is stands in the sentence.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,8 @@ COMPILED = "compiled in these steps: "
 """How the note begins that says whether torch.compile compiled them for the first time."""
 FOR_PROGRAMS = (OPTIMIZER, RECORDED, PROFILED, COMPILED)
 """Notes of what else is known; nobody has to read them to believe an answer."""
+_TELLS_NOTHING = 10.0
+"""Times as long, or as short, as the program's own: a profiled step that tells nothing of it."""
 _SAME_LENGTH = 0.05
 """Of a step: a profiled one that differs by less is not told apart."""
 _SAME_SHARE = 0.02
@@ -145,8 +148,9 @@ def answer_of_trace(
         optimizer=_noted(notes, OPTIMIZER),
     )
     known = [note for note in notes if not note.startswith(FOR_PROGRAMS)]
+    is_far = tells_nothing(found)
     is_marked = not any(note.startswith(NOT_MARKED) for note in notes)
-    rough = "the profiler changed how long a step takes, so shares are rough"
+    rough = "the profiled steps took another time than the others, so shares are rough"
     return StepAnswer(
         subject="a step" if is_marked else WINDOW,
         where=_noted(notes, PROFILED) or where,
@@ -155,10 +159,16 @@ def answer_of_trace(
         breakdown=breakdown,
         step_ns=side.step_ns,
         own_ns=found.before_ns,
-        findings=findings_of(facts),
-        notes=(*known, *([rough] if found.before_ns and not is_explained else [])),
+        findings=() if is_far else findings_of(facts),
+        notes=(*known, *([rough] if found.before_ns and not is_explained and not is_far else [])),
         begun_utc_us=begun_utc_us,
     )
+
+
+def tells_nothing(found: ProfiledPass) -> bool:
+    """Whether the profiled steps are so far from the program's own that their parts are not its parts."""
+    ratio = found.window_ns / found.steps / (found.before_ns or math.inf)
+    return found.before_ns > 0 and not 1 / _TELLS_NOTHING < ratio < _TELLS_NOTHING
 
 
 def _noted(notes: Sequence[str], begin: str) -> str:
@@ -242,6 +252,8 @@ def sentence(answer: StepAnswer) -> str:
         elif abs(answer.profiled_ns / answer.own_ns - 1) >= _SAME_LENGTH:
             took = f"{took} ({profiled})"
     head = f"{answer.subject[:1].upper()}{answer.subject[1:]} takes {took}"
+    if tells_nothing(answer.found):
+        return f"{head}, which does not tell where the time of such a step goes."
     return f"{head}: {of_these}{', and '.join(_clauses(answer))}."
 
 
@@ -301,6 +313,8 @@ def limit(answer: StepAnswer) -> str:
             return f"{bound.title}: {bound.evidence}. Try {bound.change}."
     if answer.causes:
         return ""
+    if tells_nothing(answer.found):
+        return "No cause is named. Try other steps: --after N."
     kinds, busy = busy_parts(answer.breakdown), 1 - sum(answer.breakdown.idle.values())
     if answer.own_ns not in (0, answer.step_ns) and answer.notes:
         return f"No cause is named: {answer.notes[-1]}."

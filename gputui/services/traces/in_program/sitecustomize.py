@@ -39,8 +39,8 @@ _MOST_COMPILING = 8
 """Steps in which torch.compile compiles, after which it is taken to go on doing so."""
 _MOST_TIMED = 100_000
 _UNMARKED_AFTER_S, _UNMARKED_S = 5.0, 2.0
-"""Without optimizer steps: how long after its first call backward() counts instead, or, where it is not called
-either, when a window begins after the import of torch, and how long that is."""
+"""Without optimizer steps: how long after its first call backward() counts instead; without that either, when
+a window begins after the import of torch, and how long it is."""
 _ASKED_EVERY_S = 0.5
 """How often the main thread is asked to begin while it imports something, which a profiler could break, or
 compiles."""
