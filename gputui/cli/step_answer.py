@@ -94,7 +94,7 @@ def _cause_lines(number: int, cause: Finding, source: str, page: Page, *, has_ga
         Span(f"at best {from_to(cause.step_ns, cause.at_best_ns)}", "dim"),
         Span(gain_text(cause.step_ns, cause.at_best_ns), "title good"),
     ]
-    if not has_gain:
+    if not (has_gain and cause.has_at_best):
         gains = [Span("", ""), Span("", "")]
     narrow, wide = (page.width - _NUMBER - len(gain.text) - 2 for gain in gains)
     place = cause.line if len(cause.line) <= narrow else f"…{cause.line[1 - narrow :]}"

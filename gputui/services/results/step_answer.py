@@ -54,7 +54,10 @@ PROFILED = "profiled: "
 """How the note begins that says where a trace was made, of a program that `why` ran."""
 COMPILED = "compiled in these steps: "
 """How the note begins that says whether torch.compile compiled them for the first time."""
-FOR_PROGRAMS = (OPTIMIZER, RECORDED, PROFILED, COMPILED)
+DDP = "DistributedDataParallel averages its gradients"
+ALLOCATES = "its calls of the driver mostly allocate and free memory"
+"""Notes of what the ranges and calls of a trace tell."""
+FOR_PROGRAMS = (OPTIMIZER, RECORDED, PROFILED, COMPILED, DDP, ALLOCATES)
 """Notes of what else is known; nobody has to read them to believe an answer."""
 _TELLS_NOTHING = 10.0
 """Times as long, or as short, as the program's own: a profiled step that tells nothing of it."""
@@ -120,8 +123,7 @@ class StepAnswer:
     @property
     def at_best_ns(self) -> int:
         """What the step takes at best without all of its causes."""
-        idle_ns = round(sum(self.breakdown.idle.values()) * self.step_ns)
-        return at_best_without(self.causes, idle_ns) if self.causes else self.step_ns
+        return at_best_without(self.causes) if self.causes else self.step_ns
 
 
 def answer_of_trace(
@@ -139,6 +141,7 @@ def answer_of_trace(
     is_explained = found.before_ns > 0 and not doubtful(own)
     profiled_ns = round(found.window_ns / found.steps)
     side = own if is_explained else ProfiledSide(found, profiled_ns, is_on_gpu)
+    compiled = _noted(notes, COMPILED)
     facts = StepFacts(
         side,
         "",
@@ -146,6 +149,9 @@ def answer_of_trace(
         None,
         loads_alone=any(note.startswith(LOADS_ALONE) for note in notes),
         optimizer=_noted(notes, OPTIMIZER),
+        has_ddp=DDP in notes,
+        allocates=ALLOCATES in notes,
+        compiled_again=not compiled.endswith(" 0 again") if compiled else None,
     )
     known = [note for note in notes if not note.startswith(FOR_PROGRAMS)]
     is_far = tells_nothing(found)
@@ -364,7 +370,8 @@ def gain_text(before_ns: float, after_ns: float) -> str:
 def all_of_them(answer: StepAnswer) -> str:
     """`All three: at best 412 to 111 ms.`; empty for fewer than two causes."""
     is_inflated = any(cause.kind == CONTENTION for cause in answer.causes)
-    if len(answer.causes) < 2 or is_inflated or not answer.is_explained:
+    are_known = all(cause.has_at_best for cause in answer.causes)
+    if len(answer.causes) < 2 or is_inflated or not (answer.is_explained and are_known):
         return ""
     if answer.at_best_ns < WORTH_A_LINE * answer.step_ns:
         return ""  # they are about the same time

@@ -41,9 +41,9 @@ _MOST_TIMED = 100_000
 _UNMARKED_AFTER_S, _UNMARKED_S = 5.0, 2.0
 """Without optimizer steps: how long after its first call backward() counts instead; without that either, when
 a window begins after the import of torch, and how long it is."""
-_ASKED_EVERY_S = 0.5
+_ASKED_EVERY_S, _PREPARED_S = 0.5, 2.0
 """How often the main thread is asked to begin while it imports something, which a profiler could break, or
-compiles."""
+compiles; and how long after that, since what is compiled next may follow."""
 _AT_ITS_IMPORTS, _COMPILING = "importlib._bootstrap", ("_dynamo/convert_frame.py", "_inductor/compile_fx.py")
 
 LINES, MARK = "gputuiLines", "gputui clock"
@@ -269,6 +269,7 @@ class Capture:
         self._is_last = False
         self._profiler: Any = None
         self._unmarked: Any = None
+        self._prepares_until_s = 0.0
         self._lines: Lines | None = None
         self._kept: list[object] = []
         self._is_over = False
@@ -404,7 +405,10 @@ class Capture:
         is_done.wait()
 
     def _start_unmarked(self) -> None:
-        if not (self._has_marks() or self._is_over or _is_preparing()):
+        now_s = time.perf_counter()
+        if _is_preparing():
+            self._prepares_until_s = now_s + _PREPARED_S
+        if not (self._has_marks() or self._is_over or now_s < self._prepares_until_s):
             profiler = sys.modules["torch"].profiler.profile(record_shapes=True)
             profiler.start()
             self._unmarked = profiler
