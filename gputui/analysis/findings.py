@@ -459,10 +459,10 @@ def _for_host(
         )
     else:
         evidence = f"{format_percent(for_host)} of the step lies between operators"
-        between = _without(facts, LAUNCH_BOUND, evidence, for_host * step_ns, "fair", lines, of=of_host)
+        apart = _without(facts, LAUNCH_BOUND, evidence, for_host * step_ns, "fair", lines, of=of_host)
         tiny = sum(float(p.calls) for p in pieces if p.calls and p.time_ns < _TINY_NS * p.calls)
         are_tiny = tiny >= _TINY_SHARE * calls
-        yield between if are_tiny else replace(between, change=_FEWER_OPERATORS, has_at_best=True)
+        yield apart if are_tiny else replace(apart, change=_FEWER_OPERATORS, has_at_best=True)
 
 
 def _own_python_ns(found: ProfiledPass) -> int:

@@ -252,7 +252,7 @@ def change_sentence(before: TraceRun, after: TraceRun) -> str:
     waits = [run.found.waited_share or 0.0 for run in (before, after)]
     had_cores = f"other programs had the cores for {format_percent(max(waits))} of one window"
     is_crowded = max(waits) >= WORTH_A_LINE
-    if is_crowded and not all(_is_beyond_waiting(*ns, *waits, least) for ns in (seen_ns, (a_ns, b_ns))):
+    if is_crowded and not all(_is_beyond_waiting(ns, waits, least) for ns in (seen_ns, (a_ns, b_ns))):
         return f"Can't tell what changed {times}: {had_cores}."
     if abs(math.log(b_ns / a_ns)) < least:
         return f"As fast as before, or nearly {times}: runs of one program differ as much."
@@ -269,9 +269,9 @@ def change_sentence(before: TraceRun, after: TraceRun) -> str:
     return f"A step takes {size} {direction} before {times}{crowded}: {named}.{more}"
 
 
-def _is_beyond_waiting(a_ns: int, b_ns: int, waited_a: float, waited_b: float, least: float) -> bool:
+def _is_beyond_waiting(steps_ns: tuple[int, int], waits: Sequence[float], least: float) -> bool:
     """Whether two steps differ by more than their waiting for other programs can make them."""
-    slower_ns, faster_ns, waited = (b_ns, a_ns, waited_b) if b_ns > a_ns else (a_ns, b_ns, waited_a)
+    (faster_ns, _), (slower_ns, waited) = sorted(zip(steps_ns, waits, strict=True))
     effect = effect_of_waiting("training", _THREADS_THAT_MEET)
     if waited > effect.decidable_share:
         return False

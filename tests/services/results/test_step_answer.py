@@ -75,12 +75,14 @@ def answer(found: ProfiledPass, *notes: str) -> StepAnswer:
     return answer_of_trace(found, "NVIDIA H200", "H200; train: 1 step", notes)
 
 
-def finding(kind: str, ms: float, step_ms: int = 100, line: int = 0, of: str = "", **more: str) -> Finding:
+def finding(
+    kind: str, ms: float, step_ms: int = 100, line: int = 0, of: str = "", change: str = "", code: str = ""
+) -> Finding:
     """A cause of so much of a step, in a piece of that category, else in one of its own."""
     at_best_ns = round((step_ms - ms) * MS)
     lines = (LineShare("train.py", line, "main", False, "", 1.0),) if line else ()
     piece = Piece("forward", of or kind, "", "", round((40 if of else ms) * MS), Fraction(0))
-    whole = Finding(kind, "seen", step_ms * MS, at_best_ns, "high", title=kind, lines=lines, **more)
+    whole = Finding(kind, "seen", step_ms * MS, at_best_ns, "high", kind, change, code, lines)
     return replace(whole, gone_ns={piece: ms * MS})
 
 
