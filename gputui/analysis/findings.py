@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide, inflation, pieces_seen
@@ -19,6 +19,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import IDLE, LineTime, Operator, ProfiledPass
 from gputui.model.units import format_percent, format_rate, format_seconds
 from gputui.worker.profiling.line_times import GC, OTHER_THREAD
+from gputui.worker.profiling.op_categories import type_of_kernel
 
 STARVED = "starved by the loader"
 LAUNCH_BOUND = "launch-bound"
@@ -51,17 +52,30 @@ _WAITS = (
     EXPOSED_COMMUNICATION,
 )
 """A step that waits is bound by what it waits for, whatever it reaches of a peak."""
+_LARGER_BATCH = "a larger batch"
+_FEWER_OPERATORS = "torch.compile, or fewer operators"
+_LESS_PYTHON = "to do this less often, or without a loop in Python: the line says what runs"
+_RECOMPILES = (
+    "to keep what changes between calls, a shape or a Python argument: TORCH_LOGS=recompiles says which"
+)
+_LATER = "later steps, if these are the first ones: --after N"
+_BY_HAND = "to find a rank that is late; else to start it earlier (async_op=True), or to send less"
+_ALLOCATES = (
+    "The GPU waits for memory to be allocated and freed",
+    "to keep buffers, without empty_cache() in the loop; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+)
+"""Title and advice, where that is known."""
 _TO_TRY = {
     STARVED: "less work in the DataLoader, or more workers (with persistent_workers=True)",
-    LAUNCH_BOUND: "a larger batch or torch.compile",
+    LAUNCH_BOUND: f"{_LARGER_BATCH} or torch.compile",
     COMPUTE_BOUND: "a faster device",
     MEMORY_BOUND: "a device with faster memory, or fused operators: torch.compile",
     POWER_CAPPED: "a higher power limit, if you may set one",
     PAUSED_IN_PYTHON: "to find what runs there: logging, evaluation, garbage collection, another thread",
     WAITS_FOR_RESULTS: "to keep these values on the GPU, or to read them once in many steps",
-    MANY_OPTIMIZER_CALLS: "fused=True or foreach=True of the optimizer",
+    MANY_OPTIMIZER_CALLS: "fused=True or foreach=True, where the optimizer takes it",
     WIDER_TYPES: "torch.autocast around these too, or to cast their weights",
-    TINY_OPERATORS: "a larger batch or torch.compile",
+    TINY_OPERATORS: f"{_LARGER_BATCH} or torch.compile",
     WAITS_FOR_DRIVER: (
         "to find its calls in the trace: memory is allocated and freed, or the device begins its work"
     ),
@@ -76,7 +90,7 @@ _TO_TRY = {
     COPIES: "to keep one type and layout: fewer to(), clone(), contiguous(), cat()",
     UNFUSED_ELEMENTWISE: "torch.compile, which fuses them",
     READS_SINGLE_VALUES: "to compute on whole tensors, and to read one value at the end",
-    COMPILES_AGAIN: "shapes that stay the same, or dynamic=True; TORCH_LOGS=recompiles says why it compiles",
+    COMPILES_AGAIN: _RECOMPILES,
 }
 _TITLES = {
     STARVED: "The GPU waits for data",
@@ -103,20 +117,6 @@ _TITLES_ON_CPU = {
     PAUSED_IN_PYTHON: "Python runs between operators",
     WAITS_FOR_DRIVER: "It waits for calls of the driver",
 }
-_OF_WORK = (
-    *_BOUNDS,
-    MATRIX_UNITS_UNUSED,
-    POWER_CAPPED,
-    MANY_OPTIMIZER_CALLS,
-    WIDER_TYPES,
-    TINY_OPERATORS,
-    EXPOSED_COMMUNICATION,
-    COPIES,
-    UNFUSED_ELEMENTWISE,
-    COMPILES_AGAIN,
-    READS_SINGLE_VALUES,
-)
-"""What makes work take longer; the others leave the device idle."""
 _MOST_LINES = 3
 WORTH_A_LINE = 0.1
 IDLE_TO_BE_LAUNCH_BOUND = 0.2
@@ -144,10 +144,19 @@ _RESULTS = frozenset(
 _ITEM, _MANY_ITEMS, _AS_OFTEN = "aten::item", 100, 0.9
 _OF_ELEMENTS = ("cast_copy", "view_alloc", "elementwise", "reduction")
 """Kinds of operators that a loop over elements calls; `item` counts as a copy."""
-_METHODS = frozenset(f"aten::{name}" for name in ("item", "nonzero", "equal", "masked_select"))
+_METHODS = {
+    **{
+        f"aten::{name}": f".{name}()" for name in ("item", "nonzero", "equal", "masked_select", "to", "copy_")
+    },
+    "aten::_to_copy": ".to()",
+    "aten::_local_scalar_dense": ".item()",
+}
+"""What a program calls, where an operator is not called by its own name."""
 _PAGEABLE = "pageable"
 _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 """Optimizers of torch that take `fused=True` on any device."""
+_FOREACH = ("Adadelta", "Adafactor", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")
+"""Those that take only `foreach=True`."""
 _MANY_CALLS = 50
 PRODUCTS = ("gemm", "conv", "attention")
 _BYTES_OF = {"c10::Half": 2, "Half": 2, "BFloat16": 2, "float": 4, "double": 8}
@@ -190,6 +199,12 @@ class StepFacts:
     """Whether its DataLoader is known to have no workers."""
     optimizer: str = ""
     """The name of its class in torch.optim; empty if unknown."""
+    has_ddp: bool = True
+    """Whether DistributedDataParallel averages its gradients, if anything does."""
+    allocates: bool = False
+    """Whether its calls of the driver are known to be those that allocate and free memory."""
+    compiled_again: bool | None = None
+    """Whether torch.compile compiled again in these steps what it had compiled; None if unknown."""
 
     @property
     def least_ns(self) -> tuple[int, int]:
@@ -254,6 +269,10 @@ class Finding:
     """What to write in the program, where that is sure; else empty."""
     lines: tuple[LineShare, ...] = ()
     """The three with most of its time, if that is known; those with less than a tenth of it are left out."""
+    has_at_best: bool = True
+    """False where what to try is a larger batch: that is another step."""
+    gone_ns: Mapping[Piece, float] = field(default_factory=dict, compare=False, repr=False)
+    """How much of each piece of the step is gone at best."""
 
     @property
     def line(self) -> str:
@@ -277,21 +296,20 @@ class Finding:
         to_try = f". Try {self.change}" if self.change else ""
         where = [f" ({one.words}, {format_percent(one.share)} of it)" for one in self.lines[:1]]
         evidence = f"{self.evidence}{''.join(where)}"
-        at_best = f"{if_gone} the step would take at best {least} of {seen}{to_try}"
-        return f"{self.title or self.kind}: {evidence}; {at_best}"
+        at_best = f"; {if_gone} the step would take at best {least} of {seen}" if self.has_at_best else ""
+        return f"{self.title or self.kind}: {evidence}{at_best}{to_try}"
 
 
-def at_best_without(found: Sequence[Finding], idle_ns: int) -> int:
-    """What a step takes at best without any of these, which a device is idle for so long in.
+def at_best_without(found: Sequence[Finding]) -> int:
+    """What a step takes at best without any of these.
 
-    Two may be about the same time: together they gain no more than there is of idle time, or of work.
+    Two may be about the same time: of each piece of the step no more is gone than there is of it.
     """
-    step_ns = found[0].step_ns
-    gone_ns = 0
-    for is_work, whole_ns in ((False, idle_ns), (True, step_ns - idle_ns)):
-        gains_ns = [one.gain_ns for one in found if (one.kind in _OF_WORK) == is_work]
-        gone_ns += max(min(sum(gains_ns), whole_ns), *gains_ns, 0)
-    return max(0, step_ns - gone_ns)
+    gone_ns: Counter[Piece] = Counter()
+    for one in found:
+        for piece, ns in one.gone_ns.items():
+            gone_ns[piece] = min(piece.time_ns, gone_ns[piece] + round(ns))
+    return max(0, found[0].step_ns - max(gone_ns.total(), *(one.gain_ns for one in found)))
 
 
 def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
@@ -308,6 +326,8 @@ def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
         found = [
             f for f in found if f.kind != LAUNCH_BOUND or f.at_best_ns <= most_ns
         ]  # what is left is little
+    if facts.compiled_again is not True and any(finding.kind == COMPILES_AGAIN for finding in found):
+        found = [f for f in found if f.kind not in (LAUNCH_BOUND, PAUSED_IN_PYTHON)]  # its own Python
     if any(
         finding.kind == READS_SINGLE_VALUES for finding in found
     ):  # its loop is that Python, and those operators
@@ -341,6 +361,7 @@ def waits_of(shares: Sequence[tuple[str, str, float]], *, is_on_device: bool) ->
 def _waits(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     step_ns, on_device = facts.side.step_ns, facts.side.is_on_device
     shares = [(p.category, p.phase, p.time_ns / step_ns) for p in pieces]
+    of_host = _of_host(pieces)
     for_loader = waits_of(shares, is_on_device=on_device).get(STARVED)
     if for_loader is not None:
         who = "the GPU waits for the data loader" if on_device else "it is in the data loader"
@@ -349,17 +370,28 @@ def _waits(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
             facts.side.found,
             lambda row: row.cause == "data_wait" if on_device else _is_of_loader(row),
         )
-        yield _without(facts, STARVED, evidence, for_loader * step_ns, "high", lines)
-    held_up = tuple(_held_up(facts, sum(share for part, _, share in shares if part in HOST_CAUSES)))
+        of_loader = [
+            p
+            for p in pieces
+            if p.category == LOADER or (not on_device and p.phase == "data" and p not in of_host)
+        ]
+        yield _without(facts, STARVED, evidence, for_loader * step_ns, "high", lines, of=of_loader)
+    held_up = tuple(_held_up(facts, of_host))
     yield from held_up
     known = sum(finding.gain_ns for finding in held_up) / step_ns
     if all(finding.kind != ANOTHER_THREAD for finding in held_up):  # else the rest waits for that thread too
         yield from _for_host(facts, pieces, shares, known)
 
 
-def _held_up(facts: StepFacts, for_host: float) -> Iterable[Finding]:
+def _of_host(pieces: Sequence[Piece]) -> list[Piece]:
+    """The pieces in which a device waits for its host, or a host runs no operator."""
+    return [p for p in pieces if p.category in HOST_CAUSES]
+
+
+def _held_up(facts: StepFacts, of_host: Sequence[Piece]) -> Iterable[Finding]:
     """What is known to hold up a host that keeps its device waiting, or runs no operator."""
     found, step_ns = facts.side.found, facts.side.step_ns
+    for_host = sum(p.time_ns for p in of_host) / step_ns
     times_ns = Counter[str]()
     for row in found.lines:
         if _is_of_host(row):
@@ -368,11 +400,11 @@ def _held_up(facts: StepFacts, for_host: float) -> Iterable[Finding]:
     if collecting >= WORTH_A_LINE:
         evidence = f"for {format_percent(collecting)} of the step Python's garbage collector runs"
         lines = lines_of(found, lambda row: _is_of_host(row) and row.doing == GC)
-        yield _without(facts, COLLECTS_GARBAGE, evidence, collecting * step_ns, "high", lines)
+        yield _without(facts, COLLECTS_GARBAGE, evidence, collecting * step_ns, "high", lines, of=of_host)
     if elsewhere >= max(WORTH_A_LINE, for_host / 2):
         evidence = f"for {format_percent(elsewhere)} of the step another thread of Python holds the GIL"
-        lines = lines_of(found, lambda row: _is_of_host(row) and row.doing == OTHER_THREAD)
-        yield _without(facts, ANOTHER_THREAD, evidence, elsewhere * step_ns, "fair", lines)
+        lines = lines_of(found, _is_of_host, of_another_thread=True)
+        yield _without(facts, ANOTHER_THREAD, evidence, elsewhere * step_ns, "fair", lines, of=of_host)
 
 
 def _for_host(
@@ -387,22 +419,29 @@ def _for_host(
         return
     python, driver = (sum(s for part, _, s in shares if part == cause) for cause in (PYTHON, _DRIVER))
     python = max(0.0, python - known)
+    own_python = 0.0 if on_device else min(python, _own_python_ns(found) / found.window_ns)
+    of_host = _of_host(pieces)
     calls = sum(float(p.calls) for p in pieces)
     lines = lines_of(found, lambda row: _is_of_host(row) and not row.doing)
     a_pause_ns = _PAUSE_NS if on_device else _PAUSE_ON_CPU_NS
     if not calls and not on_device:
         return  # its operators were not recorded
-    if python > for_host / 2 and python * step_ns > a_pause_ns * calls:
+    is_paused = python > for_host / 2 and python * step_ns > a_pause_ns * calls
+    if is_paused or own_python > for_host / 2:
         often = max(pieces, key=lambda p: p.calls)
         between = f", mostly around {float(often.calls):.0f} calls of {bare_name(often.operator)}"
         evidence = f"for {format_percent(python)} of the step the host is in Python and no operator runs"
         evidence += between if often.calls >= _MANY_CALLS and often.calls >= calls / 2 else ""
         lines = lines_of(found, lambda row: row.cause == "python" and not row.doing)
-        yield _without(facts, PAUSED_IN_PYTHON, evidence, python * step_ns, "fair", lines)
+        mine = [p for p in of_host if p.category == PYTHON]
+        paused = _without(facts, PAUSED_IN_PYTHON, evidence, python * step_ns, "fair", lines, of=mine)
+        yield replace(paused, change=_LESS_PYTHON) if lines and not on_device else paused
     elif driver > for_host / 2:
         evidence = f"for {format_percent(driver)} of the step the host is in calls of the driver"
         lines = lines_of(found, lambda row: row.cause == "runtime_api")
-        yield _without(facts, WAITS_FOR_DRIVER, evidence, driver * step_ns, "fair", lines)
+        mine = [p for p in of_host if p.category == _DRIVER]
+        waits = _without(facts, WAITS_FOR_DRIVER, evidence, driver * step_ns, "fair", lines, of=mine)
+        yield replace(waits, title=_ALLOCATES[0], change=_ALLOCATES[1]) if facts.allocates else waits
     elif on_device:
         lengths = [k.time_ns / k.calls for k in found.kernels for _ in range(k.calls)]
         is_sure = bool(lengths) and median(lengths) < SHORT_KERNEL_NS
@@ -410,11 +449,30 @@ def _for_host(
         if is_sure:
             evidence += f", and half of its kernels take less than {format_seconds(median(lengths) * 1e-9)}"
         yield _without(
-            facts, LAUNCH_BOUND, evidence, for_host * step_ns, "high" if is_sure else "fair", lines
+            facts,
+            LAUNCH_BOUND,
+            evidence,
+            for_host * step_ns,
+            "high" if is_sure else "fair",
+            lines,
+            of=of_host,
         )
     else:
         evidence = f"{format_percent(for_host)} of the step lies between operators"
-        yield _without(facts, LAUNCH_BOUND, evidence, for_host * step_ns, "fair", lines)
+        apart = _without(facts, LAUNCH_BOUND, evidence, for_host * step_ns, "fair", lines, of=of_host)
+        tiny = sum(float(p.calls) for p in pieces if p.calls and p.time_ns < _TINY_NS * p.calls)
+        are_tiny = tiny >= _TINY_SHARE * calls
+        yield apart if are_tiny else replace(apart, change=_FEWER_OPERATORS, has_at_best=True)
+
+
+def _own_python_ns(found: ProfiledPass) -> int:
+    """Time at lines of the program that call hardly any operator."""
+    calling_ns, between_ns = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+    for row in found.lines:
+        if row.path and not row.doing and (row.operator or _is_of_host(row)):
+            times_ns = calling_ns if row.operator else between_ns
+            times_ns[row.path, row.line] += row.time_ns
+    return sum(ns for line, ns in between_ns.items() if calling_ns[line] < WORTH_A_LINE * ns)
 
 
 def _is_of_host(row: LineTime) -> bool:
@@ -425,9 +483,14 @@ def _is_of_loader(row: LineTime) -> bool:
     return row.phase == "data" and not _is_of_host(row)
 
 
-def lines_of(found: ProfiledPass, belongs: Callable[[LineTime], bool]) -> tuple[LineShare, ...]:
-    """The lines with most of the time of a cause, whose rows are those that belong to it."""
-    rows = [row for row in found.lines if belongs(row)]
+def lines_of(
+    found: ProfiledPass, belongs: Callable[[LineTime], bool], *, of_another_thread: bool = False
+) -> tuple[LineShare, ...]:
+    """The lines with most of the time of a cause, whose rows are those that belong to it.
+
+    They are of the thread that steps, unless asked for those that another thread was at meanwhile.
+    """
+    rows = [row for row in found.lines if (row.doing == OTHER_THREAD) == of_another_thread and belongs(row)]
     whole_ns = sum(row.time_ns for row in rows)
     of_line: dict[tuple[str, int, str], list[LineTime]] = {}
     for row in rows:
@@ -449,9 +512,13 @@ def _without(
     confidence: str,
     lines: tuple[LineShare, ...] = (),
     title: str = "",
+    *,
+    of: Iterable[Piece] = (),
 ) -> Finding:
-    """What the step would take at best if so much of it were gone."""
-    step_ns = facts.side.step_ns
+    """What the step would take at best if so much of it were gone, `of` these pieces of it."""
+    step_ns, change = facts.side.step_ns, _change(facts, kind)
+    pieces = list(of)
+    share = gone_ns / max(sum(piece.time_ns for piece in pieces), 1)
     return Finding(
         kind,
         evidence,
@@ -459,9 +526,11 @@ def _without(
         min(step_ns, max(0, round(step_ns - gone_ns))),
         confidence,
         title or _title(facts, kind),
-        _change(facts, kind),
+        change,
         _code(facts, kind),
         lines,
+        facts.side.is_on_device or not change.startswith(_LARGER_BATCH),
+        {piece: min(share, 1.0) * piece.time_ns for piece in pieces},
     )
 
 
@@ -472,6 +541,9 @@ def _title(facts: StepFacts, kind: str) -> str:
 
 def _change(facts: StepFacts, kind: str) -> str:
     is_amp = facts.precision_used.startswith("amp")
+    if kind == MANY_OPTIMIZER_CALLS and facts.optimizer and facts.optimizer not in _FUSED:
+        joined = "foreach=True" if facts.optimizer in _FOREACH else "torch.compile"
+        return f"{joined} of {facts.optimizer}, which has no fused=True"
     if kind == COMPUTE_BOUND and facts.precision_used == "fp32":
         return f"{_TO_TRY[kind]}, or amp"
     if kind == MATRIX_UNITS_UNUSED:
@@ -522,10 +594,11 @@ def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
         f" that the GPU has yet to compute ({', '.join(named)})"
     )
     name, count = calls.most_common(1)[0]
-    called = f".{bare_name(name)}()" if name in _METHODS else bare_name(name)
+    called = _METHODS.get(name, bare_name(name))
     title = f"{called} makes the CPU wait, {count / found.steps:.3g} times a step"
     lines = lines_of(found, lambda row: row.operator in calls)
-    yield _without(facts, WAITS_FOR_RESULTS, evidence, min(waiting_ns, idle_ns), "fair", lines, title)
+    gone_ns = min(waiting_ns, idle_ns)
+    yield _without(facts, WAITS_FOR_RESULTS, evidence, gone_ns, "fair", lines, title, of=_of_host(pieces))
 
 
 def _single_values(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -542,16 +615,17 @@ def _single_values(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Findin
     if facts.side.is_on_device or count < _MANY_ITEMS:
         return
     loop = {name for name, often in calls.items() if often >= _AS_OFTEN * count}
-    time_ns = sum(p.time_ns for p in mine if p.operator in loop)
+    of_loop = [p for p in mine if p.operator in loop]
     if sum(calls[name] for name in loop) >= sum(float(p.calls) for p in mine) / 2:
-        time_ns += sum(p.time_ns for p in mine if p.category in HOST_CAUSES)
+        of_loop += _of_host(mine)
+    time_ns = sum(p.time_ns for p in of_loop)
     share = time_ns / facts.side.step_ns
     if share < WORTH_A_LINE:
         return
     evidence = f"{count:.0f} values are read one by one, for {format_percent(share)} of the step"
     lines = lines_of(facts.side.found, lambda row: row.operator in loop)
     title = f".item() is called {count:.0f} times a step"
-    yield _without(facts, READS_SINGLE_VALUES, evidence, time_ns, "fair", lines, title)
+    yield _without(facts, READS_SINGLE_VALUES, evidence, time_ns, "fair", lines, title, of=of_loop)
 
 
 def bare_name(operator: str) -> str:
@@ -572,18 +646,27 @@ def _optimizer(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     share = format_percent(time_ns / step_ns)
     evidence = f"the optimizer takes {share} of the step in {calls:.0f} calls for one parameter each"
     lines = lines_of(facts.side.found, lambda row: row.phase == "optimizer")
-    yield _without(facts, MANY_OPTIMIZER_CALLS, evidence, time_ns, "fair", lines)
+    yield _without(facts, MANY_OPTIMIZER_CALLS, evidence, time_ns, "fair", lines, of=mine)
 
 
 def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    """Products of a backward pass in a wider type than others of it; going forward, autocast hides types."""
-    del pieces
+    """Products in a wider type than others of their backward pass, and in fp64 on a CPU.
+
+    Going forward autocast hides types: there the names of a GPU's kernels tell them.
+    """
     found, step_ns = facts.side.found, facts.side.step_ns
+    products = [p for p in pieces if p.category in PRODUCTS]
     times_ns = product_types(found)
+    if set(times_ns) == {"double"} and not facts.side.is_on_device:
+        yield from _in_fp64(facts, products)
     if len(times_ns) < 2:
         return
     narrow = min(times_ns, key=_BYTES_OF.__getitem__)
     wide_ns = {name: ns for name, ns in times_ns.items() if _BYTES_OF[name] > _BYTES_OF[narrow]}
+    which = "products of the backward pass"
+    kernels_ns = sum(k.time_ns for k in found.kernels if type_of_kernel(k.name) == "fp32")
+    if set(wide_ns) == {"float"} and kernels_ns > wide_ns["float"]:
+        wide_ns, which = {"float": kernels_ns}, "products"
     gone_ns = sum(wide_ns.values()) / found.steps
     calls = Counter[str]()
     for name, row in _products_backward(found):
@@ -592,11 +675,26 @@ def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
         return
     names = " and ".join(sorted(wide_ns))
     evidence = (
-        f"products of the backward pass in {names} take {format_percent(gone_ns / step_ns)} of the"
+        f"{which} in {names} take {format_percent(gone_ns / step_ns)} of the"
         f" step, while others of it are in {narrow}"
     )
-    title = f"Products of the backward pass run in {' and '.join(_TYPES.get(name, name) for name in wide_ns)}"
-    yield _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", title=title)
+    title = f"{which.capitalize()} run in {' and '.join(_TYPES.get(name, name) for name in wide_ns)}"
+    yield _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", title=title, of=products)
+
+
+def _in_fp64(facts: StepFacts, products: Sequence[Piece]) -> Iterable[Finding]:
+    """Products that a CPU computes in fp64: in fp32 it takes twice as many numbers at once."""
+    time_ns, step_ns = sum(p.time_ns for p in products), facts.side.step_ns
+    if time_ns < _MUCH * step_ns:
+        return
+    share = format_percent(time_ns / step_ns)
+    evidence = f"products in double take {share} of the step; in float they take half of that at best"
+    names = {p.operator for p in products}
+    lines = lines_of(facts.side.found, lambda row: row.operator in names)
+    found = _without(
+        facts, WIDER_TYPES, evidence, time_ns / 2, "fair", lines, "Products run in fp64", of=products
+    )
+    yield replace(found, change="float32 for data and weights: NumPy's arrays are float64 unless told")
 
 
 def product_types(found: ProfiledPass) -> Counter[str]:
@@ -629,7 +727,7 @@ def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     evidence = f"{calls:.0f} calls of {each} each take {share} of the step"
     names = {(p.phase, p.operator) for p in tiny}
     lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
-    yield _without(facts, TINY_OPERATORS, evidence, time_ns, "fair", lines)
+    yield _without(facts, TINY_OPERATORS, evidence, time_ns, "fair", lines, of=tiny)
 
 
 def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -687,7 +785,7 @@ def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
         title = "" if facts.precision_used == "fp32" else "Matmul is no faster in half precision"
         names = {p.operator for p in products}
         lines = lines_of(facts.side.found, lambda row: row.operator in names)
-        yield _without(facts, MATRIX_UNITS_UNUSED, evidence, saved_ns, confidence, lines, title)
+        yield _without(facts, MATRIX_UNITS_UNUSED, evidence, saved_ns, confidence, lines, title, of=products)
 
 
 def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -698,24 +796,29 @@ def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
         return
     if share < WORTH_A_LINE or most <= 0:
         return
-    busy_ns = sum(p.time_ns for p in pieces if p.operator)
+    busy = [p for p in pieces if p.operator]
+    busy_ns = sum(p.time_ns for p in busy)
     saved_ns = max(0, round(busy_ns * (1 - clock / most)))
     evidence = (
         f"a power cap held the clock down for {format_percent(share)} of the time,"
         f" to {clock / 1000:.2f} of {most / 1000:.2f} GHz"
     )
-    yield _without(facts, POWER_CAPPED, evidence, saved_ns, "fair")
+    yield _without(facts, POWER_CAPPED, evidence, saved_ns, "fair", of=busy)
 
 
 def _communication(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """Time in which nothing but communication runs, waiting for other ranks included."""
-    del pieces
     found = facts.side.found
     share = sum(s.time_ns for s in found.slices if s.time_class == "communication") / found.window_ns
     if share < WORTH_A_LINE:
         return
     evidence = f"for {format_percent(share)} of the step it sends, or waits for other ranks, and nothing else"
-    yield _without(facts, EXPOSED_COMMUNICATION, evidence, share * facts.side.step_ns, "fair")
+    mine = [p for p in pieces if p.category == "communication"]
+    names = {p.operator for p in mine}
+    lines = lines_of(found, lambda row: row.operator in names)
+    gone_ns = share * facts.side.step_ns
+    exposed = _without(facts, EXPOSED_COMMUNICATION, evidence, gone_ns, "fair", lines, of=mine)
+    yield exposed if facts.has_ddp else replace(exposed, change=_BY_HAND)
 
 
 def _copies(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -733,10 +836,10 @@ def _copies(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     from_pageable_ns = sum(k.time_ns for k in copied if _PAGEABLE in k.name.lower()) / found.steps
     if from_pageable_ns > time_ns / 2:
         title = "Data comes from pageable memory"
-        pinned = _without(facts, COPIES, evidence, time_ns, "high", lines, title)
+        pinned = _without(facts, COPIES, evidence, time_ns, "high", lines, title, of=mine)
         yield replace(pinned, change="pin_memory=True of the DataLoader, to(device, non_blocking=True)")
     else:
-        yield _without(facts, COPIES, evidence, time_ns, "fair", lines)
+        yield _without(facts, COPIES, evidence, time_ns, "fair", lines, of=mine)
 
 
 def _elementwise(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -751,7 +854,7 @@ def _elementwise(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
     evidence = f"{calls:.0f} elementwise calls, each through memory, take {format_percent(time_ns / step_ns)}"
     names = {(p.phase, p.operator) for p in mine}
     lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
-    yield _without(facts, UNFUSED_ELEMENTWISE, f"{evidence} of the step", time_ns, "fair", lines)
+    yield _without(facts, UNFUSED_ELEMENTWISE, f"{evidence} of the step", time_ns, "fair", lines, of=mine)
 
 
 def _compiling(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -763,12 +866,16 @@ def _compiling(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     evidence = f"torch.compile compiles for {format_percent(time_ns / step_ns)} of the profiled steps"
     names = {p.operator for p in mine}
     lines = lines_of(facts.side.found, lambda row: row.operator in names)
-    yield _without(facts, COMPILES_AGAIN, evidence, time_ns, "high", lines)
+    compiles = _without(facts, COMPILES_AGAIN, evidence, time_ns, "high", lines, of=mine)
+    if facts.compiled_again is None:
+        compiles = replace(compiles, title="torch.compile compiles", change=f"{_LATER}; else {_RECOMPILES}")
+    elif not facts.compiled_again:
+        compiles = replace(compiles, title="torch.compile compiles for the first time", change=_LATER)
+    yield compiles
 
 
 def _contention(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """Other programs had the CPUs, as the kernel counted while the window was profiled."""
-    del pieces
     waited, others = facts.side.found.waited_share, facts.side.found.others_cores
     if waited is None or others is None or waited < WORTH_A_LINE:
         return
@@ -776,7 +883,7 @@ def _contention(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
         f"other programs took {others:.1f} cores while it ran: the step waited"
         f" {format_percent(waited)} of the time for one"
     )
-    yield _without(facts, CONTENTION, evidence, waited * facts.side.step_ns, "fair")
+    yield _without(facts, CONTENTION, evidence, waited * facts.side.step_ns, "fair", of=pieces)
 
 
 _RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = (

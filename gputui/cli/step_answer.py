@@ -20,6 +20,7 @@ from gputui.services.results.step_answer import (
     limit,
     sentence,
     source_of,
+    tells_nothing,
 )
 from gputui.services.results.step_tables import step_parts
 from gputui.services.traces.overview import category_table, kernel_table, largest_operators
@@ -49,8 +50,9 @@ def write_step_answer(
     """
     page.line(sentence(answer), "title")
     page.line(answer.where, "dim")
-    page.line()
-    page.table(Table((stacked_bar(step_parts(answer.breakdown, names_waits=True)),)))
+    if not tells_nothing(answer.found):
+        page.line()
+        page.table(Table((stacked_bar(step_parts(answer.breakdown, names_waits=True)),)))
     for number, cause in enumerate(answer.causes, 1):
         page.line()
         source = source_of(cause.line, answer.begun_utc_us, Path())
@@ -92,7 +94,7 @@ def _cause_lines(number: int, cause: Finding, source: str, page: Page, *, has_ga
         Span(f"at best {from_to(cause.step_ns, cause.at_best_ns)}", "dim"),
         Span(gain_text(cause.step_ns, cause.at_best_ns), "title good"),
     ]
-    if not has_gain:
+    if not (has_gain and cause.has_at_best):
         gains = [Span("", ""), Span("", "")]
     narrow, wide = (page.width - _NUMBER - len(gain.text) - 2 for gain in gains)
     place = cause.line if len(cause.line) <= narrow else f"…{cause.line[1 - narrow :]}"

@@ -145,7 +145,8 @@ def write_difference(found: TraceDifference, form: str, output: Path | None) -> 
 def _draw(found: TraceDifference, out: Console) -> None:
     page = Page(out)
     page.part((*sentences(found), "", *side_lines(found)))
-    for table in (part_table(found.attribution), kernel_table(found, out.width)):
+    tables = (part_table(found.attribution), kernel_table(found, out.width))
+    for table in () if found.not_comparable else tables:
         if table.rows:
             page.part(table)
     for lines in (held_back(found), notes(found)):

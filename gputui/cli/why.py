@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any  # JSON
@@ -28,14 +28,14 @@ from gputui.cli.traces import (
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
-from gputui.model.units import counted
+from gputui.model.units import counted, format_seconds
 from gputui.recording.foreground import Foreground
 from gputui.recording.recorder import Recorder
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.headline import answering_run
 from gputui.services.results.labels import run_heading_in_one
 from gputui.services.results.selectors import Selection, from_here, run_and_file, run_in
-from gputui.services.results.step_answer import PROFILED, StepAnswer, answer_of_case
+from gputui.services.results.step_answer import COMPILED, PROFILED, StepAnswer, answer_of_case
 from gputui.services.results.step_answer_forms import as_json, brief
 from gputui.services.results.step_tables import profiled_cases
 from gputui.services.runs.process import writable_target
@@ -53,6 +53,8 @@ from gputui.worker.foreign_json import read_json_file
 _MOST_STEPS = 1000
 _COMMAND_KEPT = 200
 """Characters of a command that are stored."""
+_MUCH_APART = 0.2
+"""Of a step: a mean that lies further from the median is worth a note."""
 _SILENT = "99"
 """Above every level at which torch's profiler prints something of its work to stderr."""
 
@@ -284,8 +286,8 @@ def _explain(
         return
     try:
         run = with_others(read, recorder.cpu, recorder.short_id)
-        before_ns = round(float(one.get("before_s", 0.0)) * 1e9)
-        notes = (*run.notes, f"{PROFILED}{_heading(run, one)}")
+        before_ns = round(float(one.get("step_s", 0.0)) * 1e9) if one["has_steps"] else 0
+        notes = (*run.notes, *_notes(one), f"{PROFILED}{_heading(run, one)}")
         run = replace(run, found=replace(run.found, before_ns=before_ns), notes=notes)
         stored = store_run(
             target, contents_of(run, recorder.machine), (), imported_from=command[:_COMMAND_KEPT]
@@ -323,14 +325,30 @@ def _change(target: Path, run_id: str, command: str, run: TraceRun) -> str:
 def _heading(run: TraceRun, told: Mapping[str, Any]) -> str:
     """`CPU, torch 2.13.0; steps 20 to 25 of 240 of train.py`."""
     where = f"{run.device or 'CPU'}, torch {told.get('torch', '')}"
-    seen = told.get("seen")
     if not told["has_steps"]:
-        return f"{where}; {run.name} as it is, {'soon after it began' if seen else 'which makes no steps'}"
+        return f"{where}; a while of {run.name} as it is"
     first = int(told["first_step"])
     last = first + run.found.steps - 1
-    whole = "" if seen is None else f" of {seen}"
+    whole = f" of {told['seen']}" if "seen" in told else ""
     which = f"steps {first} to {last}" if last > first else f"step {first}"
     return f"{where}; {which}{whole} of {run.name}"
+
+
+def _notes(told: Mapping[str, Any]) -> Iterator[str]:
+    """What only the program's half knows: what marks its steps, how they vary, what was compiled."""
+    first, again = told["compiled"]
+    if first or again:
+        yield f"{COMPILED}{first} for the first time, {again} again"
+    if not told["has_steps"]:
+        return
+    if told["marks"] == "backward":
+        yield "a step ends with backward(): no optimizer of torch makes any"
+    middle_s, mean_s = (float(told.get(key, 0.0)) for key in ("step_s", "mean_step_s"))
+    if abs(mean_s - middle_s) > _MUCH_APART * middle_s:
+        yield (
+            f"all steps take {format_seconds(mean_s)} on average, with what lies between them: they vary,"
+            " or something else runs now and then"
+        )
 
 
 def _why_not(told: list[Any]) -> str:
@@ -342,6 +360,9 @@ def _why_not(told: list[Any]) -> str:
     seen = max(int(one.get("seen", 0)) for one in told)
     if not seen:
         return "it ended before an optimizer step, and within 5 s of importing torch: let it run longer"
+    if all(one.get("marks") != "optimizer" for one in told if one.get("seen")):
+        calls = counted(seen, "call")
+        return f"it ended after {calls} of backward() and no optimizer step: let it run longer"
     steps = counted(seen, "optimizer step")
     return f"it ended after {steps}, before the window: --after 1 --steps 1 begins earlier"
 

@@ -133,7 +133,7 @@ class ProfiledPass(OfCase):
     trace_bytes: int
     """Size of the Chrome trace that was kept; 0 for none."""
     before_ns: int = 0
-    """The median step of the same process before its window, without the profiler; 0 if unknown."""
+    """The median step of the same process outside its window, without the profiler; 0 if unknown."""
     waited_share: float | None = None
     """Of the time of the program's threads in the window, what they waited for a CPU that other programs had;
     None if unknown, as of a trace alone."""

@@ -15,10 +15,11 @@ from gputui.analysis.findings import (
     TINY_OPERATORS,
     Finding,
     StepFacts,
+    at_best_without,
     findings_of,
 )
 from gputui.model.absent import Missing
-from gputui.model.journal import Kernel, Operator, ProfiledPass, TimeSlice
+from gputui.model.journal import Kernel, LineTime, Operator, ProfiledPass, TimeSlice
 
 MS = 1_000_000
 NOT_MEASURED = Missing("not measured")
@@ -285,6 +286,120 @@ def test_copies_to_pageable_memory_are_read_values_of_the_operator_that_makes_th
     assert "(to 2 times)" in finding.evidence
 
 
+def test_whether_code_is_compiled_for_the_first_time_or_again_is_told_where_it_is_known() -> None:
+    compiling = facts(20, 40, "python", work("other", "dynamo", 40), on_gpu=False)
+    assert kinds(compiling) == [["compiles again"]], "the Python between operators is the compiler's own"
+    first, again = (replace(compiling, compiled_again=known) for known in (False, True))
+    assert only(findings_of(first)).title == "torch.compile compiles for the first time"
+    assert only(findings_of(first)).change == "later steps, if these are the first ones: --after N"
+    told = next(one for one in findings_of(again) if one.kind == "compiles again")
+    assert told.title == "torch.compile compiles again"
+    assert "TORCH_LOGS=recompiles" in told.change
+
+
+def at_lines(step: StepFacts, *lines: LineTime) -> StepFacts:
+    return replace(step, side=replace(step.side, found=replace(step.side.found, lines=lines)))
+
+
+def line(number: int, ms: float, operator: str = "", doing: str = "", phase: str = "between") -> LineTime:
+    cause = "" if operator else "python"
+    return LineTime(phase, operator, cause, doing, "train.py", number, "main", False, "", round(ms * MS))
+
+
+def test_lines_that_call_no_operator_make_it_python_that_runs_and_no_short_operators() -> None:
+    calls = work("elementwise", "aten::add", 30, 1000)
+    step = facts(30, 40, "python", calls, on_gpu=False)
+    between = only(findings_of(at_lines(step, line(3, 40), line(3, 20, "aten::add"))))
+    assert (between.title, between.change) == (
+        "It is between operators",
+        "torch.compile, or fewer operators",
+    ), "operators of 30 us are not tiny: a larger batch only makes them longer"
+    own = only(findings_of(at_lines(step, line(7, 35), line(3, 5), line(3, 20, "aten::add"))))
+    assert (own.title, own.line) == ("Python runs between operators", "train.py:7")
+    assert own.change.startswith("to do this less often")
+
+
+def test_where_a_larger_batch_is_the_remedy_a_cpu_is_not_told_what_the_step_would_take() -> None:
+    tiny = called("t", 20_000, 70, category="view_alloc")
+    finding = only(findings_of(facts(30, 0, "python", tiny, on_gpu=False)))
+    assert not finding.has_at_best
+    assert finding.text.endswith("take 70 % of the step. Try a larger batch or torch.compile")
+
+
+def test_the_line_of_another_thread_is_not_that_of_what_the_step_does() -> None:
+    each = called("addcdiv_", 200, 30, phase="optimizer")
+    lines = (
+        line(19, 25, "aten::addcdiv_", "another thread", "optimizer"),
+        line(56, 5, "aten::addcdiv_", "", "optimizer"),
+    )
+    finding = only(findings_of(at_lines(facts(70, 0, "python", each), *lines)))
+    assert [(one.line, one.share) for one in finding.lines] == [(56, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "change"),
+    [
+        ("", "fused=True or foreach=True, where the optimizer takes it"),
+        ("AdamW", "fused=True or foreach=True, where the optimizer takes it"),
+        ("NAdam", "foreach=True of NAdam, which has no fused=True"),
+        ("Lion", "torch.compile of Lion, which has no fused=True"),
+    ],
+)
+def test_an_optimizer_is_advised_only_what_it_takes(optimizer: str, change: str) -> None:
+    each = called("addcdiv_", 200, 30, phase="optimizer")
+    step = replace(facts(70, 0, "python", each), optimizer=optimizer)
+    assert only(findings_of(step)).change == change
+
+
+def test_causes_about_the_same_time_leave_what_the_rest_of_the_step_needs() -> None:
+    each = called("addcdiv_", 2000, 20, phase="optimizer")
+    step = facts(30, 0, "python", each)
+    slices = (*step.side.found.slices, TimeSlice("optimizer", "idle", "launch", 45 * MS))
+    slices += (TimeSlice("forward", "idle", "launch", 5 * MS),)
+    found = replace(step.side.found, slices=slices, window_ns=100 * MS)
+    causes = findings_of(replace(step, side=replace(step.side, found=found, step_ns=100 * MS)))
+    assert [(one.kind, one.at_best_ns) for one in causes] == [
+        ("many optimizer calls", 35 * MS),
+        ("launch-bound", 50 * MS),
+    ]
+    assert at_best_without(causes) == 30 * MS, "the product"
+
+
+def test_memory_that_is_allocated_and_freed_is_told_of_a_driver_that_does_it() -> None:
+    finding = only(findings_of(replace(facts(20, 80, "runtime_api"), allocates=True)))
+    assert finding.title == "The GPU waits for memory to be allocated and freed"
+    assert "empty_cache()" in finding.change
+
+
+def test_gradients_that_are_averaged_by_hand_are_not_advised_the_options_of_ddp() -> None:
+    step = facts(50, 0, "python", work("communication", "c10d::allreduce_", 50))
+    slices = (
+        TimeSlice("forward", "compute", "", 50 * MS),
+        TimeSlice("forward", "communication", "", 50 * MS),
+    )
+    step = replace(step, side=replace(step.side, found=replace(step.side.found, slices=slices)))
+    by_hand = only(findings_of(replace(step, has_ddp=False)))
+    assert "bucket_cap_mb" not in by_hand.change
+    assert "bucket_cap_mb" in only(findings_of(step)).change
+
+
+def test_products_in_fp64_are_a_cause_on_a_cpu_of_half_their_time() -> None:
+    wide = called("mm", 1, 80, phase="backward", category="gemm", types="double,double")
+    finding = only(findings_of(facts(0, 20, "sync", wide, on_gpu=False)))
+    assert (finding.title, finding.at_best_ns) == ("Products run in fp64", 60 * MS)
+    assert "float32" in finding.change
+
+
+def test_products_of_the_forward_pass_count_where_kernels_tell_their_type() -> None:
+    narrow = called("mm", 1, 30, phase="backward", category="gemm", types="BFloat16,BFloat16")
+    wide = replace(narrow, dtypes="float,float", time_ns=20 * MS)
+    step = facts(50, 0, "python", narrow, wide)
+    kernels = (Kernel("ampere_sgemm_128x64_nn", "compute", "aten::mm", 2, 45 * MS, 23 * MS),)
+    found = replace(step.side.found, kernels=kernels)
+    finding = only(findings_of(replace(step, side=replace(step.side, found=found))))
+    assert (finding.title, finding.at_best_ns) == ("Products run in fp32", 55 * MS)
+
+
 def test_an_optimizer_with_calls_for_each_parameter_is_named_and_a_fused_one_is_not() -> None:
     each = called("addcdiv_", 200, 30, phase="optimizer")
     finding = only(findings_of(facts(70, 0, "python", each)))
@@ -340,8 +455,8 @@ def work(category: str, operator: str, ms: float, calls: int = 1, phase: str = "
         (work("cast_copy", "aten::clone", 40, 8), True, "It copies and casts tensors", 100),
         (work("cast_copy", "aten::clone", 40, 8), False, "It copies and casts tensors", 100),
         (work("elementwise", "aten::mul", 40, 24), True, "Elementwise operators run one by one", 100),
-        (work("other", "dynamo", 40), False, "torch.compile compiles again", 100),
-        (work("other", "entire_frame_compile", 40), False, "torch.compile compiles again", 100),
+        (work("other", "dynamo", 40), False, "torch.compile compiles", 100),
+        (work("other", "entire_frame_compile", 40), False, "torch.compile compiles", 100),
     ],
 )
 def test_work_that_a_step_could_do_without_is_named(

@@ -177,9 +177,39 @@ def test_a_program_without_an_optimizer_is_explained_by_a_while_of_its_main_thre
     )
     done = why(tmp_path, "--", sys.executable, "infer.py")
     assert done.returncode == 0, done.stderr
-    assert "infer.py as it is, which makes no steps" in " ".join(done.stderr.split())
+    assert "a while of infer.py as it is" in " ".join(done.stderr.split())
     assert "steps are not marked" in done.stderr
     assert "matmul" in done.stderr
+
+
+@pytest.mark.slow
+def test_calls_of_backward_are_the_steps_of_a_program_whose_optimizer_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os, torch\nfrom pathlib import Path\n"
+        "class Twice(torch.autograd.Function):\n"
+        "    @staticmethod\n"
+        "    def forward(ctx, x):\n"
+        "        ctx.save_for_backward(x)\n"
+        "        return 2 * x\n"
+        "    @staticmethod\n"
+        "    def backward(ctx, gradient):\n"
+        "        with torch.enable_grad():\n"
+        "            inner = ctx.saved_tensors[0].detach().requires_grad_()\n"
+        "            (inner * 2).sum().backward()\n"
+        "        return 2 * gradient\n"
+        "weight = torch.ones(64, 64, requires_grad=True)\n"
+        f"directory = Path(os.environ[{in_program.DIRECTORY!r}])\n"
+        "calls = 0\n"
+        "while not list(directory.glob('trace-*.json')):\n"
+        "    Twice.apply(weight @ weight).sum().backward()\n"
+        "    calls += 1\n"
+        "print(calls)\n"
+    )
+    done = why(tmp_path, "--steps", "4", "--", sys.executable, "train.py")
+    assert done.returncode == 0, done.stderr
+    page = " ".join(done.stderr.split())
+    assert re.search(rf"CPU, torch \S+; steps \d+ to \d+ of {done.stdout.strip()} of train\.py ", page), page
+    assert "a step ends with backward(): no optimizer of torch makes any" in page
 
 
 @pytest.mark.slow

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any  # JSON
 
 from gputui.analysis.attribution import Attribution
+from gputui.analysis.findings import Finding
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing, known
@@ -107,12 +109,19 @@ def judgement_as_json(judgement: Judgement) -> dict[str, Any]:
 OPERATORS_TOLD = 20
 
 
+def _finding(found: Finding) -> dict[str, Any]:
+    """Without what only sums of findings need; `at_best_ns` is null where it is not known."""
+    plain: dict[str, Any] = to_plain(replace(found, gone_ns={}))
+    del plain["gone_ns"], plain["has_at_best"]
+    return {**plain, "at_best_ns": found.at_best_ns if found.has_at_best else None, "text": found.text}
+
+
 def _why(row: Row, why: Why | None) -> dict[str, Any]:
     if why is None:
         absent = f"the verdict is {row.verdict.word}: there is no difference to explain"
         return {"why": {"missing": absent}, "findings": {"a": [], "b": []}}
     findings = {
-        letter: [{**to_plain(f), "text": f.text} for f in found]
+        letter: [_finding(one) for one in found]
         for letter, found in (("a", why.findings_a), ("b", why.findings_b))
     }
     found = why.attribution

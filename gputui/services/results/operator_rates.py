@@ -5,8 +5,6 @@ FLOPs and bytes follow from the shapes and types of inputs, and times are those 
 
 from __future__ import annotations
 
-import re
-
 from gputui.analysis.findings import PRODUCTS
 from gputui.analysis.operator_flops import CAUSAL, FULL, bytes_of_call, flops_of_call
 from gputui.facts.tables import find_gpu, peak_bandwidth, peak_for
@@ -14,7 +12,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import Operator, ProfiledPass
 from gputui.model.units import format_percent, format_rate, format_seconds
 from gputui.services.results.roofline import Use
-from gputui.worker.profiling.op_categories import category_of_kernel
+from gputui.worker.profiling.op_categories import category_of_kernel, type_of_kernel
 
 BOUND_OF_SHEET = 0.4
 """Share of a data sheet's peak from which an operator is bound by it: large products and copies reach some
@@ -27,13 +25,6 @@ _PRECISIONS = {
     "Float8_e4m3fn": "fp8",
     "Float8_e5m2": "fp8",
 }
-_MARKS = (
-    ("bf16", r"bf16"),
-    ("fp16", r"fp16|f16f16|h884|h1688|hgemm"),
-    ("tf32", r"tf32|s1688"),
-    ("fp32", r"sgemm|scudnn|simt_s|f32f32_f32f32"),
-)
-"""What a product's kernel computes in, and a pattern of its name; the first match decides."""
 
 
 def uses_of_operator(row: Operator, found: ProfiledPass, device: str) -> tuple[Use, ...]:
@@ -77,7 +68,7 @@ def _precision(row: Operator, found: ProfiledPass) -> str:
     if len(types) == 1 and types <= set(_PRECISIONS):
         return _PRECISIONS[types.pop()]
     names = {k.name for k in found.kernels if category_of_kernel(k.name) in ("gemm", "conv")}
-    marks = {next((mark for mark, word in _MARKS if re.search(word, name)), "") for name in names}
+    marks = {type_of_kernel(name) for name in names}
     return marks.pop() if len(marks) == 1 else ""
 
 

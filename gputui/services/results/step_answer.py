@@ -6,6 +6,7 @@ which of the two it is stands in the sentence.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,8 +52,15 @@ OPTIMIZER = "its optimizer is "
 RECORDED = "the whole program is recorded in "
 PROFILED = "profiled: "
 """How the note begins that says where a trace was made, of a program that `why` ran."""
-FOR_PROGRAMS = (OPTIMIZER, RECORDED, PROFILED)
+COMPILED = "compiled in these steps: "
+"""How the note begins that says whether torch.compile compiled them for the first time."""
+DDP = "DistributedDataParallel averages its gradients"
+ALLOCATES = "its calls of the driver mostly allocate and free memory"
+"""Notes of what the ranges and calls of a trace tell."""
+FOR_PROGRAMS = (OPTIMIZER, RECORDED, PROFILED, COMPILED, DDP, ALLOCATES)
 """Notes of what else is known; nobody has to read them to believe an answer."""
+_TELLS_NOTHING = 10.0
+"""Times as long, or as short, as the program's own: a profiled step that tells nothing of it."""
 _SAME_LENGTH = 0.05
 """Of a step: a profiled one that differs by less is not told apart."""
 _SAME_SHARE = 0.02
@@ -115,8 +123,7 @@ class StepAnswer:
     @property
     def at_best_ns(self) -> int:
         """What the step takes at best without all of its causes."""
-        idle_ns = round(sum(self.breakdown.idle.values()) * self.step_ns)
-        return at_best_without(self.causes, idle_ns) if self.causes else self.step_ns
+        return at_best_without(self.causes) if self.causes else self.step_ns
 
 
 def answer_of_trace(
@@ -134,6 +141,7 @@ def answer_of_trace(
     is_explained = found.before_ns > 0 and not doubtful(own)
     profiled_ns = round(found.window_ns / found.steps)
     side = own if is_explained else ProfiledSide(found, profiled_ns, is_on_gpu)
+    compiled = _noted(notes, COMPILED)
     facts = StepFacts(
         side,
         "",
@@ -141,10 +149,14 @@ def answer_of_trace(
         None,
         loads_alone=any(note.startswith(LOADS_ALONE) for note in notes),
         optimizer=_noted(notes, OPTIMIZER),
+        has_ddp=DDP in notes,
+        allocates=ALLOCATES in notes,
+        compiled_again=not compiled.endswith(" 0 again") if compiled else None,
     )
     known = [note for note in notes if not note.startswith(FOR_PROGRAMS)]
+    is_far = tells_nothing(found)
     is_marked = not any(note.startswith(NOT_MARKED) for note in notes)
-    rough = "the profiler changed how long a step takes, so shares are rough"
+    rough = "the profiled steps took another time than the others, so shares are rough"
     return StepAnswer(
         subject="a step" if is_marked else WINDOW,
         where=_noted(notes, PROFILED) or where,
@@ -153,10 +165,16 @@ def answer_of_trace(
         breakdown=breakdown,
         step_ns=side.step_ns,
         own_ns=found.before_ns,
-        findings=findings_of(facts),
-        notes=(*known, *([rough] if found.before_ns and not is_explained else [])),
+        findings=() if is_far else findings_of(facts),
+        notes=(*known, *([rough] if found.before_ns and not is_explained and not is_far else [])),
         begun_utc_us=begun_utc_us,
     )
+
+
+def tells_nothing(found: ProfiledPass) -> bool:
+    """Whether the profiled steps are so far from the program's own that their parts are not its parts."""
+    ratio = found.window_ns / found.steps / (found.before_ns or math.inf)
+    return found.before_ns > 0 and not 1 / _TELLS_NOTHING < ratio < _TELLS_NOTHING
 
 
 def _noted(notes: Sequence[str], begin: str) -> str:
@@ -240,6 +258,8 @@ def sentence(answer: StepAnswer) -> str:
         elif abs(answer.profiled_ns / answer.own_ns - 1) >= _SAME_LENGTH:
             took = f"{took} ({profiled})"
     head = f"{answer.subject[:1].upper()}{answer.subject[1:]} takes {took}"
+    if tells_nothing(answer.found):
+        return f"{head}, which does not tell where the time of such a step goes."
     return f"{head}: {of_these}{', and '.join(_clauses(answer))}."
 
 
@@ -299,6 +319,8 @@ def limit(answer: StepAnswer) -> str:
             return f"{bound.title}: {bound.evidence}. Try {bound.change}."
     if answer.causes:
         return ""
+    if tells_nothing(answer.found):
+        return "No cause is named. Try other steps: --after N."
     kinds, busy = busy_parts(answer.breakdown), 1 - sum(answer.breakdown.idle.values())
     if answer.own_ns not in (0, answer.step_ns) and answer.notes:
         return f"No cause is named: {answer.notes[-1]}."
@@ -348,7 +370,8 @@ def gain_text(before_ns: float, after_ns: float) -> str:
 def all_of_them(answer: StepAnswer) -> str:
     """`All three: at best 412 to 111 ms.`; empty for fewer than two causes."""
     is_inflated = any(cause.kind == CONTENTION for cause in answer.causes)
-    if len(answer.causes) < 2 or is_inflated or not answer.is_explained:
+    are_known = all(cause.has_at_best for cause in answer.causes)
+    if len(answer.causes) < 2 or is_inflated or not (answer.is_explained and are_known):
         return ""
     if answer.at_best_ns < WORTH_A_LINE * answer.step_ns:
         return ""  # they are about the same time

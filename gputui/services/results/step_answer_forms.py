@@ -53,8 +53,9 @@ def _lines(answer: StepAnswer, place: int) -> Iterable[str]:
     if cause.code or cause.change:
         yield f"change to: {cause.code}" if cause.code else f"try: {cause.change}"
     gain = gain_text(cause.step_ns, cause.at_best_ns)
-    best = f"at best {from_to(cause.step_ns, cause.at_best_ns)}{f', {gain}' if gain else ''}"
-    yield f"gain: {format_seconds(cause.gain_ns * 1e-9)}, {share}; {best}"
+    best = f"; at best {from_to(cause.step_ns, cause.at_best_ns)}{f', {gain}' if gain else ''}"
+    it_is = f"{format_seconds(cause.gain_ns * 1e-9)}, {share}"
+    yield f"gain: {it_is}{best}" if cause.has_at_best else f"it is: {it_is}"
 
 
 def _operators(answer: StepAnswer) -> Table:
@@ -97,7 +98,7 @@ def as_json(answer: StepAnswer, ran: str = "", change: str = "") -> Mapping[str,
                 "change": one.change or None,
                 "code": one.code or None,
                 "gain_ns": one.gain_ns,
-                "at_best_ns": one.at_best_ns,
+                "at_best_ns": one.at_best_ns if one.has_at_best else None,
                 "confidence": one.confidence,
             }
             for one in answer.findings

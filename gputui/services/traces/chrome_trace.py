@@ -18,7 +18,7 @@ from typing import Any  # Any: JSON that is not yet checked
 from gputui.analysis.operator_flops import told_of_results
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
-from gputui.services.traces.lines import LEAST_NS, MARK, MEMBER, Frames, place_of_frame
+from gputui.services.traces.lines import COLLECTS, LEAST_NS, MARK, MEMBER, Frames, place_of_frame
 from gputui.worker.foreign_json import scan_json
 from gputui.worker.profiling.step_breakdown import TraceEvent
 
@@ -227,7 +227,7 @@ class _Reading:
     def _take_frame(self, event: dict[str, Any]) -> None:
         """Keep a call of the user's own code that is not too short to matter."""
         name = event.get("name")
-        if not isinstance(name, str) or name.startswith(("<", "nn.Module: ")):
+        if not isinstance(name, str) or (name != COLLECTS and name.startswith(("<", "nn.Module: "))):
             return
         if name not in self._place:
             place, places = place_of_frame(_storable(name)), self.trace.frames.places

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from gputui.analysis.attribution import Attribution, ProfiledSide, divide_difference, doubtful
+from gputui.analysis.contention import effect_of_waiting
 from gputui.analysis.findings import WORTH_A_LINE
 from gputui.analysis.judgement import RATE, Judgement, judgements
 from gputui.analysis.priors import LAUNCH_SD
@@ -23,12 +24,20 @@ from gputui.model.units import (
     format_change,
     format_percent,
     format_seconds,
+    format_size_of_change,
     listed,
 )
 from gputui.services.compare.data import judgement_as_json
 from gputui.services.compare.why import part_name, signed, time_text
 from gputui.services.results.labels import format_ends
-from gputui.services.results.step_answer import FOR_PROGRAMS, answer_of_trace, from_to, gain_text, within
+from gputui.services.results.step_answer import (
+    FOR_PROGRAMS,
+    PROFILED,
+    answer_of_trace,
+    from_to,
+    tells_nothing,
+    within,
+)
 from gputui.services.traces.imported import TraceRun
 from gputui.services.traces.window import described
 
@@ -38,6 +47,8 @@ _MUCH_OF_IT = 0.3
 """Of a difference: a cause that makes less of it is not named in the first sentence."""
 _LEAST_SHARE = 0.2
 """Of all that moved: a part with less is not named in the first sentence."""
+_THREADS_THAT_MEET = 2.0
+"""Of programs that others slow down most, as far as that was measured."""
 _SPREADS = 2
 """Standard deviations between processes: a smaller change of one may be chance."""
 _KERNELS_SHOWN = 10
@@ -74,6 +85,8 @@ class TraceDifference:
     """Largest difference first."""
     judgement: Judgement | Missing
     """Of the time of a step; Missing if a side has fewer than JUDGED_FROM traces."""
+    not_comparable: str = ""
+    """Why the first traces of the sides say nothing of each other; empty if they do."""
 
 
 def difference_of(a: Sequence[TraceRun], b: Sequence[TraceRun]) -> TraceDifference:
@@ -90,8 +103,28 @@ def difference_of(a: Sequence[TraceRun], b: Sequence[TraceRun]) -> TraceDifferen
     own = [replace(one, step_ns=one.found.before_ns) for one in first]
     first = own if all(one.step_ns and not doubtful(one) for one in own) else first
     return TraceDifference(
-        tuple(a), tuple(b), divide_difference(*first), _kernels(a[0], b[0]), _judgement(a, b)
+        tuple(a),
+        tuple(b),
+        divide_difference(*first),
+        _kernels(a[0], b[0]),
+        _judgement(a, b),
+        _not_comparable(a[0], b[0]),
     )
+
+
+def _not_comparable(a: TraceRun, b: TraceRun) -> str:
+    """Why two traces say nothing of each other: windows of different work are no steps, and a profile far
+    from its program explains nothing. Empty if they do."""
+    unmarked = [run.name for run in (a, b) if not run.window.has_steps]
+    is_cut_by_clock = any(note.startswith(PROFILED) for run in (a, b) for note in run.notes)
+    if unmarked and (len(unmarked) < 2 or is_cut_by_clock or different_work(a.found, b.found)):
+        are = "are not marked, so no step is known to compare"
+        return f"the steps of {' and '.join(dict.fromkeys(unmarked))} {are}"
+    far = next((run for run in (a, b) if tells_nothing(run.found)), None)
+    if far is None:
+        return ""
+    own, profiled = (format_seconds(ns * 1e-9) for ns in (far.found.before_ns, _step_ns(far)))
+    return f"a step of {far.name} takes {own}, but {profiled} while profiled"
 
 
 def _step_ns(run: TraceRun) -> int:
@@ -140,28 +173,48 @@ def sentences(found: TraceDifference) -> tuple[str, ...]:
     `b's steps take 26.5 ms less than a's (128 vs 155 ms, 6 and 6 steps): waiting for the loader -30.8 ms, all
     else +4.3 ms.`
     """
+    if found.not_comparable:
+        return (f"Can't tell how they differ: {found.not_comparable}.", _how_sure(found))
     attribution = found.attribution
     a, b = found.a[0], found.b[0]
-    on_a, on_b = (format_seconds(ns * 1e-9) for ns in (attribution.step_a_ns, attribution.step_b_ns))
-    ns = attribution.difference_ns
+    own_ns, seen_ns = _own_ns(a, b), (attribution.step_a_ns, attribution.step_b_ns)
     whole = "steps" if a.window.has_steps and b.window.has_steps else "window"
-    amount = f"{format_seconds(abs(ns) * 1e-9)} {'less' if ns < 0 else 'more'}" if ns else "as long"
     take = "take" if whole == "steps" else "takes"
-    times = f"{on_b.removesuffix(on_a.partition(' ')[2]).strip()} vs {on_a}"
     steps = f", {a.found.steps} and {b.found.steps} steps" if whole == "steps" else ""
-    first = f"b's {whole} {take} {amount} {'than' if ns else 'as'} a's ({times}{steps})"
-    named, cause = _named(attribution), _cause(found)
-    if named:
+    first = [f"b's {whole} {take} {_amount(*(own_ns or seen_ns), steps)}"]
+    if own_ns not in (None, seen_ns):
+        first.append(f"While profiled they {take} {_amount(*seen_ns)}")
+    named, ns = _named(attribution), attribution.difference_ns
+    if own_ns is not None and (own_ns[0] < own_ns[1]) != (ns > 0):
+        first[-1] += ", which does not explain it"
+    elif named:
         rest_ns = ns - sum(part_ns for _, part_ns in named)
         parts = [f"{name} {signed(part_ns)}" for name, part_ns in named]
-        first += f": {cause}{', '.join(parts)}, all else {signed(rest_ns)}"
+        first[-1] += f": {_cause(found)}{', '.join(parts)}, all else {signed(rest_ns)}"
+    told = [f"{one}." for one in first]
     different = different_work(a.found, b.found)
     if different:
-        return (f"{different}.", f"{first}.", _how_sure(found))
+        return (f"{different}.", *told, _how_sure(found))
     is_one_device = a.device == b.device
     even = even_factor(a.found, b.found) if is_one_device else ""
     causes = [f"{cause[0].upper()}{cause[1:]}." for cause in (wider_type(a.found, b.found), even) if cause]
-    return (f"{first}.", *causes, _how_sure(found))
+    return (*told, *causes, _how_sure(found))
+
+
+def _own_ns(a: TraceRun, b: TraceRun) -> tuple[int, int] | None:
+    """A step of each without the profiler, if both are known."""
+    own_ns = a.found.before_ns, b.found.before_ns
+    return own_ns if all(own_ns) else None
+
+
+def _amount(a_ns: int, b_ns: int, more: str = "") -> str:
+    """`26.5 ms less than a's (128 vs 155 ms, 6 and 6 steps)`."""
+    on_a, on_b = (format_seconds(ns * 1e-9) for ns in (a_ns, b_ns))
+    unit = f" {on_a.rpartition(' ')[2]}"
+    times = f"{on_b.removesuffix(unit)} vs {on_a}{more}"
+    if a_ns == b_ns:
+        return f"as long as a's ({times})"
+    return f"{format_seconds(abs(b_ns - a_ns) * 1e-9)} {'less' if b_ns < a_ns else 'more'} than a's ({times})"
 
 
 def _cause(found: TraceDifference) -> str:
@@ -185,28 +238,45 @@ def _cause(found: TraceDifference) -> str:
 def change_sentence(before: TraceRun, after: TraceRun) -> str:
     """What a change of a program did, from a step of each.
 
-    `31 % faster than before (412 to 314 ms): waiting for the loader -98.0 ms, all else +0.3 ms.`
+    `A step takes 24 % less time than before (412 to 314 ms): waiting for the loader -98.0 ms.`
     """
-    found = difference_of([before], [after]).attribution
-    a_ns, b_ns = before.found.before_ns, after.found.before_ns
-    is_own = bool(a_ns and b_ns)
-    if not is_own:
-        a_ns, b_ns = found.step_a_ns, found.step_b_ns
-    times = f"({'' if is_own else 'profiled, '}{from_to(a_ns, b_ns)})"
-    waited = max(run.found.waited_share or 0.0 for run in (before, after))
-    if waited >= WORTH_A_LINE:
-        share = format_percent(waited)
-        return f"Can't tell what changed {times}: other programs had the cores for {share} of one window."
-    spread = LAUNCH_SD["gpu" if after.device else "cpu", "training"]
-    if abs(math.log(b_ns / a_ns)) < _SPREADS * spread:
+    difference = difference_of([before], [after])
+    if difference.not_comparable:
+        return f"Can't tell what changed: {difference.not_comparable}."
+    found = difference.attribution
+    seen_ns = found.step_a_ns, found.step_b_ns
+    own_ns = _own_ns(before, after)
+    a_ns, b_ns = own_ns or seen_ns
+    times = f"({'' if own_ns else 'profiled, '}{from_to(a_ns, b_ns)})"
+    least = _SPREADS * LAUNCH_SD["gpu" if after.device else "cpu", "training"]
+    waits = [run.found.waited_share or 0.0 for run in (before, after)]
+    had_cores = f"other programs had the cores for {format_percent(max(waits))} of one window"
+    is_crowded = max(waits) >= WORTH_A_LINE
+    if is_crowded and not all(_is_beyond_waiting(ns, waits, least) for ns in (seen_ns, (a_ns, b_ns))):
+        return f"Can't tell what changed {times}: {had_cores}."
+    if abs(math.log(b_ns / a_ns)) < least:
         return f"As fast as before, or nearly {times}: runs of one program differ as much."
     named = ", ".join(f"{name} {signed(ns)}" for name, ns in _named(found)) or "in no part above all"
-    if (a_ns, b_ns) != (found.step_a_ns, found.step_b_ns):
-        named = f"of the profiled steps {from_to(found.step_a_ns, found.step_b_ns)}, {named}"
+    if (a_ns < b_ns) != (seen_ns[0] < seen_ns[1]):
+        named = f"the profiled steps, {from_to(*seen_ns)}, do not explain it"
+    elif own_ns not in (None, seen_ns):
+        named = f"of the profiled steps {from_to(*seen_ns)}, {named}"
     is_other_work = bool(different_work(before.found, after.found))
     more = " Its products are not the same, in size or number." if is_other_work else ""
-    gain = gain_text(a_ns, b_ns)
-    return f"{gain} {'as' if gain.endswith('fast') else 'than'} before {times}: {named}.{more}"
+    crowded = f", more than others explain: {had_cores}" if is_crowded else ""
+    size = format_size_of_change(b_ns / a_ns, b_ns / a_ns, b_ns / a_ns)[0]
+    direction = "as long as" if size.endswith("x") else f"{'more' if b_ns > a_ns else 'less'} time than"
+    return f"A step takes {size} {direction} before {times}{crowded}: {named}.{more}"
+
+
+def _is_beyond_waiting(steps_ns: tuple[int, int], waits: Sequence[float], least: float) -> bool:
+    """Whether two steps differ by more than their waiting for other programs can make them."""
+    (faster_ns, _), (slower_ns, waited) = sorted(zip(steps_ns, waits, strict=True))
+    effect = effect_of_waiting("training", _THREADS_THAT_MEET)
+    if waited > effect.decidable_share:
+        return False
+    own_share = replace(effect, power=effect.power + 2 * effect.sd).own_share(waited)
+    return math.log(own_share * slower_ns / faster_ns) >= least
 
 
 def _named(attribution: Attribution) -> list[tuple[str, int]]:
@@ -311,8 +381,8 @@ def as_json(found: TraceDifference) -> Mapping[str, object]:
             ]
             for letter, side in (("a", found.a), ("b", found.b))
         },
-        "step_a_ns": found.attribution.step_a_ns,
-        "step_b_ns": found.attribution.step_b_ns,
+        "step_a_ns": None if found.not_comparable else found.attribution.step_a_ns,
+        "step_b_ns": None if found.not_comparable else found.attribution.step_b_ns,
         "parts": [
             {
                 "part": part.category,
@@ -321,7 +391,7 @@ def as_json(found: TraceDifference) -> Mapping[str, object]:
                 "difference_ns": part.difference_ns,
                 "phases": dict(part.phases),
             }
-            for part in found.attribution.parts
+            for part in (() if found.not_comparable else found.attribution.parts)
         ],
         "kernels": [
             {
@@ -331,7 +401,7 @@ def as_json(found: TraceDifference) -> Mapping[str, object]:
                 "calls_a": kernel.calls_a,
                 "calls_b": kernel.calls_b,
             }
-            for kernel in found.kernels
+            for kernel in (() if found.not_comparable else found.kernels)
         ],
         "judgement": {"missing": judgement.reason}
         if isinstance(judgement, Missing)

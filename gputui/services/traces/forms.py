@@ -38,15 +38,19 @@ def difference_as_page(found: TraceDifference) -> str:
         f'<p class="dim">{safe(words.partition(": ")[2])}</p></div>'
         for side, _, words in lines
     )
-    kernels = kernel_table(found, _KERNEL_NAME_WIDTH)
+    parts = kernels = ""
+    if not found.not_comparable:
+        parts = table(part_table(found.attribution, is_drawn=True), "parts")
+        differing = kernel_table(found, _KERNEL_NAME_WIDTH)
+        kernels = table(differing, "long") if differing.rows else ""
     body = "".join(
         (
             f'<p class="dim">{names}</p><h1>{with_units(safe(first))}</h1>',
             f'<p class="lead">{safe(" ".join(rest))}</p>',
             f'\n<div class="sides">{boxes}</div>',
-            part("Where the difference lies", table(part_table(found.attribution, is_drawn=True), "parts")),
+            part("Where the difference lies", parts),
             part("What slows each down", bullets(held_back(found))),
-            part("The kernels that differ most", table(kernels, "long") if kernels.rows else ""),
+            part("The kernels that differ most", kernels),
             part("What to know of these traces", bullets(notes(found), "notes")),
         )
     )
@@ -56,12 +60,12 @@ def difference_as_page(found: TraceDifference) -> str:
 def difference_as_markdown(found: TraceDifference) -> str:
     """The answer, the sides, and the tables; names from traces cannot become markup."""
     first, *rest = sentences(found)
-    kernels = kernel_table(found, _ANY_WIDTH)
+    kernels, is_compared = kernel_table(found, _ANY_WIDTH), not found.not_comparable
     parts = (
         f"**{escaped(first)}** {escaped(' '.join(rest))}\n",
         markdown_list(side_lines(found)),
-        markdown_table(part_table(found.attribution)),
-        markdown_table(kernels) if kernels.rows else "",
+        markdown_table(part_table(found.attribution)) if is_compared else "",
+        markdown_table(kernels) if kernels.rows and is_compared else "",
         markdown_list(held_back(found)),
         markdown_list(notes(found)),
     )

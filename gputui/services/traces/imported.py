@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +32,14 @@ from gputui.model.result import Run
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.recording.program_cpu import ProgramCpu
 from gputui.services.results.operator_rates import product_sentence
-from gputui.services.results.step_answer import LOADS_ALONE, NOT_MARKED, OPTIMIZER, RECORDED
+from gputui.services.results.step_answer import (
+    ALLOCATES,
+    DDP,
+    LOADS_ALONE,
+    NOT_MARKED,
+    OPTIMIZER,
+    RECORDED,
+)
 from gputui.services.runs.process import uuid7
 from gputui.services.traces.chrome_trace import KINDS, Trace, read_trace
 from gputui.services.traces.collectives import Collective, collective_lines, collectives_of
@@ -54,6 +63,9 @@ _EARLIEST_US = 1_000_000_000_000_000
 """September 2001: a clock that shows less does not count from 1970."""
 _OPTIMIZER_STEP = "Optimizer.step#"
 _HOW_TO_MARK = "mark them with profile(schedule=...) and prof.step(), or name their range with --step"
+_OF_MEMORY = re.compile(r"(cuda|hip)(Malloc|Free)|cuMem(Create|Map|Unmap|Release|SetAccess)")
+_OTHER_CALLS = re.compile(r"Launch|Memcpy|Memset|Synchronize|Wait", re.IGNORECASE)
+"""Calls that have a cause of idleness of their own."""
 _UNMATCHED_SHOWN = 0.05
 _LEFT_OUT_SHOWN = 0.01
 _COMMUNICATION_SHOWN = 0.01
@@ -127,7 +139,7 @@ def read_run(
             *trace.damage,
             *_notes(trace, window, device, found, collectives),
             *filter(None, (products,)),
-            *_of_program(trace),
+            *_of_program(trace, window),
         ),
         started_utc_us=_started_us(trace),
         digest=_digest(path),
@@ -251,8 +263,9 @@ def _notes(
         yield f"work of {len(others)} other {'device' if len(others) == 1 else 'devices'} in it is left out"
 
 
-def _of_program(trace: Trace) -> Iterator[str]:
-    """What the names of its ranges tell of the program: how it loads data, and its only optimizer."""
+def _of_program(trace: Trace, window: Window) -> Iterator[str]:
+    """What the names of ranges and calls tell of the program: how it loads data, its only optimizer, who
+    averages its gradients, what it asks of the driver."""
     loaders = {name for name in trace.names if name.startswith("enumerate(DataLoader)")}
     if loaders and all("_SingleProcessDataLoaderIter" in name for name in loaders):
         yield f"{LOADS_ALONE}: the thread that trains also loads the data"
@@ -263,6 +276,18 @@ def _of_program(trace: Trace) -> Iterator[str]:
     }
     if len(optimizers) == 1:
         yield f"{OPTIMIZER}{optimizers.pop()}"
+    if any(name.startswith("DistributedDataParallel.") for name in trace.names):
+        yield DDP
+    start_ns, end_ns = window.whole_ns
+    calls_ns = Counter[bool]()
+    for index in range(len(trace)):
+        name = trace.names[trace.name[index]]
+        is_inside = start_ns <= trace.start_ns[index] < end_ns and KINDS[trace.kind[index]] == "runtime"
+        if is_inside and not _OTHER_CALLS.search(name):
+            is_of_memory = _OF_MEMORY.match(name) is not None
+            calls_ns[is_of_memory] += trace.end_ns[index] - trace.start_ns[index]
+    if calls_ns[True] > calls_ns[False]:
+        yield ALLOCATES
 
 
 def _lag(window: Window) -> str:

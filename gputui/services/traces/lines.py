@@ -16,6 +16,8 @@ MEMBER = "gputuiLines"
 """Of a trace's document: samples that `why --` adds to it."""
 MARK = "gputui clock"
 """A range whose begin the samples know on their own clock."""
+COLLECTS = "<built-in function collect>"
+"""Of Python's garbage collector, as stacks name it."""
 LEAST_NS = 50_000
 """A shorter call in a recorded stack counts toward its caller."""
 _ANY_THREAD = 0
@@ -23,7 +25,7 @@ _ANY_THREAD = 0
 _LATEST_NS = 2**62
 _LONGEST = 300
 _FRAME = re.compile(r"(.+)\((\d{1,9})\): (.+)", re.DOTALL)
-_INSTALLED = re.compile(r"(site|dist)-packages/|^<|/lib/python\d")
+_INSTALLED = re.compile(r"(site|dist)-packages/|^<|/lib/python\d|/torchinductor_")
 _LIBRARIES = frozenset(
     (
         *("torch", "torchvision", "torchaudio", "torchdata", "torchtitan", "torchao", "triton", "functorch"),
@@ -98,6 +100,8 @@ class Frames:
             yield from _closed(open_until, at_ns, begin_ns)
             at_ns = begin_ns
             place = self.places[self.place[i]]
+            if place.doing == GC and open_until and not place.path:
+                place = replace(open_until[-1][1], doing=GC)
             if place.is_definition and self.start_ns[i] < start_ns:
                 place = replace(place, line=0)
             last_ns = min(self.end_ns[i], end_ns)
@@ -119,7 +123,12 @@ def _closed(
 
 
 def place_of_frame(name: str) -> Place | None:
-    """The place of `train.py(63): step`; None if it is no code of the user's."""
+    """The place of `train.py(63): step`; None if it is no code of the user's.
+
+    That of a call of the garbage collector is where it was called.
+    """
+    if name == COLLECTS:
+        return Place(GC, "", 0, "", False, "")
     found = _FRAME.fullmatch(name)
     if found is None:
         return None

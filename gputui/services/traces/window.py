@@ -23,6 +23,8 @@ WHOLE = "the whole trace"
 _EVENTS_AT_A_TIME = 200_000
 _ON_DEVICE = tuple(KINDS.index(kind) for kind in ("kernel", "copy", "memset"))
 _OP, _RANGE, _RUNTIME = KINDS.index("op"), KINDS.index("range"), KINDS.index("runtime")
+_LEAST_OPERATORS = 0.1
+"""Of the busiest thread's: a thread with fewer does no steps."""
 _LEAST_LAG = 0.01
 """Of a step: a device that ends its work later than this after the host's step lags behind it."""
 
@@ -150,9 +152,18 @@ def _ranges(trace: Trace, prefix: str) -> list[int]:
 
 
 def _busiest_thread(trace: Trace) -> int:
-    """The thread with the most operators."""
+    """The thread with the most operators; beside a device, of those in which autograd does not run."""
     counts = Counter(trace.thread[i] for i in range(len(trace)) if trace.kind[i] == _OP)
-    return counts.most_common(1)[0][0] if counts else 1
+    if not counts:
+        return 1
+    (busiest, most), *_ = counts.most_common(1)
+    engine = {number for number, name in enumerate(trace.names) if name.startswith("autograd::engine")}
+    of_autograd = {trace.thread[i] for i in range(len(trace)) if trace.name[i] in engine}
+    if device_of(trace) is not None:
+        for thread, count in counts.most_common():
+            if thread not in of_autograd and count >= _LEAST_OPERATORS * most:
+                return thread
+    return busiest
 
 
 def device_of(trace: Trace) -> int | None:

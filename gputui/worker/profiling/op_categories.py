@@ -114,6 +114,15 @@ def category_of(name: str) -> str:
     return next((category for category, words in _AT_THE_HEAD if head in words.split()), "other")
 
 
+_TYPES_OF_PRODUCTS = (
+    ("bf16", r"bf16"),
+    ("fp16", r"fp16|f16f16|h884|h1688|hgemm"),
+    ("tf32", r"tf32|s1688"),
+    ("fp32", r"sgemm|scudnn|simt_s|f32f32_f32f32"),
+)
+"""What a product's kernel computes in, and a pattern of its name; the first match decides."""
+
+
 @functools.cache
 def category_of_kernel(name: str, kind: str = "kernel") -> str:
     """The category of a kernel of the device, of a `copy` or of a `memset`; `other` if no pattern matches."""
@@ -121,6 +130,12 @@ def category_of_kernel(name: str, kind: str = "kernel") -> str:
         return "cast_copy"
     lower = name.lower()
     return next((category for category, pattern in _OF_KERNELS if re.search(pattern, lower)), "other")
+
+
+@functools.cache
+def type_of_kernel(name: str) -> str:
+    """What the kernel of a product computes in; empty if its name does not tell."""
+    return next((mark for mark, word in _TYPES_OF_PRODUCTS if re.search(word, name)), "")
 
 
 def is_of_backward(name: str) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import os
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from gputui.analysis.attribution import Piece
 from gputui.analysis.findings import (
     COMPUTE_BOUND,
     MATRIX_UNITS_UNUSED,
@@ -73,10 +75,15 @@ def answer(found: ProfiledPass, *notes: str) -> StepAnswer:
     return answer_of_trace(found, "NVIDIA H200", "H200; train: 1 step", notes)
 
 
-def finding(kind: str, ms: float, step_ms: int = 100, line: int = 0, **more: str) -> Finding:
+def finding(
+    kind: str, ms: float, step_ms: int = 100, line: int = 0, of: str = "", change: str = "", code: str = ""
+) -> Finding:
+    """A cause of so much of a step, in a piece of that category, else in one of its own."""
     at_best_ns = round((step_ms - ms) * MS)
     lines = (LineShare("train.py", line, "main", False, "", 1.0),) if line else ()
-    return Finding(kind, "seen", step_ms * MS, at_best_ns, "high", title=kind, lines=lines, **more)
+    piece = Piece("forward", of or kind, "", "", round((40 if of else ms) * MS), Fraction(0))
+    whole = Finding(kind, "seen", step_ms * MS, at_best_ns, "high", kind, change, code, lines)
+    return replace(whole, gone_ns={piece: ms * MS})
 
 
 @pytest.mark.parametrize(
@@ -118,20 +125,33 @@ def test_the_sentence_says_which_step_it_is_of_where_the_profiler_made_it_longer
     assert any("shares are rough" in note for note in found.notes) == (step_ms == 100)
 
 
+@pytest.mark.parametrize("before_ms", [9, 1200])
+def test_of_a_profile_that_is_ten_times_off_no_share_and_no_cause_is_told(before_ms: int) -> None:
+    found = answer(profiled({"gemm": 10}, {"python": 90}, before_ms=before_ms))
+    assert sentence(found).endswith("while profiled, which does not tell where the time of such a step goes.")
+    assert found.causes == ()
+    assert limit(found) == "No cause is named. Try other steps: --after N."
+    page = Page(console_on(io.StringIO(), 80))
+    write_step_answer(page, found, None)
+    assert "%" not in "\n".join(page.lines)
+
+
 def test_causes_that_are_about_the_same_time_gain_no_more_than_there_is_of_it() -> None:
     apart = (finding(STARVED, 30), finding(WIDER_TYPES, 20))
-    assert at_best_without(apart, 40 * MS) == 50 * MS
-    both_idle = (finding(STARVED, 30), finding(WAITS_FOR_RESULTS, 30))
-    assert at_best_without(both_idle, 40 * MS) == 60 * MS
-    assert at_best_without((finding(STARVED, 30),), 0) == 70 * MS, "of a CPU a loader's time is work"
+    assert at_best_without(apart) == 50 * MS
+    both_idle = (finding(STARVED, 30, of="idle"), finding(WAITS_FOR_RESULTS, 30, of="idle"))
+    assert at_best_without(both_idle) == 60 * MS, "of 40 ms that it is idle"
 
 
 def test_all_causes_together_are_said_from_two_on_without_what_only_limits_the_step() -> None:
     found = answer(profiled({"gemm": 50}, {"data_wait": 50}))
     one = replace(found, findings=(finding(STARVED, 30), finding(COMPUTE_BOUND, 60)))
     assert all_of_them(one) == ""
-    two = replace(found, findings=(finding(STARVED, 30), finding(WIDER_TYPES, 20)))
+    both = (finding(STARVED, 30), finding(WIDER_TYPES, 20))
+    two = replace(found, findings=both)
     assert all_of_them(two) == "Both: at best 100 to 50.0 ms."
+    of_a_batch = replace(both[1], has_at_best=False)
+    assert all_of_them(replace(found, findings=(both[0], of_a_batch))) == "", "it is not known of one"
 
 
 def test_a_gain_is_told_in_per_cent_of_the_rate_and_from_twice_on_as_a_factor() -> None:
@@ -238,7 +258,7 @@ def test_three_causes_fit_a_small_terminal_with_what_follows(
     text = "\n".join(page.lines)
     assert "train.py:41  for x, y in DataLoader(data, 16):         at best 412 to 314 ms" in text
     assert "change to    DataLoader(..., num_workers=8, pin_memory=True)     31 % faster" in text
-    assert "All three: at best 412 to 156 ms." in text
+    assert "All three: at best 412 to 111 ms." in text
     assert "1 note: --top 5; stored in a.db as 51c0e7aa" in text, "there is no room for it"
 
 

@@ -10,7 +10,9 @@ from chrome_traces import training_step, write_trace, write_training
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
+from gputui.services.results.step_answer import PROFILED
 from gputui.services.traces.difference import as_json, change_sentence, difference_of, sentences, short_kernel
+from gputui.services.traces.forms import difference_as_markdown
 from gputui.services.traces.imported import read_run
 from gputui.services.traces.overview import held_back
 
@@ -109,13 +111,31 @@ def test_names_of_kernels_differ_in_a_narrow_table_too(name: str, short: str) ->
     assert short_kernel(name, 32) == short
 
 
+_LESS = "A step takes 20 % less time than before"
+
+
 @pytest.mark.parametrize(
     ("before_ns", "after_ns", "said"),
     [
-        (200_000, 160_000, "25 % faster than before (200 to 160 µs): waiting for the loader -40.0 µs."),
-        (0, 0, "25 % faster than before (profiled, 200 to 160 µs): waiting for the loader -40.0 µs."),
-        (0, 160_000, "25 % faster than before (profiled, 200 to 160 µs): waiting for the loader -40.0 µs."),
-        (20_000, 40_000, "50 % slower than before (20.0 to 40.0 µs): of the profiled steps 200 to 160 µs, "),
+        (200_000, 160_000, f"{_LESS} (200 to 160 µs): waiting for the loader -40.0 µs."),
+        (0, 0, f"{_LESS} (profiled, 200 to 160 µs): waiting for the loader -40.0 µs."),
+        (0, 160_000, f"{_LESS} (profiled, 200 to 160 µs): waiting for the loader -40.0 µs."),
+        (
+            80_000,
+            40_000,
+            "A step takes 50 % less time than before (80.0 to 40.0 µs): of the profiled steps 200 ",
+        ),
+        (
+            74_200,
+            153_000,
+            "A step takes 2.06x as long as before (74.2 to 153 µs): the profiled steps, 200 to 160 µs, do",
+        ),
+        (
+            100_000,
+            130_000,
+            "A step takes 30 % more time than before (100 to 130 µs): the profiled steps, 200 ",
+        ),
+        (2_000, 160_000, "Can't tell what changed: a step of 40 takes 2.00 µs, but 200 µs while profiled."),
         (161_000, 160_000, "As fast as before, or nearly (161 to 160 µs)"),
     ],
 )
@@ -131,9 +151,10 @@ def test_what_a_change_did_is_told_by_the_steps_before_the_window_where_both_are
 
 
 @pytest.mark.parametrize(
-    ("waited", "is_told"), [((0.4, 0.0), False), ((0.0, 0.1), False), ((0.05, None), True)]
+    ("waited", "is_told"),
+    [((0.4, 0.0), False), ((0.1, 0.0), False), ((0.6, 0.6), False), ((0.0, 0.3), True), ((0.05, None), True)],
 )
-def test_a_change_is_not_told_where_other_programs_had_the_cores(
+def test_a_change_is_told_where_other_programs_had_the_cores_only_if_their_share_cannot_explain_it(
     tmp_path: Path, waited: tuple[float, float | None], is_told: bool
 ) -> None:
     runs = [read_run(write_training(tmp_path / f"{wait_us}.json", wait_us=wait_us)) for wait_us in (40, 0)]
@@ -142,4 +163,41 @@ def test_a_change_is_not_told_where_other_programs_had_the_cores(
         for run, share in zip(runs, waited, strict=True)
     )
     said = change_sentence(before, after)
-    assert said.startswith("25 % faster" if is_told else "Can't tell what changed (profiled, 200 to 160 µs)")
+    assert said.startswith(_LESS if is_told else "Can't tell what changed (profiled, 200 to 160 µs)")
+    assert ("more than others explain: other programs had the cores for 30 %" in said) == (waited[1] == 0.3)
+
+
+def test_steps_that_the_profiles_do_not_explain_are_told_by_the_programs_own_and_never_reversed(
+    tmp_path: Path,
+) -> None:
+    runs = [read_run(write_training(tmp_path / f"{wait_us}.json", wait_us=wait_us)) for wait_us in (40, 0)]
+    a, b = (
+        replace(run, found=replace(run.found, before_ns=ns))
+        for run, ns in zip(runs, (50_000, 120_000), strict=True)
+    )
+    assert sentences(difference_of([a], [b]))[:2] == (
+        "b's steps take 70.0 µs more than a's (120 vs 50.0 µs, 3 and 3 steps).",
+        "While profiled they take 40.0 µs less than a's (160 vs 200 µs), which does not explain it.",
+    )
+    far = replace(a, found=replace(a.found, before_ns=20_000))
+    assert sentences(difference_of([far], [b]))[0] == (
+        "Can't tell how they differ: a step of 40 takes 20.0 µs, but 200 µs while profiled."
+    )
+
+
+def test_windows_of_other_work_or_cut_by_the_clock_are_no_steps_and_are_not_compared(tmp_path: Path) -> None:
+    marked = read_run(write_training(tmp_path / "marked.json"))
+    whole = read_run(write_training(tmp_path / "whole.json"), window_s=(0.0, 1e-3))
+    shorter = read_run(write_training(tmp_path / "shorter.json", gemm_us=90), window_s=(0.0, 1e-3))
+    found = difference_of([marked], [whole])
+    assert sentences(found)[0] == (
+        "Can't tell how they differ: the steps of whole are not marked, so no step is known to compare."
+    )
+    assert "less than" not in difference_as_markdown(found)
+    assert (as_json(found)["step_a_ns"], as_json(found)["parts"]) == (None, [])
+    assert change_sentence(marked, whole).startswith(
+        "Can't tell what changed: the steps of whole are not marked"
+    )
+    assert sentences(difference_of([whole], [shorter]))[0].startswith("b's window takes"), "of the same work"
+    by_clock = replace(whole, notes=(*whole.notes, f"{PROFILED}CPU; a while of train.py as it is"))
+    assert sentences(difference_of([by_clock], [shorter]))[0].startswith("Can't tell how they differ")

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chrome_traces import HOST, event, op, span, write_trace
+from chrome_traces import HOST, call, event, kernel, op, span, write_trace
 
 from gputui.analysis.attribution import ProfiledSide
 from gputui.analysis.findings import Finding, StepFacts, findings_of
 from gputui.services.traces.imported import TraceRun, read_run
-from gputui.services.traces.lines import MARK, MEMBER, place_of_frame
+from gputui.services.traces.lines import COLLECTS, MARK, MEMBER, place_of_frame
 
 
 def frame(name: str, start_us: float, end_us: float, thread: int = HOST) -> dict[str, Any]:
@@ -60,6 +60,7 @@ def sampled(path: Path, places: list[list[object]], spans: list[list[int]]) -> t
         ("<frozen importlib._bootstrap>(233): _call_with_frames_removed", None),
         ("/usr/lib/python3/dist-packages/yaml/loader.py(9): load", None),
         ("/x/site-packages/mine/a.py(9): load", None),
+        ("/tmp/torchinductor_me/fb/cfbifj.py(565): call", None),
         ("nn.Module: Linear_0", None),
         ("<built-in method append of list object at 0x7f68b5fb9200>", None),
     ],
@@ -89,6 +90,34 @@ def test_a_trace_with_stacks_names_the_function_with_most_of_a_cause_and_how_muc
         ("train.py", 0.25),
     ]
     assert "no operator runs (log, train.py:12, 75 % of it); without that" in finding.text
+
+
+def test_a_call_of_the_garbage_collector_in_a_stack_is_a_cause_at_the_line_that_calls_it(
+    tmp_path: Path,
+) -> None:
+    calls = [
+        *(frame("hooks.py(9): tidy", k * 10_000 + 2000, k * 10_000 + 9000) for k in (0, 1)),
+        *(frame(COLLECTS, k * 10_000 + 2500, k * 10_000 + 9000) for k in (0, 1)),
+    ]
+    (finding,) = found_in(read_run(write_trace(tmp_path / "a.json", steps(*calls), deviceProperties=[])))
+    assert (finding.kind, finding.line, finding.at_best_ns) == ("collects garbage", "hooks.py:9", 3_500_000)
+
+
+def test_without_marks_the_lines_are_of_the_thread_that_steps_and_not_of_autograds(tmp_path: Path) -> None:
+    engine = [
+        {**op("autograd::engine::evaluate_function: MmBackward0", 300, 800), "tid": 99},
+        *({**op("aten::mm", 310 + 40 * k, 340 + 40 * k), "tid": 99} for k in range(10)),
+    ]
+    events = [
+        op("aten::mm", 10, 30, number=1),
+        op("aten::mm", 30, 50),
+        call("cudaLaunchKernel", 15, 20, 7, number=1),
+        kernel("ampere_sgemm_128x64_tn", 25, 60, correlation=7),
+        frame("train.py(3): average", 60, 1000),
+        *engine,
+    ]
+    run = read_run(write_trace(tmp_path / "a.json", events))
+    assert {(one.path, one.line) for one in run.found.lines if one.path} == {("train.py", 3)}
 
 
 def test_without_stacks_and_samples_a_finding_has_no_line(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """Profiles some steps of the program that this interpreter runs, which itself stays as it is.
 
 Python imports this module before the program. It waits until torch's optimizers are imported, counts their
-steps, and records a few with torch.profiler, while a thread samples the line at which the program is. A
-program without optimizer steps is recorded for a while in its main thread. Whatever fails here is written
-down, and the program goes on.
+steps, and records a few with torch.profiler, while a thread samples the line at which the program is. Where
+no optimizer makes steps, calls of backward() count as steps; a program without either is recorded for a while
+in its main thread. Whatever fails here is written down, and the program goes on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import sys
 import sysconfig
 import threading
 import time
+from array import array
 from collections.abc import Callable
+from functools import wraps
 from importlib.abc import Loader, MetaPathFinder
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -33,10 +35,16 @@ _LEAST_BEFORE, _MOST_BEFORE = 3, 50
 """Steps before the window."""
 _LEAST_WINDOW_S = 0.5
 _LEAST_STEPS, _MOST_STEPS = 3, 100
+_MOST_COMPILING = 8
+"""Steps in which torch.compile compiles, after which it is taken to go on doing so."""
+_MOST_TIMED = 100_000
 _UNMARKED_AFTER_S, _UNMARKED_S = 5.0, 2.0
-"""Without optimizer steps: when a window begins after the import of torch, and how long it is."""
-_ASKED_EVERY_S = 0.5
-"""How often the main thread is asked to begin while it imports something, which a profiler could break."""
+"""Without optimizer steps: how long after its first call backward() counts instead; without that either, when
+a window begins after the import of torch, and how long it is."""
+_ASKED_EVERY_S, _PREPARED_S = 0.5, 2.0
+"""How often the main thread is asked to begin while it imports something, which a profiler could break, or
+compiles; and how long after that, since what is compiled next may follow."""
+_AT_ITS_IMPORTS, _COMPILING = "importlib._bootstrap", ("_dynamo/convert_frame.py", "_inductor/compile_fx.py")
 
 LINES, MARK = "gputuiLines", "gputui clock"
 """The member of the trace's document that holds the samples, and a range that begins when they know."""
@@ -60,15 +68,26 @@ def _run_shadowed() -> None:
         spec.loader.exec_module(module)
 
 
-def _is_importing() -> bool:
+def _is_preparing() -> bool:
+    """Whether this thread imports something, or torch.compile compiles in it."""
     frame: FrameType | None = sys._getframe()
-    while frame is not None and "importlib._bootstrap" not in frame.f_code.co_filename:
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if _AT_ITS_IMPORTS in path or path.endswith(_COMPILING):
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
+
+
+def _compiled() -> tuple[int, int]:
+    """How often torch.compile has compiled code for the first time, and code that it had compiled before."""
+    module = sys.modules.get("torch._dynamo.convert_frame")
+    counts: dict[Any, int] = getattr(module, "FRAME_COMPILE_COUNTER", {})
+    return len(counts), sum(counts.values()) - len(counts)
 
 
 def _is_library(path: str) -> bool:
-    installed = ("site-packages" in path) or ("dist-packages" in path)
+    installed = any(folder in path for folder in ("site-packages", "dist-packages", "torchinductor_"))
     return installed or path.startswith(("<", *_LIBRARIES)) or path == __file__
 
 
@@ -188,8 +207,48 @@ class Lines:
         return self._places.setdefault(key, len(self._places))
 
 
+class Steps:
+    """The steps that one kind of mark ends."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+        self.seen = 0
+        self.first_s = 0.0
+        self._last_s = 0.0
+        self._took_s = array("d")
+        """Of those that were not recorded."""
+        self._compiled = (0, 0)
+        self._compiling = 0
+        """Steps in which torch.compile compiled."""
+        self._since_compiling = 0
+
+    def end(self, now_s: float, *, is_recorded: bool) -> None:
+        """One more has ended."""
+        self.seen += 1
+        self.first_s = self.first_s or now_s
+        if self._last_s and not is_recorded and len(self._took_s) < _MOST_TIMED:
+            self._took_s.append(now_s - self._last_s)
+        self._last_s = 0.0 if is_recorded else now_s
+        before, self._compiled = self._compiled, _compiled()
+        self._compiling += self._compiled != before
+        self._since_compiling = 0 if self._compiled != before else self._since_compiling + 1
+
+    def have_settled(self) -> bool:
+        """Whether a window may begin: what is done once at the beginning is over."""
+        compiles = self._since_compiling < _LEAST_BEFORE and self._compiling < _MOST_COMPILING
+        are_enough = self.seen >= _LEAST_BEFORE and self._last_s - self.first_s >= _SETTLED_S
+        return not compiles and (are_enough or self.seen >= _MOST_BEFORE)
+
+    def times(self) -> dict[str, float]:
+        """Median and mean of the steps that were not recorded, as far as there are any."""
+        took_s = sorted(self._took_s)
+        if not took_s:
+            return {}
+        return {"step_s": took_s[len(took_s) // 2], "mean_step_s": sum(took_s) / len(took_s)}
+
+
 class Capture:
-    """Counts the steps of one optimizer, and records a window of them."""
+    """Counts the steps of one optimizer, or calls of backward(), and records a window of them."""
 
     def __init__(self, directory: Path, steps: int, after: int) -> None:
         self._directory = directory
@@ -198,13 +257,19 @@ class Capture:
         self._after = after
         """0: when the program has settled."""
         self._optimizer: int | None = None
-        self._seen = 0
-        self._ends_s: list[float] = []
-        """Of the steps before the window."""
+        self._by_optimizer = Steps("optimizer")
+        self._by_backward = Steps("backward")
+        self._recorded: Steps | None = None
+        """Those that the window is of, once it has begun."""
+        self._backward_thread = 0
+        """The thread that calls it; autograd's own may call it within a call of that one."""
+        self._backward_depth = 0
         self._window_s = 0.0
+        self._compiled_before = (0, 0)
         self._is_last = False
         self._profiler: Any = None
         self._unmarked: Any = None
+        self._prepares_until_s = 0.0
         self._lines: Lines | None = None
         self._kept: list[object] = []
         self._is_over = False
@@ -214,6 +279,7 @@ class Capture:
         """Called once torch's optimizers are imported."""
         optimizers.register_optimizer_step_post_hook(self._stepped)
         torch = sys.modules["torch"]
+        torch.autograd.backward = self._counting(torch.autograd.backward)
         self._tell(torch=str(getattr(torch, "__version__", "")))
         threading.Thread(target=self._record_unmarked, name="gputui why", daemon=True).start()
 
@@ -221,21 +287,42 @@ class Capture:
         if self._optimizer is None:
             self._optimizer = id(optimizer)
         if id(optimizer) == self._optimizer:
-            self._seen += 1
-            if not self._is_over:
-                self._guarded(self._go_on, time.perf_counter())
+            self._ended(self._by_optimizer)
 
-    def _go_on(self, now_s: float) -> None:
-        if self._profiler is not None:
-            self._profiler.step()
-            if self._lines is None and not self._is_over:
-                self._sample_lines()
-            return
-        self._ends_s.append(now_s)
-        if self._unmarked is None and self._begins(now_s):
-            ends_s = self._ends_s
-            apart_s = sorted(ends_s[n] - ends_s[n - 1] for n in range(1, len(ends_s))) or [0.0]
-            self._tell(first_step=self._seen + 2, before_s=apart_s[len(apart_s) // 2])
+    def _counting(self, backward: Callable[..., Any]) -> Callable[..., Any]:
+        """torch.autograd.backward, whose outermost calls are counted: Tensor.backward() calls it too."""
+
+        @wraps(backward)
+        def counted(*arguments: Any, **named: Any) -> Any:
+            self._backward_thread = self._backward_thread or threading.get_ident()
+            if self._backward_thread != threading.get_ident():
+                return backward(*arguments, **named)
+            self._backward_depth += 1
+            try:
+                return backward(*arguments, **named)
+            finally:
+                self._backward_depth -= 1
+                if not self._backward_depth:
+                    self._ended(self._by_backward)
+
+        return counted
+
+    def _ended(self, steps: Steps) -> None:
+        now_s = time.perf_counter()
+        is_recorded = not self._is_over and self._profiler is not None
+        steps.end(now_s, is_recorded=is_recorded or self._unmarked is not None)
+        if not self._is_over:
+            self._guarded(self._go_on, steps, now_s)
+
+    def _go_on(self, steps: Steps, now_s: float) -> None:
+        if self._recorded is not None:
+            if steps is self._recorded:
+                self._profiler.step()
+                if self._lines is None and not self._is_over:
+                    self._sample_lines()
+        elif self._unmarked is None and self._begins(steps, now_s):
+            self._recorded = steps
+            self._tell(first_step=steps.seen + 2, marks=steps.mark, **steps.times())
             profiler = sys.modules["torch"].profiler
             self._profiler = profiler.profile(
                 schedule=self._action, on_trace_ready=self._store, record_shapes=True
@@ -243,14 +330,16 @@ class Capture:
             self._profiler.start()
 
     def _sample_lines(self) -> None:
+        self._compiled_before = _compiled()
         self._lines = Lines(threading.get_ident())
         self._lines.begin()
 
-    def _begins(self, now_s: float) -> bool:
-        if self._after:
-            return self._seen >= self._after
-        has_settled = self._seen >= _LEAST_BEFORE and now_s - self._ends_s[0] >= _SETTLED_S
-        return has_settled or self._seen >= _MOST_BEFORE
+    def _begins(self, steps: Steps, now_s: float) -> bool:
+        if steps is self._by_backward:
+            has_optimizer = self._optimizer is not None or now_s - steps.first_s < _UNMARKED_AFTER_S
+            if has_optimizer or steps.seen < _LEAST_BEFORE:
+                return False
+        return steps.seen >= self._after if self._after else steps.have_settled()
 
     def _action(self, step: int) -> Any:
         """What the profiler does in its step: the first warms it up, the last is stored after it."""
@@ -280,19 +369,24 @@ class Capture:
         begun_s = time.perf_counter()
         name = f"{kind}-{os.environ.get('RANK', '0')}-{os.getpid()}.json"
         profiler.export_chrome_trace(str(self._directory / name))
-        self._tell(trace=name, has_steps=kind == "trace", export_s=time.perf_counter() - begun_s)
+        compiled = [now - before for now, before in zip(_compiled(), self._compiled_before, strict=True)]
+        export_s = time.perf_counter() - begun_s
+        self._tell(trace=name, has_steps=kind == "trace", compiled=compiled, export_s=export_s)
         if lines is not None:
             lines.write(self._directory / name)
 
     def _record_unmarked(self) -> None:
-        """Where no optimizer makes a step: let the main thread record a while; steps count more."""
+        """Where nothing marks a step: let the main thread record a while; steps count more."""
         time.sleep(_UNMARKED_AFTER_S)
-        while not (self._seen or self._unmarked or self._is_over):
+        while not (self._has_marks() or self._unmarked or self._is_over):
             self._in_main_thread(self._start_unmarked)
             time.sleep(_ASKED_EVERY_S)
         if self._unmarked:
             time.sleep(_UNMARKED_S)
             self._in_main_thread(self._stop_unmarked)
+
+    def _has_marks(self) -> bool:
+        return bool(self._by_optimizer.seen or self._by_backward.seen or self._backward_depth)
 
     def _in_main_thread(self, call: Callable[[], None]) -> None:
         """Wait until the main thread has called this, between two instructions of Python."""
@@ -311,7 +405,10 @@ class Capture:
         is_done.wait()
 
     def _start_unmarked(self) -> None:
-        if not (self._seen or self._is_over or _is_importing()):
+        now_s = time.perf_counter()
+        if _is_preparing():
+            self._prepares_until_s = now_s + _PREPARED_S
+        if not (self._has_marks() or self._is_over or now_s < self._prepares_until_s):
             profiler = sys.modules["torch"].profiler.profile(record_shapes=True)
             profiler.start()
             self._unmarked = profiler
@@ -336,7 +433,8 @@ class Capture:
             self._guarded(self._stop_unmarked)
         if self._profiler is not None and not self._is_over:
             self._guarded(self._profiler.stop)
-        self._tell(seen=self._seen)
+        steps = self._recorded or (self._by_optimizer if self._by_optimizer.seen else self._by_backward)
+        self._tell(seen=steps.seen, marks=steps.mark, **steps.times())
 
     def _tell(self, **what: object) -> None:
         self._told.update(what)
