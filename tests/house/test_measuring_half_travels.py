@@ -142,7 +142,7 @@ def test_the_archive_holds_the_measuring_half_and_nothing_that_reads(tmp_path: P
     assert {name for name in names if name.count("/") == 0} == {"__main__.py", "pynvml.py"}
     assert len(names) == len(set(names))
     assert measuring_half() == archive_path.read_bytes()
-    assert archive_path.stat().st_size < 420_000
+    assert archive_path.stat().st_size < 430_000
 
 
 def test_a_python_with_nothing_but_itself_measures_and_its_journal_is_stored_here(

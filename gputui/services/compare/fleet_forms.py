@@ -47,7 +47,7 @@ _HOW_TO_READ = (
     (
         "A {0} stands out if it does not belong to one distribution with the rest of its kind, over all"
         " cases or in one. 5 % of healthy fleets have one. Less than 3 % never stands out. Where a fifth of a"
-        " kind or more is slower, it is told as two groups."
+        " kind or more is slower, it is named as two groups."
     ),
     "A line is the 95 % interval of its distance from the others, by how far these lie apart.",
 )

@@ -57,7 +57,7 @@ COMPILED = "compiled in these steps: "
 DDP = "DistributedDataParallel averages its gradients"
 ALLOCATES = "its calls of the driver mostly allocate and free memory"
 """Notes of what the ranges and calls of a trace tell."""
-FOR_PROGRAMS = (OPTIMIZER, RECORDED, PROFILED, COMPILED, DDP, ALLOCATES)
+FOR_PROGRAMS = (OPTIMIZER, PROFILED, COMPILED, DDP, ALLOCATES)
 """Notes of what else is known; nobody has to read them to believe an answer."""
 _TELLS_NOTHING = 10.0
 """Times as long, or as short, as the program's own: a profiled step that tells nothing of it."""

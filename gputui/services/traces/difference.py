@@ -33,6 +33,7 @@ from gputui.services.results.labels import format_ends
 from gputui.services.results.step_answer import (
     FOR_PROGRAMS,
     PROFILED,
+    RECORDED,
     answer_of_trace,
     from_to,
     tells_nothing,
@@ -324,7 +325,9 @@ def notes(found: TraceDifference) -> list[str]:
     for run in (*found.a, *found.b):
         for note in run.notes:
             names[note].append(run.name)
-    return [f"{listed(names[note])}: {note}" for note in names if not note.startswith(FOR_PROGRAMS)]
+    return [
+        f"{listed(names[note])}: {note}" for note in names if not note.startswith((*FOR_PROGRAMS, RECORDED))
+    ]
 
 
 def kernel_table(found: TraceDifference, width: int = 120, most: int = _KERNELS_SHOWN) -> Table:
