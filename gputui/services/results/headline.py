@@ -265,7 +265,8 @@ def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
             is_one = all(one.expectation is not None and one.expectation.is_one_report for one in hits)
             of = "the one public figure" if is_one else "the few public figures"
             return [
-                as_sentence(f"{where}{listed(parts)} of {of} for {with_article(name)}, too few to judge by.")
+                as_sentence(f"{where}{listed(parts)} of {of} for {with_article(name)}, too few to judge by."),
+                *others,
             ]
         return [
             f"{BELOW_NORMAL}: {where}{listed(parts)} of what {with_article(name)} does elsewhere.",
