@@ -102,6 +102,19 @@ class InstanceRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelRow:
+    """One published language model of `models.csv`."""
+
+    name: str
+    config: Mapping[str, object]
+    """Fields of its `config.json` that say its shape; `num_experts` where others have another name for it."""
+    is_typical: bool
+    """True: it stands for models of its size of which only the size is known."""
+    source: tuple[str, ...]
+    """Keys of `sources.csv`."""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceRow:
     """Where numbers of the other tables come from."""
 
@@ -205,6 +218,23 @@ def instance_row(row: Mapping[str, str]) -> InstanceRow:
         confidence=row["confidence"],
         notes=row["notes"],
     )
+
+
+@functools.cache
+def model_rows() -> tuple[ModelRow, ...]:
+    """All published models, in the order of the file."""
+    return tuple(
+        ModelRow(row.pop("name"), _fields(row), row["by_size"] == "true", _keys(row["source"]))
+        for row in _read("models.csv")
+    )
+
+
+def _fields(row: Mapping[str, str]) -> dict[str, object]:
+    """What a row of `models.csv` says, as a `config.json` has it."""
+    plain: dict[str, object] = {
+        field: int(cell) if cell.isdigit() else cell for field, cell in row.items() if cell
+    }
+    return {**plain, "quantization_config": {"quant_method": plain.get("quant_method")}}
 
 
 @functools.cache

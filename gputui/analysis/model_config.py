@@ -1,0 +1,111 @@
+"""The shape of a model from its published `config.json`, in the fields of Hugging Face transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gputui.analysis.fit import Shape
+from gputui.worker.foreign_json import whole
+
+_FULL_EVERY = {"gemma2": 2, "gpt_oss": 2, "olmo3": 4, "gemma3_text": 6, "qwen3_next": 4}
+"""Of so many layers the last looks at all tokens, as transformers assumes without `layer_types`."""
+KNOWN_TYPES = (
+    "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "qwen3_next", "gemma", "gemma2",
+    "gemma3_text", "phi3", "olmo3", "gpt_oss", "deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe",
+    "minimax_m2",
+)  # fmt: skip
+"""Values of `model_type` whose blocks are these: gated MLPs, norms, and attention of the kinds of `Shape`."""
+_FORMATS = {"mxfp4": "mxfp4", "fp8": "fp8", "fbgemm_fp8": "fp8", "awq": "int4", "gptq": "int4"}
+
+
+def shape_of(config: Mapping[str, object], name: str, source: str) -> Shape:
+    """The shape that a configuration describes; of a model of images and text, that for text.
+
+    Raises ValueError for a model of another type, a field that lacks, and one out of range.
+    """
+    text = config.get("text_config")
+    if isinstance(text, Mapping):
+        config = {"quantization_config": config.get("quantization_config"), **text}
+    kind = config.get("model_type")
+    if kind not in KNOWN_TYPES:
+        raise ValueError(f"model_type {kind!r:.40} is not known; known: {', '.join(KNOWN_TYPES)}")
+    layers, width = _number(config, "num_hidden_layers"), _number(config, "hidden_size")
+    heads = _number(config, "num_attention_heads")
+    hidden = _number(config, "intermediate_size")
+    experts = _first(config, "num_experts", "num_local_experts", "n_routed_experts")
+    expert_hidden = _optional(config, "moe_intermediate_size", hidden) if experts else 0
+    shared = _optional(config, "n_shared_experts", 0) * expert_hidden
+    latent, rotary, head_dim = 0, 0, _optional(config, "head_dim", width // heads)
+    if "kv_lora_rank" in config:
+        rotary = _number(config, "qk_rope_head_dim")
+        latent = _number(config, "kv_lora_rank") + rotary
+        head_dim = _number(config, "qk_nope_head_dim") + rotary
+    window_layers, linear_layers = _partial_layers(config, str(kind), layers)
+    keys, state, linear_out, value_heads = 0, 0, 0, 0
+    if linear_layers:
+        value_heads = _number(config, "linear_num_value_heads")
+        keys = _number(config, "linear_num_key_heads") * _number(config, "linear_key_head_dim")
+        linear_out = value_heads * _number(config, "linear_value_head_dim")
+        state = linear_out * _number(config, "linear_key_head_dim")
+    quantization = config.get("quantization_config")
+    method = quantization.get("quant_method") if isinstance(quantization, Mapping) else None
+    return Shape(
+        name,
+        layers,
+        width,
+        heads,
+        _optional(config, "num_key_value_heads", heads),
+        head_dim,
+        hidden,
+        _number(config, "vocab_size"),
+        _number(config, "max_position_embeddings"),
+        is_tied=bool(config.get("tie_word_embeddings", str(kind).startswith("gemma"))),
+        source=source,
+        experts=experts,
+        active_experts=_first(config, "num_experts_per_tok", "experts_per_token") if experts else 0,
+        expert_hidden=expert_hidden,
+        shared_hidden=_optional(config, "shared_expert_intermediate_size", shared) if experts else 0,
+        dense_layers=_optional(config, "first_k_dense_replace", 0) if experts else 0,
+        latent=latent,
+        rotary=rotary,
+        query_rank=_optional(config, "q_lora_rank", 0),
+        value_dim=_optional(config, "v_head_dim", 0),
+        window=_optional(config, "sliding_window", 0) if window_layers else 0,
+        window_layers=window_layers,
+        linear_layers=linear_layers,
+        state=state,
+        linear_in=2 * (keys + linear_out + value_heads),
+        linear_out=linear_out,
+        gated_queries=kind == "qwen3_next",
+        weight_format=_FORMATS.get(str(method), ""),
+    )
+
+
+def _partial_layers(config: Mapping[str, object], kind: str, layers: int) -> tuple[int, int]:
+    """How many layers have a window, and how many linear attention."""
+    stated = config.get("layer_types")
+    every = _optional(config, "full_attention_interval", _FULL_EVERY.get(kind, 0))
+    partial = layers - layers // every if every else layers
+    if isinstance(stated, list):
+        partial = sum(one != "full_attention" for one in stated)
+    if kind == "qwen3_next":
+        return 0, partial
+    is_off = kind.startswith("qwen") and not config.get("use_sliding_window")
+    return (0, 0) if is_off or not config.get("sliding_window") else (partial, 0)
+
+
+def _number(config: Mapping[str, object], field: str) -> int:
+    if config.get(field) is None:
+        raise ValueError(f"it has no {field}")
+    try:
+        return whole(config[field], 1, 10**7)
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from None
+
+
+def _optional(config: Mapping[str, object], field: str, default: int) -> int:
+    return _number(config, field) if config.get(field) else default
+
+
+def _first(config: Mapping[str, object], *fields: str) -> int:
+    return next((_number(config, field) for field in fields if config.get(field)), 0)
