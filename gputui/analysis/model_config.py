@@ -15,13 +15,12 @@ KNOWN_TYPES = (
     "minimax_m2",
 )  # fmt: skip
 """Values of `model_type` whose blocks are these: gated MLPs, norms, and attention of the kinds of `Shape`."""
-_FORMATS = {"mxfp4": "mxfp4", "fp8": "fp8", "fbgemm_fp8": "fp8", "awq": "int4", "gptq": "int4"}
 
 
 def shape_of(config: Mapping[str, object], name: str, source: str) -> Shape:
     """The shape that a configuration describes; of a model of images and text, that for text.
 
-    Raises ValueError for a model of another type, a field that lacks, and one out of range.
+    Raises ValueError for a model of another type, a field that lacks, and one that cannot be.
     """
     text = config.get("text_config")
     if isinstance(text, Mapping):
@@ -36,7 +35,7 @@ def shape_of(config: Mapping[str, object], name: str, source: str) -> Shape:
     expert_hidden = _optional(config, "moe_intermediate_size", hidden) if experts else 0
     shared = _optional(config, "n_shared_experts", 0) * expert_hidden
     latent, rotary, head_dim = 0, 0, _optional(config, "head_dim", width // heads)
-    if "kv_lora_rank" in config:
+    if config.get("kv_lora_rank"):
         rotary = _number(config, "qk_rope_head_dim")
         latent = _number(config, "kv_lora_rank") + rotary
         head_dim = _number(config, "qk_nope_head_dim") + rotary
@@ -47,9 +46,7 @@ def shape_of(config: Mapping[str, object], name: str, source: str) -> Shape:
         keys = _number(config, "linear_num_key_heads") * _number(config, "linear_key_head_dim")
         linear_out = value_heads * _number(config, "linear_value_head_dim")
         state = linear_out * _number(config, "linear_key_head_dim")
-    quantization = config.get("quantization_config")
-    method = quantization.get("quant_method") if isinstance(quantization, Mapping) else None
-    return Shape(
+    shape = Shape(
         name,
         layers,
         width,
@@ -77,8 +74,22 @@ def shape_of(config: Mapping[str, object], name: str, source: str) -> Shape:
         linear_in=2 * (keys + linear_out + value_heads),
         linear_out=linear_out,
         gated_queries=kind == "qwen3_next",
-        weight_format=_FORMATS.get(str(method), ""),
+        weight_format=_weight_format(config.get("quantization_config")),
     )
+    partial = max(window_layers, linear_layers, shape.dense_layers)
+    if shape.heads % shape.kv_heads or shape.active_experts > experts or partial > layers:
+        raise ValueError("its numbers of heads, experts or layers contradict each other")
+    return shape
+
+
+def _weight_format(quantization: object) -> str:
+    """A name of `WEIGHT_FORMATS`, empty for 16 bits; of another method its own name."""
+    if not isinstance(quantization, Mapping):
+        return ""
+    method = str(quantization.get("quant_algo") or quantization.get("quant_method") or "").lower()
+    if method in ("awq", "gptq"):
+        return f"int{quantization.get('bits')}"
+    return "fp8" if method == "fbgemm_fp8" else method
 
 
 def _partial_layers(config: Mapping[str, object], kind: str, layers: int) -> tuple[int, int]:

@@ -81,6 +81,17 @@ CACHED = (
 """Model, tokens, bytes of a number, and MiB of the KV cache."""
 
 
+SMALL = {
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "vocab_size": 100,
+    "max_position_embeddings": 64,
+}
+
+
 def served(name: str, precision: str = "bf16", context: int = 1, gpus: int = 1) -> ServedModel:
     model = model_named(name)
     return ServedModel(model.parameters, WEIGHT_FORMATS[precision], "bf16", model, 1, context, gpus)
@@ -227,6 +238,18 @@ def test_a_config_json_has_the_shape_of_the_model_that_it_is_of(tmp_path: Path) 
         found = model_named(text)
         assert found.name == "mine"
         assert replace(found, name=known.name, source=known.source) == known
+    for quantized, format_name in (
+        ({"quant_method": "awq", "bits": 4}, "int4"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+        (None, "bf16"),
+    ):
+        (folder / "config.json").write_text(json.dumps({**oss, "quantization_config": quantized}))
+        assert inference_report(Wish(model=str(folder))).serving.weights.name == format_name
+    strange = {**oss, "quantization_config": {"quant_method": "own"}}
+    (folder / "config.json").write_text(json.dumps(strange))
+    with pytest.raises(GputuiError, match="unknown precision 'own'"):
+        inference_report(Wish(model=str(folder)))
+    assert inference_report(Wish(model=str(folder), precision="int8")).serving.weights.bits == 8
     with_images = {"model_type": "mllama", "text_config": oss, "vision_config": {"hidden_size": 1}}
     (folder / "config.json").write_text(json.dumps(with_images))
     assert model_named(str(folder)).parameters == known.parameters
@@ -241,6 +264,8 @@ def test_a_config_json_has_the_shape_of_the_model_that_it_is_of(tmp_path: Path) 
         ('{"model_type": "llama", "num_hidden_layers": 2}', "it has no hidden_size"),
         ('{"model_type": "llama", "num_hidden_layers": -2}', "num_hidden_layers: -2 is not"),
         ('{"model_type": "llama", "num_hidden_layers": "2"}', "num_hidden_layers: '2' is not"),
+        (json.dumps({**SMALL, "num_key_value_heads": 3}), "contradict each other"),
+        (json.dumps({**SMALL, "num_experts": 4, "num_experts_per_tok": 5}), "contradict each other"),
     ],
 )
 def test_a_config_that_says_no_shape_is_an_error_that_names_it(
