@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from gputui.analysis.fit import Shape
 from gputui.worker.foreign_json import whole
 
-_FULL_EVERY = {"gemma2": 2, "gpt_oss": 2, "olmo3": 4, "gemma3_text": 6, "qwen3_next": 4}
+_LINEAR = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+"""Whose other layers have linear attention, and whose queries have gates."""
+_FULL_EVERY = {"gemma2": 2, "gpt_oss": 2, "olmo3": 4, "gemma3_text": 6, **dict.fromkeys(_LINEAR, 4)}
 """Of so many layers the last looks at all tokens, as transformers assumes without `layer_types`."""
 KNOWN_TYPES = (
-    "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "qwen3_next", "gemma", "gemma2",
-    "gemma3_text", "phi3", "olmo3", "gpt_oss", "deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe",
-    "minimax_m2",
+    "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi3",
+    "olmo3", "gpt_oss", "deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe", "glm4_moe_lite", "minimax_m2",
+    *_LINEAR,
 )  # fmt: skip
 """Values of `model_type` whose blocks are these: gated MLPs, norms, and attention of the kinds of `Shape`."""
 
@@ -24,15 +26,15 @@ def shape_of(config: Mapping[str, object], name: str, source: str) -> Shape:
     """
     text = config.get("text_config")
     if isinstance(text, Mapping):
-        config = {"quantization_config": config.get("quantization_config"), **text}
+        config = {**config, **text}
     kind = config.get("model_type")
     if kind not in KNOWN_TYPES:
         raise ValueError(f"model_type {kind!r:.40} is not known; known: {', '.join(KNOWN_TYPES)}")
     layers, width = _number(config, "num_hidden_layers"), _number(config, "hidden_size")
     heads = _number(config, "num_attention_heads")
-    hidden = _number(config, "intermediate_size")
+    hidden = _optional(config, "intermediate_size", 0)
     experts = _first(config, "num_experts", "num_local_experts", "n_routed_experts")
-    expert_hidden = _optional(config, "moe_intermediate_size", hidden) if experts else 0
+    expert_hidden = _first(config, "moe_intermediate_size", "intermediate_size") if experts else 0
     shared = _optional(config, "n_shared_experts", 0) * expert_hidden
     latent, rotary, head_dim = 0, 0, _optional(config, "head_dim", width // heads)
     if config.get("kv_lora_rank"):
@@ -73,9 +75,11 @@ def shape_of(config: Mapping[str, object], name: str, source: str) -> Shape:
         state=state,
         linear_in=2 * (keys + linear_out + value_heads),
         linear_out=linear_out,
-        gated_queries=kind == "qwen3_next",
+        gated_queries=kind in _LINEAR,
         weight_format=_weight_format(config.get("quantization_config")),
     )
+    if not (expert_hidden or hidden) or (shape.dense_layers and not hidden):
+        raise ValueError("it has no intermediate_size")
     partial = max(window_layers, linear_layers, shape.dense_layers)
     if shape.heads % shape.kv_heads or shape.active_experts > experts or partial > layers:
         raise ValueError("its numbers of heads, experts or layers contradict each other")
@@ -99,7 +103,7 @@ def _partial_layers(config: Mapping[str, object], kind: str, layers: int) -> tup
     partial = layers - layers // every if every else layers
     if isinstance(stated, list):
         partial = sum(one != "full_attention" for one in stated)
-    if kind == "qwen3_next":
+    if kind in _LINEAR:
         return 0, partial
     is_off = kind.startswith("qwen") and not config.get("use_sliding_window")
     return (0, 0) if is_off or not config.get("sliding_window") else (partial, 0)

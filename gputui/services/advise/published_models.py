@@ -66,7 +66,8 @@ def _shape_in(path: Path) -> Shape:
             raise ValueError("it is no object")
         return shape_of(config, file.resolve().parent.name, str(file))
     except (OSError, ValueError) as error:
-        raise GputuiError(f"{file}: {error}", "give the config.json that a model is published with") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise GputuiError(f"{file}: {why}", "give the config.json that a model is published with") from None
 
 
 def _plain(name: str) -> str:
