@@ -351,13 +351,13 @@ def layer_bytes_per_token(blocks: Shape, precision: PrecisionBytes) -> int:
     GPT: both inputs of the norms (2 d in the type of the stream); both norms' outputs, q, k, v and what
     attention gives (6 d), the MLP before and after its non-linearity (2 h), in the type of products; mean
     and deviation of two norms and one sum per head, in fp32. In fp32 with h = 4 d: 64 d + 16 + 4 heads.
-    A gated block keeps q and k also before they are turned (2 d), and four tensors of its MLP.
+    A gated block keeps q and k also before they are turned (2 d), and four tensors of its MLP; its heads may
+    be wider together than d. Grouped keys and values count as if each head had its own.
     """
-    kept = (
-        8 * blocks.width + 4 * blocks.active_hidden
-        if blocks.is_gated
-        else 6 * blocks.width + 2 * blocks.hidden
-    )
+    attention = 6 * blocks.heads * blocks.head_dim
+    kept = 2 * blocks.width + attention + 4 * blocks.active_hidden
+    if not blocks.is_gated:
+        kept = 6 * blocks.width + 2 * blocks.hidden
     return 2 * blocks.width * precision.stream + kept * precision.product + 16 + 4 * blocks.heads
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.analysis.fit import GIB
+from gputui.analysis.fit import GIB, PRECISIONS, layer_bytes_per_token
 from gputui.analysis.inference_fit import WEIGHT_FORMATS, ServedModel, cache_bytes, weight_bytes
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.services.advise.gpu_choice import Wish
@@ -289,6 +289,8 @@ def test_a_model_by_name_is_trained_with_its_own_weights_and_no_other_shape_can_
     assert found.training.params == model_named("qwen3-30b").parameters
     assert found.training.blocks.active_hidden == 8 * 768
     assert found.training.context == 4096
+    per_token = layer_bytes_per_token(found.training.blocks, PRECISIONS["bf16"])
+    assert per_token == 2 * (4 * 2048 + 6 * 32 * 128 + 4 * 8 * 768) + 16 + 4 * 32
     assert found.notes[0] == "activations of experts, unchecked"
     wish = Wish(model="qwen3-30b")
     for stated in (replace(wish, params="8"), replace(wish, layers="8"), replace(wish, kv_heads="8")):
