@@ -102,19 +102,6 @@ class InstanceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelRow:
-    """One published language model of `models.csv`."""
-
-    name: str
-    config: Mapping[str, object]
-    """Fields of its `config.json` that say its shape; `num_experts` where others have another name for it."""
-    is_typical: bool
-    """True: it stands for models of its size of which only the size is known."""
-    source: tuple[str, ...]
-    """Keys of `sources.csv`."""
-
-
-@dataclass(frozen=True, slots=True)
 class SourceRow:
     """Where numbers of the other tables come from."""
 
@@ -221,20 +208,19 @@ def instance_row(row: Mapping[str, str]) -> InstanceRow:
 
 
 @functools.cache
-def model_rows() -> tuple[ModelRow, ...]:
-    """All published models, in the order of the file."""
-    return tuple(
-        ModelRow(row.pop("name"), _fields(row), row["by_size"] == "true", _keys(row["source"]))
-        for row in _read("models.csv")
-    )
+def model_configs() -> Mapping[str, Mapping[str, object]]:
+    """Published models by name, each as its `config.json` has it, as far as the fields say its shape.
+
+    Beside them `source` has keys of `sources.csv`, and `by_size` is there where a model stands for all of its
+    size.
+    """
+    return {row["name"]: _config(row) for row in _read("models.csv")}
 
 
-def _fields(row: Mapping[str, str]) -> dict[str, object]:
-    """What a row of `models.csv` says, as a `config.json` has it."""
-    plain: dict[str, object] = {
-        field: int(cell) if cell.isdigit() else cell for field, cell in row.items() if cell
-    }
-    return {**plain, "quantization_config": {"quant_method": plain.get("quant_method")}}
+def _config(row: Mapping[str, str]) -> dict[str, object]:
+    plain = {field: int(cell) if cell.isdigit() else cell for field, cell in row.items() if cell}
+    quantization = {"quant_method": row["quant_method"]}
+    return {**plain, "quantization_config": quantization}
 
 
 @functools.cache

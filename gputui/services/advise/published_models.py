@@ -9,7 +9,7 @@ from pathlib import Path
 from gputui.analysis.fit import Shape, nearest_shape
 from gputui.analysis.model_config import shape_of
 from gputui.errors import GputuiError
-from gputui.facts.tables import model_rows, source_rows
+from gputui.facts.tables import model_configs, source_rows
 from gputui.worker.foreign_json import read_json_file
 
 _LARGEST_CONFIG_BYTES = 2**22
@@ -21,15 +21,16 @@ _VARIANT = re.compile(r"-(instruct|chat|it|base|hf|thinking|text|v[0-9.]+|[0-9]{
 def published_shapes() -> tuple[Shape, ...]:
     """All models of `models.csv`."""
     return tuple(
-        shape_of(row.config, row.name, "; ".join(source_rows()[key].title for key in row.source))
-        for row in model_rows()
+        shape_of(
+            config, name, "; ".join(source_rows()[key].title for key in str(config["source"]).split(";"))
+        )
+        for name, config in model_configs().items()
     )
 
 
 def typical_shape(params: int) -> Shape:
     """The model that stands for those of this size."""
-    typical = {row.name for row in model_rows() if row.is_typical}
-    return nearest_shape(params, [shape for shape in published_shapes() if shape.name in typical])
+    return nearest_shape(params, [s for s in published_shapes() if "by_size" in model_configs()[s.name]])
 
 
 def model_named(text: str) -> Shape:
