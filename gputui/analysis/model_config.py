@@ -34,6 +34,9 @@ def shape_of(config: Mapping[str, object], name: str, source: str) -> Shape:
     heads = _number(config, "num_attention_heads")
     hidden = _optional(config, "intermediate_size", 0)
     experts = _first(config, "num_experts", "num_local_experts", "n_routed_experts")
+    every = (config.get("decoder_sparse_step") or 1, config.get("moe_layer_freq") or 1)
+    if config.get("mlp_only_layers") or every != (1, 1):
+        raise ValueError("layers with and without experts alternate, which is not known")
     expert_hidden = _first(config, "moe_intermediate_size", "intermediate_size") if experts else 0
     shared = _optional(config, "n_shared_experts", 0) * expert_hidden
     latent, rotary, head_dim = 0, 0, _optional(config, "head_dim", width // heads)

@@ -268,6 +268,10 @@ def test_a_config_json_has_the_shape_of_the_model_that_it_is_of(tmp_path: Path) 
         ('{"model_type": "llama", "num_hidden_layers": -2}', "num_hidden_layers: -2 is not"),
         ('{"model_type": "llama", "num_hidden_layers": "2"}', "num_hidden_layers: '2' is not"),
         (json.dumps({**SMALL, "intermediate_size": None}), "it has no intermediate_size"),
+        (
+            json.dumps({**SMALL, "num_experts": 4, "decoder_sparse_step": 2}),
+            "with and without experts alternate",
+        ),
         (json.dumps({**SMALL, "num_key_value_heads": 3}), "contradict each other"),
         (json.dumps({**SMALL, "num_experts": 4, "num_experts_per_tok": 5}), "contradict each other"),
     ],
