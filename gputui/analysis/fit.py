@@ -94,25 +94,97 @@ class Shape:
     is_tied: bool = False
     """True: the head is the embedding."""
     source: str = ""
+    experts: int = 0
+    """MLPs of a layer of which a router chooses; 0 if there is one MLP for all tokens."""
+    active_experts: int = 0
+    """Of them, for each token."""
+    expert_hidden: int = 0
+    shared_hidden: int = 0
+    """Width of what all tokens pass beside the experts that were chosen."""
+    dense_layers: int = 0
+    """Layers with one MLP, of width `hidden`, although others have experts."""
+    latent: int = 0
+    """Numbers that are cached of a token and layer in place of keys and values (MLA, arXiv 2405.04434)."""
+    rotary: int = 0
+    """Of `latent` and of `head_dim`, those that carry the position."""
+    query_rank: int = 0
+    """Width to which queries are compressed; 0 if they are not."""
+    value_dim: int = 0
+    """Size of a head of values where it is not `head_dim`."""
+    window: int = 0
+    """Tokens that `window_layers` look back on; 0 without."""
+    window_layers: int = 0
+    linear_layers: int = 0
+    """Layers with linear attention, which keep `state` numbers of a sequence however long it is."""
+    state: int = 0
+    linear_in: int = 0
+    """Outputs of the first product of linear attention."""
+    linear_out: int = 0
+    """Inputs of its last."""
+    gated_queries: bool = False
+    """True: the product that gives queries also gives as many gates."""
+    weight_format: str = ""
+    """In which the weights are published; empty for 16 bits."""
 
     @property
-    def matrices(self) -> tuple[tuple[int, int], ...]:
-        """Inputs and outputs of each product of a block: q, k, v, the projection, the MLP's, down last."""
-        attention, cached = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        into_mlp = ((self.width, self.hidden),) * (2 if self.is_gated else 1)
+    def attention(self) -> tuple[tuple[int, int], ...]:
+        """Inputs and outputs of each product of attention in a layer: q, k, v, the projection."""
+        queries = self.heads * self.head_dim * (2 if self.gated_queries else 1)
+        values = self.heads * (self.value_dim or self.head_dim)
+        if self.latent:
+            rank, keys = self.latent - self.rotary, self.heads * (self.head_dim - self.rotary)
+            asked = ((self.width, self.query_rank), (self.query_rank, queries))
+            return (
+                *(asked if self.query_rank else ((self.width, queries),)),
+                (self.width, self.latent),
+                (rank, keys + values),
+                (values, self.width),
+            )
+        cached = self.kv_heads * self.head_dim
+        return (self.width, queries), (self.width, cached), (self.width, cached), (values, self.width)
+
+    def mlp(self, hidden: int) -> tuple[tuple[int, int], ...]:
+        """Inputs and outputs of each product of an MLP, down last."""
+        return ((self.width, hidden),) * (2 if self.is_gated else 1) + ((hidden, self.width),)
+
+    @property
+    def expert_layers(self) -> int:
+        """Layers with a router and experts."""
+        return self.layers - self.dense_layers if self.experts else 0
+
+    @property
+    def matrices(self) -> tuple[tuple[int, int, int], ...]:
+        """How many there are of a product in all layers, but for experts, its inputs and its outputs."""
+        linear, full, routed = self.linear_layers, self.layers - self.linear_layers, self.expert_layers
+        linear_products = ((self.width, self.linear_in), (self.linear_out, self.width))
         return (
-            (self.width, attention),
-            (self.width, cached),
-            (self.width, cached),
-            (attention, self.width),
-            *into_mlp,
-            (self.hidden, self.width),
+            *((full, *product) for product in self.attention),
+            *((linear, *product) for product in linear_products),
+            *((self.layers - routed, *product) for product in self.mlp(self.hidden)),
+            *((routed, *product) for product in self.mlp(self.shared_hidden)),
         )
+
+    @property
+    def expert_matrices(self) -> tuple[tuple[int, int, int], ...]:
+        """The same of experts."""
+        count = self.expert_layers * self.experts
+        return tuple((count, *product) for product in self.mlp(self.expert_hidden))
+
+    @property
+    def expert_weights(self) -> int:
+        """Weights of all experts."""
+        return sum(count * inputs * outputs for count, inputs, outputs in self.expert_matrices)
+
+    @property
+    def active_hidden(self) -> int:
+        """Width of all MLPs of a layer that a token passes."""
+        routed = self.active_experts * self.expert_hidden + self.shared_hidden
+        return max(routed, self.hidden if self.dense_layers else 0) if self.experts else self.hidden
 
     @property
     def block_weights(self) -> int:
         """Weights of all blocks' products."""
-        return self.layers * sum(inputs * outputs for inputs, outputs in self.matrices)
+        return self.expert_weights + sum(count * inputs * outputs for count, inputs, outputs in self.matrices)
 
     @property
     def end_weights(self) -> int:
@@ -121,9 +193,12 @@ class Shape:
 
     @property
     def small_weights(self) -> int:
-        """Weights of norms, two per block and the last; GPT-2's blocks also have biases and positions."""
+        """Weights of norms, two per block and the last, and of routers.
+
+        GPT-2's blocks also have biases and positions.
+        """
         if self.is_gated:
-            return (2 * self.layers + 1) * self.width
+            return (2 * self.layers + 1 + self.expert_layers * self.experts) * self.width
         return self.layers * (9 * self.width + self.hidden) + (self.context + 2) * self.width
 
     @property
@@ -131,11 +206,27 @@ class Shape:
         """All weights; biases and norms that few models have are left out."""
         return self.block_weights + self.end_weights + self.small_weights
 
-    def scales(self, group: int | None) -> int:
+    @property
+    def active_parameters(self) -> int:
+        """Weights that one token is multiplied with: those of its experts only, and no embedding."""
+        embedding = 0 if self.is_tied else self.vocabulary * self.width
+        idle = self.experts - self.active_experts
+        return self.parameters - embedding - self.expert_weights * idle // max(self.experts, 1)
+
+    def scales(self, group: int | None, of_experts_only: bool = False) -> int:
         """Groups of weights of one output that share a scale, in all blocks; of None, one each."""
-        return self.layers * sum(
-            outputs * math.ceil(inputs / (group or inputs)) for inputs, outputs in self.matrices
+        products = self.expert_matrices if of_experts_only else self.matrices + self.expert_matrices
+        return sum(
+            count * outputs * math.ceil(inputs / (group or inputs or 1))
+            for count, inputs, outputs in products
         )
+
+    def copied_weights(self, gpus: int) -> int:
+        """Weights that tensor parallelism cannot split, once for each GPU beyond the first that has them."""
+        if self.latent:
+            return (gpus - 1) * self.layers * self.width * (self.query_rank + self.latent)
+        more_heads = gpus * math.ceil(self.kv_heads / gpus) - self.kv_heads
+        return 2 * (self.layers - self.linear_layers) * self.width * self.head_dim * more_heads
 
 
 def gpt_shape(
@@ -260,9 +351,13 @@ def layer_bytes_per_token(blocks: Shape, precision: PrecisionBytes) -> int:
     GPT: both inputs of the norms (2 d in the type of the stream); both norms' outputs, q, k, v and what
     attention gives (6 d), the MLP before and after its non-linearity (2 h), in the type of products; mean
     and deviation of two norms and one sum per head, in fp32. In fp32 with h = 4 d: 64 d + 16 + 4 heads.
-    A gated block keeps q and k also before they are turned (2 d), and four tensors of its MLP.
+    A gated block keeps q and k also before they are turned (2 d), and four tensors of its MLP; its heads may
+    be wider together than d. Grouped keys and values count as if each head had its own.
     """
-    kept = 8 * blocks.width + 4 * blocks.hidden if blocks.is_gated else 6 * blocks.width + 2 * blocks.hidden
+    attention = 6 * blocks.heads * blocks.head_dim
+    kept = 2 * blocks.width + attention + 4 * blocks.active_hidden
+    if not blocks.is_gated:
+        kept = 6 * blocks.width + 2 * blocks.hidden
     return 2 * blocks.width * precision.stream + kept * precision.product + 16 + 4 * blocks.heads
 
 
@@ -487,7 +582,7 @@ def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
     )
     hidden_gradients = 3 if blocks.is_gated else 1
     temporary = tokens * (
-        blocks.width * precision.stream + hidden_gradients * blocks.hidden * precision.product
+        blocks.width * precision.stream + hidden_gradients * blocks.active_hidden * precision.product
     )
     if precision.copies:  # gradients are 16-bit first, and converted to fp32 later
         temporary += tokens * blocks.width * 2 + blocks.width * blocks.hidden * 2

@@ -35,6 +35,8 @@ class WeightFormat:
     """Of the scale, and zero point, that a group of weights shares; 0 without quantization."""
     group: int | None = None
     """Weights of one output that share a scale; None: all of them."""
+    of_experts_only: bool = False
+    """True: in a mixture of experts, all other weights stay in 16 bits."""
 
 
 WEIGHT_FORMATS: dict[str, WeightFormat] = {
@@ -46,11 +48,14 @@ WEIGHT_FORMATS: dict[str, WeightFormat] = {
         WeightFormat("fp8", "8-bit weights with a scale per output", 8, 2, 32),
         WeightFormat("int8", "8-bit weights with a scale per output", 8, 2, 32),
         WeightFormat("int4", "4-bit weights with a scale per 128", 4, 2, 20, INT4_GROUP),
+        WeightFormat("mxfp4", "4-bit weights of experts with a scale per 32", 4, 2, 8, 32, True),
+        WeightFormat("nvfp4", "4-bit weights with a scale per 16", 4, 2, 8, 16),
     )
 }
 """fp8 and int8 have one scale per output, as torch's rowwise `scaled_mm` takes them (ScaledBlas.cpp) and
 LLM.int8() has them (arXiv 2208.07339). int4 has a 16-bit scale and a 4-bit zero point per group, 0.16 bits
-per weight, as GPTQ counts. Embedding, head and norms stay in 16 bits, as these methods leave them."""
+per weight, as GPTQ counts. mxfp4 has an 8-bit scale per 32 (OCP Microscaling 1.0), nvfp4 one per 16.
+Embedding, head, norms and routers stay in 16 bits, as these methods leave them."""
 CACHE_BYTES: dict[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
 """Of one number of the KV cache."""
 
@@ -71,24 +76,6 @@ def decoder(
     heads = max(width // head_dim, 1)
     hidden = 256 * math.ceil(8 * width / 3 / 256)
     return Shape("", layers, width, heads, kv_heads or heads, head_dim, hidden, vocabulary, context)
-
-
-_LLAMA_2 = "Touvron et al. 2023, arXiv 2307.09288"
-_LLAMA_3 = "Llama team 2024, arXiv 2407.21783, table 3"
-_LLAMA_32 = "Meta, config.json of Llama 3.2"
-_QWEN = "Qwen team 2024, arXiv 2412.15115, table 1, and config.json"
-DECODERS: tuple[Shape, ...] = (
-    Shape("Qwen2.5 0.5B", 24, 896, 14, 2, 64, 4864, 151936, 32768, is_tied=True, source=_QWEN),
-    Shape("Llama 3.2 1B", 16, 2048, 32, 8, 64, 8192, 128256, 131072, is_tied=True, source=_LLAMA_32),
-    Shape("Llama 3.2 3B", 28, 3072, 24, 8, 128, 8192, 128256, 131072, is_tied=True, source=_LLAMA_32),
-    Shape("Llama 2 7B", 32, 4096, 32, 32, 128, 11008, 32000, 4096, source=_LLAMA_2),
-    Shape("Llama 3.1 8B", 32, 4096, 32, 8, 128, 14336, 128256, 131072, source=_LLAMA_3),
-    Shape("Llama 2 13B", 40, 5120, 40, 40, 128, 13824, 32000, 4096, source=_LLAMA_2),
-    Shape("Qwen2.5 14B", 48, 5120, 40, 8, 128, 13824, 152064, 131072, source=_QWEN),
-    Shape("Qwen2.5 32B", 64, 5120, 40, 8, 128, 27648, 152064, 131072, source=_QWEN),
-    Shape("Llama 3.1 70B", 80, 8192, 64, 8, 128, 28672, 128256, 131072, source=_LLAMA_3),
-    Shape("Llama 3.1 405B", 126, 16384, 128, 8, 128, 53248, 128256, 131072, source=_LLAMA_3),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +124,13 @@ def weight_bytes(serving: ServedModel) -> int:
     GPUs are on several. Scales are in proportion where `params` is not the shape's number.
     """
     model, form, gpus = serving.model, serving.weights, serving.gpus
+    only_experts = form.of_experts_only and model.experts > 0
     blocks = max(serving.params - model.end_weights - model.small_weights, 0)
-    share = blocks / model.block_weights
-    scales = model.scales(form.group) * form.scale_bits if form.scale_bits else 0
-    repeated = gpus * math.ceil(model.kv_heads / gpus) / model.kv_heads - 1
-    keys_and_values = 2 * model.layers * model.width * model.kv_heads * model.head_dim / model.block_weights
-    bits = share * (model.block_weights * form.bits + scales) * (1 + repeated * keys_and_values)
+    quantized = model.expert_weights if only_experts else model.block_weights
+    bits: float = quantized * form.bits + (model.block_weights - quantized) * 8 * form.other_bytes
+    if form.scale_bits:
+        bits += model.scales(form.group, only_experts) * form.scale_bits
+    bits *= blocks / model.block_weights * (1 + model.copied_weights(gpus) / model.block_weights)
     others = (serving.params - blocks - model.small_weights) / gpus + model.small_weights
     return math.ceil(bits / 8 / gpus + max(others, 0) * form.other_bytes)
 
@@ -151,13 +139,16 @@ def cache_bytes(serving: ServedModel) -> int:
     """Keys and values of all tokens on each GPU: 2 x layers x KV heads x head size x bytes x tokens x batch.
 
     Kwon et al. 2023, arXiv 2309.06180, section 3, with KV heads in place of heads. A GPU has its share of the
-    KV heads and no less than one. A paged cache rounds each sequence up to its page, of 16 tokens in vLLM,
-    which is left out.
+    KV heads and no less than one. A layer with a window keeps no more tokens than that; one with compressed
+    keys and values (MLA) keeps those, on each GPU; one with linear attention keeps a state, whatever the
+    context. A paged cache rounds each sequence up to its page, of 16 tokens in vLLM, which is left out.
     """
     model = serving.model
-    heads = math.ceil(model.kv_heads / serving.gpus)
-    per_token = 2 * model.layers * heads * model.head_dim * CACHE_BYTES[serving.cache]
-    return per_token * serving.context * serving.batch
+    numbers = model.latent or 2 * math.ceil(model.kv_heads / serving.gpus) * model.head_dim
+    whole_layers = model.layers - model.window_layers - model.linear_layers
+    tokens = whole_layers * serving.context + model.window_layers * min(serving.context, model.window)
+    state = model.linear_layers * math.ceil(model.state / serving.gpus)
+    return (numbers * tokens + state) * CACHE_BYTES[serving.cache] * serving.batch
 
 
 def activation_bytes(serving: ServedModel, tokens: int | None = None) -> int:
@@ -172,7 +163,7 @@ def activation_bytes(serving: ServedModel, tokens: int | None = None) -> int:
     if tokens is None:
         tokens = min(serving.batch * serving.context, max(PREFILL_TOKENS, serving.batch))
     heads = 2 * model.heads + 2 * math.ceil(model.kv_heads / gpus) * gpus
-    split = math.ceil((heads * model.head_dim + 4 * model.hidden) / gpus)
+    split = math.ceil((heads * model.head_dim + 4 * model.active_hidden) / gpus)
     in_a_layer = tokens * (2 * model.width + split) * serving.weights.other_bytes
     return max(in_a_layer, serving.batch * model.vocabulary * 4)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any  # Any: what click passes on
@@ -10,6 +11,7 @@ import click
 
 from gputui.analysis.fit import MOST_BATCH, PART_TITLES, Fit
 from gputui.analysis.inference_fit import INFERENCE_PART_TITLES, MOST_CONTEXT
+from gputui.analysis.job import amount_of
 from gputui.cli.options import json_option
 from gputui.cli.output import print_json, printed, warn
 from gputui.document.page import Page
@@ -47,13 +49,14 @@ COMMON = (
 
 
 @click.command()
-@click.argument("size", metavar="[N]", required=False)
+@click.argument("model", metavar="[MODEL]", required=False)
 @click.option("--infer", is_flag=True, help="Inference (weights and KV cache) instead of training.")
 @click.option("--params", metavar="N", help="Weights of the model: 7e9, 7B, 124M.")
 @click.option(
     "--precision",
     metavar="NAME",
-    help="fp32, tf32, amp, bf16, mixed [amp]; with --infer fp32, fp16, bf16, fp8, int8, int4 [bf16].",
+    help="fp32, tf32, amp, bf16, mixed [amp]; with --infer fp32, fp16, bf16, fp8, int8, int4, mxfp4,"
+    " nvfp4 [as published].",
 )
 @click.option("--batch", default="1", metavar="B", help="Sequences at a time, per GPU in training.  [1]")
 @click.option("--context", metavar="T", help="Tokens per sequence.  [the model's; with --infer 8192]")
@@ -72,17 +75,18 @@ COMMON = (
 @click.option("--gpus", metavar="N", help="--infer: split over N GPUs (tensor parallelism).  [1]")
 @json_option
 def command(
-    size: str | None, infer: bool, params: str | None, every: bool, as_json: bool, **stated: Any
+    model: str | None, infer: bool, params: str | None, every: bool, as_json: bool, **stated: Any
 ) -> None:
     """Will a model fit on a GPU, and what does the cheapest one cost?
 
-    N is --params, such as 7B. Give it, or --layers and --width, or all three.
+    MODEL is a published model, such as gpt-oss-120b, a config.json, or --params, such as 7B. Or give --layers
+    and --width.
     """
-    if size is not None and params is not None:
-        raise GputuiError(f"{size} and --params {params}: two sizes of the model", "give one of them")
-    if size is not None:
-        whole_number("N", size, _MOST_PARAMS)
-    params = params or size
+    if model is not None and params is not None:
+        raise GputuiError(f"{model} and --params {params}: two sizes of the model", "give one of them")
+    if model is not None and not math.isnan(amount_of(model.replace("_", ""))):
+        whole_number("MODEL", model, _MOST_PARAMS)
+        model, params = None, model
     if params is not None and params.isdigit() and int(params) < _LEAST_PARAMS:
         raise GputuiError(f"{params}: a model of {params} weights is too small", f"did you mean {params}B?")
     if infer:
@@ -91,7 +95,7 @@ def command(
         _refuse(stated, _ONLY_INFERENCE, "only for inference", "add --infer, or leave it out")
     from gputui.services.advise.memory_fit import inference_report, report
 
-    wish = Wish(params=params, cache_precision=stated.pop("kv_precision"), **stated)
+    wish = Wish(params=params, model=model, cache_precision=stated.pop("kv_precision"), **stated)
     if infer:
         served = inference_report(wish)
         if as_json:
@@ -145,6 +149,11 @@ def _print_inference(found: InferenceReport, every: bool) -> None:
     each = f"On each of {serving.gpus} GPUs" if serving.gpus > 1 else "On one GPU"
     listed = _listed((title, getattr(found.parts, name)) for name, title in INFERENCE_PART_TITLES.items())
     per_token = format_bytes(found.cache_bytes_per_token)
+    kept = ""
+    if model.window_layers:
+        kept = f", in {model.window_layers} of {model.layers} layers of the last {model.window} only"
+    elif model.linear_layers:
+        kept = f"; {model.linear_layers} of {model.layers} layers keep a state instead"
     legend = (
         f"batch: the largest with {serving.context} tokens. context: the longest with batch {serving.batch}."
     )
@@ -152,7 +161,7 @@ def _print_inference(found: InferenceReport, every: bool) -> None:
         page.line(found.headline.text, "title")
         _write_gpus(page, found.classes, found.headline.names, every, ("batch", "context"), most)
         page.line(f"{each}: {listed}.")
-        page.line(f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token.")
+        page.line(f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token{kept}.")
         if found.notes:
             page.line(f"Assumed: {'; '.join(found.notes)}.", "dim")
         page.line(legend, "dim")
@@ -321,6 +330,7 @@ def _plain_inference(found: InferenceReport) -> dict[str, object]:
     return {
         "headline": found.headline.text,
         "params": serving.params,
+        "active_params": serving.model.active_parameters if serving.model.experts else serving.params,
         "precision": serving.weights.name,
         "kv_precision": serving.cache,
         "batch": serving.batch,
@@ -338,6 +348,15 @@ def _plain_inference(found: InferenceReport) -> dict[str, object]:
             "vocabulary": model.vocabulary,
             "tied": model.is_tied,
             "context": model.context,
+            "experts": model.experts,
+            "active_experts": model.active_experts,
+            "expert_hidden": model.expert_hidden,
+            "shared_hidden": model.shared_hidden,
+            "dense_layers": model.dense_layers,
+            "latent": model.latent,
+            "window": model.window,
+            "window_layers": model.window_layers,
+            "linear_layers": model.linear_layers,
         },
         "notes": list(found.notes),
         "parts": {

@@ -208,6 +208,22 @@ def instance_row(row: Mapping[str, str]) -> InstanceRow:
 
 
 @functools.cache
+def model_configs() -> Mapping[str, Mapping[str, object]]:
+    """Published models by name, each as its `config.json` has it, as far as the fields say its shape.
+
+    Beside them `source` has keys of `sources.csv`, and `by_size` is there where a model stands for all of its
+    size.
+    """
+    return {row["name"]: _config(row) for row in _read("models.csv")}
+
+
+def _config(row: Mapping[str, str]) -> dict[str, object]:
+    plain = {field: int(cell) if cell.isdigit() else cell for field, cell in row.items() if cell}
+    quantization = {"quant_method": row["quant_method"]}
+    return {**plain, "quantization_config": quantization}
+
+
+@functools.cache
 def source_rows() -> Mapping[str, SourceRow]:
     """All sources by key."""
     return {row["key"]: SourceRow(**row) for row in _read("sources.csv")}

@@ -21,6 +21,10 @@ COMMANDS = [
     ("--infer", "--params", "405B", "--precision", "fp8", "--kv-precision", "fp8"),
     ("--infer", "--params", "70B", "--precision", "int4", "--gpus", "2", "--context", "1e6"),
     ("--infer", "--params", "1e13"),
+    ("gpt-oss-120b", "--infer", "--context", "131072"),
+    ("deepseek-v3", "--infer", "--gpus", "8", "--batch", "32", "--context", "131072"),
+    ("qwen3-next", "--infer", "--precision", "nvfp4", "--gpus", "2"),
+    ("qwen3-235b", "--batch", "2"),
 ]
 
 
@@ -189,6 +193,10 @@ def test_json_of_inference_has_the_documented_keys(capsys: pytest.CaptureFixture
         (("--params", "7e9", "--gpu", "A100 (other)"), "comes with different memory sizes"),
         (("--params", "7e9", "--file", "nowhere.db"), "nowhere.db"),
         (("--params", "7e9", "more"), "more"),
+        (("gpt-osss",), "did you mean gpt-oss-20b, gpt-oss-120b"),
+        (("llama-3.1", "--infer"), "one of Llama-3.1-8B, Llama-3.1-70B, Llama-3.1-405B"),
+        (("nowhere.json",), "nowhere.json"),
+        (("gpt-oss-20b", "--layers", "3", "--width", "8"), "--layers: gpt-oss-20b has its own shape"),
     ],
     ids=" ".join,
 )

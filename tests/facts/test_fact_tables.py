@@ -14,6 +14,7 @@ from gputui.facts.tables import (
     find_gpu,
     gpu_rows,
     instance_rows,
+    model_configs,
     plausible_rows,
     source_rows,
 )
@@ -35,6 +36,7 @@ def all_rows() -> tuple[GpuRow | PlausibleRow | InstanceRow, ...]:
 def test_every_source_named_in_a_table_is_explained() -> None:
     named = set(itertools.chain.from_iterable(row.source for row in all_rows()))
     named |= set(itertools.chain.from_iterable(row.spot_source for row in instance_rows()))
+    named |= set(itertools.chain.from_iterable(str(c["source"]).split(";") for c in model_configs().values()))
 
     assert named
     assert named <= source_rows().keys()

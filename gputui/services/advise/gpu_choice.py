@@ -34,6 +34,8 @@ class Wish:
     """What the user stated of a model to be trained or served; None for what was not."""
 
     params: str | None = None
+    model: str | None = None
+    """Its name, or its `config.json`, in place of `params` and a shape."""
     precision: str | None = None
     """Of a training, or of the weights that are served."""
     batch: str = "1"

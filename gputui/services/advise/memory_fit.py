@@ -23,7 +23,6 @@ from gputui.analysis.fit import (
 )
 from gputui.analysis.inference_fit import (
     CACHE_BYTES,
-    DECODERS,
     MOST_BATCH,
     MOST_CONTEXT,
     WEIGHT_FORMATS,
@@ -40,6 +39,7 @@ from gputui.errors import GputuiError
 from gputui.model.journal import ProfiledPass
 from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run
+from gputui.model.units import listed
 from gputui.services.advise.gpu_choice import (
     FitAnswer,
     GpuClass,
@@ -52,6 +52,7 @@ from gputui.services.advise.gpu_choice import (
     short_number,
     whole_number,
 )
+from gputui.services.advise.published_models import model_named, typical_shape
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.selectors import split_selector
 from gputui.store.reading import open_result
@@ -59,6 +60,8 @@ from gputui.store.selecting import find_run
 from gputui.worker import declared_as
 
 _GPT2_VOCABULARY, _LLAMA3_VOCABULARY = 50257, 128256
+_TRAINED_CONTEXT = 4096
+"""Tokens per sequence in training where none are stated: many models can take far more than is usual."""
 OPTIMIZER_TITLES = {
     "sgd": "SGD",
     "momentum": "SGD and momentum",
@@ -108,9 +111,9 @@ def report(wish: Wish) -> FitReport:
     batch = whole_number("--batch", wish.batch, 2**20)
     context = None if wish.context is None else whole_number("--context", wish.context, 2**24)
     rows = rows_asked(wish.gpu)
-    blocks, params, notes = _trained_model(wish, context)
+    blocks, params, notes = _wished_model(wish, is_served=False)
     if context is None:
-        context = blocks.context
+        context = min(blocks.context, _TRAINED_CONTEXT)
         notes.append(f"{context} tokens")
     stated = None if wish.activations is None else whole_number("--activations", wish.activations, 10**18, 0)
     if stated is not None and wish.file is not None:
@@ -124,7 +127,7 @@ def report(wish: Wish) -> FitReport:
     everywhere = classes_of(rows_asked(None), lambda memory_bytes: fit(training, memory_bytes))
     classes = only(everywhere, rows)
     subject = (
-        f"training {short_number(params)} with {OPTIMIZER_TITLES[optimizer]} in {precision.name}"
+        f"training {_called(wish, blocks, params)} with {OPTIMIZER_TITLES[optimizer]} in {precision.name}"
         f" (batch {batch} x {context} tokens)"
     )
     return FitReport(
@@ -140,38 +143,87 @@ def report(wish: Wish) -> FitReport:
     )
 
 
-def _trained_model(wish: Wish, context: int | None) -> tuple[Shape, int, list[str]]:
-    """Shape and number of weights; what was not stated comes from a usual shape, with a note."""
+_SHAPE_OPTIONS = ("params", "layers", "width", "vocabulary", "kv_heads", "head_dim")
+
+
+def _wished_model(wish: Wish, is_served: bool) -> tuple[Shape, int, list[str]]:
+    """Shape and number of weights; what was not stated is taken from a published model, and noted."""
+    if wish.model is not None:
+        stated = next((name for name in _SHAPE_OPTIONS if getattr(wish, name) is not None), None)
+        if stated is not None:
+            option = f"--{stated.replace('_', '-')}"
+            raise GputuiError(f"{option}: {wish.model} has its own shape", f"leave {option} out")
+        shape = model_named(wish.model)
+        return shape, shape.parameters, _unlike_ours(shape)
     params = None if wish.params is None else whole_number("--params", wish.params, 10**14)
     if (wish.layers is None) != (wish.width is None):
         raise GputuiError("--layers and --width go together", "give both or neither")
     vocabulary = None if wish.vocabulary is None else whole_number("--vocabulary", wish.vocabulary, 10**7)
+    head_dim = None if wish.head_dim is None else whole_number("--head-dim", wish.head_dim, 2**16)
+    kv_heads = None if wish.kv_heads is None else whole_number("--kv-heads", wish.kv_heads, 2**16)
     if wish.layers is None or wish.width is None:
         if params is None:
             raise GputuiError(
-                "the size of the model is missing", "give --params 7e9, or --layers and --width"
+                "the size of the model is missing",
+                "give its name, its config.json, --params 8e9, or --layers and --width",
             )
-        blocks = nearest_shape(params)
-        if vocabulary is not None:
-            blocks = replace(blocks, vocabulary=vocabulary)
-        notes = [f"{blocks.layers} layers of width {blocks.width} as in {blocks.name}"]
-        if not 0.5 <= blocks.parameters / params <= 2:
-            notes.append("no published shape is near, so activations are a guess: give --layers and --width")
-    else:
-        blocks = gpt_shape(
-            whole_number("--layers", wish.layers, 10**5),
-            whole_number("--width", wish.width, 10**6),
-            vocabulary or _GPT2_VOCABULARY,
-            context or 1024,
+        near = typical_shape(params) if is_served else nearest_shape(params)
+        shape = replace(
+            near,
+            vocabulary=vocabulary or near.vocabulary,
+            head_dim=head_dim or near.head_dim,
+            kv_heads=kv_heads or near.kv_heads,
         )
-        notes = [f"blocks as in GPT-2, which have {short_number(blocks.parameters)} weights"]
-        if params is not None and not 0.8 <= blocks.parameters / params <= 1.25:
-            notes.append(
-                f"weights by --params {wish.params}, which is another size; activations by the shape"
-            )
-    if vocabulary is None:
-        notes.append(f"vocabulary {blocks.vocabulary}")
-    return blocks, blocks.parameters if params is None else params, notes
+        taken = _cached(shape) if is_served else f"{shape.layers} layers of width {shape.width}"
+        notes = [f"{taken} as in {near.name}"]
+        if not 0.5 <= near.parameters / params <= 2:
+            guess = "the KV cache is a guess" if is_served else "activations are a guess"
+            notes.append(f"no published shape is near, so {guess}: give --layers and --width")
+    else:
+        width = whole_number("--width", wish.width, 10**6)
+        layers = whole_number("--layers", wish.layers, 10**5)
+        if is_served:
+            if head_dim is not None and (head_dim > width or width % head_dim):
+                raise GputuiError(
+                    f"--head-dim {head_dim}: does not divide --width {width}", "such as 64 or 128"
+                )
+            shape = decoder(layers, width, vocabulary or _LLAMA3_VOCABULARY, head_dim, kv_heads)
+            notes = [f"blocks as in LLaMA with {_cached(shape)}"]
+        else:
+            context = 1024 if wish.context is None else whole_number("--context", wish.context, 2**24)
+            shape = gpt_shape(layers, width, vocabulary or _GPT2_VOCABULARY, context)
+            notes = [f"blocks as in GPT-2, which have {short_number(shape.parameters)} weights"]
+            if params is not None and not 0.8 <= shape.parameters / params <= 1.25:
+                notes.append(
+                    f"weights by --params {wish.params}, which is another size; activations by the shape"
+                )
+    if vocabulary is None and not (is_served and shape.name):
+        notes.append(f"vocabulary {shape.vocabulary}")
+    if shape.heads % shape.kv_heads:
+        raise GputuiError(
+            f"--kv-heads {shape.kv_heads}: does not divide the {shape.heads} attention heads",
+            f"one of {', '.join(map(str, possible_gpus(shape)))}",
+        )
+    return shape, shape.parameters if params is None else params, notes
+
+
+def _unlike_ours(shape: Shape) -> list[str]:
+    """What of a published model is no block of LLaMA, with whose activations the formula was compared."""
+    kinds = (
+        (shape.experts, "experts"),
+        (shape.latent, "compressed keys and values"),
+        (shape.linear_layers, "linear attention"),
+    )
+    named = [kind for has_it, kind in kinds if has_it]
+    return [f"activations of {listed(named)}, unchecked"] if named else []
+
+
+def _called(wish: Wish, shape: Shape, params: int) -> str:
+    """`7B`; of a model that was named, `gpt-oss-120b (117B, 5.13B active)`: those of each token."""
+    if wish.model is None:
+        return short_number(params)
+    active = f", {short_number(shape.active_parameters)} active" if shape.experts else ""
+    return f"{shape.name} ({short_number(params)}{active})"
 
 
 def _measured(text: str, precision: str, trust: bool) -> tuple[Measured, tuple[str, ...]]:
@@ -262,21 +314,23 @@ class InferenceReport:
     parts: InferenceParts
     """On each of the GPUs that were stated."""
     cache_bytes_per_token: int
-    """On all of them together."""
+    """On all of them together, while no window is full."""
     classes: tuple[GpuClass, ...]
     """Of the GPUs asked for, in the order of their memory."""
 
 
 def inference_report(wish: Wish) -> InferenceReport:
     """Answer a question about memory. Raises GputuiError for each invalid value and an unknown GPU."""
-    weights = WEIGHT_FORMATS[one_of("--precision", wish.precision or "bf16", WEIGHT_FORMATS, _ONLY_TRAINING)]
+    model, params, notes = _wished_model(wish, is_served=True)
+    published = model.weight_format if wish.model is not None else ""
+    precision = wish.precision or published or "bf16"
+    weights = WEIGHT_FORMATS[one_of("--precision", precision, WEIGHT_FORMATS, _ONLY_TRAINING)]
     cache = "fp32" if weights.name == "fp32" else "fp16" if weights.name == "fp16" else "bf16"
     if wish.cache_precision is not None:
         cache = one_of("--kv-precision", wish.cache_precision, CACHE_BYTES)
     batch = whole_number("--batch", wish.batch, MOST_BATCH)
     gpus = whole_number("--gpus", wish.gpus or "1", 1024)
     rows = rows_asked(wish.gpu)
-    model, params, notes = _served_model(wish)
     if gpus not in (possible := possible_gpus(model)):
         raise GputuiError(
             f"--gpus {gpus}: {model.heads} attention heads do not split evenly over {gpus} GPUs",
@@ -292,56 +346,17 @@ def inference_report(wish: Wish) -> InferenceReport:
     serving = ServedModel(params, weights, cache, model, batch, context, gpus)
     everywhere = classes_of(rows_asked(None), lambda memory_bytes: fit_inference(serving, memory_bytes))
     classes = only(everywhere, rows)
-    subject = f"{short_number(params)} in {weights.name} with {context} tokens x {batch}"
+    subject = f"{_called(wish, model, params)} in {weights.name} with {context} tokens x {batch}"
     needs = needed_for_inference(serving)
+    one = replace(serving, batch=1, gpus=1)
     return InferenceReport(
         headline(subject, classes, everywhere, needs, wish.gpu is not None, gpus),
         serving,
         tuple(notes),
         inference_parts(serving),
-        cache_bytes(replace(serving, batch=1, context=1, gpus=1)),
+        cache_bytes(replace(one, context=2)) - cache_bytes(replace(one, context=1)),
         classes,
     )
-
-
-def _served_model(wish: Wish) -> tuple[Shape, int, list[str]]:
-    """Shape and number of weights; what was not stated is taken from a published model, and noted."""
-    params = None if wish.params is None else whole_number("--params", wish.params, 10**14)
-    if (wish.layers is None) != (wish.width is None):
-        raise GputuiError("--layers and --width go together", "give both or neither")
-    vocabulary = None if wish.vocabulary is None else whole_number("--vocabulary", wish.vocabulary, 10**7)
-    head_dim = None if wish.head_dim is None else whole_number("--head-dim", wish.head_dim, 2**16)
-    kv_heads = None if wish.kv_heads is None else whole_number("--kv-heads", wish.kv_heads, 2**16)
-    if wish.layers is None or wish.width is None:
-        if params is None:
-            raise GputuiError(
-                "the size of the model is missing", "give --params 8e9, or --layers and --width"
-            )
-        near = nearest_shape(params, DECODERS)
-        model = replace(
-            near,
-            vocabulary=vocabulary or near.vocabulary,
-            head_dim=head_dim or near.head_dim,
-            kv_heads=kv_heads or near.kv_heads,
-        )
-        notes = [f"{_cached(model)} as in {near.name}"]
-        if not 0.5 <= near.parameters / params <= 2:
-            notes.append("no published shape is near, so the KV cache is a guess: give --layers and --width")
-    else:
-        width = whole_number("--width", wish.width, 10**6)
-        layers = whole_number("--layers", wish.layers, 10**5)
-        if head_dim is not None and (head_dim > width or width % head_dim):
-            raise GputuiError(f"--head-dim {head_dim}: does not divide --width {width}", "such as 64 or 128")
-        model = decoder(layers, width, vocabulary or _LLAMA3_VOCABULARY, head_dim, kv_heads)
-        notes = [f"blocks as in LLaMA with {_cached(model)}"]
-        if vocabulary is None:
-            notes.append(f"vocabulary {model.vocabulary}")
-    if model.heads % model.kv_heads:
-        raise GputuiError(
-            f"--kv-heads {model.kv_heads}: does not divide the {model.heads} attention heads",
-            f"one of {', '.join(map(str, possible_gpus(model)))}",
-        )
-    return model, model.parameters if params is None else params, notes
 
 
 def _cached(model: Shape) -> str:

@@ -10,7 +10,6 @@ import pytest
 
 from gputui.analysis.fit import GIB, Fit
 from gputui.analysis.inference_fit import (
-    DECODERS,
     WEIGHT_FORMATS,
     ServedModel,
     fit_inference,
@@ -29,8 +28,9 @@ from gputui.services.advise.gpu_choice import (
     shown_first,
 )
 from gputui.services.advise.memory_fit import inference_report, report
+from gputui.services.advise.published_models import model_named
 
-EIGHT = next(model for model in DECODERS if model.name == "Llama 3.1 8B")
+EIGHT = model_named("Llama 3.1 8B")
 SERVING = ServedModel(EIGHT.parameters, WEIGHT_FORMATS["bf16"], "bf16", EIGHT, 1, 8192)
 TRAINING = Wish(params="7e9")
 
@@ -102,7 +102,7 @@ def test_of_many_gpus_the_ten_rented_first_are_shown_and_of_few_all() -> None:
 
 
 def test_the_price_is_that_of_an_instance_with_as_many_gpus_as_are_needed() -> None:
-    large = next(model for model in DECODERS if model.name == "Llama 3.1 70B")
+    large = model_named("Llama 3.1 70B")
     serving = ServedModel(large.parameters, WEIGHT_FORMATS["bf16"], "bf16", large, 1, 8192)
     classes = classes_of(rows_asked(None), lambda size: fit_inference(serving, size))
     for one in classes:

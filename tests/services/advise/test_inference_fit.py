@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.analysis.fit import GIB, Shape, nearest_shape
+from gputui.analysis.fit import GIB, Shape
 from gputui.analysis.inference_fit import (
     CACHE_BYTES,
-    DECODERS,
     MOST_BATCH,
     MOST_CONTEXT,
     WEIGHT_FORMATS,
@@ -34,6 +33,7 @@ from gputui.analysis.inference_fit import (
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.services.advise.gpu_choice import Wish
 from gputui.services.advise.memory_fit import inference_report
+from gputui.services.advise.published_models import model_named, published_shapes, typical_shape
 from gputui.worker.workloads.decode import WORKLOAD
 
 PROGRAM = Path(__file__).parents[2] / "makers" / "measured_decode.py"
@@ -131,16 +131,16 @@ def test_activations_are_those_of_a_prompt_that_decode_reads(number: int) -> Non
 def test_published_shapes_have_the_weights_and_the_cache_that_are_published(
     name: str, billions: float, cache_kib_per_token: int
 ) -> None:
-    model = next(m for m in DECODERS if m.name == name)
+    model = model_named(name)
     assert model.parameters / 1e9 == pytest.approx(billions, rel=1e-4)
-    assert nearest_shape(model.parameters, DECODERS) is model
+    assert typical_shape(model.parameters) is model
     assert model.small_weights == (2 * model.layers + 1) * model.width
     one = ServedModel(model.parameters, WEIGHT_FORMATS["bf16"], "bf16", model, 1, 1)
     assert cache_bytes(one) == cache_kib_per_token * 1024
 
 
 def serving(name: str = "Llama 3.1 8B", precision: str = "bf16", **more: Any) -> ServedModel:
-    model = next(m for m in DECODERS if m.name == name)
+    model = model_named(name)
     made = ServedModel(model.parameters, WEIGHT_FORMATS[precision], "bf16", model, 1, 8192)
     return replace(made, **more)
 
@@ -195,7 +195,7 @@ servings = st.builds(
     lambda model, precision, cache, batch, context: ServedModel(
         model.parameters, WEIGHT_FORMATS[precision], cache, model, batch, context
     ),
-    st.sampled_from(DECODERS),
+    st.sampled_from(published_shapes()),
     st.sampled_from(list(WEIGHT_FORMATS)),
     st.sampled_from(list(CACHE_BYTES)),
     st.integers(1, 256),
