@@ -53,7 +53,7 @@ from gputui.worker.foreign_json import read_json_file
 _MOST_STEPS = 1000
 _COMMAND_KEPT = 200
 """Characters of a command that are stored."""
-_MUCH_APART = 0.2
+_MUCH_APART, _FEW_LONG = 0.2, 2.0
 """Of a step: a mean that lies further from the median is worth a note."""
 _SILENT = "99"
 """Above every level at which torch's profiler prints something of its work to stderr."""
@@ -286,7 +286,7 @@ def _explain(
         return
     try:
         run = with_others(read, recorder.cpu, recorder.short_id)
-        before_ns = round(float(one.get("step_s", 0.0)) * 1e9) if one["has_steps"] else 0
+        before_ns = round(_step_s(one) * 1e9) if one["has_steps"] else 0
         notes = (*run.notes, *_notes(one), f"{PROFILED}{_heading(run, one)}")
         run = replace(run, found=replace(run.found, before_ns=before_ns), notes=notes)
         stored = store_run(
@@ -302,7 +302,7 @@ def _explain(
         (f"gputui why {shlex.quote(f'{file}@{short_id}')} --brief", "as Markdown, for a colleague"),
     )
     answer, (form, output, top) = answer_of(run), how
-    ranks = ranks_of((read, *others))
+    ranks = ranks_of((run, *others))
     with printed(sys.stderr) as page:
         write_step_answer(page, answer, top, again, change, f"stored in {file} as {short_id}")
         page.part(() if isinstance(ranks, Missing) else ("", *rank_lines(ranks)))
@@ -345,10 +345,17 @@ def _notes(told: Mapping[str, Any]) -> Iterator[str]:
         yield "a step ends with backward(): no optimizer of torch makes any"
     middle_s, mean_s = (float(told.get(key, 0.0)) for key in ("step_s", "mean_step_s"))
     if abs(mean_s - middle_s) > _MUCH_APART * middle_s:
-        yield (
-            f"all steps take {format_seconds(mean_s)} on average, with what lies between them: they vary,"
-            " or something else runs now and then"
-        )
+        is_mean = _step_s(told) == mean_s
+        other = f"half of all steps take up to {format_seconds(middle_s)}"
+        if not is_mean:
+            other = f"all steps take {format_seconds(mean_s)} on average, with what lies between them"
+        yield f"{other}: they vary, or something else runs now and then"
+
+
+def _step_s(told: Mapping[str, Any]) -> float:
+    """The median of steps that were not recorded; their mean where few long ones take most of the time."""
+    middle_s, mean_s = (float(told.get(key, 0.0)) for key in ("step_s", "mean_step_s"))
+    return mean_s if mean_s > _FEW_LONG * middle_s else middle_s
 
 
 def _why_not(told: list[Any]) -> str:
@@ -364,7 +371,7 @@ def _why_not(told: list[Any]) -> str:
         calls = counted(seen, "call")
         return f"it ended after {calls} of backward() and no optimizer step: let it run longer"
     steps = counted(seen, "optimizer step")
-    return f"it ended after {steps}, before the window: --after 1 --steps 1 begins earlier"
+    return f"it ended after {steps}, before the window: --after {max(seen // 2, 1)} --steps 1 begins earlier"
 
 
 def _say(text: str) -> None:

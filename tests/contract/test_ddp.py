@@ -256,7 +256,7 @@ def test_a_run_of_two_ranks_has_blocks_and_figures(tmp_path: Path) -> None:
     assert len(run.lines(Block)) >= 5
     figures = {figure.key: figure.value for figure in run.lines(Figure)}
     assert all(not isinstance(value, Missing) and value > 0 for value in figures.values())
-    assert len(figures) == 4
+    assert len(figures) == 2 + 2 * len(KINDS), "efficiency, a step alone, and each collective at two sizes"
 
 
 @pytest.mark.slow

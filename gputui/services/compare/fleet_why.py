@@ -30,6 +30,7 @@ from gputui.services.compare.fleet import (
     fleet_sides,
     gpu_of,
 )
+from gputui.services.compare.pairing import Side
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import select_all
@@ -95,7 +96,16 @@ def ranking_of(
     if len(sides) < (GPUS_FROM if by == "gpu" else FLEET_FROM):
         return None
     warnings = tuple(warning for selection in selections for warning in selection.warnings)
+    if not by:
+        warnings += tuple(_same_runs(sides))
     return explained(fleet_of(sides, by), Evidence(selections, trust=trust)), warnings
+
+
+def _same_runs(sides: Sequence[Side]) -> Iterator[str]:
+    """Copies of one file are no boxes of their own."""
+    for run_id, count in Counter(side.run.run_id for side in sides).items():
+        if count > 1:
+            yield f"{count} of these files hold the same run {run_id[-8:]}: they are one box, not {count}"
 
 
 def explained(fleet: Fleet, evidence: Evidence) -> Fleet:

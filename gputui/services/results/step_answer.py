@@ -23,6 +23,7 @@ from gputui.analysis.findings import (
     product_types,
     waits_of,
 )
+from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass
@@ -39,7 +40,7 @@ from gputui.services.results.step_tables import (
     step_parts,
     waiting_for,
 )
-from gputui.services.results.throughput import speeds_of
+from gputui.services.results.throughput import speed_of, speeds_of
 
 MOST_CAUSES = 3
 WINDOW = "the window"
@@ -221,6 +222,10 @@ def why_sentence(run: Run, passes: Mapping[int, ProfiledPass]) -> str:
     if isinstance(main, Missing) or not is_believed(main[1]):
         return ""
     case, breakdown = main
+    speed = speed_of(case)
+    step_ns = breakdown.step_ns
+    if isinstance(speed, SpeedEstimate):
+        step_ns = case.case.units_per_step / speed.units_per_s * 1e9
     named = "" if main_case(run) is case else f" of {_name_of(case, run)}"
     answer = StepAnswer(
         subject=f"a step{named}",
@@ -228,7 +233,7 @@ def why_sentence(run: Run, passes: Mapping[int, ProfiledPass]) -> str:
         device=case.device_name if is_on_gpu(case) else "",
         found=passes[case.case_id],
         breakdown=breakdown,
-        step_ns=round(breakdown.step_ns),
+        step_ns=round(step_ns),
         own_ns=0,
         findings=(),
         notes=(),
@@ -282,6 +287,8 @@ def _clauses(answer: StepAnswer) -> list[str]:
     shown = [*waits, *busy][:2]
     if not (answer.causes and answer.causes[0].kind == CONTENTION):
         shown.sort(key=lambda one: -one[0])
+    elif len(waits) > 1:  # what it waits for cores in, too
+        shown[1] = (shown[1][0], f"{shown[1][1]}, that waiting included")
     return [text for place, (share, text) in enumerate(shown) if share >= WORTH_A_LINE or not place]
 
 
@@ -320,7 +327,11 @@ def limit(answer: StepAnswer) -> str:
     if answer.causes:
         return ""
     if tells_nothing(answer.found):
-        return "No cause is named. Try other steps: --after N."
+        waited = answer.found.waited_share or 0.0
+        if waited < WORTH_A_LINE:
+            return "No cause is named. Try other steps: --after N."
+        crowded = f"other programs had the cores for {format_percent(waited)} of the profiled steps"
+        return f"No cause is named: {crowded}. Try it again on an idle box."
     kinds, busy = busy_parts(answer.breakdown), 1 - sum(answer.breakdown.idle.values())
     if answer.own_ns not in (0, answer.step_ns) and answer.notes:
         return f"No cause is named: {answer.notes[-1]}."

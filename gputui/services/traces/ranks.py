@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from gputui.analysis.findings import WORTH_A_LINE
 from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass
 from gputui.model.units import format_percent, format_seconds
@@ -38,6 +39,8 @@ class Rank:
     """How much later than the middle one of the others it enters those that it enters last."""
     latest: str
     """Which of them it holds up most."""
+    waited_share: float
+    """Of its window, in which it waited for cores that other programs had; 0 if unknown."""
     excess: str
     """What its steps have more of than those of the others; empty if that is not most of its lateness."""
 
@@ -77,6 +80,7 @@ def ranks_of(runs: Sequence[TraceRun]) -> tuple[Rank, ...] | Missing:
             waiting_ns=waiting_ns[rank] // run.found.steps,
             late_ns=late_at[rank].total() // run.found.steps,
             latest=max(late_at[rank], key=late_at[rank].__getitem__, default=""),
+            waited_share=run.found.waited_share or 0.0,
             excess=_excess(rank, parts, late_at[rank].total() / run.found.steps),
         )
         for rank, run in of_rank.items()
@@ -115,6 +119,9 @@ def rank_lines(ranks: Sequence[Rank]) -> list[str]:
     most_ns = max(one.late_ns for one in ranks)
     late = [one for one in ranks if one.late_ns > max(_EVEN_SHARE * one.step_ns, most_ns / 2)]
     lines = []
+    if any(one.waited_share >= WORTH_A_LINE for one in ranks):
+        lines.append("which rank holds up the others is not said: other programs had the cores meanwhile")
+        late = []
     for one in sorted(late, key=lambda one: -one.late_ns):
         did = (
             f"a step of it has {one.excess} than one of the others"
@@ -134,4 +141,5 @@ def rank_lines(ranks: Sequence[Rank]) -> list[str]:
             f" {format_seconds(one.waiting_ns * 1e-9)} ({share}),"
             f" transferring {format_seconds(one.transfer_ns * 1e-9)}"
         )
-    return lines if late else [f"{len(ranks)} ranks are even: none waits long for another", *lines]
+    is_even = len(lines) == len(ranks)
+    return [f"{len(ranks)} ranks are even: none waits long for another", *lines] if is_even else lines
