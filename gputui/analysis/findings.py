@@ -117,6 +117,7 @@ _TITLES_ON_CPU = {
     PAUSED_IN_PYTHON: "Python runs between operators",
     WAITS_FOR_DRIVER: "It waits for calls of the driver",
 }
+_ONLY_WHERE = (LAUNCH_BOUND, TINY_OPERATORS)
 _MOST_LINES = 3
 WORTH_A_LINE = 0.1
 IDLE_TO_BE_LAUNCH_BOUND = 0.2
@@ -339,7 +340,14 @@ def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
     low, high = BELIEVED_INFLATION
     if not facts.side.is_on_device and not low <= inflation(facts.side) <= high:
         found = [replace(finding, confidence="low") for finding in found]
-    return tuple(sorted(found, key=lambda finding: (finding.kind != CONTENTION, finding.at_best_ns)))
+    step_ns = facts.side.step_ns
+
+    def place(finding: Finding) -> tuple[bool, float]:
+        """What only says where the time is comes after a cause that is about as large."""
+        behind_ns = WORTH_A_LINE * step_ns if finding.kind in _ONLY_WHERE else 0.0
+        return finding.kind != CONTENTION, finding.at_best_ns + behind_ns
+
+    return tuple(sorted(found, key=place))
 
 
 def waits_of(shares: Sequence[tuple[str, str, float]], *, is_on_device: bool) -> Mapping[str, float]:
