@@ -231,15 +231,15 @@ def allow_tf32(device: str, is_on: bool) -> None:
 
     By the flags that every torch has. From torch 2.9 there is also one setting per kind of operation, in
     which a user's step may have asked for TF32, or for bf16 on a CPU: those are put back first, so that the
-    flags decide, and can be read by either name (tried with 2.13).
+    flags decide, and can be read by either name (tried with 2.4, 2.9 and 2.13).
     """
     if device == "cpu" and "torch" not in sys.modules:
         return  # none was set, and what needs no torch shall not import it
     import torch
 
     kinds = torch.backends
-    if hasattr(kinds, "fp32_precision"):
-        of_cpu = kinds.mkldnn
+    of_cpu = kinds.mkldnn
+    if hasattr(of_cpu, "matmul"):  # older torch takes any name that a step writes, and heeds none
         for place in (kinds, kinds.cudnn, of_cpu, of_cpu.matmul, of_cpu.conv, of_cpu.rnn):
             place.fp32_precision = "none"
     torch.set_float32_matmul_precision("high" if is_on else "highest")
