@@ -401,7 +401,7 @@ def test_a_word_that_means_nothing_leads_to_the_list_also_below_a_noun(
         (("step trace.json.gz",), "gputui import 'step trace.json.gz'"),
         (("merge",), "merge: missing argument 'IN...'\n  gputui merge [OPTIONS] IN...; gputui merge --help"),
         (("run", "--lable", "x"), "--label"),
-        (("fit", "README.md"), "N: must be a whole number, got 'README.md'"),
+        (("fit", "README.md"), "unknown model 'README.md'"),
         (("--price", "abc"), "'--price': 'abc' is not a number"),
         (("--price", "0"), "0 is not above 0 and at most 1000000"),
         (("--interval", "60"), "60 is not in the range 0.2 to 10"),
