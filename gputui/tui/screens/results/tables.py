@@ -125,7 +125,7 @@ def case_rows(run: Run) -> list[CaseRow]:
         cells = (case_name(case), case.outcome, "", "", case.reason)
         if isinstance(speed, SpeedEstimate):
             cells = (
-                case_name(case),
+                f"{case_name(case)} ({HOST_BOUND})" if busy_words(case) else case_name(case),
                 format_rate(speed.units_per_s, case.case.unit),
                 interval_words(speed),
                 format_seconds(case.case.units_per_step / speed.units_per_s) if case.case.has_steps else "",
@@ -149,7 +149,7 @@ def _flags(case: CaseResult) -> str:
         share = waited_share(case)
         flags.append(HELD_BY_OTHERS + ("" if isinstance(share, Missing) else f" {format_percent(share)}"))
     if busy := busy_words(case):
-        flags.append(f"{HOST_BOUND}, {busy}")
+        flags.append(busy)
     if any(m.outcome == "ok" and m.stable is False for m in case.measurements):
         flags.append("not stable")
     if layouts := {m.layout for m in case.measurements if m.layout}:
