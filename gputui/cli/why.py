@@ -329,7 +329,7 @@ def _heading(run: TraceRun, told: Mapping[str, Any]) -> str:
         return f"{where}; a while of {run.name} as it is"
     first = int(told["first_step"])
     last = first + run.found.steps - 1
-    whole = f" of {told['seen']}" if "seen" in told else ""
+    whole = f" of {told['seen']}" if int(told.get("seen", 0)) >= last else ""  # else it was ended within
     which = f"steps {first} to {last}" if last > first else f"step {first}"
     return f"{where}; {which}{whole} of {run.name}"
 
