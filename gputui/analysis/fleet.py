@@ -87,10 +87,11 @@ def _deviating(logs: Sequence[float], level: float, *, is_heavy: bool) -> list[i
         worst = left.pop(0 if mean - logs[left[0]] >= logs[left[-1]] - mean else -1)
         removed.append(worst)
         rest = [logs[place] for place in left]
-        sd = statistics.stdev(rest)
+        middle = math.fsum(rest) / len(rest)
+        sd = math.sqrt(math.fsum((log - middle) ** 2 for log in rest) / (len(rest) - 1))
         if sd == 0:
             break
-        deviate = abs(logs[worst] - statistics.fmean(rest)) / sd / math.sqrt(1 + 1 / (size - 1))
+        deviate = abs(logs[worst] - middle) / sd / math.sqrt(1 + 1 / (size - 1))
         chance = 1 - level / (2 * size)
         least = t_quantile(chance, size - 2)
         if is_heavy:

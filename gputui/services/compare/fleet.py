@@ -108,6 +108,8 @@ class Split:
     unit: str
     ratio: float
     """Of these, or over all cases of the main case's device."""
+    why: str = ""
+    """In what the slower ones differ from the others; empty if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,6 @@ class Fleet:
     """By box that stands out, how it differs from the others of its kind."""
     splits: tuple[Split, ...] = ()
     """Kinds of which some boxes are as slow as each other."""
-    why_split: Mapping[str, str] = field(default_factory=dict)
-    """By such a kind, in what the slower ones differ from the others."""
 
     @property
     def noun(self) -> str:
@@ -194,13 +194,12 @@ class Fleet:
             of_kind = "" if len(self.kinds) == 1 else f" of {split.kind}"
             which = f" in {split.subject}" if split.subject else ""
             slow, fast = (format_rate(rate, split.unit) for rate in (split.slower_per_s, split.faster_per_s))
-            why = self.why_split.get(split.kind)
             few = split.slower if len(split.slower) <= _NAMED else ()
             named = f" ({listed(few)})" if few else ""
             sentences.append(
                 f"Two groups{of_kind}{which}: {len(split.faster)} at {fast} and"
                 f" {len(split.slower)} at {slow}{named} ({format_change(split.ratio)})"
-                + (f": {why}." if why else ".")
+                + (f": {split.why}." if split.why else ".")
             )
         return sentences
 

@@ -255,7 +255,7 @@ def fleet_as_json(fleet: Fleet) -> str:
                 "slower_per_s": split.slower_per_s,
                 "faster_per_s": split.faster_per_s,
                 "ratio": split.ratio,
-                "why": fleet.why_split.get(split.kind, ""),
+                "why": split.why,
             }
             for split in fleet.splits
         ],

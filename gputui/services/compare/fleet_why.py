@@ -124,7 +124,7 @@ def explained(fleet: Fleet, evidence: Evidence) -> Fleet:
     return replace(
         fleet,
         why={name: "; ".join(texts[:2]) for name, texts in why.items() if texts},
-        why_split={split.kind: text for split in fleet.splits if (text := _of_groups(fleet, split))},
+        splits=tuple(replace(split, why=_of_groups(fleet, split)) for split in fleet.splits),
     )
 
 
