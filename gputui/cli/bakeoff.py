@@ -18,7 +18,7 @@ from typing import Any  # Any: what click passes on
 
 import click
 
-from gputui.cli.options import all_rows_option, db_option, host_options
+from gputui.cli.options import all_rows_option, db_option, host_options, run_options
 from gputui.cli.output import beneath, confirmed, console, print_hint, say, shown, unattended
 from gputui.document.page import Page
 from gputui.document.spans import command_spans
@@ -58,8 +58,8 @@ from gputui.services.hosts.slurm import NodeType, node_types, partition_from
 from gputui.services.profiles.loader import Profile
 from gputui.services.profiles.planner import Choices
 from gputui.services.results.selectors import from_here
+from gputui.services.runs.options import options_of
 from gputui.services.runs.process import new_run_id, writable_target
-from gputui.services.runs.start import blocks_from, budget_from, launches_from
 from gputui.services.support.paths import hash_key
 
 _ERASE_BELOW = "\x1b[J"
@@ -160,37 +160,23 @@ COMMON = (
     metavar="[HOST=]EXE",
     help="Interpreter to measure with there.  [the first that has torch]",
 )
-@click.option("--device", default="", metavar="D", help="cpu, gpu, gpu:N, or all: each GPU.")
-@click.option("--only", multiple=True, metavar="W[:SIZE[:PREC]]", help="Only this workload; repeatable.")
-@click.option(
-    "--precision",
-    "precisions",
-    multiple=True,
-    metavar="P",
-    help="fp32, tf32, amp, amp-bf16 or amp-fp16; repeatable.",
-)
-@click.option(
-    "--launches",
-    "replicates",
-    type=launches_from,
-    metavar="N",
-    help="Launches per case.  [3, if the budget has room]",
-)
-@click.option(
-    "--budget",
-    "budget_s",
-    type=budget_from,
-    metavar="S",
-    help="Seconds it may take on each host.  [the profile's]",
+@run_options(
+    "device",
+    "only",
+    "precision",
+    "launches",
+    "budget",
+    device="cpu, gpu, gpu:N, or all: each GPU.",
+    only="Only this workload; repeatable.",
+    launches="Launches per case.  [3, if the budget has room]",
+    budget="Seconds it may take on each host.  [the profile's]",
 )
 @click.option(
     "--resolve",
     metavar="PCT",
     help="Measure in rounds until every row differs from the first host's or lies within ±PCT %.",
 )
-@click.option(
-    "--blocks", "most_blocks", type=blocks_from, metavar="N", help="Timed blocks that are enough.  [60]"
-)
+@run_options("blocks", blocks="Timed blocks that are enough.  [60]")
 @click.option(
     "--same-box-parallel", is_flag=True, help="Measure names of one box at the same time, not in turn."
 )
@@ -264,7 +250,7 @@ def command(
     looks = () if percent is None else looks_up_to(chosen["replicates"] or MOST_LAUNCHES)
     if looks:
         chosen["replicates"] = looks[0]
-    choices = Choices(seed=secrets.randbelow(2**31), **chosen)
+    choices = options_of("", {"seed": secrets.randbelow(2**31), **chosen}).choices
     key = hash_key()
     hosts, queued = hosts[: len(hosts) - len(kinds)], hosts[len(hosts) - len(kinds) :]
     prepared = PreparedHosts((), (), ())

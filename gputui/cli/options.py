@@ -86,6 +86,25 @@ ascii_option = click.option(
 no_mouse_option = click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 
 
+def run_options(*names: str, **helps: str) -> Callable[[C], C]:
+    """The options of a run with these names; `helps` where another command says something else of one."""
+    from gputui.services.runs.options import OPTIONS  # only who measures waits for it
+
+    def decorate(command: C) -> C:
+        for option in (one for one in reversed(OPTIONS) if one.name in names):
+            command = click.option(
+                f"--{option.name}",
+                option.key,
+                type=option.read,
+                multiple=option.split is not None,
+                metavar=option.metavar or None,
+                help=helps.get(option.name, option.help),
+            )(command)
+        return command
+
+    return decorate
+
+
 def host_options(command: C) -> C:
     """`--host`, `--hosts`, `--via` and `--dir`, given to the command as `addresses`, `files`, `vias` and
     `directory`."""

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any  # Any: what click passes on
@@ -24,6 +24,7 @@ from gputui.cli.options import (
     json_results_option,
     machine_option,
     notify_option,
+    run_options,
 )
 from gputui.cli.output import confirmed, printed, report_missing_home, report_recovered, say, warn
 from gputui.cli.watching import VERBOSE_HELP, detached, measured
@@ -47,21 +48,10 @@ from gputui.services.compare.resolve import command_of_looks, intent, percent_fr
 from gputui.services.prices import STATED, price_source
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.loader import Profile
-from gputui.services.profiles.planner import Choices
 from gputui.services.results.labels import torch_in
+from gputui.services.runs.options import options_of
 from gputui.services.runs.progress import expected_s
-from gputui.services.runs.start import (
-    Prepared,
-    RunOptions,
-    blocks_from,
-    budget_from,
-    launches_from,
-    prepare,
-    price_from,
-    price_stated_before,
-    rendezvous_from,
-)
-from gputui.store.selecting import check_label
+from gputui.services.runs.start import Prepared, prepare, price_stated_before
 from gputui.worker.procs.multihost import address_of
 
 COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "--price", "--python")
@@ -70,49 +60,8 @@ COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "-
 @click.command()
 @click.argument("profile", required=False)
 @db_option
-@click.option("--python", "pythons", multiple=True, metavar="EXE", help="Interpreter to measure; repeatable.")
-@click.option(
-    "--device", default="", metavar="D", help="cpu, gpu, gpu:N, the UUID of a GPU, or all: each GPU."
-)
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="W[:SIZE[:PREC]]",
-    help="Only this workload, size or precision; repeatable.",
-)
-@click.option(
-    "--precision",
-    "precisions",
-    multiple=True,
-    metavar="P",
-    help="fp32, tf32, amp, amp-bf16 or amp-fp16; repeatable.",
-)
-@click.option(
-    "--launches", "replicates", type=launches_from, metavar="N", help="Launches per case.  [the profile's]"
-)
-@click.option(
-    "--budget", "budget_s", type=budget_from, metavar="S", help="Time limit in seconds.  [the profile's]"
-)
-@click.option(
-    "--blocks",
-    "most_blocks",
-    type=blocks_from,
-    metavar="N",
-    help="End a case after N timed blocks.  [60; 5 for a quick try]",
-)
-@click.option(
-    "--rendezvous",
-    type=rendezvous_from,
-    metavar="A:PORT",
-    help="Address of this box for other hosts to join; see `gputui join`.",
-)
-@click.option("--label", default="", help="A name for this run.")
-@click.option("--price", type=price_from, metavar="USD_PER_H", help="What the whole box costs per hour.")
-@click.option(
-    "--instance",
-    metavar="TYPE",
-    help="Use the list price of this instance type; TYPE:spot for its spot price.",
-)
+@run_options("python", "device", "only", "precision", "launches", "budget", "blocks", "rendezvous")
+@run_options("label", "price", "instance")
 @machine_option
 @click.option(
     "--seed",
@@ -155,7 +104,6 @@ def command(
     --against leave it out, or name that run's .toml or .py file. Exits with 1 if a case failed, else 6 if
     nothing was measured.
     """
-    check_label(stated["label"])
     if notify and detach:
         raise GputuiError(
             "--notify with --detach: no viewer is left to ring",
@@ -172,9 +120,7 @@ def command(
         stated["replicates"] = stated["looks"][-1]
     report_recovered()
     usual = "quick" if model is None else ""
-    narrowed = {one.name: stated.pop(one.name) for one in fields(Choices) if one.name in stated}
-    narrowed["rendezvous"] = narrowed["rendezvous"] or ""
-    options = RunOptions(profile=profile or usual, choices=Choices(**narrowed), **stated)
+    options = options_of(profile or usual, stated)
     report_missing_home()
     prepared = prepare(
         options,

@@ -11,7 +11,7 @@ from gputui.cli.output import report_missing_home, report_recovered, say
 from gputui.cli.watching import detached, measured
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_percent, format_whole_seconds
-from gputui.services.runs.start import budget_from, launches_from, price_from
+from gputui.services.runs.options import budget_from, launches_from, price_from
 from gputui.services.serving.plan import (
     DEFAULT_BUDGET_S,
     DEFAULT_LAUNCHES,

@@ -25,7 +25,7 @@ from gputui.cli import main
 from gputui.cli.verbs import COMMANDS, ELSEWHERE, SPELT
 from gputui.errors import EXIT_BUG, GputuiError
 from gputui.services.profiles.interpreters import choose_interpreter
-from gputui.services.runs.start import blocks_from, budget_from, launches_from, price_from
+from gputui.services.runs.options import blocks_from, budget_from, launches_from, price_from
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 

@@ -13,7 +13,8 @@ from gputui.cli.output import confirmed
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.services.doctor import disturbances as found_before
 from gputui.services.doctor.disturbances import Check
-from gputui.services.runs.start import RunOptions, prepare
+from gputui.services.runs.options import RunOptions
+from gputui.services.runs.start import prepare
 
 BUSY = Check("other programs", "note", "they want 7.3 CPU threads, and this box has 16", "wait")
 PROFILE = """

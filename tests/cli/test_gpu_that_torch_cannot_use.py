@@ -243,7 +243,8 @@ def test_the_form_refuses_in_the_field_of_the_device(tmp_path: Path, profile: Pa
     """The form runs in this process, which has no such driver: a child with one checks it."""
     script = (
         "import json, sys\n"
-        "from gputui.services.runs.start import Draft, DraftChecker\n"
+        "from gputui.services.runs.options import Draft\n"
+        "from gputui.services.runs.start import DraftChecker\n"
         "for device in ('', 'cpu'):\n"
         "    checked = DraftChecker().check(Draft(profile=sys.argv[1], device=device))\n"
         "    print(json.dumps({name: [e.message, e.hint] for name, e in checked.wrong.items()}))\n"

@@ -10,7 +10,8 @@ import pytest
 from command_line import gputui, gputui_here, write_spin_profile
 
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_MACHINE_LACKS
-from gputui.services.runs.start import Draft, DraftChecker
+from gputui.services.runs.options import Draft
+from gputui.services.runs.start import DraftChecker
 
 NEEDED = "gputui measures with torch 2.4 or newer"
 

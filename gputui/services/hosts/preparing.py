@@ -25,9 +25,10 @@ from gputui.services.hosts.link import Link
 from gputui.services.profiles.loader import Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.user_workload import is_step_file
+from gputui.services.runs.options import RunOptions, to_argv
 from gputui.services.runs.process import new_run_id
 from gputui.services.runs.progress import expected_s
-from gputui.services.runs.start import RunOptions, cautions, check_something_runs, option_words
+from gputui.services.runs.start import cautions, check_something_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +156,12 @@ def named_in(text: str, options: RunOptions) -> tuple[Host, ...]:
     )
 
 
-def command_on(text: str, options: RunOptions) -> list[str]:
-    """The command line that does the same as a form that names hosts."""
-    words = ["gputui", "bakeoff", *([options.profile] if options.profile else [])]
-    for name in text.replace(",", " ").split():
+def command_of(options: RunOptions, hosts: str) -> list[str]:
+    """The command line that does the same as a form, on the hosts that it names, or here if it names none."""
+    words = ["gputui", "bakeoff" if hosts else "run", *filter(None, [options.profile])]
+    for name in hosts.replace(",", " ").split():
         words += ["--local"] if name == LOCAL_WORD else ["--host", name]
-    return words + option_words(options)
+    return words + to_argv(options)
 
 
 def new_bakeoff(

@@ -14,7 +14,7 @@ from typing import Any  # JSON
 
 from gputui.errors import EXIT_NO_RESULT, GputuiError, NoResult
 from gputui.services.results.frames import Frames, load_runs
-from gputui.services.runs.start import Option, words_of
+from gputui.services.runs.options import Value, words_of
 from gputui.services.support.paths import default_result_file
 from gputui.worker.foreign_json import read_json
 
@@ -22,7 +22,7 @@ _LAST_LINES = 8
 """Enough for an error and its hint, which the command prints at its end."""
 
 
-def run(profile: str | Path = "quick", *, db: str | Path | None = None, **options: Option) -> Frames:
+def run(profile: str | Path = "quick", *, db: str | Path | None = None, **options: Value) -> Frames:
     """Measure a profile, store the result, and return its frames. As `gputui run`.
 
     `options` are those of the command: `only="gemm"`, `launches=3`, `python=["/usr/bin/python3"]`,

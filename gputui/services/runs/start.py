@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shlex
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -24,16 +22,16 @@ from gputui.recording.probing import ChosenInterpreter, executable_at
 from gputui.recording.run_directory import Spec
 from gputui.services.prices import STATED, check_instance, price_of
 from gputui.services.profiles.interpreters import choose_interpreter
-from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES, Profile, find_profile
+from gputui.services.profiles.loader import Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.torch_builds import check_gpu_is_used, unused_gpu
 from gputui.services.profiles.user_workload import after_trial, is_step_file, profile_of_step
+from gputui.services.runs.options import Draft, RunOptions, Wrong, read_draft
 from gputui.services.runs.process import new_run_id, target_of, writable_target
 from gputui.services.support.paths import hash_key
 from gputui.store.reading import open_result
 from gputui.store.selecting import are_one_box, check_label, known_by
 from gputui.store.writing import check_writable
-from gputui.worker import MIN_BLOCKS
 from gputui.worker.failures import MORE_SHM
 from gputui.worker.procs.multihost import address_of
 
@@ -90,28 +88,6 @@ def _shm_needed_bytes(plan: Plan, launch: PlannedLaunch, case_id: int) -> int:
 
 
 T = TypeVar("T")
-N = TypeVar("N", int, float)
-_SHOWN = 40
-"""How much of a wrong value an error shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """The options of `gputui run`."""
-
-    profile: str = "quick"
-    """A name, a .toml file, or a workload in a .py file; empty if another run defines what is measured."""
-    db: Path | None = None
-    """None for the default result file."""
-    pythons: tuple[str, ...] = ()
-    """Interpreters, one run each; empty for the first that has torch."""
-    choices: Choices = field(default_factory=Choices)
-    label: str = ""
-    machine: str = ""
-    """What the user calls this box; empty to know it by what it is."""
-    price: float | None = None
-    """USD per hour for the whole machine."""
-    instance: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,62 +195,6 @@ def check_something_runs(profile: Profile, plan: Plan, chosen: ChosenInterpreter
     )
 
 
-def launches_from(text: str) -> int:
-    """Parse a number of launches. Raises GputuiError unless it is from 1 to 100."""
-    return _whole("--launches", text, 1, MAX_REPLICATES)
-
-
-def blocks_from(text: str) -> int:
-    """Parse a number of blocks. Raises GputuiError unless it is from 5 to 10000."""
-    return _whole("--blocks", text, MIN_BLOCKS, MAX_BLOCKS)
-
-
-def _whole(option: str, text: str, least: int, most: int) -> int:
-    hint = f"a whole number from {least} to {most}"
-    return _number(option, text, int, hint, "a whole number", least, most)
-
-
-def budget_from(text: str) -> float:
-    """Parse a time in seconds. Raises GputuiError unless it is from 1 to those of a day."""
-    hint = f"seconds from 1 to {MAX_BUDGET_S}, such as 300"
-    return _number("--budget", text, float, hint, least=1, most=MAX_BUDGET_S)
-
-
-def price_from(text: str) -> float:
-    """Parse a price; `price_of` checks whether it is plausible. Raises GputuiError."""
-    return _number("--price", text, float, "USD per hour for the whole box, such as 2.49")
-
-
-def _number(
-    option: str,
-    text: str,
-    kind: type[N],
-    hint: str,
-    what: str = "a number",
-    least: float | None = None,
-    most: float | None = None,
-) -> N:
-    try:
-        number = kind(text)
-    except ValueError:
-        raise GputuiError(f"{option}: {text[:_SHOWN]!r} is not {what}", hint) from None
-    if least is not None and most is not None and not least <= number <= most:
-        raise GputuiError(f"{option}: {text[:_SHOWN].strip()} is not in the range {least} to {most}", hint)
-    return number
-
-
-def rendezvous_from(text: str) -> str:
-    """Parse an address. Raises GputuiError unless it is `ADDRESS:PORT`."""
-    try:
-        address_of(text)
-    except ValueError:
-        raise GputuiError(
-            f"--rendezvous: {text[:_SHOWN]!r} is not ADDRESS:PORT",
-            "an address of this box that the other hosts can reach, and a free port: 10.0.0.1:29400",
-        ) from None
-    return text
-
-
 def _check_rendezvous(rendezvous: str) -> None:
     """Raise GputuiError if this host cannot listen there, and at the next port, which torchrun uses."""
     address, first = address_of(rendezvous)
@@ -288,101 +208,6 @@ def _check_rendezvous(rendezvous: str) -> None:
                 f"--rendezvous {rendezvous}: this box cannot listen at {address}:{port} ({why})",
                 "use an address of this box that the other hosts can reach, and two free ports in a row",
             ) from error
-
-
-def command_line(options: RunOptions) -> str:
-    """The shell command that does the same as the options of a form."""
-    return shlex.join(["gputui", "run", options.profile, *option_words(options)])
-
-
-def option_words(options: RunOptions) -> list[str]:
-    """What was filled into a form, as options of a command line."""
-    choices = options.choices
-    stated: dict[str, Option] = {
-        "db": options.db,
-        "python": options.pythons,
-        "device": choices.device,
-        "only": choices.only,
-        "precision": choices.precisions,
-        "launches": choices.replicates,
-        "budget": None if choices.budget_s is None else f"{choices.budget_s:g}",
-        "label": options.label,
-        "price": options.price,
-    }
-    return list(words_of(stated))
-
-
-Option = str | int | float | bool | Path | Sequence[str | Path] | None
-
-
-def words_of(options: Mapping[str, Option]) -> Iterator[str]:
-    """Options by name as words of a command line; None, False and empty texts are left out."""
-    for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
-        for one in value if isinstance(value, Sequence) and not isinstance(value, str) else (value,):
-            if one is True:
-                yield option
-            elif one is not None and one is not False and one != "":
-                text = str(one)
-                yield from (f"{option}={text}",) if text.startswith("-") else (option, text)
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """The same options as text that is still being typed."""
-
-    profile: str = "quick"
-    device: str = ""
-    only: str = ""
-    """Separated by spaces or commas."""
-    precision: str = ""
-    """Separated like `only`."""
-    launches: str = ""
-    budget: str = ""
-    python: str = ""
-    """Separated by spaces, quoted as in a shell."""
-    hosts: str = ""
-    """Other boxes that measure in place of this one, separated like `only`."""
-    label: str = ""
-    price: str = ""
-    file: str = ""
-
-
-FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Draft))
-Wrong = dict[str, GputuiError]
-"""Errors by the field of the draft."""
-
-
-def read_draft(draft: Draft) -> tuple[RunOptions, Wrong]:
-    """Parse a draft; returns the errors too. Fast: touches no device and no file."""
-    wrong: Wrong = {}
-    launches, budget, price = (text.strip() for text in (draft.launches, draft.budget, draft.price))
-    try:
-        pythons = tuple(shlex.split(draft.python))
-    except ValueError as error:
-        pythons = ()
-        wrong["python"] = GputuiError(f"--python {draft.python}: {error}", "close the quote")
-    _noted(wrong, "label", lambda: check_label(draft.label))
-    options = RunOptions(
-        profile=draft.profile,
-        db=Path(draft.file.strip()) if draft.file.strip() else None,
-        pythons=pythons,
-        choices=Choices(
-            device=draft.device.strip(),
-            only=_several(draft.only),
-            precisions=_several(draft.precision),
-            replicates=_noted(wrong, "launches", lambda: launches_from(launches) if launches else None),
-            budget_s=_noted(wrong, "budget", lambda: budget_from(budget) if budget else None),
-            seed=secrets.randbelow(2**31),
-        ),
-        label=draft.label,
-        price=_noted(wrong, "price", lambda: price_from(price) if price else None),
-    )
-    return options, wrong
-
-
-def _several(text: str) -> tuple[str, ...]:
-    return tuple(text.replace(",", " ").split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,8 +249,8 @@ class DraftChecker:
         machine = self._machine
         if "price" not in wrong:
             _noted(wrong, "price", lambda: price_of(options.price, None, machine))
-        if options.db is not None and editing != "file":
-            _noted(wrong, "file", lambda: check_writable(target_of(options.db)))
+        if options.db is not None and editing != "db":
+            _noted(wrong, "db", lambda: check_writable(target_of(options.db)))
         stated = options.pythons or (None,)
         for named in options.pythons:
             _noted(wrong, "python", partial(executable_at, named))

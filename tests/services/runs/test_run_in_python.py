@@ -14,7 +14,7 @@ from command_line import write_long_profile, write_spin_profile
 
 import gputui
 from gputui.errors import GputuiError
-from gputui.services.runs.start import Option
+from gputui.services.runs.options import Value
 
 
 def test_a_run_prints_plain_lines_and_returns_its_rates(
@@ -40,7 +40,7 @@ def test_wrong_options_are_reported_by_the_command_itself(
 
 
 def test_a_typo_is_raised_with_what_the_command_said_of_it_and_no_other_error(tmp_path: Path) -> None:
-    typos: tuple[tuple[str, dict[str, Option], str, str], ...] = (
+    typos: tuple[tuple[str, dict[str, Value], str, str], ...] = (
         ("quik", {}, 'unknown profile "quik"', "did you mean quick?"),
         ("quick", {"bugdet": 1}, "no such option '--bugdet'", "did you mean --budget?"),
     )

@@ -28,7 +28,7 @@ def form(hosts: str, **texts: str) -> RunModel:
 
 
 def test_a_form_with_hosts_is_a_bakeoff_and_names_what_hosts_cannot_have() -> None:
-    model = form("gpu-a, ann@10.0.0.7:2222 local", price="2.5", only="gemm", file="a.db")
+    model = form("gpu-a, ann@10.0.0.7:2222 local", price="2.5", only="gemm", db="a.db")
     model.profiles = None
     words = shlex.split(model.command)
     assert words[:2] == ["gputui", "bakeoff"]
@@ -46,7 +46,7 @@ def test_hosts_are_asked_then_the_user_then_they_start_and_can_be_stopped_and_co
     tasks, open_screen = cast(Mock, model.tasks), cast(Mock, model.open_screen)
     model.press("start")
     tasks.ask_hosts.assert_called_once_with(model.draft)
-    assert model.draft.hosts == "gpu-a gpu-b"
+    assert model.draft["hosts"] == "gpu-a gpu-b"
     plan = hosts_asked().hosts_plan
     assert plan is not None
     model.know_hosts_asked(plan)
@@ -96,7 +96,7 @@ async def test_hosts_of_the_form_are_measured_and_brought_home(
         await choose_file(pilot, write_spin_profile(tmp_path / "spin.toml"))
         model = app.run_screen.model
         lean = str(tmp_path / "lean" / "bin" / "python")
-        for name, text in (("hosts", "local"), ("python", lean), ("file", str(tmp_path / "a.db"))):
+        for name, text in (("hosts", "local"), ("python", lean), ("db", str(tmp_path / "a.db"))):
             model.form.texts[name].insert(text)
         await pilot.press("enter")
         await until(pilot, lambda: model.question == "start hosts")

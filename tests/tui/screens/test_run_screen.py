@@ -55,11 +55,13 @@ from gputui.model.journal import JOURNAL_NAME, Block, Stored
 from gputui.model.result import Run
 from gputui.recording.run_directory import read_holder
 from gputui.services.doctor.disturbances import Check
+from gputui.services.hosts.preparing import command_of
 from gputui.services.profiles.planner import Choices
 from gputui.services.runs.device_history import DeviceHistory
+from gputui.services.runs.options import Draft, RunOptions, read_draft
 from gputui.services.runs.process import LiveRun
 from gputui.services.runs.progress import Happened, ProgressTracker
-from gputui.services.runs.start import Draft, DraftChecker, RunOptions, command_line, read_draft
+from gputui.services.runs.start import DraftChecker
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.schema import TABLE_BY_NAME
@@ -173,7 +175,7 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
         model = app.run_screen.model
         for name, text in (("label", "[b]two[/b] 温度"), ("price", "1.25"), ("launches", "1")):
             model.form.texts[name].insert(text)
-        model.form.texts["file"].insert(str(tmp_path / "tui.db"))
+        model.form.texts["db"].insert(str(tmp_path / "tui.db"))
         command = model.command
         await pilot.press("enter")
         await until(pilot, lambda: model.view == "ended")
@@ -214,7 +216,7 @@ async def test_on_a_busy_box_the_screen_asks_as_the_command_line_does(
     async with app.run_test(size=(80, 24)) as pilot:
         await choose_file(pilot, spin)
         model = app.run_screen.model
-        model.form.texts["file"].insert(str(tmp_path / "a.db"))
+        model.form.texts["db"].insert(str(tmp_path / "a.db"))
         await pilot.press("enter")
         await until(pilot, lambda: model.question == "start")
         assert "Measure anyway? other programs: they want 7.6 CPU threads" in shown(pilot)
@@ -392,14 +394,14 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
         ("only", "gemmm", "--only"),
         ("precision", "fp64", "--precision"),
         ("python", "/no/such/python", "--python"),
-        ("file", "/no/such/directory/a.db", "--db"),
+        ("db", "/no/such/directory/a.db", "--db"),
         ("label", "latest", "--label"),
     ],
 )
 def test_a_wrong_field_says_what_the_command_line_says(
     spin: Path, capsys: pytest.CaptureFixture[str], field: str, text: str, option: str
 ) -> None:
-    checked = DraftChecker().check(replace(Draft(profile=str(spin)), **{field: text}))
+    checked = DraftChecker().check(Draft({"profile": str(spin), field: text}))
     with pytest.raises(SystemExit) as left:
         main(["run", str(spin), option, text])
     assert left.value.code == checked.wrong[field].exit_code
@@ -449,7 +451,7 @@ async def test_what_is_typed_is_checked_as_it_is_typed(spin: Path) -> None:
 
 
 def test_each_wrong_field_says_its_own_error_at_once(spin: Path) -> None:
-    draft = Draft(str(spin), device="toaster", only="gemmm", precision="fp64", launches="0")
+    draft = Draft(profile=str(spin), device="toaster", only="gemmm", precision="fp64", launches="0")
     wrong = DraftChecker().check(draft).wrong
     for name, message in (
         ("device", "--device toaster: not a device"),
@@ -493,17 +495,16 @@ def test_a_python_without_torch_is_reported_with_what_to_do(tmp_path: Path) -> N
 
 def test_the_command_line_shown_means_the_same() -> None:
     draft = Draft(
-        "my profile.toml",
-        "gpu:0",
-        "gemm, membw",
-        "fp32 amp",
-        "3",
-        "300",
-        "/a/python '/b c/python'",
-        "",
-        "-x'y",
-        "0.1",
-        "~/r.db",
+        profile="my profile.toml",
+        device="gpu:0",
+        only="gemm, membw",
+        precision="fp32 amp",
+        launches="3",
+        budget="300",
+        python="/a/python '/b c/python'",
+        label="-x'y",
+        price="0.1",
+        db="~/r.db",
     )
     asked, wrong = read_draft(draft)
     assert not wrong
@@ -518,7 +519,7 @@ def test_the_command_line_shown_means_the_same() -> None:
     words = "gputui run 'my profile.toml' --db '~/r.db' --python /a/python --python '/b c/python'"
     narrowed = " --device gpu:0 --only gemm --only membw --precision fp32 --precision amp"
     options = """ --launches 3 --budget 300 "--label=-x'y" --price 0.1"""
-    assert shlex.split(command_line(asked)) == shlex.split(words + narrowed + options)
+    assert command_of(asked, "") == shlex.split(words + narrowed + options)
 
 
 def test_pictures_are_as_they_were() -> None:

@@ -15,7 +15,7 @@ from gputui.recording.probing import ChosenInterpreter
 from gputui.recording.run_directory import Spec
 from gputui.services.doctor.disturbances import disturbances, gpus_of
 from gputui.services.hosts.bakeoff import Bakeoff, bakeoff_in_progress, find_bakeoff
-from gputui.services.hosts.preparing import command_on, named_in, new_bakeoff, profile_for_hosts
+from gputui.services.hosts.preparing import command_of, named_in, new_bakeoff, profile_for_hosts
 from gputui.services.hosts.preparing import prepare as prepare_hosts
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.profiles.user_workload import is_step_file
@@ -27,6 +27,7 @@ from gputui.services.results.next_steps import NextStep, next_steps
 from gputui.services.results.selectors import run_in
 from gputui.services.results.throughput import speeds_of
 from gputui.services.runs.device_history import HistoryReader
+from gputui.services.runs.options import Draft, read_draft
 from gputui.services.runs.process import (
     LiveRun,
     called,
@@ -42,7 +43,7 @@ from gputui.services.runs.process import (
 )
 from gputui.services.runs.progress import CaseProgress, LogTail, ProgressTracker
 from gputui.services.runs.recovery import recover_orphans, see_stored
-from gputui.services.runs.start import Draft, DraftChecker, prepare, read_draft
+from gputui.services.runs.start import DraftChecker, prepare
 from gputui.services.runs.watching import watch_runs
 from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import headline_of
@@ -160,7 +161,7 @@ class BackgroundTasks:
 
     def _ask_hosts(self, draft: Draft) -> None:
         options, _ = read_draft(draft)
-        hosts = named_in(draft.hosts, options)
+        hosts = named_in(draft["hosts"], options)
         self._probing(", ".join(host.name for host in hosts))
         profile, step_file, step = profile_for_hosts(options.profile)
         target, key = writable_target(options.db), hash_key()
@@ -168,7 +169,7 @@ class BackgroundTasks:
         self._probing("")
         if not asked.planned:
             raise MachineLacks("no host can be measured", "; ".join(asked.refused))
-        words = command_on(draft.hosts, options)[1:]
+        words = command_of(options, draft["hosts"])[1:]
         self._prepared = lambda: new_bakeoff(asked, target, key, step=step, words=words)
         rows = tuple((one.box.host.name, tuple(one.lines())) for one in asked.planned)
         plan = HostsPlan(asked.summary(), rows, (*asked.same(), *asked.refused))
@@ -333,7 +334,7 @@ class DemoTasks(BackgroundTasks):
         self._say(lambda model: model.know_in_progress((self._group,)))
 
     def check(self, draft: Draft, editing: str, *, anew: bool = False) -> None:
-        executes = draft.python or is_step_file(draft.profile)
+        executes = draft["python"] or is_step_file(draft["profile"])
         (self._refuse if executes else super().check)(draft, editing)
 
     def _refuse(self, *_: object, **__: object) -> None:

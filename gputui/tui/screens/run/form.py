@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from gputui.services.runs.start import Draft
+from gputui.services.runs.options import HOSTS, OPTIONS, Draft, Option
 from gputui.tui.shell.registry import Action, shown_key
 
 ACTIONS: tuple[Action, ...] = (
@@ -39,29 +37,8 @@ LONGEST = 500
 """Letters of a field; a paste is cut."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One line of the form."""
-
-    name: str
-    """As in `Draft`."""
-    title: str
-    empty: str
-    """What holds while nothing is typed."""
-
-
-FIELDS: tuple[Field, ...] = (
-    Field("device", "device", "all in the profile; or cpu, gpu, gpu:1"),
-    Field("only", "workloads", "all in the profile; or some, as gemm gpt_train"),
-    Field("precision", "precision", "all in the profile; or fp32, tf32, amp, amp-bf16, amp-fp16"),
-    Field("launches", "launches", "the profile's; each is a fresh process"),
-    Field("budget", "budget", "the profile's; or seconds"),
-    Field("python", "Python", "the first that has torch; or the path of one"),
-    Field("hosts", "hosts", "this box only; or ssh hosts: gpu-a gpu-b local"),
-    Field("label", "label", "none; a name for this run"),
-    Field("price", "price", "not known; USD per hour for the whole box"),
-    Field("file", "file", "where results are kept"),
-)
+_FIELDS = ("device", "only", "precision", "launches", "budget", "python", "hosts", "label", "price", "db")
+FIELDS = tuple(one for name in _FIELDS for one in (*OPTIONS, HOSTS) if one.name == name)
 
 
 class EditedText:
@@ -111,7 +88,7 @@ class RunForm:
         """Index among FIELDS; their number for the line that starts the run."""
 
     @property
-    def field(self) -> Field | None:
+    def field(self) -> Option | None:
         """The selected field; None on the line that starts."""
         return FIELDS[self.selected] if self.selected < len(FIELDS) else None
 
@@ -130,4 +107,4 @@ class RunForm:
 
     def draft(self, profile: str) -> Draft:
         """What is typed, for a profile."""
-        return Draft(profile=profile, **{name: text.text for name, text in self.texts.items()})
+        return {"profile": profile, **{name: text.text for name, text in self.texts.items()}}

@@ -10,12 +10,13 @@ from typing import Protocol
 from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.errors import GputuiError
 from gputui.model.plan import Plan
-from gputui.services.hosts.preparing import command_on, named_in
+from gputui.services.hosts.preparing import command_of, named_in
 from gputui.services.profiles.loader import Profile
 from gputui.services.results.case_table import CaseLine
 from gputui.services.results.next_steps import NextStep
+from gputui.services.runs.options import Draft, Wrong, read_draft
 from gputui.services.runs.progress import ProgressSnapshot
-from gputui.services.runs.start import FIELDS, CheckedDraft, Draft, Wrong, command_line, read_draft
+from gputui.services.runs.start import CheckedDraft
 from gputui.tui.screens.run.form import KEYS, EditedText, RunForm
 from gputui.tui.screens.run.panes import HostsPlan, HostsProgress
 
@@ -160,8 +161,7 @@ class RunModel:
     @property
     def command(self) -> str:
         """The command line that does the same."""
-        options = read_draft(self.draft)[0]
-        return shlex.join(command_on(self.hosts, options)) if self.hosts else command_line(options)
+        return shlex.join(command_of(read_draft(self.draft)[0], self.hosts))
 
     @property
     def is_checked(self) -> bool:
@@ -182,8 +182,8 @@ class RunModel:
                 named_in(self.hosts, options)
             except GputuiError as unusable:
                 wrong["hosts"] = unusable
-        elif checked is not None and checked.draft.profile == draft.profile:
-            same = {name for name in FIELDS if getattr(checked.draft, name) == getattr(draft, name)}
+        elif checked is not None and checked.draft["profile"] == draft["profile"]:
+            same = {name for name, text in draft.items() if checked.draft.get(name, "") == text}
             if not same.issuperset(_OF_PLAN):
                 same -= {"profile", "device", "only", "precision"}
             found = {name: error for name, error in checked.wrong.items() if name in same - wrong.keys()}
@@ -426,7 +426,7 @@ class RunModel:
         if not self.profile_name:
             self.say("name a .toml profile or a workload in a .py file first", "alarm")
         elif wrong:
-            name = next(name for name in FIELDS if name in wrong)
+            name = next(name for name in ("profile", *self.form.texts) if name in wrong)
             self.say(sentence(wrong[name]), "alarm")
         elif self.hosts and self._hosts_go_on:
             self.say(f"hosts are already measuring: {KEYS['attach']} watches them", "alarm")

@@ -8,8 +8,9 @@ from gputui.document.spans import Line, Span, cut, width_of
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_clock, format_seconds, format_whole_seconds
 from gputui.services.profiles.loader import Profile
+from gputui.services.runs.options import Option
 from gputui.services.runs.start import CheckedDraft, reasons_of
-from gputui.tui.screens.run.form import FIELDS, KEYS, TITLES, EditedText, Field
+from gputui.tui.screens.run.form import FIELDS, KEYS, TITLES, EditedText
 from gputui.tui.screens.run.model import RunModel, sentence
 from gputui.tui.screens.run.panes import plan_lines, progress_lines
 from gputui.tui.screens.run.watching import ended_lines, watching
@@ -134,7 +135,7 @@ def _shortened(about: list[Line], width: int) -> list[Line]:
 def _planned(model: RunModel, width: int, height: int) -> list[Line]:
     """What would be measured here, in columns, where there is room for all of it below the form."""
     checked = model.checked
-    if checked is None or checked.draft.profile != model.profile_name or model.hosts:
+    if checked is None or checked.draft["profile"] != model.profile_name or model.hosts:
         return []
     cases = [case for plan in checked.plans for case in plan.cases]
     names = list(dict.fromkeys(clean(case.case.name) for case in cases if case.outcome is None))
@@ -221,7 +222,7 @@ def _about(model: RunModel, width: int) -> list[Line]:
         lines = [ruled((Span(name, "title"), Span(f"on {clean(model.hosts)}", "accent")), width)]
         lines.append(_words("  each is asked what it is, before anything starts there", width, "dim"))
         return filled(lines, width, _ABOUT_ROWS)
-    if checked is None or checked.draft.profile != model.profile_name:
+    if checked is None or checked.draft["profile"] != model.profile_name:
         lines = [ruled((Span(name, "title"), Span("checking this box ...", "dim")), width)]
         if model.probing:
             lines.append(_words(f"  checking {clean(model.probing)} ...", width, "dim"))
@@ -295,19 +296,19 @@ def _form(model: RunModel, width: int) -> list[Line]:
     return lines
 
 
-def _empty(model: RunModel, field: Field, room: int) -> str:
+def _empty(model: RunModel, field: Option, room: int) -> str:
     """What holds while nothing is typed, as it will be used where that is known."""
-    if field.name == "file" and model.default_file:
+    if field.name == "db" and model.default_file:
         return end_of(clean(model.default_file), room - 1)
     checked = model.checked
-    if checked is None or not checked.plans or checked.draft.profile != model.profile_name:
-        return field.empty
+    if checked is None or not checked.plans or checked.draft["profile"] != model.profile_name:
+        return field.unset
     known = {
         "launches": f"up to {checked.plans[0].replicates} a case, each a fresh process",
         "budget": f"{format_whole_seconds(checked.plans[0].budget_s)}; or another, in seconds",
         "python": f"{clean(checked.chosen[0].found_as)}; or the path of another",
     }
-    return known.get(field.name, field.empty)
+    return known.get(field.name, field.unset)
 
 
 def _folded(model: RunModel, form: Sequence[Line], width: int) -> list[Line]:

@@ -1,0 +1,262 @@
+"""The options of a run, each declared once: for the shell, the form of the Run screen, and command lines that
+repeat it. A second list would take what the first refuses, or leave something out.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar  # Any: values by the names of their fields
+
+from gputui.errors import GputuiError
+from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES
+from gputui.services.profiles.planner import Choices
+from gputui.store.selecting import check_label
+from gputui.worker import MIN_BLOCKS
+from gputui.worker.procs.multihost import address_of
+
+N = TypeVar("N", int, float)
+_SHOWN = 40
+"""How much of a wrong value an error shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of `gputui run`."""
+
+    profile: str = "quick"
+    """A name, a .toml file, or a workload in a .py file; empty if another run defines what is measured."""
+    db: Path | None = None
+    """None for the default result file."""
+    pythons: tuple[str, ...] = ()
+    """Interpreters, one run each; empty for the first that has torch."""
+    choices: Choices = field(default_factory=Choices)
+    label: str = ""
+    machine: str = ""
+    """What the user calls this box; empty to know it by what it is."""
+    price: float | None = None
+    """USD per hour for the whole machine."""
+    instance: str | None = None
+
+
+def options_of(profile: str, stated: Mapping[str, Any]) -> RunOptions:
+    """The options with these values, by the fields of `RunOptions` and of its choices; None for the usual."""
+    narrowing = {one.name for one in fields(Choices)}
+    given = {key: value for key, value in stated.items() if value is not None}
+    choices = Choices(**{key: value for key, value in given.items() if key in narrowing})
+    others = {key: value for key, value in given.items() if key not in narrowing}
+    return RunOptions(profile, choices=choices, **others)
+
+
+def number_from(
+    option: str, kind: type[N], hint: str, within: tuple[int, int] | None = None
+) -> Callable[[str], N]:
+    """What parses a number of this kind in this range, and raises GputuiError with the hint for another."""
+
+    def read(text: str) -> N:
+        whole = " whole" if kind is int else ""
+        try:
+            number = kind(text)
+        except ValueError:
+            raise GputuiError(f"{option}: {text[:_SHOWN]!r} is not a{whole} number", hint) from None
+        if within is not None and not within[0] <= number <= within[1]:
+            allowed = f"{within[0]} to {within[1]}"
+            raise GputuiError(f"{option}: {text[:_SHOWN].strip()} is not in the range {allowed}", hint)
+        return number
+
+    return read
+
+
+launches_from = number_from(
+    "--launches", int, f"a whole number from 1 to {MAX_REPLICATES}", (1, MAX_REPLICATES)
+)
+blocks_from = number_from(
+    "--blocks", int, f"a whole number from {MIN_BLOCKS} to {MAX_BLOCKS}", (MIN_BLOCKS, MAX_BLOCKS)
+)
+budget_from = number_from(
+    "--budget", float, f"seconds from 1 to {MAX_BUDGET_S}, such as 300", (1, MAX_BUDGET_S)
+)
+price_from = number_from("--price", float, "USD per hour for the whole box, such as 2.49")
+"""`price_of` checks whether it is plausible."""
+
+
+def rendezvous_from(text: str) -> str:
+    """Parse an address. Raises GputuiError unless it is `ADDRESS:PORT`."""
+    try:
+        address_of(text)
+    except ValueError:
+        raise GputuiError(
+            f"--rendezvous: {text[:_SHOWN]!r} is not ADDRESS:PORT",
+            "an address of this box that the other hosts can reach, and a free port: 10.0.0.1:29400",
+        ) from None
+    return text
+
+
+def _several(text: str) -> list[str]:
+    return text.replace(",", " ").split()
+
+
+def _pythons(text: str) -> list[str]:
+    """Paths quoted as in a shell. Raises GputuiError for a quote that is not closed."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise GputuiError(f"--python {text}: {error}", "close the quote") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What a run can be told: `--NAME`, and the field of `RunOptions` or of its choices with this `key`.
+
+    `metavar` and `help` are for the shell. On the form it has a `title`, and `unset` while nothing is typed.
+    `read` raises GputuiError for what is wrong; `split` divides the form's text of one that may be repeated.
+    """
+
+    name: str
+    key: str
+    metavar: str = ""
+    help: str = ""
+    title: str = ""
+    unset: str = ""
+    read: Callable[[str], object] = str
+    split: Callable[[str], Sequence[str]] | None = None
+
+    def typed(self, text: str) -> object:
+        """What the form's text means; None for nothing."""
+        if self.split is not None:
+            return tuple(self.split(text))
+        return self.read(text.strip()) if text.strip() else None
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option("db", "db", title="file", unset="where results are kept", read=Path),
+    Option(
+        "python",
+        "pythons",
+        "EXE",
+        "Interpreter to measure; repeatable.",
+        "Python",
+        "the first that has torch; or the path of one",
+        split=_pythons,
+    ),
+    Option(
+        "device",
+        "device",
+        "D",
+        "cpu, gpu, gpu:N, the UUID of a GPU, or all: each GPU.",
+        "device",
+        "all in the profile; or cpu, gpu, gpu:1",
+    ),
+    Option(
+        "only",
+        "only",
+        "W[:SIZE[:PREC]]",
+        "Only this workload, size or precision; repeatable.",
+        "workloads",
+        "all in the profile; or some, as gemm gpt_train",
+        split=_several,
+    ),
+    Option(
+        "precision",
+        "precisions",
+        "P",
+        "fp32, tf32, amp, amp-bf16 or amp-fp16; repeatable.",
+        "precision",
+        "all in the profile; or fp32, tf32, amp, amp-bf16, amp-fp16",
+        split=_several,
+    ),
+    Option(
+        "launches",
+        "replicates",
+        "N",
+        "Launches per case.  [the profile's]",
+        "launches",
+        "the profile's; each is a fresh process",
+        launches_from,
+    ),
+    Option(
+        "budget",
+        "budget_s",
+        "S",
+        "Time limit in seconds.  [the profile's]",
+        "budget",
+        "the profile's; or seconds",
+        budget_from,
+    ),
+    Option(
+        "blocks",
+        "most_blocks",
+        "N",
+        "End a case after N timed blocks.  [60; 5 for a quick try]",
+        read=blocks_from,
+    ),
+    Option(
+        "rendezvous",
+        "rendezvous",
+        "A:PORT",
+        "Address of this box for other hosts to join; see `gputui join`.",
+        read=rendezvous_from,
+    ),
+    Option(
+        "label", "label", "TEXT", "A name for this run.", "label", "none; a name for this run", check_label
+    ),
+    Option(
+        "price",
+        "price",
+        "USD_PER_H",
+        "What the whole box costs per hour.",
+        "price",
+        "not known; USD per hour for the whole box",
+        price_from,
+    ),
+    Option(
+        "instance",
+        "instance",
+        "TYPE",
+        "Use the list price of this instance type; TYPE:spot for its spot price.",
+    ),
+)
+"""In the order of the help, and of a command line."""
+HOSTS = Option("hosts", "", title="hosts", unset="this box only; or ssh hosts: gpu-a gpu-b local")
+"""Other boxes that measure in place of this one; `gputui bakeoff` names each with an option."""
+Value = str | int | float | bool | Path | Sequence[str | Path] | None
+
+
+def to_argv(options: RunOptions) -> list[str]:
+    """The options as words of a command line."""
+    stated = asdict(options)
+    stated |= stated["choices"]
+    return list(words_of({one.name: stated[one.key] for one in OPTIONS}))
+
+
+def words_of(options: Mapping[str, Value]) -> Iterator[str]:
+    """Options by name as words of a command line; None, False and empty texts are left out."""
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        for one in value if isinstance(value, Sequence) and not isinstance(value, str) else (value,):
+            if one is True:
+                yield option
+            elif one is not None and one is not False and one != "":
+                text = f"{one:.15g}" if isinstance(one, float) else str(one)
+                yield from (f"{option}={text}",) if text.startswith("-") else (option, text)
+
+
+Draft = dict[str, str]
+"""What is typed in a form, by the name of the option; and the `profile`."""
+Wrong = dict[str, GputuiError]
+"""Errors by the name of the option."""
+
+
+def read_draft(draft: Draft) -> tuple[RunOptions, Wrong]:
+    """Parse a draft; returns the errors too. Fast: touches no device and no file."""
+    stated: dict[str, object] = {"seed": secrets.randbelow(2**31)}
+    wrong: Wrong = {}
+    for option in OPTIONS:
+        try:
+            stated[option.key] = option.typed(draft.get(option.name, ""))
+        except GputuiError as error:
+            wrong[option.name] = error
+    return options_of(draft.get("profile", "quick"), stated), wrong
