@@ -79,21 +79,28 @@ def monitor(
 
 def _show_hosts(hosts: tuple[Host, ...], *, interval_s: float | None, is_ascii: bool, has_mouse: bool) -> int:
     """The live view of several hosts, until the user leaves."""
+    from gputui.document.background import palette_here
     from gputui.services.hosts.live import watch_hosts
-    from gputui.services.snapshot import current_user
     from gputui.services.support.paths import monitor_file
-    from gputui.tui.hosts_app import HostsApp
+    from gputui.tui.app import MonitorApp
+    from gputui.tui.hosts import HostsModel, HostsScreen
+    from gputui.tui.monitor.model import MonitorModel
     from gputui.tui.monitor.settings import load_settings
     from gputui.tui.widgets.cells import wants_ascii
 
     settings, complaint = load_settings(monitor_file())
     if complaint:
         click.echo(complaint, err=True)
+    ascii_only = is_ascii or wants_ascii()
     feeds = watch_hosts(hosts, interval_s or settings.interval_s)
     try:
-        return HostsApp(feeds, settings, current_user(), is_ascii or wants_ascii()).run_until_ended(
-            mouse=has_mouse
-        )
+        return MonitorApp(
+            MonitorModel(settings),
+            feeds[0],
+            palette=palette_here(settings.theme),
+            ascii_only=ascii_only,
+            first=HostsScreen(HostsModel(ascii_only), feeds, settings),
+        ).run_until_ended(mouse=has_mouse)
     finally:
         for feed in feeds:
             feed.close()

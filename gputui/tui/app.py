@@ -94,8 +94,10 @@ class MonitorApp(FastPaint):
         screens: Iterable[ScreenEntry] = (),
         ascii_only: bool = False,
         shown: CellDiff | None = None,
+        first: Screen[None] | None = None,
     ) -> None:
-        """`shown` is what the terminal already shows, in this palette."""
+        """`shown` is what the terminal already shows, in this palette; `first` stands below all screens, else
+        the monitor."""
         super().__init__(palette, shown)
         self.ascii_only = ascii_only
         """Whether screens use only ASCII characters."""
@@ -127,6 +129,7 @@ class MonitorApp(FastPaint):
         self._disable_tooltips = self._disable_notifications = True  # two widgets fewer to lay out
         self._model = model
         self._monitor = MonitorScreen(model, feed, on_request)
+        self._first = first or self._monitor
         self._feed = feed
 
     def run_until_ended(self, *, mouse: bool = True) -> int:
@@ -138,7 +141,7 @@ class MonitorApp(FastPaint):
         return 0 if status is None else status
 
     def get_default_screen(self) -> Screen[object]:
-        return self._monitor  # type: ignore[return-value]
+        return self._first  # type: ignore[return-value]
 
     def on_load(self) -> None:
         """Handle ending signals, before the app takes the terminal."""

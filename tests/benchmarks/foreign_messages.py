@@ -39,7 +39,7 @@ from gputui.services.hosts.box import Box, device_of
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import HostFailed
 from gputui.services.hosts.live import HostFeed, HostSample
-from gputui.tui.hosts_app import HostsModel
+from gputui.tui.hosts import HostsModel
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.worker.serving.request import Body, address_of

@@ -27,7 +27,7 @@ from gputui.model.telemetry import LiveSample
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.live import HostSample
 from gputui.services.runs.progress import ProgressTracker
-from gputui.tui.hosts_app import HostsModel
+from gputui.tui.hosts import HostsModel
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.screens.run.model import RunModel
 from gputui.tui.screens.run.pictures import picture as run_picture

@@ -27,7 +27,7 @@ from gputui.recording.live_changes import Changes
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.live import HostFeed, HostSample, Replica
 from gputui.services.runs.device_history import DeviceHistory
-from gputui.tui.hosts_app import HOSTS_ACTIONS, HostsModel
+from gputui.tui.hosts import HOSTS_ACTIONS, HostsModel
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.screens.run.panes import _health

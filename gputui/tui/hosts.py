@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from time import monotonic_ns
 
 from textual import events
-from textual.screen import Screen
 
 from gputui.analysis.health import WORST_FIRST, GpuFinding, age, health
 from gputui.analysis.throttling import Throttling
-from gputui.document.background import palette_here
 from gputui.document.drawings import gauge_spans
-from gputui.document.spans import Line, Span, cut, width_of
+from gputui.document.spans import Line, Span, cut
+from gputui.document.table import Column, Drawing, Table
 from gputui.metrics import number
 from gputui.model.absent import Missing
 from gputui.model.telemetry import DeviceSample
 from gputui.model.units import format_bytes
 from gputui.services.hosts.live import HostFeed, HostSample
-from gputui.tui.app import MonitorApp
+from gputui.services.snapshot import current_user
 from gputui.tui.monitor.actions import Asked, EndProcess
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.screen import MonitorScreen
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.shell.registry import Action, key_hint
 from gputui.tui.terminal.renderer import PaintedScreen
-from gputui.tui.widgets.cells import clean, filled, fitted, in_ascii, joined, left, right
+from gputui.tui.widgets.app_context import shell_of
+from gputui.tui.widgets.cells import clean, filled, fitted, in_ascii, joined, table_lines
 
 HOSTS_ACTIONS: tuple[Action, ...] = (
     Action("open", "enter", "Open", "The panes of the selected host; esc comes back"),
@@ -37,11 +38,10 @@ HOSTS_ACTIONS: tuple[Action, ...] = (
 )
 _NAME_CELLS, _NARROW_NAME_CELLS = 24, 16
 _ABSENT = "—"
-_GAUGE_CELLS, _BUSY_CELLS, _MEMORY_CELLS, _NARROW_MEMORY_CELLS, _LOAD_CELLS = 8, 10, 15, 8, 6
-_WIDE = 100
-"""From this width on, a line has room for most faults beside long names, bytes of memory and the load."""
-_ROOMY = 120
-"""Beyond this width, names may be longer."""
+_GAUGE_CELLS, _LEAST_HEALTH = 8, 20
+_WIDE, _ROOMY = 100, 120
+"""From the first width on, a line has room for most faults beside long names; beyond the second, for longer
+ones."""
 _BUSY_FROM = 5.0
 
 
@@ -103,10 +103,11 @@ class HostsModel:
         if self._top + room > len(ordered):
             self._top = max(len(ordered) - room, 0)
         longest = _NARROW_NAME_CELLS if width < _WIDE else _NAME_CELLS + max(width - _ROOMY, 0) // 2
-        name_cells = min(max([4, *(width_of(clean(one.host.name)) for one in ordered)]), longest)
-        rows = [self._row(one, name_cells, width, now_ns) for one in ordered[self._top : self._top + room]]
+        shown = ordered[self._top : self._top + room]
+        marks = [one.host.name == self.selected for one in shown]
+        rows = table_lines(self._table(shown, longest, now_ns), width, marks=marks)
         below = len(ordered) - self._top - room
-        lines = [self._header(width, now_ns), _heading(name_cells, width), *rows]
+        lines = [self._header(width, now_ns), *rows]
         last = (Span(self._message, "dim"),) if self._message else self._hints(below)
         whole = [fitted((Span(said, style),), width)] if said else []
         lines = [*filled(lines, width, height - 1 - len(whole)), *whole, fitted(last, width)]
@@ -135,37 +136,28 @@ class HostsModel:
             ]
         return fitted(spans, width)
 
-    def _row(self, one: HostSample, name_cells: int, width: int, now_ns: int) -> Line:
-        is_selected, is_narrow = one.host.name == self.selected, width < _WIDE
-        spans = [
-            Span("▸ " if is_selected else "  ", "accent"),
-            Span(left(clean(one.host.name), name_cells), "selected" if is_selected else ""),
-        ]
-        word, style = self._worst(one, now_ns)
-        if one.sample is None:
-            return fitted([*spans, Span("  "), Span(word, style or "dim")], width)
-        dim = "dim" if one.problem else ""
-        gpus = _gpus(one)
-        host = one.sample.host.values
-        busy, shown = _busy(one)
-        hue = "stale" if one.problem else "compute 1"
-        spans += [Span("  "), *gauge_spans(busy, 100.0, _GAUGE_CELLS, hue)]
-        spans.append(Span(right(shown, _BUSY_CELLS), dim))
-        watts = _total(gpus, "power_w")
-        spans.append(Span(right(_ABSENT if watts is None else f"{watts:.0f} W", 8), dim))
-        memory = gpus or [one.sample.host]
-        used, total = (_total(memory, f"memory_{what}_bytes") for what in ("used", "total"))
-        share = _ABSENT if used is None or not total else f"{100 * used / total:2.0f} %"
-        if used is not None and total and not is_narrow:
-            share = f"{format_bytes(used)} {share}"
-        spans.append(Span(right(share, _NARROW_MEMORY_CELLS if is_narrow else _MEMORY_CELLS), dim))
-        if not is_narrow:
-            load = number(host, "load_1min")
-            spans.append(Span(right(_ABSENT if load is None else f"{load:.1f}", _LOAD_CELLS), dim))
-        spans += [Span("  "), Span(word, style)]
-        if one.case and not one.problem:
-            spans += [Span("  " if word else ""), Span(clean(one.case), "accent")]
-        return fitted(spans, width)
+    def _table(self, shown: Sequence[HostSample], longest: int, now_ns: int) -> Table:
+        """A row for each host; headings are as wide as most figures get, so that columns stay in place."""
+        names, health = list[Span](), list[Sequence[Line]]()
+        for one in shown:
+            is_selected = one.host.name == self.selected
+            names.append(Span(cut(clean(one.host.name), longest), "selected" if is_selected else ""))
+            word, style = self._worst(one, now_ns)
+            case = clean(one.case) if one.case and not one.problem else ""
+            health.append([(Span(word, style), Span("  " if word and case else ""), Span(case, "accent"))])
+        power, memory, share, load = ([row[n] for row in map(_figures, shown)] for n in range(4))
+        return Table(
+            (
+                Column("HOST", names, breaks=True),
+                Column("BUSY", [[_busy_cell(one)] for one in shown]),
+                Column(f"{'POWER':>6}", power, True),
+                Column(f"{'MEMORY':>12}", memory, True, 1, narrow=Column("MEMORY", share, True)),
+                Column(f"{'LOAD':>5}", load, True, 2),
+                Drawing(
+                    lambda *_: Column("HEALTH, CASE", health, breaks=True), _LEAST_HEALTH, _LEAST_HEALTH, 0
+                ),
+            )
+        )
 
     def _hints(self, below: int) -> Line:
         sort = "As named" if self._faults_first else "Faults first"
@@ -216,18 +208,6 @@ class HostsModel:
         return sorted(found, key=lambda pair: WORST_FIRST[pair[0].severity])
 
 
-def _heading(name_cells: int, width: int) -> Line:
-    text = (
-        "  " + left("HOST", name_cells) + "  " + left("BUSY", _GAUGE_CELLS + _BUSY_CELLS) + right("POWER", 8)
-    )
-    text += (
-        right("MEMORY", _NARROW_MEMORY_CELLS)
-        if width < _WIDE
-        else right("MEMORY", _MEMORY_CELLS) + right("LOAD", _LOAD_CELLS)
-    )
-    return fitted((Span(f"{text}  HEALTH, CASE", "dim"),), width)
-
-
 def _gpus(one: HostSample) -> list[DeviceSample]:
     return [] if one.sample is None else [gpu for gpu in one.sample.gpus if gpu.parent is None]
 
@@ -250,6 +230,31 @@ def _busy(one: HostSample) -> tuple[float | None, str]:
     return busy / cores, f"{busy / cores:.0f} % CPU"
 
 
+def _busy_cell(one: HostSample) -> Line:
+    if one.sample is None:
+        return ()
+    busy, shown = _busy(one)
+    gauge = gauge_spans(busy, 100.0, _GAUGE_CELLS, "stale" if one.problem else "compute 1")
+    return (*gauge, Span(f"{shown:>9}", "dim" if one.problem else ""))
+
+
+def _figures(one: HostSample) -> list[Span]:
+    """Power, used memory, its share, and load; in pale letters where they are old."""
+    if one.sample is None:
+        return [Span("")] * 4
+    gpus, host = _gpus(one), one.sample.host
+    watts, load = _total(gpus, "power_w"), number(host.values, "load_1min")
+    used, total = (_total(gpus or [host], f"memory_{what}_bytes") for what in ("used", "total"))
+    share = _ABSENT if used is None or not total else f"{100 * used / total:2.0f} %"
+    texts = (
+        _ABSENT if watts is None else f"{watts:.0f} W",
+        share if used is None or not total else f"{format_bytes(used)} {share}",
+        share,
+        _ABSENT if load is None else f"{load:.1f}",
+    )
+    return [Span(text, "dim" if one.problem else "") for text in texts]
+
+
 def _total(devices: Sequence[DeviceSample], key: str) -> float | None:
     known = [v for device in devices if (v := number(device.values, key)) is not None]
     return sum(known) if known else None
@@ -263,13 +268,14 @@ PAINT_EVERY_S = 1.0
 
 
 class HostsScreen(PaintedScreen, inherit_bindings=False):
-    """One line per host, drawn once a second and after each key."""
+    """One line per host, drawn once a second and after each key; the panes of each that was opened."""
 
-    def __init__(self, model: HostsModel, feeds: Sequence[HostFeed], opens: Callable[[str], None]) -> None:
+    def __init__(self, model: HostsModel, feeds: Sequence[HostFeed], settings: MonitorSettings) -> None:
         super().__init__()
         self._model = model
-        self._feeds = feeds
-        self._opens = opens
+        self._feeds = {feed.host.name: feed for feed in feeds}
+        self._settings = settings
+        self._panes: dict[str, HostPanes] = {}
         self.shown_actions = HOSTS_ACTIONS
         self._by_key = {key: action.id for action in HOSTS_ACTIONS for key in action.key.split(",")}
 
@@ -297,7 +303,7 @@ class HostsScreen(PaintedScreen, inherit_bindings=False):
 
     def press(self, action_id: str) -> None:
         if action_id == "open":
-            self._opens(self._model.selected)
+            self._open(self._model.selected)
             return
         self._model.press(action_id)
         self.paint()
@@ -305,9 +311,19 @@ class HostsScreen(PaintedScreen, inherit_bindings=False):
     def paint(self) -> None:
         """Draw what has changed, and again in a second."""
         self.paint_in(PAINT_EVERY_S)
-        self._model.take([feed.seen() for feed in self._feeds])
+        self._model.take([feed.seen() for feed in self._feeds.values()])
         if self.has_room:
             self.painter.paint_lines(self._view, self._model.lines(*self._view.size, monotonic_ns()))
+
+    def _open(self, name: str) -> None:
+        feed, settings = self._feeds[name], self._settings
+        if name not in self._panes:
+            ascii_only = shell_of(self).ascii_only
+            model = MonitorModel(settings, title=name, user=current_user(), ascii_only=ascii_only)
+            self._panes[name] = HostPanes(model, feed, partial(_refuse, feed, model))
+            self.app.install_screen(self._panes[name], f"host {name}")
+            feed.want_processes(settings.show_processes)
+        self.app.push_screen(self._panes[name])
 
 
 class HostPanes(MonitorScreen, inherit_bindings=False):
@@ -320,41 +336,8 @@ class HostPanes(MonitorScreen, inherit_bindings=False):
         super().press(action_id)
 
 
-class HostsApp(MonitorApp):
-    """The list of hosts, and the panes of each that was opened."""
-
-    def __init__(
-        self, feeds: Sequence[HostFeed], settings: MonitorSettings, user: str, ascii_only: bool = False
-    ) -> None:
-        self._feeds = {feed.host.name: feed for feed in feeds}
-        self._settings = settings
-        self._user = user
-        model = MonitorModel(settings, title=feeds[0].host.name)
-        super().__init__(model, feeds[0], palette=palette_here(settings.theme), ascii_only=ascii_only)
-        self._hosts = HostsScreen(HostsModel(ascii_only), feeds, self._open_host)
-        self._panes: dict[str, HostPanes] = {}
-
-    def get_default_screen(self) -> Screen[object]:
-        return self._hosts  # type: ignore[return-value]
-
-    def on_unmount(self) -> None:
-        super().on_unmount()
-        for feed in self._feeds.values():
-            feed.close()
-
-    def _open_host(self, name: str) -> None:
-        feed = self._feeds[name]
-        panes = self._panes.get(name)
-        if panes is None:
-            model = MonitorModel(self._settings, title=name, user=self._user, ascii_only=self.ascii_only)
-            panes = self._panes[name] = HostPanes(model, feed, lambda request: _handle(request, feed, model))
-            self.install_screen(panes, f"host {name}")
-            feed.want_processes(self._settings.show_processes)
-        self.push_screen(panes)
-
-
-def _handle(request: Asked, feed: HostFeed, model: MonitorModel) -> None:
-    """Handle a request of a host's panes; processes of another host are not ended from here."""
+def _refuse(feed: HostFeed, model: MonitorModel, request: Asked) -> None:
+    """Processes of another host are not ended from here."""
     if isinstance(request, EndProcess):
         model.say(f"process {request.pid} is on {feed.host.name}: end it there")
     else:
