@@ -13,12 +13,12 @@ from gputui.cli.output import console, no_terminal, print_or_write, warn
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, EXIT_UNDECIDED, GputuiError
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted
-from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn, columns_of
+from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn
 from gputui.services.compare.fleet import FLEET_FROM, Fleet
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of, ranking_text
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
 from gputui.services.compare.pairing import DIMENSIONS
-from gputui.services.compare.session import ComparisonRequest, ask
+from gputui.services.compare.session import OPTIONS, ComparisonRequest, ask
 from gputui.services.results.selectors import every_file
 
 FORMATS = ("text", "markdown", "csv", "json", "html")
@@ -38,12 +38,6 @@ def _percent(context: click.Context, parameter: click.Parameter, text: str | Non
             "5 allows 95 % of the baseline's rate",
         )
     return number
-
-
-def _columns(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> tuple[ComparisonColumn, ...]:
-    return () if text is None else columns_of(text)
 
 
 COMMON = (
@@ -75,14 +69,9 @@ class _Sides(click.Command):
     "--step", "step_range", default="", metavar="NAME", help="Traces: ranges of this name are the steps."
 )
 @click.option("--window", metavar="START:END", help="Traces: only this part, in seconds.")
-@click.option(
-    "--by",
-    type=click.Choice(list(DIMENSIONS)),
-    metavar="WHAT",
-    help=f"Within the files: {', '.join(DIMENSIONS)}.",
-)
-@click.option("--baseline", metavar="X", help="The side to use as baseline.  [the first]")
-@click.option("--pool", is_flag=True, help="Pool the launches of all runs of a side.")
+@click.option("--by", help=f"Within the files: {', '.join(DIMENSIONS)}.", **OPTIONS["by"])
+@click.option("--baseline", help="The side to use as baseline.  [the first]", **OPTIONS["baseline"])
+@click.option("--pool", help="Pool the launches of all runs of a side.", **OPTIONS["pool"])
 @click.option(
     "--format",
     "form",
@@ -93,8 +82,7 @@ class _Sides(click.Command):
 )
 @click.option(
     "--columns",
-    callback=_columns,
-    metavar="C,...",
+    **OPTIONS["columns"],
     help=f"Columns of text and markdown: {', '.join(column.name for column in COLUMNS)}.",
 )
 @click.option(
@@ -271,7 +259,7 @@ def _show(context: click.Context, request: ComparisonRequest) -> int:
 
     _allow_only(
         context,
-        {"files", "on_screen", "by", "baseline", "columns", "pool", "trust"},
+        {"files", "on_screen", *OPTIONS},
         "--tui goes with files, --by, --baseline, --columns, --pool and --trust",
     )
     if why := no_terminal():

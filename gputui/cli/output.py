@@ -254,7 +254,7 @@ def report_recovered() -> None:
     """Store runs whose supervisors died; reports each in one line on stderr."""
     from gputui.services.runs.recovery import recover_orphans
 
-    warn(found.message for found in recover_orphans() if found.message)
+    warn(recover_orphans())
 
 
 def report_missing_home() -> None:

@@ -6,7 +6,7 @@ import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any  # Any: a feed, and what is passed on
+from typing import TYPE_CHECKING  # Any: a feed, and what is passed on
 
 import click
 
@@ -15,6 +15,7 @@ from gputui.cli.output import no_terminal, printed, wrapped
 from gputui.document.spans import command_spans
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.units import counted
+from gputui.tui.launch import SHOW_DEMO, show_live
 
 if TYPE_CHECKING:
     from gputui.services.hosts.host import Host
@@ -132,10 +133,9 @@ def show_app(
     status."""
     from gputui.recording.collector import live_collector
     from gputui.services.snapshot import current_user
-    from gputui.tui.launch import SHOW_DEMO
 
     def show(*opens: str) -> int:
-        return _show_live(
+        return show_live(
             live_collector,
             title=platform.node() or "this box",
             interval_s=interval,
@@ -152,14 +152,6 @@ def show_app(
     while status == SHOW_DEMO:
         status = _show_demo(is_ascii=is_ascii, has_mouse=has_mouse) or show()
     return status
-
-
-def _show_live(feed: Callable[[float, Callable[[], None]], Any], *, is_ascii: bool, **options: Any) -> int:
-    """Run the app on a feed with these options of `show_live`; returns the exit status."""
-    from gputui.tui.launch import show_live
-    from gputui.tui.widgets.cells import wants_ascii
-
-    return show_live(feed, is_ascii=is_ascii or wants_ascii(), **options)
 
 
 @click.command()
@@ -190,7 +182,7 @@ def _show_demo(gpus: int = 8, *, is_ascii: bool, has_mouse: bool) -> int:
     def feed(interval_s: float, on_sample: Callable[[], None]) -> DemoFeed:
         return DemoFeed(DemoBox(gpus), interval_s, on_sample)
 
-    return _show_live(
+    return show_live(
         feed,
         title=counted(gpus, "made-up GPU"),
         caution=CAUTION,
@@ -230,7 +222,7 @@ def replay(run: str, file: Path | None, speed: float, is_ascii: bool, no_mouse: 
     def feed(interval_s: float, on_sample: Callable[[], None]) -> Playback:
         return Playback(found, interval_s, speed=speed, on_sample=on_sample)
 
-    return _show_live(
+    return show_live(
         feed,
         title=f"replay of {found.summary.label or found.summary.short_id}",
         interval_s=_REPLAY_PICTURE_EVERY_S,

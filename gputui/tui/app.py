@@ -14,6 +14,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from gputui.document.theme import THEMES, Palette
+from gputui.errors import EXIT_HUNG_UP, EXIT_INTERRUPTED
 from gputui.services.runs.watching import Groups, notification, watch_alerts, watch_runs
 from gputui.services.support.paths import default_result_file, error_log
 from gputui.tui.monitor.actions import Asked
@@ -37,9 +38,6 @@ from gputui.tui.widgets.app_context import in_loop_of, theme_for
 if TYPE_CHECKING:
     from gputui.services.playback.demo import Demo
     from gputui.tui.shell.palette import Choice
-
-HUNG_UP = 129
-INTERRUPTED = 130
 
 
 @runtime_checkable
@@ -158,7 +156,7 @@ class MonitorApp(FastPaint):
             self._end_alerts()
 
     def on_terminal_closed(self, _: TerminalClosed) -> None:
-        self.exit(HUNG_UP)
+        self.exit(EXIT_HUNG_UP)
 
     def on_mount(self) -> None:
         """Open the screen that was asked for before anything is painted: the monitor stays unseen."""
@@ -337,14 +335,10 @@ class MonitorApp(FastPaint):
         self.repaint()
         self._say(f"colours: {self.palette.of_theme.title}", "good")
 
-    async def action_quit(self) -> None:
-        self.exit(0)
-
     def action_interrupt(self) -> None:
-        self.exit(INTERRUPTED)
+        self.exit(EXIT_INTERRUPTED)
 
-    def action_repaint(self) -> None:
-        self.repaint()
+    action_repaint = FastPaint.repaint
 
     def _fatal_error(self) -> None:
         """End; `run_until_ended` raises the error, so that it is reported like any other."""

@@ -84,12 +84,14 @@ def show_live(
                 from gputui.services.playback.demo_gpus import DemoFeed
                 from gputui.tui.monitor.model import MonitorModel
                 from gputui.tui.shell.registry import SCREENS, screens_line
+                from gputui.tui.widgets.cells import wants_ascii
 
             screens = SCREENS if has_screens else ()
+            ascii_only = is_ascii or wants_ascii()
             model = MonitorModel(
                 settings,
                 usd_per_hour=usd_per_hour,
-                ascii_only=is_ascii,
+                ascii_only=ascii_only,
                 title=title,
                 caution=caution,
                 user=user,
@@ -116,7 +118,7 @@ def show_live(
                 lambda request: _handle(request, feed, model.say, app.exit),
                 palette,
                 screens=screens,
-                ascii_only=is_ascii,
+                ascii_only=ascii_only,
                 shown=shown,
             )
             app.demo = demo

@@ -37,6 +37,7 @@ from gputui.recording.pacing import least_budget_s
 from gputui.services.runs.recovery import recover_orphans
 from gputui.services.support.paths import run_directories
 from gputui.store.journal_reader import read_telemetry
+from gputui.store.reading import open_result
 
 WELL = "\nfor case_id in ids: measure(case_id)\nend()\n"
 THREE = (make_case(), make_case(size="base"), make_case(threads="all"))
@@ -475,8 +476,10 @@ def test_a_worker_that_hangs_while_its_supervisor_is_killed_is_ended_when_the_ru
     assert len(living_members(pid)) == 2
     holder = json.loads((run.run_dir / "lock").read_text())
     (run.run_dir / "lock").write_text(json.dumps({**holder, "target": str(tmp_path / "a.db")}))
-    (found,) = recover_orphans()
-    assert found.stored is not None
-    assert found.stored.blocks == 5
+    (said,) = recover_orphans()
+    assert said.startswith(f"recovered run {run.run_dir.name[-8:]}: ")
+    with open_result(tmp_path / "a.db") as file:
+        (stored,) = (file.run(summary.run_id) for summary in file.summaries())
+    assert sum(len(m.blocks) for case in stored.cases for m in case.measurements) == 5
     assert living_members(pid) == []
     assert recover_orphans() == ()

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any  # click's parameters
+
+import click
 
 from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
@@ -55,17 +58,27 @@ class ComparisonRequest:
         return (*self.files, *flags, *options)
 
 
+def _columns(context: object, parameter: object, text: str | None) -> tuple[ComparisonColumn, ...]:
+    return () if text is None else columns_of(text)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "by": {"type": click.Choice(list(DIMENSIONS)), "metavar": "WHAT"},
+    "baseline": {"metavar": "X"},
+    "columns": {"callback": _columns, "metavar": "C,..."},
+    "pool": {"is_flag": True},
+    "trust": {"is_flag": True},
+}
+"""Those of the command that the Compare screen takes too, as click has them; the command adds its help."""
+
+
 def request_of(words: Sequence[str]) -> ComparisonRequest:
     """Parse the words after `gputui compare`; a leading `gputui compare` is skipped.
 
     Raises GputuiError for an option that a Request lacks, for a value that is missing or unknown,
     and where no file is named.
     """
-    import click  # only who types words needs it
-
-    options = [click.Option([f"--{name}"], default="") for name in ("baseline", "columns")]
-    options += [click.Option([f"--{name}"], is_flag=True) for name in ("pool", "trust")]
-    options.append(click.Option(["--by"], type=click.Choice(list(DIMENSIONS))))
+    options = [click.Option([f"--{name}"], **taken) for name, taken in OPTIONS.items()]
     command = click.Command("compare", params=[click.Argument(["files"], nargs=-1), *options])
     left = list(words[2:] if tuple(words[:2]) == ("gputui", "compare") else words)
     try:
@@ -77,8 +90,7 @@ def request_of(words: Sequence[str]) -> ComparisonRequest:
         raise GputuiError(
             "no file is named", "name two, such as a.db b.db; one alone: its precisions, devices or threads"
         )
-    columns = columns_of(given["columns"]) if given["columns"] else ()
-    return ComparisonRequest(**given | {"by": given["by"] or "", "columns": columns})
+    return ComparisonRequest(**{name: value for name, value in given.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True)

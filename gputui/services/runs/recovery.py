@@ -9,7 +9,6 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
@@ -26,37 +25,33 @@ from gputui.store.writing import StoredRun, store_run
 WAIT_S = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """One run that was found without its supervisor, and what was done."""
-
-    stored: StoredRun | None
-    """None if it could not be stored; its journal is then kept."""
-    message: str
-    """A line for the user."""
-
-
-def recover_orphans() -> tuple[Recovered, ...]:
-    """Store every run of this host whose supervisor is gone, each in its target file."""
-    directories = directories_in(run_directories())
-    return tuple(found for run_dir in sorted(directories) for found in _recovered(run_dir))
+def recover_orphans() -> tuple[str, ...]:
+    """Store every run of this host whose supervisor is gone, each in its target file; a line for each."""
+    said: list[str] = []
+    for run_dir in sorted(directories_in(run_directories())):
+        try:
+            said += _recovered(run_dir)
+        except NotStored as error:
+            said.append(error.message)
+    return tuple(filter(None, said))
 
 
-def recover_now(run_dir: Path) -> Recovered | None:
-    """Store one run whose supervisor has just died; None if it is stored already.
+def recover_now(run_dir: Path) -> str:
+    """Store one run whose supervisor has just died, and say so in a line; empty if it is stored already.
 
-    Waits for another process that recovers it at this moment. Raises NotStored if that takes too long.
+    Waits for another process that recovers it at this moment. Raises NotStored if that takes too long, or if
+    it cannot be stored; its journal is then kept.
     """
     deadline = time.monotonic() + WAIT_S
     while not (run_dir / STORED_NAME).exists():
-        for found in _recovered(run_dir):
-            return found
+        for said in _recovered(run_dir):
+            return said
         if time.monotonic() > deadline:
             raise NotStored(
                 f"{run_dir}: another process holds this run", f"gputui import {run_dir} --db FILE"
             )
         time.sleep(0.05)
-    return None
+    return ""
 
 
 def see_stored(run: LiveRun, last: Stored | None) -> tuple[str, ...]:
@@ -76,11 +71,8 @@ def see_stored(run: LiveRun, last: Stored | None) -> tuple[str, ...]:
     wait_until_begun([run])
     full = full_disk_words(run)
     how = f"ended: {full}" if full else "was killed"
-    found = recover_now(run.run_dir)
-    if found is not None and found.stored is None:
-        raise NotStored(found.message)
-    ended = f"the supervisor of run {run.short_id} {how}"
-    return (ended, found.message) if found is not None and found.message else (ended,)
+    said = recover_now(run.run_dir)
+    return tuple(filter(None, (f"the supervisor of run {run.short_id} {how}", said)))
 
 
 def import_journal(run_dir: Path, target: Path) -> StoredRun:
@@ -107,7 +99,8 @@ def _finish(run_dir: Path, run_id: str, target: Path) -> None:
     mark_stored(run_dir, target)
 
 
-def _recovered(run_dir: Path) -> Iterator[Recovered]:
+def _recovered(run_dir: Path) -> Iterator[str]:
+    """What is said of a run that was stored now; empty if it was there already. Raises NotStored."""
     if (run_dir / STORED_NAME).exists() or not holds_a_journal(run_dir):
         return
     try:
@@ -122,7 +115,7 @@ def _recovered(run_dir: Path) -> Iterator[Recovered]:
         return  # another user's, or just removed
 
 
-def _stored(run_dir: Path, holder: Holder) -> Recovered:
+def _stored(run_dir: Path, holder: Holder) -> str:
     target = Path(holder.target)
     name = run_dir.name[-8:]
     try:
@@ -131,10 +124,10 @@ def _stored(run_dir: Path, holder: Holder) -> Recovered:
         _finish(run_dir, stored.run_id, target)
     except (GputuiError, OSError) as error:
         hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
-        return Recovered(None, f"run {name} could not be stored: {error}; {hint}")
+        raise NotStored(f"run {name} could not be stored: {error}; {hint}") from error
     launches = sum(end.outcome == "ok" for end in contents.of(LaunchEnd))
     found = f"{counted(launches, 'finished launch')} {'is' if launches == 1 else 'are'}"
     message = f"recovered run {name}: {found} now in {target}"
     if stored.left_out:
         message += f"; left out: {'; '.join(stored.left_out)}"
-    return Recovered(stored, "" if stored.already_there else message)
+    return "" if stored.already_there else message

@@ -27,10 +27,10 @@ from gputui.tui.terminal.renderer import LinesView
 from gputui.tui.widgets.app_context import copy, in_loop_of, shell_of
 from gputui.tui.widgets.cells import fitted, in_ascii, text_in_ascii
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
-class Dialog(ModalScreen[Answer | None]):
+class Dialog(ModalScreen[T | None]):
     """A question in a frame above what a subclass asks with; None after esc."""
 
     # The outer box is blank beside the frame: words of the screen below would touch it.
@@ -93,7 +93,6 @@ class Confirm(Dialog[bool]):
     KEYS = "y yes    n no"
 
 
-T = TypeVar("T")
 _NARROW = 80
 """Below this width the key to go back always has room, before the others."""
 

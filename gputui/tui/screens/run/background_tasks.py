@@ -214,9 +214,8 @@ class BackgroundTasks:
 
     def _recover(self) -> None:
         """What earlier runs left behind is stored first, as by every command."""
-        said = [found.message for found in recover_orphans() if found.message]
-        if said:
-            self._say(lambda model: model.say("; ".join(said), "warn"))
+        if said := "; ".join(recover_orphans()):
+            self._say(lambda model: model.say(said, "warn"))
 
     def _start(self, draft: Draft, *, anyway: bool) -> None:
         asked, wrong = read_draft(draft)
