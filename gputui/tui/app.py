@@ -37,7 +37,7 @@ from gputui.tui.widgets.app_context import in_loop_of, theme_for
 
 if TYPE_CHECKING:
     from gputui.services.playback.demo import Demo
-    from gputui.tui.shell.palette import Choice
+    from gputui.tui.shell.on_top import Choice
 
 
 @runtime_checkable
@@ -234,7 +234,7 @@ class MonitorApp(FastPaint):
         keep_error(error_log(), screen_id, text)
 
     def action_open_log(self) -> None:
-        from gputui.tui.shell.page_screen import PageScreen, log_lines
+        from gputui.tui.shell.on_top import PageScreen, log_lines
 
         self._apply_theme()
         self.push_screen(PageScreen(partial(log_lines, error_log())))
@@ -265,7 +265,7 @@ class MonitorApp(FastPaint):
     action_open_screen = open_screen
 
     def action_help(self) -> None:
-        from gputui.tui.shell.page_screen import PageScreen, help_lines
+        from gputui.tui.shell.on_top import PageScreen, help_lines
 
         self._apply_theme()
         actions = self.screen.shown_actions if isinstance(self.screen, AppScreen) else ()
@@ -273,7 +273,7 @@ class MonitorApp(FastPaint):
 
     def action_palette(self) -> None:
         """Show the palette: what can be done here, and what can be opened."""
-        from gputui.tui.shell.palette import Palette, nouns, text_of
+        from gputui.tui.shell.on_top import Palette, nouns, text_of
 
         screen = self.screen
         if isinstance(screen, Palette):
@@ -316,7 +316,7 @@ class MonitorApp(FastPaint):
         self._monitor.paint()
 
     def _open_page(self, text: str) -> None:
-        from gputui.tui.shell.page_screen import PageScreen, doc_lines
+        from gputui.tui.shell.on_top import PageScreen, doc_lines
 
         self.push_screen(PageScreen(partial(doc_lines, text)))
 

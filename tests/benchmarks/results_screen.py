@@ -30,7 +30,7 @@ from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 from gputui.tui.app import MonitorApp
 from gputui.tui.screens.results.screen import ResultsScreen
-from gputui.tui.widgets.lines_page import LinesPage
+from gputui.tui.widgets.scrolled import LinesPage
 
 GPUS, HERTZ = 8, 10
 

@@ -20,7 +20,7 @@ from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.process_columns import COLUMNS, columns_for, time_text
 from gputui.tui.monitor.processes import ProcessList
 from gputui.tui.monitor.settings import OF_GPUS, MonitorSettings
-from gputui.tui.shell.page_screen import help_lines
+from gputui.tui.shell.on_top import help_lines
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS, shown_keys
 
 

@@ -38,7 +38,7 @@ from gputui.tui.screens.compare.layout import row_line
 from gputui.tui.screens.compare.loaded import ShownRow, read
 from gputui.tui.screens.compare.screen import ACTIONS, AskBy, CompareScreen
 from gputui.tui.shell.shell_screen import AskText
-from gputui.tui.widgets.lines_page import LinesList, LinesPage
+from gputui.tui.widgets.scrolled import LinesList, LinesPage
 
 CLEAN = r"[b]bold[/b] \x1b[31m[@c…"
 """The label HOSTILE as a heading has it."""

@@ -20,10 +20,9 @@ from gputui.services.support.paths import monitor_file
 from gputui.tui.monitor.settings import load_settings
 from gputui.tui.screens.results.screen import ACTIONS as RESULTS_ACTIONS
 from gputui.tui.screens.run.screen import RunScreen
-from gputui.tui.shell.page_screen import PageScreen
-from gputui.tui.shell.palette import Palette, matching
+from gputui.tui.shell.on_top import PageScreen, Palette, matching
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action
-from gputui.tui.widgets.plain_table import PlainTable
+from gputui.tui.widgets.scrolled import PlainTable
 
 SORT = Action("a", "a", "Sort", "By the next column")
 MARK = Action("b", "b", "Mark", "Mark a run to sort it out")

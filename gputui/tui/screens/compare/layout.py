@@ -24,7 +24,7 @@ from gputui.tui.screens.compare.pane import (
     unsure_lines,
 )
 from gputui.tui.widgets.cells import fitted, stacked
-from gputui.tui.widgets.lines_page import MARKER, Entry
+from gputui.tui.widgets.scrolled import MARKER, Entry
 
 _HIGH = 13
 """Lines of the body from which there is room for more than the rows."""

@@ -41,7 +41,7 @@ from gputui.tui.shell.shell_screen import AskText, Dialog, ShellScreen, ask_and_
 from gputui.tui.terminal.renderer import LinesView
 from gputui.tui.widgets.app_context import copy, shell_of
 from gputui.tui.widgets.cells import error_lines, paragraph
-from gputui.tui.widgets.lines_page import MARKER, Entry, LinesList, LinesOf, LinesPage
+from gputui.tui.widgets.scrolled import MARKER, Entry, LinesList, LinesOf, LinesPage
 
 ACTIONS: tuple[Action, ...] = (
     Action("enter", "enter", "Evidence", "Show the evidence for the verdict of the selected row"),

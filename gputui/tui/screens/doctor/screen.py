@@ -30,7 +30,7 @@ from gputui.tui.shell.registry import Action
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import fitted, section, side_by_side, wrapped
-from gputui.tui.widgets.lines_page import LinesPage
+from gputui.tui.widgets.scrolled import LinesPage
 
 ACTIONS: tuple[Action, ...] = (
     Action("check", "r", "Look again", "Look at the box again"),

@@ -38,8 +38,7 @@ from gputui.tui.screens.results.timeline import PINNED, TimeWindow, at_cursor, l
 from gputui.tui.terminal.renderer import LinesView
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import in_ascii, paragraph, section
-from gputui.tui.widgets.lines_page import LinesPage
-from gputui.tui.widgets.plain_table import PlainTable
+from gputui.tui.widgets.scrolled import LinesPage, PlainTable
 
 TABS = ("overview", "cases", "operators", "step", "memory", "timeline", "environment", "findings")
 OF_A_CASE = ("operators", "step", "memory")

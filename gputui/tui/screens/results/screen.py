@@ -48,8 +48,7 @@ from gputui.tui.shell.shell_screen import AskText, Confirm, ShellScreen, binding
 from gputui.tui.terminal.renderer import LinesView
 from gputui.tui.widgets.app_context import shell_of
 from gputui.tui.widgets.cells import error_lines, fitted, paragraph
-from gputui.tui.widgets.lines_page import LinesOf, LinesPage
-from gputui.tui.widgets.plain_table import PlainTable
+from gputui.tui.widgets.scrolled import LinesOf, LinesPage, PlainTable
 
 ACTIONS: tuple[Action, ...] = (
     Action(

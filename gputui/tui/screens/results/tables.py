@@ -58,7 +58,7 @@ from gputui.store.reading import CaseConditions
 from gputui.store.selecting import MAX_LABEL
 from gputui.store.text import clean_text
 from gputui.tui.widgets.cells import clean, section, table_lines
-from gputui.tui.widgets.plain_table import PlainTable
+from gputui.tui.widgets.scrolled import PlainTable
 from gputui.worker.profiling.rows import added_up
 
 FILE_HEADINGS = ("file", "size", "changed", "in")

@@ -27,7 +27,7 @@ from gputui.tui.widgets.cells import (
     ruled,
     wrapped,
 )
-from gputui.tui.widgets.lines_page import MARKER
+from gputui.tui.widgets.scrolled import MARKER
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 9
 """Without the line that names the screens."""
