@@ -18,6 +18,7 @@ from typing import Any  # Any: what click passes on
 
 import click
 
+from gputui.analysis.resolution import looks_up_to
 from gputui.cli.options import all_rows_option, db_option, host_options, run_options
 from gputui.cli.output import beneath, confirmed, console, print_hint, say, shown, unattended
 from gputui.document.page import Page
@@ -31,6 +32,8 @@ from gputui.model.units import (
     format_whole_seconds,
     listed,
 )
+from gputui.services.compare.resolve import percent_from
+from gputui.services.compare.rounds import MOST_LAUNCHES, how_sure, next_round, standings
 from gputui.services.hosts.bakeoff import (
     LOST,
     RUNNING,
@@ -242,9 +245,6 @@ def command(
     if clean:
         return _clean(hosts, yes)
 
-    from gputui.analysis.resolution import looks_up_to
-    from gputui.services.compare.rounds import MOST_LAUNCHES
-
     measured, step_file, step = profile_for_hosts(profile or "")
     target = writable_target(db)
     looks = () if percent is None else looks_up_to(chosen["replicates"] or MOST_LAUNCHES)
@@ -288,8 +288,6 @@ def command(
 
 def _percent(resolve: str | None, partitions: Sequence[str]) -> float | None:
     """How fine rows are to be resolved; None for a bakeoff without rounds."""
-    from gputui.services.compare.resolve import percent_from
-
     if resolve is None:
         return None
     if partitions:
@@ -302,8 +300,6 @@ def _percent(resolve: str | None, partitions: Sequence[str]) -> float | None:
 
 def _rounds(percent: float, looks: Sequence[int], names: Sequence[str], hosts: Sequence[Host]) -> Rounds:
     """Raises MachineLacks without the first host, which is the baseline, or without another one."""
-    from gputui.services.compare.rounds import how_sure
-
     if len(names) < 2 or names[0] != hosts[0].name:
         raise MachineLacks(
             f"--resolve needs {hosts[0].name}, the baseline, and another host", "the lines above say why"
@@ -408,8 +404,6 @@ def _next_round(bakeoff: Bakeoff) -> Bakeoff | None:
     """Say what the round has decided, and make the next one; None after the last."""
     if bakeoff.rounds is None:
         return None
-    from gputui.services.compare.rounds import next_round, standings
-
     found = standings(bakeoff)
     for one in found:
         say(one.message)
@@ -474,7 +468,6 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
     Raises NoResult if no host measured anything.
     """
     from gputui.services.compare.equal_boxes import equal_boxes
-    from gputui.services.compare.rounds import how_sure, standings
     from gputui.services.compare.session import ask
     from gputui.services.compare.text import comparison_pages
 

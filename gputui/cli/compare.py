@@ -180,7 +180,6 @@ def command(
     unsure = "fail" if fail_if_unsure else unsure
     if unsure == "pass" and slower_pct is None:
         raise GputuiError("--unsure pass needs --fail-if-slower PCT", "such as --fail-if-slower 5")
-    is_gate = slower_pct is not None or unsure is not None
     unsure_exit = {"pass": EXIT_DONE, "fail": EXIT_CASE_FAILED}.get(unsure or "", EXIT_UNDECIDED)
     try:
         answer = asked.compared(first, with_energy=with_energy)

@@ -18,7 +18,7 @@ from types import TracebackType
 from gputui.cli.output import beneath, drawn_on, shown, wrapped
 from gputui.document.background import cursor_row, hide_typing
 from gputui.document.page import Page, console_on
-from gputui.document.spans import Line, Span, width_of
+from gputui.document.spans import Line, Span, line_width, width_of
 from gputui.model.journal import (
     CaseEnd,
     Event,
@@ -158,7 +158,6 @@ def picture_lines(
 
 def _heading(progress: ProgressSnapshot, plans: Sequence[Plan], into: str, width: int) -> Line:
     """`quick on AMD EPYC, 2 cores   torch 2.13.0+cpu            a.db`."""
-    from gputui.document.spans import line_width, width_of
     from gputui.tui.widgets.cells import clean, fitted
 
     spans = [Span(clean(" and ".join(dict.fromkeys(plan.profile for plan in plans))), "title")]
