@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from textual.binding import Binding
 from textual.screen import Screen
@@ -31,39 +31,13 @@ from gputui.tui.shell.registry import (
 )
 from gputui.tui.terminal.cell_diff import CellDiff
 from gputui.tui.terminal.driver import TerminalClosed
-from gputui.tui.terminal.renderer import FastPaint
+from gputui.tui.terminal.renderer import AppScreen, FastPaint
 from gputui.tui.terminal.splash import end_by_signal
 from gputui.tui.widgets.app_context import in_loop_of, theme_for
 
 if TYPE_CHECKING:
     from gputui.services.playback.demo import Demo
     from gputui.tui.shell.on_top import Choice
-
-
-@runtime_checkable
-class AppScreen(Protocol):
-    """A screen of the app, as opposed to a dialog."""
-
-    shown_actions: tuple[Action, ...]
-
-    def say(self, text: str, style: str = "") -> None: ...
-
-    def press(self, action_id: str) -> None: ...
-
-
-@runtime_checkable
-class RefreshesLines(Protocol):
-    """A screen with a header."""
-
-    def refresh_lines(self) -> None: ...
-
-
-@runtime_checkable
-class TakesArguments(Protocol):
-    """A screen that can be opened with arguments."""
-
-    def show_words(self, words: tuple[str, ...]) -> None:
-        """Show what the arguments name, as on the command line."""
 
 
 _NOT_IN_PALETTE = ("interrupt", "palette")
@@ -92,7 +66,7 @@ class MonitorApp(FastPaint):
         screens: Iterable[ScreenEntry] = (),
         ascii_only: bool = False,
         shown: CellDiff | None = None,
-        first: Screen[None] | None = None,
+        first: AppScreen | None = None,
     ) -> None:
         """`shown` is what the terminal already shows, in this palette; `first` stands below all screens, else
         the monitor."""
@@ -102,7 +76,7 @@ class MonitorApp(FastPaint):
         self.demo: Demo | None = None
         """What screens show instead of what this machine is and keeps; None outside of the demo."""
         self._entries = {entry.id: entry for entry in screens}
-        self._opened: dict[str, Screen[None]] = {}
+        self._opened: dict[str, AppScreen] = {}
         self.runs_in_progress = 0
         """As of the last check, a few seconds ago at most."""
         self._has_ended = threading.Event()
@@ -192,7 +166,7 @@ class MonitorApp(FastPaint):
         self.runs_in_progress = count = sum(map(len, groups))
         self._look_for_results()
         self._monitor.name_screens(screens_line("monitor", count))
-        if isinstance(self.screen, RefreshesLines):
+        if isinstance(self.screen, AppScreen):
             self.screen.refresh_lines()
 
     def _watch_alerts(self) -> None:
@@ -259,7 +233,7 @@ class MonitorApp(FastPaint):
                 self.switch_screen(screen)
             else:
                 self.push_screen(screen)
-        if words and isinstance(screen, TakesArguments):
+        if words:
             screen.show_words(words)
 
     action_open_screen = open_screen
@@ -334,6 +308,9 @@ class MonitorApp(FastPaint):
         self._apply_theme()
         self.repaint()
         self._say(f"colours: {self.palette.of_theme.title}", "good")
+
+    async def action_quit(self) -> None:
+        self.exit(0)
 
     def action_interrupt(self) -> None:
         self.exit(EXIT_INTERRUPTED)

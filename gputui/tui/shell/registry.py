@@ -17,7 +17,7 @@ from gputui.store.text import clean_text
 from gputui.tui.widgets.cells import fitted, fitting, joined
 
 if TYPE_CHECKING:
-    from textual.screen import Screen
+    from gputui.tui.terminal.renderer import AppScreen
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +142,9 @@ _FULL_NAMES_FROM, _ROOM_FOR_SHORT_TEXTS = 100, 24
 """Columns from which on names are not shortened, and cells of the first line that stay free before them."""
 
 
-def load_screen(entry: ScreenEntry) -> Screen[None]:
+def load_screen(entry: ScreenEntry) -> AppScreen:
     """The screen in `tui/screens/ID/screen.py`; imports its code."""
-    made: Screen[None] = importlib.import_module(f"gputui.tui.screens.{entry.id}.screen").SCREEN()
+    made: AppScreen = importlib.import_module(f"gputui.tui.screens.{entry.id}.screen").SCREEN()
     return made
 
 

@@ -14,7 +14,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from gputui.document.spans import Line, Span, cut
@@ -23,7 +23,7 @@ from gputui.services.support.background import Job
 from gputui.store.opening import expanded
 from gputui.store.text import clean_text
 from gputui.tui.shell.registry import Action, header_line, key_hint, keys_line, screen_at, shown_key
-from gputui.tui.terminal.renderer import LinesView
+from gputui.tui.terminal.renderer import AppScreen, LinesView
 from gputui.tui.widgets.app_context import copy, in_loop_of, shell_of
 from gputui.tui.widgets.cells import fitted, in_ascii, text_in_ascii
 
@@ -105,7 +105,7 @@ def bindings_of(actions: Iterable[Action]) -> list[BindingType]:
     ]
 
 
-class ShellScreen(Screen[None]):
+class ShellScreen(AppScreen):
     """A header, a body that the subclass composes, a line for messages, and the keys that apply."""
 
     DEFAULT_CSS = """

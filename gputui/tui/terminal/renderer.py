@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from time import monotonic
-from typing import Protocol, cast
+from typing import Any, Protocol, cast  # Any: actions, which the shell declares
 
 from rich.console import RenderableType
 from rich.segment import Segment
@@ -379,7 +379,27 @@ def _side_by_side(x: int, strips: Iterable[Strip]) -> Iterator[Placed]:
         x += strip.cell_length
 
 
-class PaintedScreen(Screen[None], inherit_bindings=False):
+class AppScreen(Screen[None]):
+    """A screen of the app, as opposed to a dialog or a page on top of it."""
+
+    shown_actions: tuple[Any, ...] = ()
+    """The table of its keys, for the help and the palette."""
+
+    def say(self, text: str, style: str = "") -> None:
+        raise NotImplementedError
+
+    def press(self, action_id: str) -> None:
+        """Do an action of the screen's table; a key, the wheel, the palette or a footer may call this."""
+        raise NotImplementedError
+
+    def refresh_lines(self) -> None:
+        """Draw what stands around the body anew; a painted screen does so by itself."""
+
+    def show_words(self, words: tuple[str, ...]) -> None:
+        """Show what words on the command line would; nothing where there is only one thing to show."""
+
+
+class PaintedScreen(AppScreen, inherit_bindings=False):
     """One view over all of it, drawn by `paint`: at another size, and when `paint_in` says so."""
 
     DEFAULT_CSS = "PaintedScreen { overflow: hidden; }"
@@ -395,10 +415,6 @@ class PaintedScreen(Screen[None], inherit_bindings=False):
 
     def paint(self) -> None:
         """Draw it as it is now."""
-        raise NotImplementedError
-
-    def press(self, action_id: str) -> None:
-        """Do an action of the screen's table; a key, the wheel, the palette or a footer may call this."""
         raise NotImplementedError
 
     @property

@@ -287,9 +287,6 @@ def largest_operators(
     yield from table_lines(Table(columns), width, margin=3, has_headings=False)
 
 
-_MARGIN = "   "
-
-
 @lru_cache(maxsize=8)
 def loads_of(detail: RunDetail) -> ServingRun | None:
     """The loads of a run, whose requests are sorted once, not for each picture; None for another kind."""

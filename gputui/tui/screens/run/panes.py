@@ -5,7 +5,7 @@ load on a server, other hosts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.health import health
@@ -32,6 +32,7 @@ from gputui.tui.widgets.cells import (
     left,
     right,
     section,
+    side_by_side,
     table_lines,
     wrapped,
 )
@@ -393,19 +394,14 @@ def _now(now: LoadNow | None, width: int) -> Line:
     return fitted(spans, width)
 
 
-def _charts(now: Sequence[LoadNow], width: int, rows: int) -> Iterator[Line]:
+def _charts(now: Sequence[LoadNow], width: int, rows: int) -> list[Line]:
     """What is in flight over time, and where there is room the time to first token beside it."""
-    halves = 2 if width >= _WIDE else 1
-    each = (width - 3 * (halves - 1)) // halves
-    flight = _chart(
-        [float(one.in_flight) for one in now], "in flight", each, rows, "compute", "{:.0f}".format
-    )
-    if halves == 1:
-        yield from flight
-        return
-    firsts = _chart([one.ttft_s for one in now], "TTFT", each, rows, "clock", format_seconds)
-    for mine, theirs in zip(flight, firsts, strict=True):
-        yield fitted((*mine, Span("   "), *theirs), width)
+    each = abreast_cells(width, 2 if width >= _WIDE else 1)
+    in_flight = [float(one.in_flight) for one in now]
+    charts = [_chart(in_flight, "in flight", each, rows, "compute", "{:.0f}".format)]
+    if width >= _WIDE:
+        charts.append(_chart([one.ttft_s for one in now], "TTFT", each, rows, "clock", format_seconds))
+    return side_by_side(charts, width, 3)
 
 
 def _chart(
