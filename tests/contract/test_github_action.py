@@ -1,0 +1,143 @@
+"""The GitHub Action, its scripts run as a runner runs them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from stored_runs import store
+
+ACTION = Path(__file__).resolve().parents[2] / ".github" / "actions" / "compare"
+GPUTUI = Path(sysconfig.get_path("scripts")) / "gputui"
+
+
+def as_a_runner(script: str, place: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
+    given = {"GITHUB_OUTPUT": str(place / "output"), "GITHUB_STEP_SUMMARY": str(place / "summary.md")}
+    given |= {"RUNNER_TEMP": str(place), "LIMIT": "10", "UNSURE": "pass"}
+    return subprocess.run(
+        [ACTION / script], cwd=place, env={**os.environ, **given, **inputs}, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("head_ms", "unsure", "conclusion", "status"),
+    [
+        (100.0, "pass", "success", 0),
+        (160.0, "pass", "failure", 1),
+        (111.0, "pass", "neutral", 0),
+        (111.0, "fail", "neutral", 1),
+    ],
+)
+def test_a_step_ends_as_the_gate_does_and_its_summary_has_the_table(
+    tmp_path: Path, head_ms: float, unsure: str, conclusion: str, status: int
+) -> None:
+    for number in (1, 4):
+        store(tmp_path / "base.db", number, launches=5)
+    for number in (2, 3):
+        store(tmp_path / "head.db", number, launches=5, gpt_ms=head_ms)
+    inputs = {"RESULTS": str(tmp_path), "BASE": "a" * 40, "HEAD": "b" * 40, "GPUTUI": str(GPUTUI)}
+    ended = as_a_runner("conclude.sh", tmp_path, UNSURE=unsure, **inputs)
+    assert ended.returncode == status, ended.stdout + ended.stderr
+    assert f"conclusion={conclusion}\n" in (tmp_path / "output").read_text()
+    summary = (tmp_path / "summary.md").read_text()
+    assert summary.startswith("### Speed of bbbbbbbb beside aaaaaaaa: gate: ")
+    assert "| b vs a |" in summary
+    assert str(tmp_path) not in summary
+    is_annotated = {
+        "success": "",
+        "failure": "::error::gate: fail",
+        "neutral": "::warning::gate: cannot tell",
+    }
+    assert is_annotated[conclusion] in ended.stdout
+
+
+def test_results_that_cannot_be_compared_are_an_error_and_no_conclusion(tmp_path: Path) -> None:
+    store(tmp_path / "base.db", 1)
+    inputs = {"RESULTS": str(tmp_path), "BASE": "a" * 40, "HEAD": "b" * 40, "GPUTUI": str(GPUTUI)}
+    ended = as_a_runner("conclude.sh", tmp_path, **inputs)
+    assert ended.returncode == 2
+    assert "::error::the results could not be compared" in ended.stdout
+    assert not (tmp_path / "output").exists()
+
+
+def repository(place: Path) -> Path:
+    """Two commits of a package whose step takes 1 and 3 times as long, with a workload that imports it."""
+    repo = place / "repo"
+    (repo / "mylib").mkdir(parents=True)
+    (repo / "setup.py").write_text("import setuptools\nsetuptools.setup(name='mylib', packages=['mylib'])\n")
+    (repo / "bench.py").write_text(
+        "from gputui_worker.contract import Request, Size, Step, Workload\n"
+        "def build(request: Request) -> Step:\n"
+        "    import mylib, torch\n"
+        "    a = torch.randn(400, 400)\n"
+        "    return Step(lambda: [a @ a for _ in range(mylib.PRODUCTS)][-1])\n"
+        "WORKLOAD = Workload(name='ours', version=1, title='ours', question='How fast?',\n"
+        "    workload_class='inference', unit='req', sizes={'base': Size({}, 1.0, None, None, 1_000_000)},\n"
+        "    precisions=('fp32',), device_classes=('cpu',), needs_torch=True, build=build)\n"
+    )
+    git = ["git", "-C", str(repo), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    for products in (4, 12):
+        (repo / "mylib" / "__init__.py").write_text(f"PRODUCTS = {products}\n")
+        subprocess.run([*git, "add", "--all"], check=True)
+        subprocess.run([*git, "commit", "--quiet", "-m", f"{products} products"], check=True)
+    return repo
+
+
+def test_wrong_inputs_are_named_before_anything_is_made(tmp_path: Path) -> None:
+    (place := tmp_path / "temp").mkdir()
+    repo = repository(tmp_path)
+    inputs = {"PROFILE": "bench.py", "INSTALL": "true", "PYTHON": sys.executable, "OPTIONS": ""}
+    for wrong, said in (
+        ({"BASE": "nowhere"}, "the commit nowhere is not here"),
+        ({"ROUNDS": "many"}, "rounds: 'many'"),
+        ({"UNSURE": "maybe"}, "unsure: 'maybe'"),
+    ):
+        given = {**inputs, "BASE": "", "ROUNDS": "1", "RUNNER_TEMP": str(place), **wrong}
+        ended = subprocess.run(
+            [ACTION / "compare.sh"],
+            cwd=repo,
+            env={**os.environ, "UNSURE": "pass", "LIMIT": "10", **given},
+            capture_output=True,
+            text=True,
+        )
+        assert (ended.returncode, said in ended.stdout) == (2, True), ended.stdout + ended.stderr
+    assert not list(place.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_two_commits_are_measured_in_turn_and_nothing_of_it_stays_in_the_clone(tmp_path: Path) -> None:
+    repo = repository(tmp_path)
+    purelib = sysconfig.get_path("purelib")
+    install = f"""pip install -q . && echo {purelib} > "$(python -c \
+        'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth" """
+    given = {"GITHUB_OUTPUT": str(tmp_path / "output"), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    given |= {"RUNNER_TEMP": str(tmp_path), "LIMIT": "10", "UNSURE": "pass", "ROUNDS": "1", "BASE": ""}
+    given |= {"PROFILE": "bench.py", "INSTALL": install, "PYTHON": sys.executable}
+    ended = subprocess.run(
+        [ACTION / "compare.sh"],
+        cwd=repo,
+        env={**os.environ, **given, "OPTIONS": "--budget 20"},
+        capture_output=True,
+        text=True,
+    )
+    said = (
+        (tmp_path / "output").read_text() if (tmp_path / "output").exists() else ended.stdout + ended.stderr
+    )
+    assert (ended.returncode, said.partition("\n")[0]) == (1, "conclusion=failure"), said
+    assert "gate: fail" in (tmp_path / "summary.md").read_text()
+    results = Path(said.partition("results=")[2].strip())
+    rows = subprocess.run(
+        [GPUTUI, "db", "runs", *(str(results / f"{side}.db") for side in ("base", "head")), "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert rows.stdout.count('"label": "base"') == rows.stdout.count('"label": "head"') == 2
+    assert subprocess.run(["git", "worktree", "list"], cwd=repo, capture_output=True).stdout.count(b"\n") == 1
+    assert not subprocess.run(["git", "status", "--short"], cwd=repo, capture_output=True).stdout
