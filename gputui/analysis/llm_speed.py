@@ -3,7 +3,7 @@
 A roofline (Williams et al. 2009, doi 10.1145/1498765.1498785): a generated token reads every weight it is
 multiplied with and the whole KV cache, so that memory bandwidth bounds it, and the peak the arithmetic of
 many sequences; each layer takes a time of its own, for launches and for what GPUs tell each other. The
-constants are those of public results, whose spread is the range; `tests/benchmarks/decode_speeds.py` compares.
+constants are those of public results, whose spread is the range: `tests/benchmarks/decode_speeds.py`.
 """
 
 from __future__ import annotations
@@ -15,27 +15,32 @@ from gputui.analysis.fit import Shape, Training
 from gputui.analysis.inference_fit import ServedModel, cache_bytes, weight_bytes
 from gputui.model.absent import Missing
 
-_BANDWIDTH_SHARE = 0.9
+_BANDWIDTH_SHARE, _AMD_SHARE = 0.9, 0.6
 _LAYER_S = 90e-6
-"""This and the share of the bandwidth fit every second of 77 public results best."""
+"""This and the share of the bandwidth fit every second of 78 public results on NVIDIA GPUs best; the share of
+AMD's GPUs is the middle of six results."""
 _DECODE_ENDS = (0.6, 1.35)
 """Multiples of what is predicted; the results are between them, but for a few."""
 _PROMPT_MFU = (0.4, 0.13, 1.0)
-"""Share of the peak, and its ends: vLLM on 4 H100 (Llama 3.3 70B, prompts of 2083 tokens), and llama.cpp on an
-H100 PCIe and an RTX 3090 (XiongjieDai/GPU-Benchmarks-on-LLM-Inference)."""
+"""Share of the peak, between its ends: llama.cpp on an H100 PCIe and on an RTX 3090, prompts of 512 tokens
+(XiongjieDai/GPU-Benchmarks-on-LLM-Inference)."""
 _TRAIN_MFU = (0.45, 0.26, 0.64)
 """The middle and the ends of 120 dense models on A100 and H100 (mosaicml/llm-foundry, train/benchmarking)."""
 
 
 def decode_speed(
-    serving: ServedModel, bandwidth_bytes_per_s: float | Missing, peak_flops_per_s: float | Missing
+    serving: ServedModel,
+    vendor: str,
+    bandwidth_bytes_per_s: float | Missing,
+    peak_flops_per_s: float | Missing,
 ) -> Estimated | Missing:
     """Generated tokens per second of all sequences together; Missing where a data sheet lacks something."""
     if isinstance(bandwidth_bytes_per_s, Missing):
         return bandwidth_bytes_per_s
     if isinstance(peak_flops_per_s, Missing):
         return peak_flops_per_s
-    moved_s = step_bytes(serving) / (_BANDWIDTH_SHARE * bandwidth_bytes_per_s)
+    share = _AMD_SHARE if vendor == "AMD" else _BANDWIDTH_SHARE
+    moved_s = step_bytes(serving) / (share * bandwidth_bytes_per_s)
     flops = 2 * serving.model.active_parameters * serving.batch / serving.gpus
     step_s = max(moved_s, flops / (_PROMPT_MFU[0] * peak_flops_per_s)) + serving.model.layers * _LAYER_S
     per_s = serving.batch / step_s
@@ -66,19 +71,21 @@ def prompt_speed(serving: ServedModel, peak_flops_per_s: float | Missing) -> Est
     return Estimated(*(per_s * share for share in _PROMPT_MFU))
 
 
-def train_speed(training: Training, gpus: int, peak_flops_per_s: float | Missing) -> Estimated | Missing:
+def train_speed(
+    training: Training, gpus: int, vendor: str, peak_flops_per_s: float | Missing
+) -> Estimated | Missing:
     """Tokens per second of a training with 16-bit products, on all GPUs together."""
     if isinstance(peak_flops_per_s, Missing):
         return peak_flops_per_s
     if training.precision.product > 2:
         return Missing("public rates are of 16-bit products: --precision amp, bf16 or mixed")
-    if training.blocks.experts:
-        return Missing("public rates are of dense models")
+    if training.blocks.experts or vendor != "NVIDIA":
+        return Missing("public rates are of dense models on NVIDIA GPUs")
     per_token = 6 * training.params + 3 * _attention_flops(training.blocks, training.context)
     per_s = gpus * peak_flops_per_s / per_token
     return Estimated(*(per_s * share for share in _TRAIN_MFU))
 
 
 def _attention_flops(model: Shape, tokens: int) -> int:
-    """Of scores and of their products with values, for each token, as those who state shares of peaks count."""
+    """Of scores and their products with values, for each token, as public shares of the peak count them."""
     return 4 * model.layers * model.heads * model.head_dim * tokens

@@ -59,7 +59,7 @@ def test_of_experts_a_token_reads_those_it_chose_and_many_tokens_nearly_all() ->
 
 
 def test_more_sequences_are_faster_together_until_arithmetic_bounds_them() -> None:
-    alone, some, many = (value(decode_speed(served(batch=b), 3e12, 1e15)) for b in (1, 16, 4096))
+    alone, some, many = (value(decode_speed(served(batch=b), "NVIDIA", 3e12, 1e15)) for b in (1, 16, 4096))
     assert 10 * alone < some < 16 * alone
     assert many < 0.4 * 1e15 / (2 * served().model.active_parameters)
 
@@ -84,8 +84,8 @@ def test_what_no_public_result_is_like_has_no_speed_but_a_reason() -> None:
         (train_speed(fp32, 1, 1e15), "16-bit"),
         (train_speed(experts, 1, 1e15), "dense"),
         (train_speed(experts, 1, unknown), "no peak"),
-        (decode_speed(served(), Missing("no memory bandwidth"), 1e15), "no memory bandwidth"),
-        (decode_speed(served(), 1e12, unknown), "no peak"),
+        (decode_speed(served(), "NVIDIA", Missing("no memory bandwidth"), 1e15), "no memory bandwidth"),
+        (decode_speed(served(), "NVIDIA", 1e12, unknown), "no peak"),
         (prompt_speed(served(), unknown), "no peak"),
     ):
         assert isinstance(found, Missing)

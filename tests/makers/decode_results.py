@@ -50,7 +50,7 @@ def results() -> list[Result]:
             if row["file_gib"]:  # a GGUF of another format, whose size is stated
                 larger = float(row["file_gib"]) * GIB / weight_bytes(serving)
                 serving = replace(serving, params=round(model.parameters * larger))
-            predicted = decode_speed(serving, peak_bandwidth(gpu), peak_for(gpu, "fp16"))
+            predicted = decode_speed(serving, gpu.row.vendor, peak_bandwidth(gpu), peak_for(gpu, "fp16"))
             assert isinstance(predicted, Estimated), row
             found.append(Result(row, number % 2 == 1, predicted))
     return found

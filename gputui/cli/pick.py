@@ -1,16 +1,31 @@
-"""`gputui fit`: will training this model, or inference with it, fit on that GPU."""
+"""`gputui pick`: which GPUs hold this model, how fast they should be, and which cost least per token."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import TYPE_CHECKING, Any  # Any: what click passes on
 
 import click
 
-from gputui.analysis.fit import MOST_BATCH, PART_TITLES, Fit
-from gputui.analysis.inference_fit import INFERENCE_PART_TITLES, MOST_CONTEXT
+from gputui.analysis.cost import Estimated
+from gputui.analysis.fit import (
+    MOST_BATCH,
+    PART_TITLES,
+    Fit,
+    Parts,
+    Training,
+    all_at_once,
+    peak_of,
+)
+from gputui.analysis.inference_fit import (
+    INFERENCE_PART_TITLES,
+    MOST_CONTEXT,
+    ServedModel,
+    inference_parts,
+)
 from gputui.analysis.job import amount_of
 from gputui.cli.options import json_option
 from gputui.cli.output import print_json, printed, warn
@@ -19,18 +34,12 @@ from gputui.document.spans import Span
 from gputui.document.table import Table, table_of
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing, known
-from gputui.model.units import format_bytes, format_percent
-from gputui.services.advise.gpu_choice import (
-    SHOWN_FIRST,
-    GpuClass,
-    Wish,
-    shown_first,
-    trick_words,
-    whole_number,
-)
+from gputui.model.journal import to_plain
+from gputui.model.units import format_bytes, format_percent, format_usd
+from gputui.services.advise.gpu_choice import SHOWN_FIRST, Pick, Wish, speed_range, trick_words, whole_number
 
 if TYPE_CHECKING:
-    from gputui.services.advise.memory_fit import FitReport, InferenceReport
+    from gputui.services.advise.memory_fit import FitReport
 
 _ONE_BOX = 8
 """GPUs; the table does not spell out what needs more, unless an instance has them."""
@@ -50,7 +59,9 @@ COMMON = (
 
 @click.command()
 @click.argument("model", metavar="[MODEL]", required=False)
-@click.option("--infer", is_flag=True, help="Inference (weights and KV cache) instead of training.")
+@click.option(
+    "--infer/--train", default=None, help="Inference or training.  [--infer; `gputui fit`: --train]"
+)
 @click.option("--params", metavar="N", help="Weights of the model: 7e9, 7B, 124M.")
 @click.option(
     "--precision",
@@ -75,12 +86,17 @@ COMMON = (
 @click.option("--gpus", metavar="N", help="--infer: split over N GPUs (tensor parallelism).  [1]")
 @json_option
 def command(
-    model: str | None, infer: bool, params: str | None, every: bool, as_json: bool, **stated: Any
+    model: str | None,
+    infer: bool | None,
+    params: str | None,
+    every: bool,
+    as_json: bool,
+    **stated: Any,
 ) -> None:
-    """Will a model fit on a GPU, and what does the cheapest one cost?
+    """Which GPUs hold a model, how fast they should be, and which cost least?
 
     MODEL is a published model, such as gpt-oss-120b, a config.json, or --params, such as 7B. Or give --layers
-    and --width.
+    and --width. Speeds are calculated, not measured.
     """
     if model is not None and params is not None:
         raise GputuiError(f"{model} and --params {params}: two sizes of the model", "give one of them")
@@ -89,8 +105,10 @@ def command(
         model, params = None, model
     if params is not None and params.isdigit() and int(params) < _LEAST_PARAMS:
         raise GputuiError(f"{params}: a model of {params} weights is too small", f"did you mean {params}B?")
+    if infer is None:
+        infer = click.get_current_context().info_name != "fit"
     if infer:
-        _refuse(stated, _ONLY_TRAINING, "only for training", "leave it out, or leave out --infer")
+        _refuse(stated, _ONLY_TRAINING, "only for training", "leave it out, or add --train")
     else:
         _refuse(stated, _ONLY_INFERENCE, "only for inference", "add --infer, or leave it out")
     from gputui.services.advise.memory_fit import inference_report, report
@@ -99,14 +117,14 @@ def command(
     if infer:
         served = inference_report(wish)
         if as_json:
-            print_json(_plain_inference(served))
+            print_json({**_plain_inference(served.work), **_plain_picks(served, _plain_served_fit)})
         else:
             _print_inference(served, every)
         return
     found = report(wish)
     warn(found.warnings)
     if as_json:
-        print_json(_plain(found))
+        print_json({**_plain_training(found), **_plain_picks(found, _plain_trained_fit)})
     else:
         _print_training(found, every)
 
@@ -117,126 +135,143 @@ def _refuse(stated: Mapping[str, object], names: Iterable[str], why: str, hint: 
             raise GputuiError(f"--{name.replace('_', '-')}: {why}", hint)
 
 
-def _print_training(found: FitReport, every: bool) -> None:
-    most = {one.names: (_batch(one.fit.largest_batch), _checkpointed(one.fit)) for one in found.classes}
+def _print_training(found: FitReport[Training], every: bool) -> None:
+    training = found.work
+    peak = peak_of(training)
     with printed() as page:
-        page.line(found.headline.text, "title")
-        _write_gpus(page, found.classes, found.headline.names, every, ("batch", "ckpt"), most)
+        _write_picks(page, found, every, ("batch", "ckpt"), _most_trained)
         if every:
-            page.table(_part_table(found))
+            page.table(_part_table(all_at_once(training), peak.parts))
         else:
-            parts = {title: getattr(found.peak.parts, name) for name, title in PART_TITLES.items()}
-            least = _LEAST_SHARE * found.peak.parts.total
+            parts = {title: getattr(peak.parts, name) for name, title in PART_TITLES.items()}
+            least = _LEAST_SHARE * peak.parts.total
             large = sorted((p for p in parts.items() if p[1] >= least), key=lambda part: -part[1])
-            page.line(f"Peak ({found.peak.moment}): {_listed(large)}.")
-        if found.notes:
-            page.line(f"Assumed: {'; '.join(found.notes)}.", "dim")
+            page.line(f"Peak ({peak.moment}): {_listed(large)}.")
         page.line(f"ckpt: batch with checkpointing. {_activations_from(found)}", "dim")
-        _write_counted(page, found.classes, "1 GiB + 5 %", every)
+        _write_last(page, found, "gputui run llm", every)
 
 
-def _print_inference(found: InferenceReport, every: bool) -> None:
-    serving, model = found.serving, found.serving.model
+def _most_trained(fit: Fit) -> tuple[str, str]:
+    checkpoint = fit.largest_batch_checkpoint
+    return _batch(fit.largest_batch), _batch(checkpoint) if isinstance(checkpoint, int) else "—"
+
+
+def _print_inference(found: FitReport[ServedModel], every: bool) -> None:
+    from gputui.services.advise.memory_fit import bytes_per_token
+
+    serving, model = found.work, found.work.model
     longest = max(model.context, serving.context) if model.name else MOST_CONTEXT
-    most = {
-        one.names: (
-            ("none", "none")
-            if _is_too_many(one.fit.gpus, bool(one.offers)) and one.fit.gpus > serving.gpus
-            else (_batch(one.fit.largest_batch), _tokens(one.fit.longest_context, longest))
-        )
-        for one in found.classes
-    }
     each = f"On each of {serving.gpus} GPUs" if serving.gpus > 1 else "On one GPU"
-    listed = _listed((title, getattr(found.parts, name)) for name, title in INFERENCE_PART_TITLES.items())
-    per_token = format_bytes(found.cache_bytes_per_token)
+    parts = inference_parts(serving)
+    listed = _listed((title, getattr(parts, name)) for name, title in INFERENCE_PART_TITLES.items())
     kept = ""
     if model.window_layers:
         kept = f", in {model.window_layers} of {model.layers} layers of the last {model.window} only"
     elif model.linear_layers:
         kept = f"; {model.linear_layers} of {model.layers} layers keep a state instead"
-    legend = (
-        f"batch: the largest with {serving.context} tokens. context: the longest with batch {serving.batch}."
-    )
     with printed() as page:
-        page.line(found.headline.text, "title")
-        _write_gpus(page, found.classes, found.headline.names, every, ("batch", "context"), most)
+        _write_picks(
+            page,
+            found,
+            every,
+            ("batch", "context"),
+            lambda fit: (_batch(fit.largest_batch), _tokens(fit.longest_context, longest)),
+        )
         page.line(f"{each}: {listed}.")
+        per_token = format_bytes(bytes_per_token(serving))
         page.line(f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token{kept}.")
-        if found.notes:
-            page.line(f"Assumed: {'; '.join(found.notes)}.", "dim")
+        legend = (
+            f"batch: the most with {serving.context} tokens. context: the longest, batch {serving.batch}."
+        )
         page.line(legend, "dim")
-        _write_counted(page, found.classes, "1 GiB", every)
+        verify = f"gputui serve-bench http://localhost:8000 --concurrency {serving.batch}"
+        _write_last(page, found, verify, every)
 
 
 def _listed(parts: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{title} {format_bytes(size)}" for title, size in parts if size)
 
 
-def _write_counted(page: Page, classes: Sequence[GpuClass], overhead: str, every: bool) -> None:
-    known = len(_names(classes))
-    page.line(f"Counted for the driver and libraries: {overhead}, an estimate.", "dim")
-    if known > SHOWN_FIRST and not every:
-        page.hint(f"shown: the GPUs most offered for rent; all {known}", "--all")
+def _write_last(page: Page, found: FitReport[Any], verify: str, every: bool) -> None:
+    """What was assumed, and what to type for more."""
+    if found.notes:
+        page.line(f"Assumed: {'; '.join(found.notes)}.", "dim")
+    page.hint("to measure it there", verify)
+    if len(found.picks) > SHOWN_FIRST and not every:
+        page.hint(f"shown: the cheapest per token; all {len(found.picks)} GPUs", "--all")
 
 
-def _part_table(found: FitReport) -> Table:
+def _part_table(whole: Parts, peak: Parts) -> Table:
     rows = []
-    total = found.peak.parts.total
     for name, title in PART_TITLES.items():
-        whole, at_peak = getattr(found.at_once, name), getattr(found.peak.parts, name)
-        if whole or at_peak:
-            sizes = (format_bytes(size) if size else "—" for size in (whole, at_peak))
-            rows.append((title, *sizes, format_percent(at_peak / total)))
+        sizes = getattr(whole, name), getattr(peak, name)
+        if any(sizes):
+            cells = (format_bytes(size) if size else "—" for size in sizes)
+            rows.append((title, *cells, format_percent(sizes[1] / peak.total)))
     styles = (*[""] * len(rows), "title")
-    rows.append(("sum", format_bytes(found.at_once.total), format_bytes(total), "100 %"))
+    rows.append(("sum", format_bytes(whole.total), format_bytes(peak.total), "100 %"))
     headings = ("part", "all of it", "at the peak", "share")
     return table_of(headings, rows, right=(1, 2, 3), styles=styles)
 
 
-def _activations_from(found: FitReport) -> str:
+def _activations_from(found: FitReport[Training]) -> str:
     """Where activations came from, and how far that can be off."""
-    if found.activations_from == "stated":
+    if found.work.stated_activations_bytes is not None:
         return "Activations as given, all of them at once."
     if found.measured is not None:
         return f"Activations: formula x {found.measured.ratio:.3f}, as measured ({found.measured.where})."
     return "Activations by formula: within 10 % on CPUs, not checked on GPUs."
 
 
-def _write_gpus(
+def _write_picks(
     page: Page,
-    classes: Sequence[GpuClass],
-    named: Collection[str],
+    found: FitReport[Any],
     every: bool,
     most_titles: tuple[str, str],
-    most: Mapping[tuple[str, ...], tuple[str, str]],
+    most_of: Callable[[Fit], tuple[str, str]],
 ) -> None:
-    """A line for each GPU: all, or those rented first and those that the headline names, which stand out."""
-    first = {*shown_first(_names(classes)), *named}
-    shown = [(one, name) for one in classes for name in one.names if every or name in first]
+    """The answer, and a line for each GPU: all, or those that cost least per token."""
+    page.line(found.headline, "title")
+    shown = found.picks if every else found.picks[:SHOWN_FIRST]
     rows = [
         (
-            Span(name, "title" if name in named else ""),
-            ("~" if one.is_estimated else "") + format_bytes(one.memory_bytes),
-            Span(_verdict(one.fit, offer is not None), _STYLES.get(one.fit.word, "")),
-            "—"
-            if offer is None
-            else f"{'' if offer.is_on_demand else '+'}{'*' if offer.age else ''}{offer.usd_per_hour:.2f}",
-            *most[one.names],
+            _counted(one),
+            Span(_verdict(one), _STYLES.get(one.fit.word, "")),
+            _price(one),
+            _spread(one.speed),
+            "—" if isinstance(cost, Missing) else format_usd(cost.value).lstrip("$"),
+            *(("none", "none") if _is_too_many(one) else most_of(one.fit)),
         )
-        for one, name in shown
-        for offer in (one.offer(name),)
+        for one in shown
+        for cost in (one.usd_per_million,)
     ]
-    headings = ("GPU", "memory", "will it fit", "$/h", *most_titles)
-    page.table(table_of(headings, rows, right=(1, 3, 4, 5), breaks=(0, 2)))
-    notes = ["$/h: whole box."]
-    if any(one.is_estimated for one, _ in shown):
-        notes.append("~: memory as sold, less 8 %.")
-    offers = [offer for one, name in shown if (offer := one.offer(name)) is not None]
+    headings = ("GPU", "fit", "$/h", "tok/s (range)", "$/1M", *most_titles)
+    page.table(table_of(headings, rows, right=(2, 3, 4, 5, 6), breaks=(0, 1)))
+    notes = ["$/h: whole box; $/1M: its GPUs in use. tok/s: calculated, with the range of public results."]
+    offers = [one.offer for one in shown if one.offer is not None]
     if any(offer.age for offer in offers):
         notes.append("*: price over 90 days old.")
     if other := {offer.instance.price_kind for offer in offers if not offer.is_on_demand}:
         notes.append(f"+: not on demand: {', '.join(sorted(other))}.")
     page.line(" ".join(notes), "dim")
+
+
+def _counted(pick: Pick) -> str:
+    count = 1 if _is_too_many(pick) else pick.fit.gpus
+    return pick.row.name if count == 1 else f"{count} x {pick.row.name}"
+
+
+def _price(pick: Pick) -> str:
+    offer = pick.offer
+    if offer is None:
+        return "—"
+    return f"{'' if offer.is_on_demand else '+'}{'*' if offer.age else ''}{offer.usd_per_hour:.2f}"
+
+
+def _spread(speed: Estimated | Missing) -> str:
+    if isinstance(speed, Missing):
+        return "—"
+    return speed_range(speed)
 
 
 def _batch(batch: int) -> str:
@@ -250,44 +285,33 @@ def _tokens(by_memory: int | Missing, most: int) -> str:
     return str(count) if count < 10_000 else f"{count // 1000}k"
 
 
-def _checkpointed(fit: Fit) -> str:
-    checkpoint = fit.largest_batch_checkpoint
-    return _batch(checkpoint) if isinstance(checkpoint, int) else "—"
+def _is_too_many(pick: Pick) -> bool:
+    return pick.fit.word == "several GPUs" and pick.fit.gpus > _ONE_BOX and pick.offer is None
 
 
-def _is_too_many(gpus: int, is_offered: bool) -> bool:
-    return gpus > _ONE_BOX and not is_offered
-
-
-def _verdict(fit: Fit, is_offered: bool) -> str:
-    if fit.word == "several GPUs" and _is_too_many(fit.gpus, is_offered):
+def _verdict(pick: Pick) -> str:
+    if _is_too_many(pick):
         return f"over {_ONE_BOX} GPUs"
-    if fit.word in ("with tricks", "several GPUs"):
-        words = trick_words(fit.tricks, f"on {fit.tricks.gpus} GPUs", "ckpt", "offload")
-        return ", ".join(words)  # as 2 GPUs, ckpt
-    return _SHORT.get(fit.word, fit.word)
+    tricks = trick_words(pick.fit.tricks, "", "ckpt", "offload")
+    return ", ".join(filter(None, tricks)) or _SHORT.get(pick.fit.word, pick.fit.word)
 
 
-_SHORT = {"does not fit": "no"}
-_STYLES = {"fits": "good", "tight": "warn", "with tricks": "warn", "does not fit": "dim"}
+_SHORT = {"does not fit": "no", "several GPUs": "fits"}
+_STYLES = {
+    "fits": "good",
+    "several GPUs": "good",
+    "tight": "warn",
+    "with tricks": "warn",
+    "does not fit": "dim",
+}
 
 
-def _plain(found: FitReport) -> dict[str, object]:
-    training = found.training
+def _plain_training(found: FitReport[Training]) -> dict[str, object]:
+    training = found.work
     blocks = training.blocks
-    fits = [
-        {
-            "tricks": asdict(one.fit.tricks),
-            "largest_batch": one.fit.largest_batch,
-            "largest_batch_checkpoint": (
-                checkpoint if isinstance(checkpoint, int) else {"missing": checkpoint.reason}
-            ),
-        }
-        for one in found.classes
-        for checkpoint in (one.fit.largest_batch_checkpoint,)
-    ]
+    whole, peak = all_at_once(training), peak_of(training)
+    is_stated = training.stated_activations_bytes is not None
     return {
-        "headline": found.headline.text,
         "params": training.params,
         "optimizer": training.optimizer,
         "precision": training.precision.name,
@@ -303,34 +327,36 @@ def _plain(found: FitReport) -> dict[str, object]:
             "vocabulary": blocks.vocabulary,
             "gated": blocks.is_gated,
         },
-        "notes": list(found.notes),
-        "activations_from": found.activations_from,
+        "activations_from": "measured" if found.measured else "stated" if is_stated else "formula",
         "measured": None if found.measured is None else asdict(found.measured),
-        "all_at_once": {**_bytes(found.at_once), "total_bytes": found.at_once.total},
-        "peak": {
-            "moment": found.peak.moment,
-            **_bytes(found.peak.parts),
-            "total_bytes": found.peak.parts.total,
-        },
-        **_plain_gpus(found.classes, fits),
+        "all_at_once": {**_bytes(whole), "total_bytes": whole.total},
+        "peak": {"moment": peak.moment, **_bytes(peak.parts), "total_bytes": peak.parts.total},
     }
 
 
-def _plain_inference(found: InferenceReport) -> dict[str, object]:
-    serving = found.serving
-    model = serving.model
-    fits = [
-        {
-            "gpus": one.fit.gpus,
-            "largest_batch": one.fit.largest_batch,
-            "longest_context": known(one.fit.longest_context),
-        }
-        for one in found.classes
-    ]
+def _plain_trained_fit(fit: Fit) -> dict[str, object]:
     return {
-        "headline": found.headline.text,
+        "tricks": asdict(fit.tricks),
+        "largest_batch": fit.largest_batch,
+        "largest_batch_checkpoint": to_plain(fit.largest_batch_checkpoint),
+    }
+
+
+def _plain_served_fit(fit: Fit) -> dict[str, object]:
+    return {
+        "gpus": fit.gpus,
+        "largest_batch": fit.largest_batch,
+        "longest_context": known(fit.longest_context),
+    }
+
+
+def _plain_inference(serving: ServedModel) -> dict[str, object]:
+    from gputui.services.advise.memory_fit import bytes_per_token
+
+    model, parts = serving.model, inference_parts(serving)
+    return {
         "params": serving.params,
-        "active_params": serving.model.active_parameters if serving.model.experts else serving.params,
+        "active_params": model.active_parameters if model.experts else serving.params,
         "precision": serving.weights.name,
         "kv_precision": serving.cache,
         "batch": serving.batch,
@@ -358,33 +384,47 @@ def _plain_inference(found: InferenceReport) -> dict[str, object]:
             "window_layers": model.window_layers,
             "linear_layers": model.linear_layers,
         },
-        "notes": list(found.notes),
         "parts": {
-            "weights_bytes": found.parts.weights,
-            "cache_bytes": found.parts.cache,
-            "cache_bytes_per_token": found.cache_bytes_per_token,
-            "activations_bytes": found.parts.activations,
-            "total_bytes": found.parts.total,
+            "weights_bytes": parts.weights,
+            "cache_bytes": parts.cache,
+            "cache_bytes_per_token": bytes_per_token(serving),
+            "activations_bytes": parts.activations,
+            "total_bytes": parts.total,
         },
-        **_plain_gpus(found.classes, fits),
     }
 
 
-def _plain_gpus(classes: Sequence[GpuClass], fits: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """The GPUs, each with how the work fits there, and the names of those that are shown first."""
-    names = _names(classes)
-    first = shown_first(names)
+def _plain_picks(found: FitReport[Any], plain_fit: Callable[[Fit], dict[str, object]]) -> dict[str, object]:
+    """The answer, the GPUs by size, and their names in the order of their cost per token."""
+
+    def size(pick: Pick) -> tuple[int, float]:
+        return pick.memory_bytes, pick.row.memory_gib or 0.0
+
+    by_size = groupby(sorted(found.picks, key=size), key=size)
     return {
-        "gpus": [{**_plain_gpu(one), **fit} for one, fit in zip(classes, fits, strict=True)],
-        "shown_first": [name for name in names if name in first],
+        "headline": found.headline,
+        "notes": list(found.notes),
+        "gpus": [_plain_size(list(picks), plain_fit) for _, picks in by_size],
+        "shown_first": [pick.row.name for pick in found.picks[:SHOWN_FIRST]],
+        "ranking": [
+            {
+                "name": pick.row.name,
+                "gpus": pick.fit.gpus,
+                "tokens_per_s": to_plain(pick.speed),
+                "usd_per_million_tokens": to_plain(pick.usd_per_million),
+            }
+            for pick in found.picks
+            if pick.holds
+        ],
     }
 
 
-def _plain_gpu(one: GpuClass) -> dict[str, object]:
+def _plain_size(picks: Sequence[Pick], plain_fit: Callable[[Fit], dict[str, object]]) -> dict[str, object]:
+    one = picks[0]
     low, high = one.fit.needed_bytes
     return {
-        "names": list(one.names),
-        "memory_gib": one.memory_gib,
+        "names": [pick.row.name for pick in picks],
+        "memory_gib": one.row.memory_gib,
         "memory_bytes": one.memory_bytes,
         "memory_is_estimated": one.is_estimated,
         "word": one.fit.word,
@@ -402,14 +442,12 @@ def _plain_gpu(one: GpuClass) -> dict[str, object]:
                 "date": offer.instance.price_date,
                 "is_recent": not offer.age,
             }
-            for offer in one.offers
+            for offer in (pick.offer for pick in picks)
+            if offer is not None
         ],
+        **plain_fit(one.fit),
     }
 
 
-def _names(classes: Sequence[GpuClass]) -> list[str]:
-    return [name for one in classes for name in one.names]
-
-
-def _bytes(parts: object) -> dict[str, int]:
+def _bytes(parts: Parts) -> dict[str, int]:
     return {f"{name}_bytes": getattr(parts, name) for name in PART_TITLES}
