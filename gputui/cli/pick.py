@@ -36,7 +36,15 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing, known
 from gputui.model.journal import to_plain
 from gputui.model.units import format_bytes, format_percent, format_usd
-from gputui.services.advise.gpu_choice import SHOWN_FIRST, Pick, Wish, speed_range, trick_words, whole_number
+from gputui.services.advise.gpu_choice import (
+    SHOWN_FIRST,
+    Pick,
+    Wish,
+    counted,
+    speed_range,
+    trick_words,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from gputui.services.advise.memory_fit import FitReport
@@ -117,7 +125,7 @@ def command(
     if infer:
         served = inference_report(wish)
         if as_json:
-            print_json({**_plain_inference(served.work), **_plain_picks(served, _plain_served_fit)})
+            print_json({**_plain_inference(served), **_plain_picks(served, _plain_served_fit)})
         else:
             _print_inference(served, every)
         return
@@ -139,7 +147,7 @@ def _print_training(found: FitReport[Training], every: bool) -> None:
     training = found.work
     peak = peak_of(training)
     with printed() as page:
-        _write_picks(page, found, every, ("batch", "ckpt"), _most_trained)
+        _write_picks(page, found, every, ("batch", "ckpt"), "ckpt: batch with checkpointing.", _most_trained)
         if every:
             page.table(_part_table(all_at_once(training), peak.parts))
         else:
@@ -147,7 +155,7 @@ def _print_training(found: FitReport[Training], every: bool) -> None:
             least = _LEAST_SHARE * peak.parts.total
             large = sorted((p for p in parts.items() if p[1] >= least), key=lambda part: -part[1])
             page.line(f"Peak ({peak.moment}): {_listed(large)}.")
-        page.line(f"ckpt: batch with checkpointing. {_activations_from(found)}", "dim")
+        page.line(_activations_from(found), "dim")
         _write_last(page, found, "gputui run llm", every)
 
 
@@ -157,7 +165,7 @@ def _most_trained(fit: Fit) -> tuple[str, str]:
 
 
 def _print_inference(found: FitReport[ServedModel], every: bool) -> None:
-    from gputui.services.advise.memory_fit import bytes_per_token
+    from gputui.services.advise.memory_fit import bytes_per_token, prompt_speed_on
 
     serving, model = found.work, found.work.model
     longest = max(model.context, serving.context) if model.name else MOST_CONTEXT
@@ -175,15 +183,15 @@ def _print_inference(found: FitReport[ServedModel], every: bool) -> None:
             found,
             every,
             ("batch", "context"),
+            f"batch: the most with {serving.context} tokens. context: the longest, batch {serving.batch}.",
             lambda fit: (_batch(fit.largest_batch), _tokens(fit.longest_context, longest)),
         )
         page.line(f"{each}: {listed}.")
+        best = found.picks[0]
+        if best.holds and isinstance(prompts := prompt_speed_on(serving, best), Estimated):
+            page.line(f"Prompts on {counted(best)}: {speed_range(prompts, ' tok/s', ' to ')}.")
         per_token = format_bytes(bytes_per_token(serving))
         page.line(f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token{kept}.")
-        legend = (
-            f"batch: the most with {serving.context} tokens. context: the longest, batch {serving.batch}."
-        )
-        page.line(legend, "dim")
         verify = f"gputui serve-bench http://localhost:8000 --concurrency {serving.batch}"
         _write_last(page, found, verify, every)
 
@@ -228,6 +236,7 @@ def _write_picks(
     found: FitReport[Any],
     every: bool,
     most_titles: tuple[str, str],
+    legend: str,
     most_of: Callable[[Fit], tuple[str, str]],
 ) -> None:
     """The answer, and a line for each GPU: all, or those that cost least per token."""
@@ -235,7 +244,7 @@ def _write_picks(
     shown = found.picks if every else found.picks[:SHOWN_FIRST]
     rows = [
         (
-            _counted(one),
+            one.row.name if _is_too_many(one) else counted(one),
             Span(_verdict(one), _STYLES.get(one.fit.word, "")),
             _price(one),
             _spread(one.speed),
@@ -247,18 +256,13 @@ def _write_picks(
     ]
     headings = ("GPU", "fit", "$/h", "tok/s (range)", "$/1M", *most_titles)
     page.table(table_of(headings, rows, right=(2, 3, 4, 5, 6), breaks=(0, 1)))
-    notes = ["$/h: whole box; $/1M: its GPUs in use. tok/s: calculated, with the range of public results."]
+    notes = ["$/h: whole box. $/1M: its GPUs in use. tok/s: calculated.", legend]
     offers = [one.offer for one in shown if one.offer is not None]
     if any(offer.age for offer in offers):
         notes.append("*: price over 90 days old.")
     if other := {offer.instance.price_kind for offer in offers if not offer.is_on_demand}:
         notes.append(f"+: not on demand: {', '.join(sorted(other))}.")
     page.line(" ".join(notes), "dim")
-
-
-def _counted(pick: Pick) -> str:
-    count = 1 if _is_too_many(pick) else pick.fit.gpus
-    return pick.row.name if count == 1 else f"{count} x {pick.row.name}"
 
 
 def _price(pick: Pick) -> str:
@@ -335,10 +339,11 @@ def _plain_training(found: FitReport[Training]) -> dict[str, object]:
 
 
 def _plain_trained_fit(fit: Fit) -> dict[str, object]:
+    checkpoint = fit.largest_batch_checkpoint
     return {
         "tricks": asdict(fit.tricks),
         "largest_batch": fit.largest_batch,
-        "largest_batch_checkpoint": to_plain(fit.largest_batch_checkpoint),
+        "largest_batch_checkpoint": checkpoint if isinstance(checkpoint, int) else to_plain(checkpoint),
     }
 
 
@@ -350,9 +355,10 @@ def _plain_served_fit(fit: Fit) -> dict[str, object]:
     }
 
 
-def _plain_inference(serving: ServedModel) -> dict[str, object]:
-    from gputui.services.advise.memory_fit import bytes_per_token
+def _plain_inference(found: FitReport[ServedModel]) -> dict[str, object]:
+    from gputui.services.advise.memory_fit import bytes_per_token, prompt_speed_on
 
+    serving = found.work
     model, parts = serving.model, inference_parts(serving)
     return {
         "params": serving.params,
@@ -390,6 +396,9 @@ def _plain_inference(serving: ServedModel) -> dict[str, object]:
             "cache_bytes_per_token": bytes_per_token(serving),
             "activations_bytes": parts.activations,
             "total_bytes": parts.total,
+        },
+        "prompt_tokens_per_s": {
+            pick.row.name: to_plain(prompt_speed_on(serving, pick)) for pick in found.picks if pick.holds
         },
     }
 

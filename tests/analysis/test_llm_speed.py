@@ -69,10 +69,10 @@ def test_prompts_and_training_take_two_and_six_flops_a_weight_and_attention() ->
     short = replace(served(), context=2)
     assert value(prompt_speed(short, 1e15)) == pytest.approx(0.4e15 / (2 * model.active_parameters), rel=0.01)
     training = Training(model.parameters, "adamw", PRECISIONS["amp"], model, 1, 1)
-    one = value(train_speed(training, 1, 1e15))
+    one = value(train_speed(training, 1, "NVIDIA", 1e15))
     assert one == pytest.approx(0.45e15 / (6 * model.parameters), rel=0.01)
-    assert value(train_speed(training, 8, 1e15)) == pytest.approx(8 * one)
-    assert value(train_speed(replace(training, context=65536), 1, 1e15)) < one
+    assert value(train_speed(training, 8, "NVIDIA", 1e15)) == pytest.approx(8 * one)
+    assert value(train_speed(replace(training, context=65536), 1, "NVIDIA", 1e15)) < one
 
 
 def test_what_no_public_result_is_like_has_no_speed_but_a_reason() -> None:
@@ -81,9 +81,10 @@ def test_what_no_public_result_is_like_has_no_speed_but_a_reason() -> None:
     experts = Training(routed.parameters, "adamw", PRECISIONS["amp"], routed, 1, 1)
     unknown = Missing("no peak known for it")
     for found, reason in (
-        (train_speed(fp32, 1, 1e15), "16-bit"),
-        (train_speed(experts, 1, 1e15), "dense"),
-        (train_speed(experts, 1, unknown), "no peak"),
+        (train_speed(fp32, 1, "NVIDIA", 1e15), "16-bit"),
+        (train_speed(experts, 1, "NVIDIA", 1e15), "dense"),
+        (train_speed(experts, 1, "NVIDIA", unknown), "no peak"),
+        (train_speed(replace(fp32, precision=PRECISIONS["amp"]), 1, "AMD", 1e15), "NVIDIA"),
         (decode_speed(served(), "NVIDIA", Missing("no memory bandwidth"), 1e15), "no memory bandwidth"),
         (decode_speed(served(), "NVIDIA", 1e12, unknown), "no peak"),
         (prompt_speed(served(), unknown), "no peak"),

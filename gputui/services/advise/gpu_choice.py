@@ -23,10 +23,10 @@ from gputui.facts.tables import (
     with_article,
 )
 from gputui.model.absent import Missing
-from gputui.model.units import counted, format_bytes, format_usd, listed, three_digits, with_prefix
+from gputui.model.units import format_bytes, format_usd, listed, three_digits, with_prefix
 from gputui.services.prices import age_words, best_offer, is_on_demand
 
-SHOWN_FIRST = 10
+SHOWN_FIRST = 8
 """GPUs that are shown without `--all`."""
 _HOLDS = ("fits", "with tricks", "several GPUs")
 
@@ -105,7 +105,7 @@ class Pick:
         if isinstance(self.speed, Missing):
             return self.speed
         if self.offer is None:
-            return Missing(f"no instance with {counted(self.fit.gpus, 'of them')} is in the price list")
+            return Missing(f"no instance with {self.fit.gpus} of them is in the price list")
         share = self.fit.gpus / self.offer.instance.gpu_count
         usd = share * self.offer.usd_per_hour * 1e6 / 3600
         return Estimated(usd / self.speed.value, usd / self.speed.high, usd / self.speed.low)
@@ -135,13 +135,13 @@ def rows_asked(name: str | None) -> tuple[GpuRow, ...]:
         if not sized:
             raise GputuiError(
                 f"--gpu: {meant[0].name} comes with different memory sizes",
-                "name it with its size: gputui fit 7B --all lists every GPU",
+                "name it with its size: gputui pick 7B --all lists every GPU",
             )
         return sized
     close = ", ".join(closest_gpus(name))
     raise GputuiError(
         f"--gpu: unknown GPU {name!r}",
-        f"did you mean {close}?" if close else "gputui fit 7B --all lists every GPU",
+        f"did you mean {close}?" if close else "gputui pick 7B --all lists every GPU",
     )
 
 
@@ -196,7 +196,8 @@ def _priced(pick: Pick) -> str:
     how = in_words(pick.fit)
     each = " each" if pick.fit.gpus > 1 else ""
     used = f"{three_digits(pick.fit.needed_bytes[1] / GIB)} of {format_bytes(pick.memory_bytes)}{each}"
-    text = f"{_counted(pick.fit.gpus, pick.row.name)}{f' with {how}' if how else ''}, {used}"
+    one = with_article(pick.row.name) if pick.fit.gpus == 1 else counted(pick)
+    text = f"{one}{f' with {how}' if how else ''}, {used}"
     if pick.offer is None:
         return text
     instance = pick.offer.instance
@@ -220,8 +221,9 @@ def speed_range(speed: Estimated, unit: str = "", until: str = "–") -> str:
     return f"{value}{unit} ({low}{until}{high})"
 
 
-def _counted(gpus: int, name: str) -> str:
-    return with_article(name) if gpus == 1 else f"{gpus} x {name}"
+def counted(pick: Pick) -> str:
+    """`2 x H200 SXM`."""
+    return pick.row.name if pick.fit.gpus == 1 else f"{pick.fit.gpus} x {pick.row.name}"
 
 
 def in_words(fit: Fit) -> str:

@@ -290,7 +290,7 @@ def _ratio_of(result: CaseResult, profiled: ProfiledPass | None, training: Train
 
 
 DEFAULT_CONTEXT = 8192
-_ONLY_TRAINING = "; without --infer also amp, tf32, mixed"
+_ONLY_TRAINING = "; with --train also amp, tf32, mixed"
 
 
 def inference_report(wish: Wish) -> FitReport[ServedModel]:
