@@ -256,7 +256,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Bytes of a step by purpose."""
+    """Bytes on a GPU by purpose."""
 
     weights: int = 0
     gradients: int = 0
@@ -269,10 +269,12 @@ class Parts:
     """Scores of every token for every word of the vocabulary."""
     temporary: int = 0
     """Lives within one operation of the backward pass."""
+    cache: int = 0
+    """Keys and values of a model that is served."""
 
     @property
     def total(self) -> int:
-        return sum(getattr(self, name) for name in PART_TITLES)
+        return self.cache + sum(getattr(self, name) for name in PART_TITLES)
 
 
 PART_TITLES: dict[str, str] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any  # Any: what click passes on
 
@@ -38,13 +39,14 @@ from gputui.model.journal import to_plain
 from gputui.model.units import format_bytes, format_percent, format_usd
 from gputui.services.advise.gpu_choice import (
     SHOWN_FIRST,
-    Pick,
+    GpuPick,
     Wish,
     counted,
     speed_range,
     trick_words,
     whole_number,
 )
+from gputui.services.prices import is_on_demand
 
 if TYPE_CHECKING:
     from gputui.services.advise.memory_fit import FitReport
@@ -119,13 +121,14 @@ def command(
         _refuse(stated, _ONLY_TRAINING, "only for training", "leave it out, or add --train")
     else:
         _refuse(stated, _ONLY_INFERENCE, "only for inference", "add --infer, or leave it out")
-    from gputui.services.advise.memory_fit import inference_report, report
+    from gputui.services.advise.memory_fit import inference_report, prompt_speed_on, report
 
     wish = Wish(params=params, model=model, cache_precision=stated.pop("kv_precision"), **stated)
     if infer:
         served = inference_report(wish)
         if as_json:
-            print_json({**_plain_inference(served), **_plain_picks(served, _plain_served_fit)})
+            prompts = partial(prompt_speed_on, served.work)
+            print_json({**_plain_inference(served.work), **_plain_picks(served, _plain_served_fit, prompts)})
         else:
             _print_inference(served, every)
         return
@@ -257,19 +260,19 @@ def _write_picks(
     headings = ("GPU", "fit", "$/h", "tok/s (range)", "$/1M", *most_titles)
     page.table(table_of(headings, rows, right=(2, 3, 4, 5, 6), breaks=(0, 1)))
     notes = ["$/h: whole box. $/1M: its GPUs in use. tok/s: calculated.", legend]
-    offers = [one.offer for one in shown if one.offer is not None]
-    if any(offer.age for offer in offers):
+    if any(one.age for one in shown):
         notes.append("*: price over 90 days old.")
-    if other := {offer.instance.price_kind for offer in offers if not offer.is_on_demand}:
+    kinds = {one.price.kind for one in shown if not isinstance(one.price, Missing)}
+    if other := {kind for kind in kinds if not is_on_demand(kind)}:
         notes.append(f"+: not on demand: {', '.join(sorted(other))}.")
     page.line(" ".join(notes), "dim")
 
 
-def _price(pick: Pick) -> str:
-    offer = pick.offer
-    if offer is None:
+def _price(pick: GpuPick) -> str:
+    if isinstance(pick.price, Missing):
         return "—"
-    return f"{'' if offer.is_on_demand else '+'}{'*' if offer.age else ''}{offer.usd_per_hour:.2f}"
+    kind = "" if is_on_demand(pick.price.kind) else "+"
+    return f"{kind}{'*' if pick.age else ''}{pick.price.usd_per_hour:.2f}"
 
 
 def _spread(speed: Estimated | Missing) -> str:
@@ -289,11 +292,11 @@ def _tokens(by_memory: int | Missing, most: int) -> str:
     return str(count) if count < 10_000 else f"{count // 1000}k"
 
 
-def _is_too_many(pick: Pick) -> bool:
-    return pick.fit.word == "several GPUs" and pick.fit.gpus > _ONE_BOX and pick.offer is None
+def _is_too_many(pick: GpuPick) -> bool:
+    return pick.fit.word == "several GPUs" and pick.fit.gpus > _ONE_BOX and isinstance(pick.price, Missing)
 
 
-def _verdict(pick: Pick) -> str:
+def _verdict(pick: GpuPick) -> str:
     if _is_too_many(pick):
         return f"over {_ONE_BOX} GPUs"
     tricks = trick_words(pick.fit.tricks, "", "ckpt", "offload")
@@ -355,10 +358,9 @@ def _plain_served_fit(fit: Fit) -> dict[str, object]:
     }
 
 
-def _plain_inference(found: FitReport[ServedModel]) -> dict[str, object]:
-    from gputui.services.advise.memory_fit import bytes_per_token, prompt_speed_on
+def _plain_inference(serving: ServedModel) -> dict[str, object]:
+    from gputui.services.advise.memory_fit import bytes_per_token
 
-    serving = found.work
     model, parts = serving.model, inference_parts(serving)
     return {
         "params": serving.params,
@@ -397,16 +399,17 @@ def _plain_inference(found: FitReport[ServedModel]) -> dict[str, object]:
             "activations_bytes": parts.activations,
             "total_bytes": parts.total,
         },
-        "prompt_tokens_per_s": {
-            pick.row.name: to_plain(prompt_speed_on(serving, pick)) for pick in found.picks if pick.holds
-        },
     }
 
 
-def _plain_picks(found: FitReport[Any], plain_fit: Callable[[Fit], dict[str, object]]) -> dict[str, object]:
+def _plain_picks(
+    found: FitReport[Any],
+    plain_fit: Callable[[Fit], dict[str, object]],
+    prompts: Callable[[GpuPick], Estimated | Missing] | None = None,
+) -> dict[str, object]:
     """The answer, the GPUs by size, and their names in the order of their cost per token."""
 
-    def size(pick: Pick) -> tuple[int, float]:
+    def size(pick: GpuPick) -> tuple[int, float]:
         return pick.memory_bytes, pick.row.memory_gib or 0.0
 
     by_size = groupby(sorted(found.picks, key=size), key=size)
@@ -421,6 +424,7 @@ def _plain_picks(found: FitReport[Any], plain_fit: Callable[[Fit], dict[str, obj
                 "gpus": pick.fit.gpus,
                 "tokens_per_s": to_plain(pick.speed),
                 "usd_per_million_tokens": to_plain(pick.usd_per_million),
+                **({"prompt_tokens_per_s": to_plain(prompts(pick))} if prompts else {}),
             }
             for pick in found.picks
             if pick.holds
@@ -428,7 +432,7 @@ def _plain_picks(found: FitReport[Any], plain_fit: Callable[[Fit], dict[str, obj
     }
 
 
-def _plain_size(picks: Sequence[Pick], plain_fit: Callable[[Fit], dict[str, object]]) -> dict[str, object]:
+def _plain_size(picks: Sequence[GpuPick], plain_fit: Callable[[Fit], dict[str, object]]) -> dict[str, object]:
     one = picks[0]
     low, high = one.fit.needed_bytes
     return {
@@ -440,19 +444,9 @@ def _plain_size(picks: Sequence[Pick], plain_fit: Callable[[Fit], dict[str, obje
         "needed_low_bytes": low,
         "needed_high_bytes": high,
         "offers": [
-            {
-                "name": offer.name,
-                "usd_per_hour": offer.usd_per_hour,
-                "gpu_count": offer.instance.gpu_count,
-                "provider": offer.instance.provider,
-                "instance_type": offer.instance.instance_type,
-                "kind": offer.instance.price_kind,
-                "region": offer.instance.region,
-                "date": offer.instance.price_date,
-                "is_recent": not offer.age,
-            }
-            for offer in (pick.offer for pick in picks)
-            if offer is not None
+            {"name": pick.row.name, **to_plain(pick.price), "is_recent": not pick.age}
+            for pick in picks
+            if not isinstance(pick.price, Missing)
         ],
         **plain_fit(one.fit),
     }

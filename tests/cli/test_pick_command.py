@@ -132,7 +132,7 @@ def test_the_tokens_cost_the_price_over_the_speed_and_each_has_its_range(
     assert cost["value"] == pytest.approx(share * offer["usd_per_hour"] * 1e6 / 3600 / speed["value"])
     assert speed["low"] < speed["value"] < speed["high"]
     assert cost["low"] < cost["value"] < cost["high"]
-    assert found["prompt_tokens_per_s"].keys() == {one["name"] for one in found["ranking"]}
+    assert first["prompt_tokens_per_s"]["value"] > speed["value"]
 
 
 @pytest.mark.parametrize("kind", [(), ("--infer",)], ids=["training", "inference"])

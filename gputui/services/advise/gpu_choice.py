@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from gputui.errors import GputuiError
 from gputui.facts.tables import (
     GpuFacts,
     GpuRow,
-    InstanceRow,
     closest_gpus,
     gpu_rows,
     memory_of,
@@ -23,8 +23,9 @@ from gputui.facts.tables import (
     with_article,
 )
 from gputui.model.absent import Missing
+from gputui.model.journal import Price
 from gputui.model.units import format_bytes, format_usd, listed, three_digits, with_prefix
-from gputui.services.prices import age_words, best_offer, is_on_demand
+from gputui.services.prices import age_words, best_offer, is_on_demand, list_price
 
 SHOWN_FIRST = 8
 """GPUs that are shown without `--all`."""
@@ -59,33 +60,17 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuOffer:
-    """The cheapest instance with as many GPUs of one kind as are needed, as `best_offer` has it."""
-
-    name: str
-    """Of the GPU."""
-    instance: InstanceRow
-    usd_per_hour: float
-    """For the whole instance."""
-    age: str
-    """`125 days old`, `date unsure`; empty if its price is recent."""
-
-    @property
-    def is_on_demand(self) -> bool:
-        """As `prices.is_on_demand`."""
-        return is_on_demand(self.instance.price_kind)
-
-
-@dataclass(frozen=True, slots=True)
-class Pick:
+class GpuPick:
     """One kind of GPU: whether and on how many it fits, what they cost, and how fast they should be."""
 
     row: GpuRow
     memory_bytes: int
     """As `facts.tables.memory_of` has it, of each of them."""
     fit: Fit
-    offer: GpuOffer | None
-    """The cheapest instance with as many as the fit needs; None if there is none, or it does not fit."""
+    price: Price | Missing
+    """Of the cheapest instance with as many as the fit needs, as `best_offer` has it."""
+    age: str
+    """`125 days old`, `date unsure`; empty if the price is recent."""
     speed: Estimated | Missing
     """Tokens per second on all of them together."""
 
@@ -104,31 +89,29 @@ class Pick:
         """USD for a million tokens, at the share of the instance's price that its GPUs in use have."""
         if isinstance(self.speed, Missing):
             return self.speed
-        if self.offer is None:
-            return Missing(f"no instance with {self.fit.gpus} of them is in the price list")
-        share = self.fit.gpus / self.offer.instance.gpu_count
-        usd = share * self.offer.usd_per_hour * 1e6 / 3600
+        if isinstance(self.price, Missing):
+            return self.price
+        usd = self.fit.gpus / self.price.gpu_count * self.price.usd_per_hour * 1e6 / 3600
         return Estimated(usd / self.speed.value, usd / self.speed.high, usd / self.speed.low)
 
     @property
     def order(self) -> tuple[float, ...]:
         """Sorts what holds it first, then recent prices on demand, then by cost per token, and per hour."""
-        cost, offer = self.usd_per_million, self.offer
-        prices = (2.0, math.inf) if offer is None else (not offer.is_on_demand, bool(offer.age))
-        usd = math.inf if isinstance(cost, Missing) else cost.value
-        per_hour = math.inf if offer is None else offer.usd_per_hour
         unlike = 0 if self.holds else 1 if self.fit.word == "tight" else 2
-        return unlike, *prices, usd, per_hour, self.fit.gpus, self.memory_bytes
+        if isinstance(self.price, Missing):
+            return unlike, True, True, math.inf, math.inf, self.fit.gpus, self.memory_bytes
+        cost, is_other = self.usd_per_million, not is_on_demand(self.price.kind)
+        usd = math.inf if isinstance(cost, Missing) else cost.value
+        return unlike, is_other, bool(self.age), usd, self.price.usd_per_hour, self.fit.gpus
 
 
 def rows_asked(name: str | None) -> tuple[GpuRow, ...]:
-    """The GPUs that are asked about: all whose memory is known, or those that a name means.
+    """The GPUs that are asked about: all, or those that a name means.
 
     Raises GputuiError for a name that means none, or one of unknown memory.
     """
-    known = tuple(row for row in gpu_rows() if not isinstance(memory_of(row), Missing))
     if name is None:
-        return known
+        return gpu_rows()
     meant = rows_named(name)
     if meant:
         sized = tuple(row for row in meant if not isinstance(memory_of(row), Missing))
@@ -147,31 +130,29 @@ def rows_asked(name: str | None) -> tuple[GpuRow, ...]:
 
 def picks_of(
     fit_of: Callable[[int], Fit], speed_of: Callable[[Fit, GpuFacts], Estimated | Missing]
-) -> tuple[Pick, ...]:
+) -> tuple[GpuPick, ...]:
     """Every GPU of known memory, the cheapest per token first; `fit_of` takes bytes of one GPU."""
-    fits: dict[int, Fit] = {}
+    fit_on, today = functools.cache(fit_of), datetime.date.today()
     found = []
-    for row in rows_asked(None):
+    for row in gpu_rows():
         size = memory_of(row)
         if isinstance(size, Missing):
             continue
-        fit = fits[size] if size in fits else fits.setdefault(size, fit_of(size))
-        if fit.word == "does not fit":
-            found.append(Pick(row, size, fit, None, Missing("it does not fit")))
-        else:
-            found.append(Pick(row, size, fit, _offer(row.name, fit.gpus), speed_of(fit, GpuFacts(row, ""))))
+        fit = fit_on(size)
+        price: Price | Missing = Missing("it does not fit")
+        speed: Estimated | Missing = price
+        if fit.word != "does not fit":
+            offer = best_offer(row.name, today, fit.gpus)
+            price = list_price(offer) if offer else Missing(f"no price known of {fit.gpus} x {row.name}")
+            speed = speed_of(fit, GpuFacts(row, ""))
+        age = "" if isinstance(price, Missing) else age_words(price.date, today)
+        found.append(GpuPick(row, size, fit, price, age, speed))
     return tuple(sorted(found, key=lambda pick: pick.order))
 
 
-def _offer(name: str, gpus: int) -> GpuOffer | None:
-    today = datetime.date.today()
-    found = best_offer(name, today, gpus)
-    if found is None or isinstance(found.usd_per_hour, Missing):
-        return None
-    return GpuOffer(name, found, found.usd_per_hour, age_words(found.price_date, today))
-
-
-def headline(subject: str, asked: Sequence[Pick], everywhere: Sequence[Pick], needs: tuple[int, int]) -> str:
+def headline(
+    subject: str, asked: Sequence[GpuPick], everywhere: Sequence[GpuPick], needs: tuple[int, int]
+) -> str:
     """The answer in two or three sentences: on how many of which GPU it fits, its price and its speed.
 
     `asked` are the GPUs that were named, `everywhere` all of them, both in their order; `needs` is what one
@@ -191,23 +172,22 @@ def headline(subject: str, asked: Sequence[Pick], everywhere: Sequence[Pick], ne
     return f"{text} The cheapest that holds it: {_priced(cheapest)}.{_expected(cheapest)}"
 
 
-def _priced(pick: Pick) -> str:
+def _priced(pick: GpuPick) -> str:
     """`2 x H200 SXM with FSDP, 70.1 of 140 GiB each, from $6.20/h (runpod)`."""
     how = in_words(pick.fit)
     each = " each" if pick.fit.gpus > 1 else ""
     used = f"{three_digits(pick.fit.needed_bytes[1] / GIB)} of {format_bytes(pick.memory_bytes)}{each}"
     one = with_article(pick.row.name) if pick.fit.gpus == 1 else counted(pick)
     text = f"{one}{f' with {how}' if how else ''}, {used}"
-    if pick.offer is None:
+    if isinstance(price := pick.price, Missing):
         return text
-    instance = pick.offer.instance
-    of = f" for {instance.gpu_count:g} of them" if instance.gpu_count > pick.fit.gpus else ""
-    kind = "" if pick.offer.is_on_demand else instance.price_kind
-    told = ", ".join(filter(None, (instance.provider, kind, pick.offer.age)))
-    return f"{text}, from {format_usd(pick.offer.usd_per_hour)}/h{of} ({told})"
+    of = f" for {price.gpu_count:g} of them" if price.gpu_count > pick.fit.gpus else ""
+    kind = "" if is_on_demand(price.kind) else price.kind
+    told = ", ".join(filter(None, (price.provider, kind, pick.age)))
+    return f"{text}, from {format_usd(price.usd_per_hour)}/h{of} ({told})"
 
 
-def _expected(pick: Pick) -> str:
+def _expected(pick: GpuPick) -> str:
     if isinstance(pick.speed, Missing):
         return ""
     cost = pick.usd_per_million
@@ -221,7 +201,7 @@ def speed_range(speed: Estimated, unit: str = "", until: str = "–") -> str:
     return f"{value}{unit} ({low}{until}{high})"
 
 
-def counted(pick: Pick) -> str:
+def counted(pick: GpuPick) -> str:
     """`2 x H200 SXM`."""
     return pick.row.name if pick.fit.gpus == 1 else f"{pick.fit.gpus} x {pick.row.name}"
 

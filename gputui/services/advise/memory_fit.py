@@ -42,7 +42,7 @@ from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import listed
 from gputui.services.advise.gpu_choice import (
-    Pick,
+    GpuPick,
     Wish,
     headline,
     one_of,
@@ -90,7 +90,7 @@ class FitReport(Generic[W]):
     work: W
     notes: tuple[str, ...]
     """What was assumed where nothing was stated, and what is doubtful."""
-    picks: tuple[Pick, ...]
+    picks: tuple[GpuPick, ...]
     """The GPUs asked for, the cheapest per token first."""
     measured: Measured | None = None
     """Whence activations are, if not from the formula alone."""
@@ -332,7 +332,7 @@ def _serving_speed(serving: ServedModel, gpu: GpuFacts) -> Estimated | Missing:
     return decode_speed(serving, gpu.row.vendor, peak_bandwidth(gpu), _peak(serving, gpu))
 
 
-def prompt_speed_on(serving: ServedModel, pick: Pick) -> Estimated | Missing:
+def prompt_speed_on(serving: ServedModel, pick: GpuPick) -> Estimated | Missing:
     """Tokens per second of prompts on as many of these GPUs as are needed."""
     return prompt_speed(replace(serving, gpus=pick.fit.gpus), _peak(serving, GpuFacts(pick.row, "")))
 

@@ -19,9 +19,11 @@ from gputui.analysis.inference_fit import (
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.facts.tables import gpu_rows, memory_of
 from gputui.model.absent import Missing
-from gputui.services.advise.gpu_choice import Pick, Wish, headline, picks_of, rows_asked
+from gputui.model.journal import Price
+from gputui.services.advise.gpu_choice import GpuPick, Wish, headline, picks_of, rows_asked
 from gputui.services.advise.memory_fit import inference_report, report
 from gputui.services.advise.published_models import model_named
+from gputui.services.prices import is_on_demand
 
 EIGHT = model_named("Llama 3.1 8B")
 SERVING = ServedModel(EIGHT.parameters, WEIGHT_FORMATS["bf16"], "bf16", EIGHT, 1, 8192)
@@ -33,7 +35,7 @@ def served(memory_bytes: int) -> Fit:
 
 
 @cache
-def everywhere() -> tuple[Pick, ...]:
+def everywhere() -> tuple[GpuPick, ...]:
     return picks_of(served, lambda fit, gpu: Estimated(100.0, 50.0, 200.0))
 
 
@@ -58,14 +60,17 @@ def test_training_and_inference_give_a_gpu_the_size_it_has_in_the_table() -> Non
         assert trained.memory_bytes == inferred.memory_bytes == size
 
 
+def on_demand(pick: GpuPick) -> bool:
+    return isinstance(pick.price, Price) and is_on_demand(pick.price.kind)
+
+
 def test_what_holds_it_comes_first_and_of_that_recent_prices_on_demand_by_their_cost_per_token() -> None:
     picks = everywhere()
     holds = [pick.holds for pick in picks]
     assert holds == sorted(holds, reverse=True)
-    offered = [pick for pick in picks if pick.holds and pick.offer is not None]
-    assert picks[: len(offered)] == tuple(offered)
-    recent = [pick for pick in offered if pick.offer and pick.offer.is_on_demand and not pick.offer.age]
-    assert offered[: len(recent)] == recent
+    offered = [pick for pick in picks if pick.holds and isinstance(pick.price, Price)]
+    recent = [pick for pick in offered if on_demand(pick) and not pick.age]
+    assert picks[: len(recent)] == tuple(recent)
     costs = [pick.usd_per_million for pick in recent]
     values = [cost.value for cost in costs if isinstance(cost, Estimated)]
     assert len(values) == len(costs) > 10
@@ -96,14 +101,13 @@ def test_the_price_is_that_of_an_instance_with_enough_gpus_and_a_token_costs_the
     picks = picks_of(partial(fit_inference, serving), lambda fit, gpu: Estimated(100.0, 50.0, 200.0))
     several = 0
     for pick in picks:
-        if pick.offer is None:
+        if isinstance(pick.price, Missing):
             assert isinstance(pick.usd_per_million, Missing)
             continue
         assert pick.fit.word != "does not fit"
-        assert pick.offer.instance.gpu_count >= pick.fit.gpus
-        assert pick.offer.instance.gpu == pick.offer.name == pick.row.name
+        assert pick.price.gpu_count >= pick.fit.gpus
         several += pick.fit.gpus > 1
-        per_s = pick.offer.usd_per_hour / 3600 * pick.fit.gpus / pick.offer.instance.gpu_count
+        per_s = pick.price.usd_per_hour / 3600 * pick.fit.gpus / pick.price.gpu_count
         cost = pick.usd_per_million
         assert isinstance(cost, Estimated)
         assert cost.value == pytest.approx(1e6 * per_s / 100)
@@ -118,14 +122,14 @@ def sentence(**wish: str) -> str:
 def test_the_headline_says_on_what_it_fits_what_it_costs_and_how_fast_it_should_be() -> None:
     found = inference_report(Wish(params="8B", context="32768", batch="8", gpu="H100 SXM 80GB"))
     (one,) = found.picks
-    assert one.offer is not None
+    assert isinstance(one.price, Price)
     assert isinstance(one.speed, Estimated)
     needs = one.fit.needed_bytes[1] / GIB
-    offered = ", ".join(filter(None, (one.offer.instance.provider, one.offer.age)))
-    of = "" if one.offer.instance.gpu_count == 1 else f" for {one.offer.instance.gpu_count:g} of them"
+    offered = ", ".join(filter(None, (one.price.provider, one.age)))
+    of = "" if one.price.gpu_count == 1 else f" for {one.price.gpu_count:g} of them"
     assert found.headline.startswith(
         f"Fits: 8B in bf16 with 32768 tokens x 8 on an H100 SXM 80GB, {needs:.1f} of 79.6 GiB,"
-        f" from ${one.offer.usd_per_hour:.2f}/h{of} ({offered}). Expected: {one.speed.value:.0f} tok/s ("
+        f" from ${one.price.usd_per_hour:.2f}/h{of} ({offered}). Expected: {one.speed.value:.0f} tok/s ("
     )
     assert found.headline.endswith(" per 1M.")
 
