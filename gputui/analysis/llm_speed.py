@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gputui.analysis.cost import Estimated
-from gputui.analysis.fit import Shape, Training
+from gputui.analysis.fit import Shape, Training, Tricks
 from gputui.analysis.inference_fit import ServedModel, cache_bytes, weight_bytes
 from gputui.model.absent import Missing
 
@@ -72,17 +72,19 @@ def prompt_speed(serving: ServedModel, peak_flops_per_s: float | Missing) -> Est
 
 
 def train_speed(
-    training: Training, gpus: int, vendor: str, peak_flops_per_s: float | Missing
+    training: Training, tricks: Tricks, vendor: str, peak_flops_per_s: float | Missing
 ) -> Estimated | Missing:
     """Tokens per second of a training with 16-bit products, on all GPUs together."""
     if isinstance(peak_flops_per_s, Missing):
         return peak_flops_per_s
     if training.precision.product > 2:
         return Missing("public rates are of 16-bit products: --precision amp, bf16 or mixed")
+    if tricks.offload:
+        return Missing("offloading waits for the host")
     if training.blocks.experts or vendor != "NVIDIA":
         return Missing("public rates are of dense models on NVIDIA GPUs")
     per_token = 6 * training.params + 3 * _attention_flops(training.blocks, training.context)
-    per_s = gpus * peak_flops_per_s / per_token
+    per_s = tricks.gpus * peak_flops_per_s / per_token
     return Estimated(*(per_s * share for share in _TRAIN_MFU))
 
 

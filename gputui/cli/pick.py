@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import groupby
@@ -51,8 +51,6 @@ from gputui.services.prices import is_on_demand
 if TYPE_CHECKING:
     from gputui.services.advise.memory_fit import FitReport
 
-_ONE_BOX = 8
-"""GPUs; the table does not spell out what needs more, unless an instance has them."""
 _LEAST_SHARE = 0.01
 """Of the peak: a smaller part is shown with --all only."""
 
@@ -117,10 +115,11 @@ def command(
         raise GputuiError(f"{params}: a model of {params} weights is too small", f"did you mean {params}B?")
     if infer is None:
         infer = click.get_current_context().info_name != "fit"
-    if infer:
-        _refuse(stated, _ONLY_TRAINING, "only for training", "leave it out, or add --train")
-    else:
-        _refuse(stated, _ONLY_INFERENCE, "only for inference", "add --infer, or leave it out")
+    mistaken, why = (_ONLY_TRAINING, "training") if infer else (_ONLY_INFERENCE, "inference")
+    for name in mistaken:
+        if stated[name] not in (None, False):
+            option, instead = f"--{name.replace('_', '-')}", "--train" if infer else "--infer"
+            raise GputuiError(f"{option}: only for {why}", f"leave it out, or add {instead}")
     from gputui.services.advise.memory_fit import inference_report, prompt_speed_on, report
 
     wish = Wish(params=params, model=model, cache_precision=stated.pop("kv_precision"), **stated)
@@ -140,17 +139,19 @@ def command(
         _print_training(found, every)
 
 
-def _refuse(stated: Mapping[str, object], names: Iterable[str], why: str, hint: str) -> None:
-    for name in names:
-        if stated[name] not in (None, False):
-            raise GputuiError(f"--{name.replace('_', '-')}: {why}", hint)
-
-
 def _print_training(found: FitReport[Training], every: bool) -> None:
     training = found.work
     peak = peak_of(training)
+
     with printed() as page:
-        _write_picks(page, found, every, ("batch", "ckpt"), "ckpt: batch with checkpointing.", _most_trained)
+        _write_picks(
+            page,
+            found,
+            every,
+            ("batch", "ckpt"),
+            "ckpt: batch with checkpointing.",
+            lambda fit: (_batch(fit.largest_batch), _batch(fit.largest_batch_checkpoint)),
+        )
         if every:
             page.table(_part_table(all_at_once(training), peak.parts))
         else:
@@ -160,11 +161,6 @@ def _print_training(found: FitReport[Training], every: bool) -> None:
             page.line(f"Peak ({peak.moment}): {_listed(large)}.")
         page.line(_activations_from(found), "dim")
         _write_last(page, found, "gputui run llm", every)
-
-
-def _most_trained(fit: Fit) -> tuple[str, str]:
-    checkpoint = fit.largest_batch_checkpoint
-    return _batch(fit.largest_batch), _batch(checkpoint) if isinstance(checkpoint, int) else "—"
 
 
 def _print_inference(found: FitReport[ServedModel], every: bool) -> None:
@@ -247,12 +243,12 @@ def _write_picks(
     shown = found.picks if every else found.picks[:SHOWN_FIRST]
     rows = [
         (
-            one.row.name if _is_too_many(one) else counted(one),
+            counted(one),
             Span(_verdict(one), _STYLES.get(one.fit.word, "")),
             _price(one),
             _spread(one.speed),
             "—" if isinstance(cost, Missing) else format_usd(cost.value).lstrip("$"),
-            *(("none", "none") if _is_too_many(one) else most_of(one.fit)),
+            *most_of(one.fit),
         )
         for one in shown
         for cost in (one.usd_per_million,)
@@ -281,7 +277,9 @@ def _spread(speed: Estimated | Missing) -> str:
     return speed_range(speed)
 
 
-def _batch(batch: int) -> str:
+def _batch(batch: int | Missing) -> str:
+    if isinstance(batch, Missing):
+        return "—"
     return "none" if batch == 0 else str(batch) if batch < MOST_BATCH else "any"
 
 
@@ -292,13 +290,7 @@ def _tokens(by_memory: int | Missing, most: int) -> str:
     return str(count) if count < 10_000 else f"{count // 1000}k"
 
 
-def _is_too_many(pick: GpuPick) -> bool:
-    return pick.fit.word == "several GPUs" and pick.fit.gpus > _ONE_BOX and isinstance(pick.price, Missing)
-
-
 def _verdict(pick: GpuPick) -> str:
-    if _is_too_many(pick):
-        return f"over {_ONE_BOX} GPUs"
     tricks = trick_words(pick.fit.tricks, "", "ckpt", "offload")
     return ", ".join(filter(None, tricks)) or _SHORT.get(pick.fit.word, pick.fit.word)
 
@@ -439,7 +431,7 @@ def _plain_size(picks: Sequence[GpuPick], plain_fit: Callable[[Fit], dict[str, o
         "names": [pick.row.name for pick in picks],
         "memory_gib": one.row.memory_gib,
         "memory_bytes": one.memory_bytes,
-        "memory_is_estimated": one.is_estimated,
+        "memory_is_estimated": one.row.nvml_memory_mib is None,
         "word": one.fit.word,
         "needed_low_bytes": low,
         "needed_high_bytes": high,

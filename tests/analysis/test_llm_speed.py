@@ -8,7 +8,7 @@ import pytest
 from decode_results import results
 
 from gputui.analysis.cost import Estimated
-from gputui.analysis.fit import PRECISIONS, Training
+from gputui.analysis.fit import NO_TRICK, PRECISIONS, Training, Tricks
 from gputui.analysis.inference_fit import WEIGHT_FORMATS, ServedModel, cache_bytes
 from gputui.analysis.llm_speed import decode_speed, prompt_speed, step_bytes, train_speed
 from gputui.model.absent import Missing
@@ -69,22 +69,24 @@ def test_prompts_and_training_take_two_and_six_flops_a_weight_and_attention() ->
     short = replace(served(), context=2)
     assert value(prompt_speed(short, 1e15)) == pytest.approx(0.4e15 / (2 * model.active_parameters), rel=0.01)
     training = Training(model.parameters, "adamw", PRECISIONS["amp"], model, 1, 1)
-    one = value(train_speed(training, 1, "NVIDIA", 1e15))
+    one = value(train_speed(training, NO_TRICK, "NVIDIA", 1e15))
     assert one == pytest.approx(0.45e15 / (6 * model.parameters), rel=0.01)
-    assert value(train_speed(training, 8, "NVIDIA", 1e15)) == pytest.approx(8 * one)
-    assert value(train_speed(replace(training, context=65536), 1, "NVIDIA", 1e15)) < one
+    assert value(train_speed(training, Tricks(gpus=8), "NVIDIA", 1e15)) == pytest.approx(8 * one)
+    assert value(train_speed(replace(training, context=65536), NO_TRICK, "NVIDIA", 1e15)) < one
 
 
 def test_what_no_public_result_is_like_has_no_speed_but_a_reason() -> None:
     dense, routed = model_named("Llama 3.1 8B"), model_named("Mixtral 8x7B")
     fp32 = Training(dense.parameters, "adamw", PRECISIONS["fp32"], dense, 1, 1)
+    bf16 = replace(fp32, precision=PRECISIONS["bf16"])
     experts = Training(routed.parameters, "adamw", PRECISIONS["amp"], routed, 1, 1)
     unknown = Missing("no peak known for it")
     for found, reason in (
-        (train_speed(fp32, 1, "NVIDIA", 1e15), "16-bit"),
-        (train_speed(experts, 1, "NVIDIA", 1e15), "dense"),
-        (train_speed(experts, 1, "NVIDIA", unknown), "no peak"),
-        (train_speed(replace(fp32, precision=PRECISIONS["amp"]), 1, "AMD", 1e15), "NVIDIA"),
+        (train_speed(fp32, NO_TRICK, "NVIDIA", 1e15), "16-bit"),
+        (train_speed(experts, NO_TRICK, "NVIDIA", 1e15), "dense"),
+        (train_speed(bf16, Tricks(offload=True), "NVIDIA", 1e15), "offloading"),
+        (train_speed(experts, NO_TRICK, "NVIDIA", unknown), "no peak"),
+        (train_speed(bf16, NO_TRICK, "AMD", 1e15), "NVIDIA"),
         (decode_speed(served(), "NVIDIA", Missing("no memory bandwidth"), 1e15), "no memory bandwidth"),
         (decode_speed(served(), "NVIDIA", 1e12, unknown), "no peak"),
         (prompt_speed(served(), unknown), "no peak"),

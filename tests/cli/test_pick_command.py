@@ -98,9 +98,7 @@ def test_the_output_says_where_activations_and_the_shape_are_from(capsys: pytest
 def rows_of(out: str) -> list[str]:
     """The GPUs of the table, without how many of each."""
     table = out.partition("tok/s (range)")[2].partition("$/h: whole box")[0]
-    return re.findall(
-        r"^(?:\d+ x )?(\S.*?) +(?:fits|tight|ckpt|no|over|offload|\d+ micro)", table, re.MULTILINE
-    )
+    return re.findall(r"^(?:\d+ x )?(\S.*?) +(?:fits|tight|ckpt|no|offload|\d+ micro)", table, re.MULTILINE)
 
 
 @pytest.mark.parametrize("words", [("124M", "--train"), ("70B", "--train"), ("8B",), ("405B",)], ids=" ".join)
@@ -147,17 +145,6 @@ def test_each_gpu_has_the_size_and_price_in_the_table_that_it_has_by_name(
         for key in ("memory_bytes", "memory_is_estimated", "word", "needed_high_bytes"):
             assert alone[key] == table[name][key]
         assert alone["offers"] == [offer for offer in table[name]["offers"] if offer["name"] == name]
-
-
-def test_no_table_offers_more_gpus_than_an_instance_has(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = printed(capsys, "fit", "--params", "70B", "--all")
-    counts = {
-        int(count)
-        for count in re.findall(r"^(\d+) x|over (\d+) GPUs", out, re.MULTILINE)
-        for count in count
-        if count
-    }
-    assert max(counts) == 8
 
 
 def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:

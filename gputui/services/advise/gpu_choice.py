@@ -24,7 +24,7 @@ from gputui.facts.tables import (
 )
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.model.units import format_bytes, format_usd, listed, three_digits, with_prefix
+from gputui.model.units import format_bytes, format_usd, three_digits, with_prefix
 from gputui.services.prices import age_words, best_offer, is_on_demand, list_price
 
 SHOWN_FIRST = 8
@@ -73,11 +73,6 @@ class GpuPick:
     """`125 days old`, `date unsure`; empty if the price is recent."""
     speed: Estimated | Missing
     """Tokens per second on all of them together."""
-
-    @property
-    def is_estimated(self) -> bool:
-        """True where the driver's figure of the memory is not known."""
-        return self.row.nvml_memory_mib is None
 
     @property
     def holds(self) -> bool:
@@ -174,7 +169,9 @@ def headline(
 
 def _priced(pick: GpuPick) -> str:
     """`2 x H200 SXM with FSDP, 70.1 of 140 GiB each, from $6.20/h (runpod)`."""
-    how = in_words(pick.fit)
+    how = " and ".join(
+        trick_words(pick.fit.tricks, pick.fit.split_by, "checkpointing", "offloaded activations")
+    )
     each = " each" if pick.fit.gpus > 1 else ""
     used = f"{three_digits(pick.fit.needed_bytes[1] / GIB)} of {format_bytes(pick.memory_bytes)}{each}"
     one = with_article(pick.row.name) if pick.fit.gpus == 1 else counted(pick)
@@ -204,12 +201,6 @@ def speed_range(speed: Estimated, unit: str = "", until: str = "–") -> str:
 def counted(pick: GpuPick) -> str:
     """`2 x H200 SXM`."""
     return pick.row.name if pick.fit.gpus == 1 else f"{pick.fit.gpus} x {pick.row.name}"
-
-
-def in_words(fit: Fit) -> str:
-    """`checkpointing and 4 micro-batches`; empty where nothing is needed."""
-    words = trick_words(fit.tricks, fit.split_by, "checkpointing", "offloaded activations")
-    return listed(words) if words else ""
 
 
 def trick_words(tricks: Tricks, gpus: str, checkpoint: str, offload: str) -> list[str]:

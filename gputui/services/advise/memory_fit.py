@@ -12,7 +12,6 @@ from gputui.analysis.cost import Estimated
 from gputui.analysis.fit import (
     PRECISIONS,
     STATES_PER_WEIGHT,
-    Fit,
     Shape,
     Training,
     activation_parts,
@@ -121,7 +120,10 @@ def report(wish: Wish) -> FitReport[Training]:
     if wish.file is not None:
         measured, warnings = _measured(wish.file, precision.name, wish.trust)
         training = replace(training, measured_ratio=measured.ratio)
-    everywhere = picks_of(partial(fit, training), lambda fit, gpu: _training_speed(training, fit, gpu))
+    everywhere = picks_of(
+        partial(fit, training),
+        lambda fit, gpu: train_speed(training, fit.tricks, gpu.row.vendor, peak_for(gpu, "fp16")),
+    )
     asked = [pick for pick in everywhere if pick.row in rows]
     subject = (
         f"training {_called(wish, blocks, params)} with {OPTIMIZER_TITLES[optimizer]} in {precision.name}"
@@ -135,12 +137,6 @@ def report(wish: Wish) -> FitReport[Training]:
         measured,
         warnings,
     )
-
-
-def _training_speed(training: Training, fit: Fit, gpu: GpuFacts) -> Estimated | Missing:
-    if fit.tricks.offload:
-        return Missing("offloading waits for the host")
-    return train_speed(training, fit.gpus, gpu.row.vendor, peak_for(gpu, "fp16"))
 
 
 _SHAPE_OPTIONS = ("params", "layers", "width", "vocabulary", "kv_heads", "head_dim")
@@ -320,16 +316,14 @@ def inference_report(wish: Wish) -> FitReport[ServedModel]:
     serving = ServedModel(params, weights, cache, model, batch, context, gpus)
     everywhere = picks_of(
         partial(fit_inference, serving),
-        lambda fit, gpu: _serving_speed(replace(serving, gpus=fit.gpus), gpu),
+        lambda fit, gpu: decode_speed(
+            replace(serving, gpus=fit.gpus), gpu.row.vendor, peak_bandwidth(gpu), _peak(serving, gpu)
+        ),
     )
     asked = [pick for pick in everywhere if pick.row in rows]
     subject = f"{_called(wish, model, params)} in {weights.name} with {context} tokens x {batch}"
     needs = needed_for_inference(serving)
     return FitReport(headline(subject, asked, everywhere, needs), serving, tuple(notes), tuple(asked))
-
-
-def _serving_speed(serving: ServedModel, gpu: GpuFacts) -> Estimated | Missing:
-    return decode_speed(serving, gpu.row.vendor, peak_bandwidth(gpu), _peak(serving, gpu))
 
 
 def prompt_speed_on(serving: ServedModel, pick: GpuPick) -> Estimated | Missing:

@@ -40,7 +40,7 @@ def everywhere() -> tuple[GpuPick, ...]:
 
 
 def test_a_gpu_has_one_size_in_the_table_and_by_its_name() -> None:
-    in_table = {pick.row.name: (pick.memory_bytes, pick.is_estimated) for pick in everywhere()}
+    in_table = {pick.row.name: (pick.memory_bytes, pick.row.nvml_memory_mib is None) for pick in everywhere()}
     for row in gpu_rows():
         size, name = memory_of(row), row.name
         if isinstance(size, Missing):
