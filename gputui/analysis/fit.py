@@ -274,7 +274,7 @@ class Parts:
 
     @property
     def total(self) -> int:
-        return self.cache + sum(getattr(self, name) for name in PART_TITLES)
+        return self.cache + int(sum(getattr(self, name) for name in PART_TITLES))
 
 
 PART_TITLES: dict[str, str] = {

@@ -165,7 +165,8 @@ def understood(words: list[str]) -> list[str]:
     for place, word in enumerate(words):
         option, *value = word.split("=", 1)
         if name := INSTEAD.get(f"{words[0]} {option}"):
-            words = [name, *words[1:place], *value, *words[place + 1 :]]
+            kept = [word] if option == "--job" else value  # an option of `advise`, too
+            words = [name, *words[1:place], *kept, *words[place + 1 :]]
             break
     is_of_command = words[:1] == ["help"] and {*words[1:]} <= {*SPELT, *NOUNS, "-h", "--help", "--all"}
     if is_of_command or (len(words) == 1 and words[0] in NOUNS):

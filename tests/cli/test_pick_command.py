@@ -30,8 +30,11 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("columns", ["80", "120"])
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("words", "columns"),
+    [*((words, "80") for words in COMMANDS), (COMMANDS[0], "120"), (COMMANDS[4], "120")],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
+)
 def test_it_fits_a_terminal_of_24_lines_and_no_line_is_cut_or_ends_in_spaces(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

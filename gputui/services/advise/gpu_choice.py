@@ -135,7 +135,7 @@ def picks_of(
             continue
         fit = fit_on(size)
         price: Price | Missing = Missing("it does not fit")
-        speed: Estimated | Missing = price
+        speed: Estimated | Missing = Missing("it does not fit")
         if fit.word != "does not fit":
             offer = best_offer(row.name, today, fit.gpus)
             price = list_price(offer) if offer else Missing(f"no price known of {fit.gpus} x {row.name}")

@@ -57,7 +57,7 @@ def model_named(text: str) -> Shape:
     raise GputuiError(
         f"unknown model {text!r}",
         f"did you mean {_listed(close)}? " * bool(close)
-        + "Else give its config.json, or its size, such as 7B",
+        + "Else give its config.json, or its size, such as 7B; for result files --job TEXT",
     )
 
 
