@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any  # Any: what click passes on
@@ -34,14 +34,15 @@ from gputui.document.page import Page
 from gputui.document.spans import Span
 from gputui.document.table import Table, table_of
 from gputui.errors import GputuiError
-from gputui.model.absent import Missing, known
-from gputui.model.journal import to_plain
+from gputui.model.absent import Missing
+from gputui.model.journal import Price, to_plain
 from gputui.model.units import format_bytes, format_percent, format_usd
 from gputui.services.advise.gpu_choice import (
     SHOWN_FIRST,
     GpuPick,
     Wish,
     counted,
+    expected,
     speed_range,
     trick_words,
     whole_number,
@@ -51,8 +52,10 @@ from gputui.services.prices import is_on_demand
 if TYPE_CHECKING:
     from gputui.services.advise.memory_fit import FitReport
 
-_LEAST_SHARE = 0.01
-"""Of the peak: a smaller part is shown with --all only."""
+_LARGE_PARTS = 5
+"""Of the peak; the smaller ones are shown with --all only."""
+_MOST_AT_ONCE = 128
+"""Sequences: the most in the public results with which predictions were compared."""
 
 _LEAST_PARAMS, _MOST_PARAMS = 1000, 10**14
 """A smaller number is one of billions without its letter."""
@@ -127,14 +130,14 @@ def command(
         served = inference_report(wish)
         if as_json:
             prompts = partial(prompt_speed_on, served.work)
-            print_json({**_plain_inference(served.work), **_plain_picks(served, _plain_served_fit, prompts)})
+            print_json({**_plain_inference(served.work), **_plain_picks(served, prompts)})
         else:
             _print_inference(served, every)
         return
     found = report(wish)
     warn(found.warnings)
     if as_json:
-        print_json({**_plain_training(found), **_plain_picks(found, _plain_trained_fit)})
+        print_json({**_plain_training(found), **_plain_picks(found)})
     else:
         _print_training(found, every)
 
@@ -142,7 +145,6 @@ def command(
 def _print_training(found: FitReport[Training], every: bool) -> None:
     training = found.work
     peak = peak_of(training)
-
     with printed() as page:
         _write_picks(
             page,
@@ -150,21 +152,23 @@ def _print_training(found: FitReport[Training], every: bool) -> None:
             every,
             ("batch", "ckpt"),
             "ckpt: batch with checkpointing.",
-            lambda fit: (_batch(fit.largest_batch), _batch(fit.largest_batch_checkpoint)),
+            lambda fit: (
+                _count(fit.largest_batch, MOST_BATCH),
+                _count(fit.largest_batch_checkpoint, MOST_BATCH),
+            ),
         )
         if every:
             page.table(_part_table(all_at_once(training), peak.parts))
         else:
             parts = {title: getattr(peak.parts, name) for name, title in PART_TITLES.items()}
-            least = _LEAST_SHARE * peak.parts.total
-            large = sorted((p for p in parts.items() if p[1] >= least), key=lambda part: -part[1])
+            large = sorted(parts.items(), key=lambda part: -part[1])[:_LARGE_PARTS]
             page.line(f"Peak ({peak.moment}): {_listed(large)}.")
         page.line(_activations_from(found), "dim")
-        _write_last(page, found, "gputui run llm", every)
+        _write_last(page, found, every)
 
 
 def _print_inference(found: FitReport[ServedModel], every: bool) -> None:
-    from gputui.services.advise.memory_fit import bytes_per_token, prompt_speed_on
+    from gputui.services.advise.memory_fit import bytes_per_token
 
     serving, model = found.work, found.work.model
     longest = max(model.context, serving.context) if model.name else MOST_CONTEXT
@@ -183,27 +187,37 @@ def _print_inference(found: FitReport[ServedModel], every: bool) -> None:
             every,
             ("batch", "context"),
             f"batch: the most with {serving.context} tokens. context: the longest, batch {serving.batch}.",
-            lambda fit: (_batch(fit.largest_batch), _tokens(fit.longest_context, longest)),
+            lambda fit: (
+                _count(fit.largest_batch, MOST_BATCH),
+                _count(fit.longest_context, MOST_CONTEXT, longest),
+            ),
         )
         page.line(f"{each}: {listed}.")
-        best = found.picks[0]
-        if best.holds and isinstance(prompts := prompt_speed_on(serving, best), Estimated):
-            page.line(f"Prompts on {counted(best)}: {speed_range(prompts, ' tok/s', ' to ')}.")
+        _write_limits(page, serving, found.picks[0])
         per_token = format_bytes(bytes_per_token(serving))
         page.line(f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token{kept}.")
-        verify = f"gputui serve-bench http://localhost:8000 --concurrency {serving.batch}"
-        _write_last(page, found, verify, every)
+        _write_last(page, found, every)
+
+
+def _write_limits(page: Page, serving: ServedModel, best: GpuPick) -> None:
+    """How fast prompts are on the GPUs that the headline names, and what tokens cost where these are full."""
+    from gputui.services.advise.memory_fit import decode_speed_on, prompt_speed_on
+
+    batch, prompts = min(best.fit.largest_batch, _MOST_AT_ONCE), prompt_speed_on(serving, best)
+    full = replace(best, speed=decode_speed_on(replace(serving, batch=batch), best.fit, best.row))
+    if best.holds and isinstance(full.speed, Estimated) and isinstance(prompts, Estimated):
+        page.line(f"With batch {batch}: {expected(full)}. Prompts: {speed_range(prompts, ' tok/s', ' to ')}.")
 
 
 def _listed(parts: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{title} {format_bytes(size)}" for title, size in parts if size)
 
 
-def _write_last(page: Page, found: FitReport[Any], verify: str, every: bool) -> None:
+def _write_last(page: Page, found: FitReport[Any], every: bool) -> None:
     """What was assumed, and what to type for more."""
     if found.notes:
         page.line(f"Assumed: {'; '.join(found.notes)}.", "dim")
-    page.hint("to measure it there", verify)
+    page.hint("to measure it there", found.measured_by)
     if len(found.picks) > SHOWN_FIRST and not every:
         page.hint(f"shown: the cheapest per token; all {len(found.picks)} GPUs", "--all")
 
@@ -246,7 +260,7 @@ def _write_picks(
             counted(one),
             Span(_verdict(one), _STYLES.get(one.fit.word, "")),
             _price(one),
-            _spread(one.speed),
+            "—" if isinstance(one.speed, Missing) else speed_range(one.speed),
             "—" if isinstance(cost, Missing) else format_usd(cost.value).lstrip("$"),
             *most_of(one.fit),
         )
@@ -258,8 +272,8 @@ def _write_picks(
     notes = ["$/h: whole box. $/1M: its GPUs in use. tok/s: calculated.", legend]
     if any(one.age for one in shown):
         notes.append("*: price over 90 days old.")
-    kinds = {one.price.kind for one in shown if not isinstance(one.price, Missing)}
-    if other := {kind for kind in kinds if not is_on_demand(kind)}:
+    prices = (one.price for one in shown if isinstance(one.price, Price))
+    if other := {price.kind for price in prices if not is_on_demand(price.kind)}:
         notes.append(f"+: not on demand: {', '.join(sorted(other))}.")
     page.line(" ".join(notes), "dim")
 
@@ -271,22 +285,13 @@ def _price(pick: GpuPick) -> str:
     return f"{kind}{'*' if pick.age else ''}{pick.price.usd_per_hour:.2f}"
 
 
-def _spread(speed: Estimated | Missing) -> str:
-    if isinstance(speed, Missing):
+def _count(found: int | Missing, most: int, trained: int = MOST_CONTEXT) -> str:
+    """`16`, `131k`; `any` of the most that is tried, and no more than a model was trained for."""
+    if isinstance(found, Missing):
         return "—"
-    return speed_range(speed)
-
-
-def _batch(batch: int | Missing) -> str:
-    if isinstance(batch, Missing):
-        return "—"
-    return "none" if batch == 0 else str(batch) if batch < MOST_BATCH else "any"
-
-
-def _tokens(by_memory: int | Missing, most: int) -> str:
-    count = most if isinstance(by_memory, Missing) else min(by_memory, most)
-    if count in (0, MOST_CONTEXT):
-        return "none" if count == 0 else "any"
+    count = min(found, trained)
+    if count in (0, most):
+        return "any" if count else "none"
     return str(count) if count < 10_000 else f"{count // 1000}k"
 
 
@@ -330,23 +335,6 @@ def _plain_training(found: FitReport[Training]) -> dict[str, object]:
         "measured": None if found.measured is None else asdict(found.measured),
         "all_at_once": {**_bytes(whole), "total_bytes": whole.total},
         "peak": {"moment": peak.moment, **_bytes(peak.parts), "total_bytes": peak.parts.total},
-    }
-
-
-def _plain_trained_fit(fit: Fit) -> dict[str, object]:
-    checkpoint = fit.largest_batch_checkpoint
-    return {
-        "tricks": asdict(fit.tricks),
-        "largest_batch": fit.largest_batch,
-        "largest_batch_checkpoint": checkpoint if isinstance(checkpoint, int) else to_plain(checkpoint),
-    }
-
-
-def _plain_served_fit(fit: Fit) -> dict[str, object]:
-    return {
-        "gpus": fit.gpus,
-        "largest_batch": fit.largest_batch,
-        "longest_context": known(fit.longest_context),
     }
 
 
@@ -396,7 +384,6 @@ def _plain_inference(serving: ServedModel) -> dict[str, object]:
 
 def _plain_picks(
     found: FitReport[Any],
-    plain_fit: Callable[[Fit], dict[str, object]],
     prompts: Callable[[GpuPick], Estimated | Missing] | None = None,
 ) -> dict[str, object]:
     """The answer, the GPUs by size, and their names in the order of their cost per token."""
@@ -407,8 +394,9 @@ def _plain_picks(
     by_size = groupby(sorted(found.picks, key=size), key=size)
     return {
         "headline": found.headline,
+        "measured_by": found.measured_by,
         "notes": list(found.notes),
-        "gpus": [_plain_size(list(picks), plain_fit) for _, picks in by_size],
+        "gpus": [_plain_size(list(picks)) for _, picks in by_size],
         "shown_first": [pick.row.name for pick in found.picks[:SHOWN_FIRST]],
         "ranking": [
             {
@@ -424,7 +412,7 @@ def _plain_picks(
     }
 
 
-def _plain_size(picks: Sequence[GpuPick], plain_fit: Callable[[Fit], dict[str, object]]) -> dict[str, object]:
+def _plain_size(picks: Sequence[GpuPick]) -> dict[str, object]:
     one = picks[0]
     low, high = one.fit.needed_bytes
     return {
@@ -440,7 +428,13 @@ def _plain_size(picks: Sequence[GpuPick], plain_fit: Callable[[Fit], dict[str, o
             for pick in picks
             if not isinstance(pick.price, Missing)
         ],
-        **plain_fit(one.fit),
+        "gpus": one.fit.gpus,
+        "tricks": asdict(one.fit.tricks),
+        "largest_batch": one.fit.largest_batch,
+        "largest_batch_checkpoint": (
+            most if isinstance(most := one.fit.largest_batch_checkpoint, int) else to_plain(most)
+        ),
+        "longest_context": (most if isinstance(most := one.fit.longest_context, int) else to_plain(most)),
     }
 
 

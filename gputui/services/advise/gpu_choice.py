@@ -14,7 +14,6 @@ from gputui.analysis.fit import GIB, NO_TRICK, Fit, Tricks
 from gputui.analysis.job import amount_of
 from gputui.errors import GputuiError
 from gputui.facts.tables import (
-    GpuFacts,
     GpuRow,
     closest_gpus,
     gpu_rows,
@@ -27,7 +26,7 @@ from gputui.model.journal import Price
 from gputui.model.units import format_bytes, format_usd, three_digits, with_prefix
 from gputui.services.prices import age_words, best_offer, is_on_demand, list_price
 
-SHOWN_FIRST = 8
+SHOWN_FIRST = 7
 """GPUs that are shown without `--all`."""
 _HOLDS = ("fits", "with tricks", "several GPUs")
 
@@ -124,7 +123,7 @@ def rows_asked(name: str | None) -> tuple[GpuRow, ...]:
 
 
 def picks_of(
-    fit_of: Callable[[int], Fit], speed_of: Callable[[Fit, GpuFacts], Estimated | Missing]
+    fit_of: Callable[[int], Fit], speed_of: Callable[[Fit, GpuRow], Estimated | Missing]
 ) -> tuple[GpuPick, ...]:
     """Every GPU of known memory, the cheapest per token first; `fit_of` takes bytes of one GPU."""
     fit_on, today = functools.cache(fit_of), datetime.date.today()
@@ -139,7 +138,7 @@ def picks_of(
         if fit.word != "does not fit":
             offer = best_offer(row.name, today, fit.gpus)
             price = list_price(offer) if offer else Missing(f"no price known of {fit.gpus} x {row.name}")
-            speed = speed_of(fit, GpuFacts(row, ""))
+            speed = speed_of(fit, row)
         age = "" if isinstance(price, Missing) else age_words(price.date, today)
         found.append(GpuPick(row, size, fit, price, age, speed))
     return tuple(sorted(found, key=lambda pick: pick.order))
@@ -158,13 +157,13 @@ def headline(
     has = f"{with_article(best.row.name)} has {format_bytes(best.memory_bytes)}"
     if best.holds:
         verb = "Fits" if len(asked) < len(everywhere) else "Cheapest"
-        return f"{verb}: {subject} on {_priced(best)}.{_expected(best)}"
+        return f"{verb}: {subject} on {_priced(best)}."
     text = f"Does not fit: {subject} needs {high}, {has}."
     if best.fit.word == "tight":
         text = f"Tight: {subject} needs {low} to {high}, {has}."
     if not cheapest.holds:
         return f"{text} Take a smaller model, batch or context, or fewer bits per weight."
-    return f"{text} The cheapest that holds it: {_priced(cheapest)}.{_expected(cheapest)}"
+    return f"{text} The cheapest that holds it: {_priced(cheapest)}."
 
 
 def _priced(pick: GpuPick) -> str:
@@ -176,20 +175,22 @@ def _priced(pick: GpuPick) -> str:
     used = f"{three_digits(pick.fit.needed_bytes[1] / GIB)} of {format_bytes(pick.memory_bytes)}{each}"
     one = with_article(pick.row.name) if pick.fit.gpus == 1 else counted(pick)
     text = f"{one}{f' with {how}' if how else ''}, {used}"
+    speed = f". Expected: {expected(pick)}" if expected(pick) else ""
     if isinstance(price := pick.price, Missing):
-        return text
+        return f"{text}{speed}"
     of = f" for {price.gpu_count:g} of them" if price.gpu_count > pick.fit.gpus else ""
     kind = "" if is_on_demand(price.kind) else price.kind
     told = ", ".join(filter(None, (price.provider, kind, pick.age)))
-    return f"{text}, from {format_usd(price.usd_per_hour)}/h{of} ({told})"
+    return f"{text}, from {format_usd(price.usd_per_hour)}/h{of} ({told}){speed}"
 
 
-def _expected(pick: GpuPick) -> str:
+def expected(pick: GpuPick) -> str:
+    """`27.1 tok/s (16.3 to 36.6), $35.37 per 1M tokens`; empty where no speed is known."""
     if isinstance(pick.speed, Missing):
         return ""
     cost = pick.usd_per_million
-    usd = "" if isinstance(cost, Missing) else f", {format_usd(cost.value)} per 1M"
-    return f" Expected: {speed_range(pick.speed, ' tok/s', ' to ')}{usd}."
+    usd = "" if isinstance(cost, Missing) else f", {format_usd(cost.value)} per 1M tokens"
+    return f"{speed_range(pick.speed, ' tok/s', ' to ')}{usd}"
 
 
 def speed_range(speed: Estimated, unit: str = "", until: str = "–") -> str:
@@ -239,7 +240,5 @@ def one_of(option: str, text: str, known: Iterable[str], more: str = "") -> str:
 
 def short_number(number: int) -> str:
     """`7B`, `124M`, `70.6B` of a number of weights."""
-    for scale, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
-        if number >= scale * 0.9995:
-            return f"{number / scale:.3g}{unit}"
-    return f"{number}"
+    digits, prefix = with_prefix(number)
+    return f"{float(digits):g}{prefix.replace('G', 'B').replace('k', 'K')}"

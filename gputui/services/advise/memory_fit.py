@@ -12,6 +12,7 @@ from gputui.analysis.cost import Estimated
 from gputui.analysis.fit import (
     PRECISIONS,
     STATES_PER_WEIGHT,
+    Fit,
     Shape,
     Training,
     activation_parts,
@@ -34,7 +35,7 @@ from gputui.analysis.inference_fit import (
 )
 from gputui.analysis.llm_speed import decode_speed, prompt_speed, train_speed
 from gputui.errors import GputuiError
-from gputui.facts.tables import GpuFacts, peak_bandwidth, peak_for
+from gputui.facts.tables import GpuFacts, GpuRow, peak_bandwidth, peak_for
 from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass
 from gputui.model.plan import Case
@@ -91,6 +92,8 @@ class FitReport(Generic[W]):
     """What was assumed where nothing was stated, and what is doubtful."""
     picks: tuple[GpuPick, ...]
     """The GPUs asked for, the cheapest per token first."""
+    measured_by: str
+    """What to type on such a box."""
     measured: Measured | None = None
     """Whence activations are, if not from the formula alone."""
     warnings: tuple[str, ...] = ()
@@ -122,7 +125,7 @@ def report(wish: Wish) -> FitReport[Training]:
         training = replace(training, measured_ratio=measured.ratio)
     everywhere = picks_of(
         partial(fit, training),
-        lambda fit, gpu: train_speed(training, fit.tricks, gpu.row.vendor, peak_for(gpu, "fp16")),
+        lambda on, row: train_speed(training, on.tricks, row.vendor, peak_for(GpuFacts(row, ""), "fp16")),
     )
     asked = [pick for pick in everywhere if pick.row in rows]
     subject = (
@@ -134,6 +137,7 @@ def report(wish: Wish) -> FitReport[Training]:
         training,
         tuple(notes),
         tuple(asked),
+        "gputui run llm",
         measured,
         warnings,
     )
@@ -314,16 +318,22 @@ def inference_report(wish: Wish) -> FitReport[ServedModel]:
         if model.name and context > model.context:
             notes.append(f"{model.name} was trained for {model.context} tokens")
     serving = ServedModel(params, weights, cache, model, batch, context, gpus)
-    everywhere = picks_of(
-        partial(fit_inference, serving),
-        lambda fit, gpu: decode_speed(
-            replace(serving, gpus=fit.gpus), gpu.row.vendor, peak_bandwidth(gpu), _peak(serving, gpu)
-        ),
-    )
+    everywhere = picks_of(partial(fit_inference, serving), partial(decode_speed_on, serving))
     asked = [pick for pick in everywhere if pick.row in rows]
     subject = f"{_called(wish, model, params)} in {weights.name} with {context} tokens x {batch}"
-    needs = needed_for_inference(serving)
-    return FitReport(headline(subject, asked, everywhere, needs), serving, tuple(notes), tuple(asked))
+    return FitReport(
+        headline(subject, asked, everywhere, needed_for_inference(serving)),
+        serving,
+        tuple(notes),
+        tuple(asked),
+        f"gputui serve-bench http://localhost:8000 --concurrency {batch}",
+    )
+
+
+def decode_speed_on(serving: ServedModel, on: Fit, row: GpuRow) -> Estimated | Missing:
+    """Generated tokens per second on as many of these GPUs as are needed."""
+    gpu, served = GpuFacts(row, ""), replace(serving, gpus=on.gpus)
+    return decode_speed(served, row.vendor, peak_bandwidth(gpu), _peak(serving, gpu))
 
 
 def prompt_speed_on(serving: ServedModel, pick: GpuPick) -> Estimated | Missing:

@@ -36,7 +36,7 @@ def served(memory_bytes: int) -> Fit:
 
 @cache
 def everywhere() -> tuple[GpuPick, ...]:
-    return picks_of(served, lambda fit, gpu: Estimated(100.0, 50.0, 200.0))
+    return picks_of(served, lambda fit, row: Estimated(100.0, 50.0, 200.0))
 
 
 def test_a_gpu_has_one_size_in_the_table_and_by_its_name() -> None:
@@ -98,7 +98,7 @@ def test_the_price_is_that_of_an_instance_with_enough_gpus_and_a_token_costs_the
 ):
     large = model_named("Llama 3.1 70B")
     serving = ServedModel(large.parameters, WEIGHT_FORMATS["bf16"], "bf16", large, 1, 8192)
-    picks = picks_of(partial(fit_inference, serving), lambda fit, gpu: Estimated(100.0, 50.0, 200.0))
+    picks = picks_of(partial(fit_inference, serving), lambda fit, row: Estimated(100.0, 50.0, 200.0))
     several = 0
     for pick in picks:
         if isinstance(pick.price, Missing):
@@ -131,7 +131,7 @@ def test_the_headline_says_on_what_it_fits_what_it_costs_and_how_fast_it_should_
         f"Fits: 8B in bf16 with 32768 tokens x 8 on an H100 SXM 80GB, {needs:.1f} of 79.6 GiB,"
         f" from ${one.price.usd_per_hour:.2f}/h{of} ({offered}). Expected: {one.speed.value:.0f} tok/s ("
     )
-    assert found.headline.endswith(" per 1M.")
+    assert found.headline.endswith(" per 1M tokens.")
 
 
 def test_what_takes_several_gpus_says_how_it_is_spread() -> None:
@@ -166,6 +166,6 @@ def test_what_is_tight_gives_both_ends_of_what_it_needs_and_is_not_what_holds_it
         r"Tight: 8\.03B in bf16 with 100 tokens x 1 needs 15\.\d GiB to 1\d\.\d GiB, an RTX 5080 has", said
     )
     assert "The cheapest that holds it: " in said
-    picks = picks_of(lambda size: tight, lambda fit, gpu: Missing("not asked"))
+    picks = picks_of(lambda size: tight, lambda fit, row: Missing("not asked"))
     assert not any(pick.holds for pick in picks)
     assert "Tight: it needs " in headline("it", picks, picks, tight.needed_bytes)
