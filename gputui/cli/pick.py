@@ -151,7 +151,7 @@ def _print_training(found: FitReport[Training], every: bool) -> None:
             found,
             every,
             ("batch", "ckpt"),
-            "ckpt: batch with checkpointing.",
+            "batch: on one GPU. ckpt: with checkpointing.",
             lambda fit: (
                 _count(fit.largest_batch, MOST_BATCH),
                 _count(fit.largest_batch_checkpoint, MOST_BATCH),
