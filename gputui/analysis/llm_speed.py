@@ -18,9 +18,9 @@ from gputui.model.absent import Missing
 _BANDWIDTH_SHARE, _AMD_SHARE = 0.9, 0.6
 _LAYER_S = 90e-6
 """This and the share of the bandwidth fit every second of 78 public results on NVIDIA GPUs best; the share of
-AMD's GPUs is the middle of six results."""
+AMD's GPUs is the middle of all six."""
 _DECODE_ENDS = (0.6, 1.35)
-"""Multiples of what is predicted; the results are between them, but for a few."""
+"""Multiples of what is predicted: all of these results are between them, but for one of each half."""
 _PROMPT_MFU = (0.4, 0.13, 1.0)
 """Share of the peak, between its ends: llama.cpp on an H100 PCIe and on an RTX 3090, prompts of 512 tokens
 (XiongjieDai/GPU-Benchmarks-on-LLM-Inference)."""
