@@ -10,7 +10,7 @@ Korthikanti et al. 2022, arXiv 2205.05198, equation 2, counts 34 bytes per token
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -229,35 +229,11 @@ class Shape:
         return 2 * (self.layers - self.linear_layers) * self.width * self.head_dim * more_heads
 
 
-def gpt_shape(
-    layers: int, width: int, vocabulary: int, context: int, name: str = "", source: str = ""
-) -> Shape:
+def gpt_shape(layers: int, width: int, vocabulary: int, context: int) -> Shape:
     """Blocks as in GPT-2: an MLP four times as wide, heads of 64 numbers where they fill the width."""
     head_dim = 64 if width % 64 == 0 else width
     heads = width // head_dim
-    return Shape(
-        name, layers, width, heads, heads, head_dim, 4 * width, vocabulary, context, False, True, source
-    )
-
-
-_GPT2 = "Radford et al. 2019, table 2"
-_LLAMA = "Touvron et al. 2023, arXiv 2302.13971, table 2"
-USUAL_SHAPES: tuple[Shape, ...] = (
-    gpt_shape(12, 768, 50257, 1024, "GPT-2 small", _GPT2),
-    gpt_shape(24, 1024, 50257, 1024, "GPT-2 medium", _GPT2),
-    gpt_shape(36, 1280, 50257, 1024, "GPT-2 large", _GPT2),
-    gpt_shape(48, 1600, 50257, 1024, "GPT-2 XL", _GPT2),
-    Shape("LLaMA 7B", 32, 4096, 32, 32, 128, 11008, 32000, 2048, source=_LLAMA),
-    Shape("LLaMA 13B", 40, 5120, 40, 40, 128, 13824, 32000, 2048, source=_LLAMA),
-    Shape("LLaMA 33B", 60, 6656, 52, 52, 128, 17920, 32000, 2048, source=_LLAMA),
-    Shape("LLaMA 65B", 80, 8192, 64, 64, 128, 22016, 32000, 2048, source=_LLAMA),
-)
-"""Those of which trainings are known."""
-
-
-def nearest_shape(params: int, shapes: Sequence[Shape] = USUAL_SHAPES) -> Shape:
-    """The published shape whose number of weights is nearest, by ratio."""
-    return min(shapes, key=lambda shape: abs(math.log(shape.parameters / params)))
+    return Shape("", layers, width, heads, heads, head_dim, 4 * width, vocabulary, context, False, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +256,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Bytes of a step by purpose."""
+    """Bytes on a GPU by purpose."""
 
     weights: int = 0
     gradients: int = 0
@@ -293,10 +269,12 @@ class Parts:
     """Scores of every token for every word of the vocabulary."""
     temporary: int = 0
     """Lives within one operation of the backward pass."""
+    cache: int = 0
+    """Keys and values of a model that is served."""
 
     @property
     def total(self) -> int:
-        return sum(getattr(self, name) for name in PART_TITLES)
+        return self.cache + int(sum(getattr(self, name) for name in PART_TITLES))
 
 
 PART_TITLES: dict[str, str] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from gputui.analysis.fit import FRAGMENTED, NO_TRICK, OVERHEAD_BYTES, Fit, Shape, Tricks, greatest
+from gputui.analysis.fit import FRAGMENTED, NO_TRICK, OVERHEAD_BYTES, Fit, Parts, Shape, Tricks, greatest
 from gputui.model.absent import Missing
 
 PREFILL_TOKENS = 8192
@@ -95,20 +95,6 @@ class ServedModel:
     """Over which products and heads are split (tensor parallelism)."""
 
 
-@dataclass(frozen=True, slots=True)
-class InferenceParts:
-    """Bytes on each GPU."""
-
-    weights: int
-    cache: int
-    activations: int
-
-    @property
-    def total(self) -> int:
-        """All together."""
-        return self.weights + self.cache + self.activations
-
-
 INFERENCE_PART_TITLES: dict[str, str] = {
     "weights": "weights",
     "cache": "KV cache",
@@ -168,9 +154,10 @@ def activation_bytes(serving: ServedModel, tokens: int | None = None) -> int:
     return max(in_a_layer, serving.batch * model.vocabulary * 4)
 
 
-def inference_parts(serving: ServedModel) -> InferenceParts:
+def inference_parts(serving: ServedModel) -> Parts:
     """Weights, cache and activations on each GPU."""
-    return InferenceParts(weight_bytes(serving), cache_bytes(serving), activation_bytes(serving))
+    activations = activation_bytes(serving)
+    return Parts(weight_bytes(serving), activations=activations, cache=cache_bytes(serving))
 
 
 def needed_for_inference(serving: ServedModel) -> tuple[int, int]:

@@ -14,6 +14,7 @@ _FULL_EVERY = {"gemma2": 2, "gpt_oss": 2, "olmo3": 4, "gemma3_text": 6, **dict.f
 KNOWN_TYPES = (
     "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi3",
     "olmo3", "gpt_oss", "deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe", "glm4_moe_lite", "minimax_m2",
+    "ministral3",
     *_LINEAR,
 )  # fmt: skip
 """Values of `model_type` whose blocks are these: gated MLPs, norms, and attention of the kinds of `Shape`."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar  # Any: what click passes on
 
 import click
 
+from gputui.analysis.cost import Estimated
 from gputui.analysis.job import Batch, Job, begins_job, parse_job
 from gputui.cli.options import json_option, trust_option
 from gputui.cli.output import print_json, printed, warn
@@ -43,7 +44,6 @@ from gputui.services.advise.llm_serving import (
 from gputui.services.advise.rent import (
     Advice,
     Choice,
-    Estimated,
     Offer,
     PricedSide,
     advise,

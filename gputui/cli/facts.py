@@ -99,7 +99,7 @@ def _named(text: str) -> list[GpuRow]:
     close = closest_gpus(text)
     raise GputuiError(
         f"unknown GPU '{text}'",
-        f"did you mean {', '.join(close)}?" if close else "gputui fit 7B --all lists every GPU",
+        f"did you mean {', '.join(close)}?" if close else "gputui pick 7B --all lists every GPU",
     )
 
 

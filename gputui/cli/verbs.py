@@ -90,8 +90,10 @@ GROUPS: tuple[Group, ...] = (
         "DECIDE",
         "What should I rent?",
         (
-            Command("advise", "advise", "what a job takes and costs on each box; rent or buy"),
-            Command("fit", "fit", "on which GPUs a model fits, and what the cheapest costs"),
+            Command("pick", "pick", "a model or a job: on which GPUs or boxes, how fast, what it costs"),
+            Command(
+                "advise", "advise", "what a job takes and costs on each box; rent or buy", "pick --job TEXT"
+            ),
             Command("prices", "facts:prices", "what GPUs cost to rent"),
             Command("share", "share", "a report or file to send, without names, ids and paths"),
         ),
@@ -122,6 +124,7 @@ GROUPS: tuple[Group, ...] = (
         "",
         "",
         (
+            Command("fit", "pick", "the earlier name of pick: --train unless --infer"),
             Command("facts", "facts", "what is known about a GPU without measuring it"),
             Command(
                 "reference", "reference", "collect results into a reference: what boxes of one model reach"
@@ -162,7 +165,8 @@ def understood(words: list[str]) -> list[str]:
     for place, word in enumerate(words):
         option, *value = word.split("=", 1)
         if name := INSTEAD.get(f"{words[0]} {option}"):
-            words = [name, *words[1:place], *value, *words[place + 1 :]]
+            kept = [word] if option == "--job" else value  # an option of `advise`, too
+            words = [name, *words[1:place], *kept, *words[place + 1 :]]
             break
     is_of_command = words[:1] == ["help"] and {*words[1:]} <= {*SPELT, *NOUNS, "-h", "--help", "--all"}
     if is_of_command or (len(words) == 1 and words[0] in NOUNS):

@@ -46,7 +46,7 @@ def test_the_first_screen_has_the_verbs_below_the_questions_that_they_answer() -
     verbs = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
     assert verbs == [
         "monitor", "doctor", "run", "bakeoff", "serve-bench", "record", "why", "show", "compare",
-        "advise", "fit", "prices", "share",
+        "pick", "prices", "share",
     ]  # fmt: skip
     assert "gputui db   runs, merge, export, import, label, rm" in lines[-5]
     assert "gputui self completion, paths" in lines[-4]
@@ -129,6 +129,9 @@ def test_the_help_of_everything_names_every_command_and_every_option_of_gputui_a
         (["run", "--all"], ["run", "--all"]),
         (["run", "-h", "--all"], ["run", "-h", "--help"]),
         (["compare", "a.db", "b.db"], ["compare", "a.db", "b.db"]),
+        (["pick", "a.db", "--job", "1M img train"], ["advise", "a.db", "--job", "1M img train"]),
+        (["pick", "--job=1M img train", "a.db"], ["advise", "--job=1M img train", "a.db"]),
+        (["pick", "gpt-oss-20b"], ["pick", "gpt-oss-20b"]),
         ([], []),
     ],
     ids=lambda words: " ".join(words),
@@ -149,6 +152,7 @@ def test_words_are_understood_as_those_of_a_command(words: list[str], same: list
         (("monitor", "--demo", "--gpus", "2"), ("demo", "--gpus", "2")),
         (("monitor", "--replay", "latest"), ("replay", "latest")),
         (("run", "--join", "nowhere"), ("join", "nowhere")),
+        (("pick", "--job", "nonsense", "nowhere.db"), ("advise", "--job", "nonsense", "nowhere.db")),
     ],
     ids=" ".join,
 )

@@ -32,7 +32,7 @@ def options_of(command: Command) -> list[tuple[str, ...]]:
     assert made is not None
     all_of_it = (made, *made.commands.values()) if isinstance(made, click.Group) else (made,)
     return [
-        tuple(parameter.opts)
+        (*parameter.opts, *parameter.secondary_opts)
         for one in all_of_it
         for parameter in one.params
         if isinstance(parameter, click.Option) and "--help" not in parameter.opts

@@ -39,7 +39,7 @@ _DEFS = {
 }
 _TITLES = {
     "compare-ranking": f"gputui compare --format json, from {FLEET_FROM} sides on",
-    "fit-infer": "gputui fit --infer --json",
+    "pick-train": "gputui pick --train --json",
 }
 _BY_NAME = frozenset({"values", "absent", "outcomes", "parameters", "judgements"})
 """Objects whose keys are data."""
@@ -84,8 +84,8 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         ),
         "why": (("why", trace), ("why", a), ("why", imported)),
         "advise": (("advise", a, b, "--job", "50M tokens train"),),
-        "fit": (("fit", "--params", "7e9"),),
-        "fit-infer": (("fit", "--infer", "--params", "7e9"),),
+        "pick": (("pick", "--params", "7e9"), ("pick", "gpt-oss-120b")),
+        "pick-train": (("pick", "--train", "--params", "7e9"), ("pick", "--train", "mixtral-8x7b")),
         "paths": (("paths",),),
         "profiles": (("profiles",),),
         "doctor": (("doctor",),),

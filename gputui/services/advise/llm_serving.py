@@ -7,13 +7,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gputui.analysis.cost import Estimated
 from gputui.analysis.job import amount_of
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Case
 from gputui.model.units import counted, format_usd, listed, three_digits
-from gputui.services.advise.rent import Estimated, PricedSide
+from gputui.services.advise.rent import PricedSide
 from gputui.services.results.metrics import is_limit
 from gputui.services.results.throughput import speed_of
 from gputui.services.serving.profiles import Limits, limits_from, limits_of, parameter_of

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Generic, TypeVar
 
+from gputui.analysis.cost import Estimated
 from gputui.analysis.fit import (
     PRECISIONS,
     STATES_PER_WEIGHT,
-    Parts,
-    Peak,
+    Fit,
     Shape,
     Training,
     activation_parts,
-    all_at_once,
     fit,
     gpt_shape,
-    nearest_shape,
     needed_bytes,
     peak_of,
 )
@@ -26,28 +26,27 @@ from gputui.analysis.inference_fit import (
     MOST_BATCH,
     MOST_CONTEXT,
     WEIGHT_FORMATS,
-    InferenceParts,
     ServedModel,
     cache_bytes,
     decoder,
     fit_inference,
-    inference_parts,
     needed_for_inference,
     possible_gpus,
 )
+from gputui.analysis.llm_speed import decode_speed, prompt_speed, train_speed
 from gputui.errors import GputuiError
+from gputui.facts.tables import GpuFacts, GpuRow, peak_bandwidth, peak_for
+from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass
 from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import listed
 from gputui.services.advise.gpu_choice import (
-    FitAnswer,
-    GpuClass,
+    GpuPick,
     Wish,
-    classes_of,
     headline,
     one_of,
-    only,
+    picks_of,
     rows_asked,
     short_number,
     whole_number,
@@ -59,7 +58,7 @@ from gputui.store.reading import open_result
 from gputui.store.selecting import find_run
 from gputui.worker import declared_as
 
-_GPT2_VOCABULARY, _LLAMA3_VOCABULARY = 50257, 128256
+_LLAMA3_VOCABULARY = 128256
 _TRAINED_CONTEXT = 4096
 """Tokens per sequence in training where none are stated: many models can take far more than is usual."""
 OPTIMIZER_TITLES = {
@@ -70,6 +69,7 @@ OPTIMIZER_TITLES = {
     "adam": "Adam",
     "adamw": "AdamW",
 }
+W = TypeVar("W", Training, ServedModel)
 _ONLY_INFER = "; with --infer also fp16, fp8, int8, int4"
 
 
@@ -83,24 +83,23 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class FitReport:
+class FitReport(Generic[W]):
     """The answer."""
 
-    headline: FitAnswer
-    training: Training
+    headline: str
+    work: W
     notes: tuple[str, ...]
     """What was assumed where nothing was stated, and what is doubtful."""
-    activations_from: str
-    """`formula`, `measured` or `stated`."""
-    measured: Measured | None
-    at_once: Parts
-    peak: Peak
-    classes: tuple[GpuClass, ...]
-    """Of the GPUs asked for, in the order of their memory."""
+    picks: tuple[GpuPick, ...]
+    """The GPUs asked for, the cheapest per token first."""
+    measured_by: str
+    """What to type on such a box."""
+    measured: Measured | None = None
+    """Whence activations are, if not from the formula alone."""
     warnings: tuple[str, ...] = ()
 
 
-def report(wish: Wish) -> FitReport:
+def report(wish: Wish) -> FitReport[Training]:
     """Answer a question about memory.
 
     Raises GputuiError for each invalid value, an unknown GPU, and a file that cannot be read or has no
@@ -111,7 +110,7 @@ def report(wish: Wish) -> FitReport:
     batch = whole_number("--batch", wish.batch, 2**20)
     context = None if wish.context is None else whole_number("--context", wish.context, 2**24)
     rows = rows_asked(wish.gpu)
-    blocks, params, notes = _wished_model(wish, is_served=False)
+    blocks, params, notes = _wished_model(wish)
     if context is None:
         context = min(blocks.context, _TRAINED_CONTEXT)
         notes.append(f"{context} tokens")
@@ -124,29 +123,30 @@ def report(wish: Wish) -> FitReport:
     if wish.file is not None:
         measured, warnings = _measured(wish.file, precision.name, wish.trust)
         training = replace(training, measured_ratio=measured.ratio)
-    everywhere = classes_of(rows_asked(None), lambda memory_bytes: fit(training, memory_bytes))
-    classes = only(everywhere, rows)
+    everywhere = picks_of(
+        partial(fit, training),
+        lambda on, row: train_speed(training, on.tricks, row.vendor, peak_for(GpuFacts(row, ""), "fp16")),
+    )
+    asked = [pick for pick in everywhere if pick.row in rows]
     subject = (
         f"training {_called(wish, blocks, params)} with {OPTIMIZER_TITLES[optimizer]} in {precision.name}"
         f" (batch {batch} x {context} tokens)"
     )
     return FitReport(
-        headline=headline(subject, classes, everywhere, needed_bytes(training), wish.gpu is not None),
-        training=training,
-        notes=tuple(notes),
-        activations_from="measured" if measured else "formula" if stated is None else "stated",
-        measured=measured,
-        at_once=all_at_once(training),
-        peak=peak_of(training),
-        classes=classes,
-        warnings=warnings,
+        headline(subject, asked, everywhere, needed_bytes(training)),
+        training,
+        tuple(notes),
+        tuple(asked),
+        "gputui run llm",
+        measured,
+        warnings,
     )
 
 
 _SHAPE_OPTIONS = ("params", "layers", "width", "vocabulary", "kv_heads", "head_dim")
 
 
-def _wished_model(wish: Wish, is_served: bool) -> tuple[Shape, int, list[str]]:
+def _wished_model(wish: Wish) -> tuple[Shape, int, list[str]]:
     """Shape and number of weights; what was not stated is taken from a published model, and noted."""
     if wish.model is not None:
         stated = next((name for name in _SHAPE_OPTIONS if getattr(wish, name) is not None), None)
@@ -167,37 +167,27 @@ def _wished_model(wish: Wish, is_served: bool) -> tuple[Shape, int, list[str]]:
                 "the size of the model is missing",
                 "give its name, its config.json, --params 8e9, or --layers and --width",
             )
-        near = typical_shape(params) if is_served else nearest_shape(params)
+        near = typical_shape(params)
         shape = replace(
             near,
             vocabulary=vocabulary or near.vocabulary,
             head_dim=head_dim or near.head_dim,
             kv_heads=kv_heads or near.kv_heads,
         )
-        taken = _cached(shape) if is_served else f"{shape.layers} layers of width {shape.width}"
-        notes = [f"{taken} as in {near.name}"]
+        notes = [f"{_cached(shape)} as in {near.name}"]
         if not 0.5 <= near.parameters / params <= 2:
-            guess = "the KV cache is a guess" if is_served else "activations are a guess"
-            notes.append(f"no published shape is near, so {guess}: give --layers and --width")
+            notes.append("no published shape is near, so it is a guess: give --layers and --width")
     else:
         width = whole_number("--width", wish.width, 10**6)
         layers = whole_number("--layers", wish.layers, 10**5)
-        if is_served:
-            if head_dim is not None and (head_dim > width or width % head_dim):
-                raise GputuiError(
-                    f"--head-dim {head_dim}: does not divide --width {width}", "such as 64 or 128"
-                )
-            shape = decoder(layers, width, vocabulary or _LLAMA3_VOCABULARY, head_dim, kv_heads)
-            notes = [f"blocks as in LLaMA with {_cached(shape)}"]
-        else:
-            context = 1024 if wish.context is None else whole_number("--context", wish.context, 2**24)
-            shape = gpt_shape(layers, width, vocabulary or _GPT2_VOCABULARY, context)
-            notes = [f"blocks as in GPT-2, which have {short_number(shape.parameters)} weights"]
-            if params is not None and not 0.8 <= shape.parameters / params <= 1.25:
-                notes.append(
-                    f"weights by --params {wish.params}, which is another size; activations by the shape"
-                )
-    if vocabulary is None and not (is_served and shape.name):
+        if head_dim is not None and (head_dim > width or width % head_dim):
+            raise GputuiError(f"--head-dim {head_dim}: does not divide --width {width}", "such as 64 or 128")
+        shape = decoder(layers, width, vocabulary or _LLAMA3_VOCABULARY, head_dim, kv_heads)
+        size = short_number(shape.parameters)
+        notes = [f"blocks as in LLaMA with {_cached(shape)}, which have {size} weights"]
+        if params is not None and not 0.8 <= shape.parameters / params <= 1.25:
+            notes.append(f"weights by --params {wish.params}, which is another size; the rest by the shape")
+    if vocabulary is None and not shape.name:
         notes.append(f"vocabulary {shape.vocabulary}")
     if shape.heads % shape.kv_heads:
         raise GputuiError(
@@ -300,28 +290,12 @@ def _ratio_of(result: CaseResult, profiled: ProfiledPass | None, training: Train
 
 
 DEFAULT_CONTEXT = 8192
-_ONLY_TRAINING = "; without --infer also amp, tf32, mixed"
+_ONLY_TRAINING = "; with --train also amp, tf32, mixed"
 
 
-@dataclass(frozen=True, slots=True)
-class InferenceReport:
-    """The answer."""
-
-    headline: FitAnswer
-    serving: ServedModel
-    notes: tuple[str, ...]
-    """What was assumed where nothing was stated, and what is doubtful."""
-    parts: InferenceParts
-    """On each of the GPUs that were stated."""
-    cache_bytes_per_token: int
-    """On all of them together, while no window is full."""
-    classes: tuple[GpuClass, ...]
-    """Of the GPUs asked for, in the order of their memory."""
-
-
-def inference_report(wish: Wish) -> InferenceReport:
+def inference_report(wish: Wish) -> FitReport[ServedModel]:
     """Answer a question about memory. Raises GputuiError for each invalid value and an unknown GPU."""
-    model, params, notes = _wished_model(wish, is_served=True)
+    model, params, notes = _wished_model(wish)
     published = model.weight_format if wish.model is not None else ""
     precision = wish.precision or published or "bf16"
     weights = WEIGHT_FORMATS[one_of("--precision", precision, WEIGHT_FORMATS, _ONLY_TRAINING)]
@@ -344,19 +318,38 @@ def inference_report(wish: Wish) -> InferenceReport:
         if model.name and context > model.context:
             notes.append(f"{model.name} was trained for {model.context} tokens")
     serving = ServedModel(params, weights, cache, model, batch, context, gpus)
-    everywhere = classes_of(rows_asked(None), lambda memory_bytes: fit_inference(serving, memory_bytes))
-    classes = only(everywhere, rows)
+    everywhere = picks_of(partial(fit_inference, serving), partial(decode_speed_on, serving))
+    asked = [pick for pick in everywhere if pick.row in rows]
     subject = f"{_called(wish, model, params)} in {weights.name} with {context} tokens x {batch}"
-    needs = needed_for_inference(serving)
-    one = replace(serving, batch=1, gpus=1)
-    return InferenceReport(
-        headline(subject, classes, everywhere, needs, wish.gpu is not None, gpus),
+    return FitReport(
+        headline(subject, asked, everywhere, needed_for_inference(serving)),
         serving,
         tuple(notes),
-        inference_parts(serving),
-        cache_bytes(replace(one, context=2)) - cache_bytes(replace(one, context=1)),
-        classes,
+        tuple(asked),
+        f"gputui serve-bench http://localhost:8000 --concurrency {batch}",
     )
+
+
+def decode_speed_on(serving: ServedModel, on: Fit, row: GpuRow) -> Estimated | Missing:
+    """Generated tokens per second on as many of these GPUs as are needed."""
+    gpu, served = GpuFacts(row, ""), replace(serving, gpus=on.gpus)
+    return decode_speed(served, row.vendor, peak_bandwidth(gpu), _peak(serving, gpu))
+
+
+def prompt_speed_on(serving: ServedModel, pick: GpuPick) -> Estimated | Missing:
+    """Tokens per second of prompts on as many of these GPUs as are needed."""
+    return prompt_speed(replace(serving, gpus=pick.fit.gpus), _peak(serving, GpuFacts(pick.row, "")))
+
+
+def _peak(serving: ServedModel, gpu: GpuFacts) -> float | Missing:
+    """Of 16-bit products, also where weights have fewer bits: an engine may widen them."""
+    return peak_for(gpu, "fp32" if serving.weights.name == "fp32" else "fp16")
+
+
+def bytes_per_token(serving: ServedModel) -> int:
+    """Of the KV cache, on all GPUs together, while no window is full."""
+    one = replace(serving, batch=1, gpus=1)
+    return cache_bytes(replace(one, context=2)) - cache_bytes(replace(one, context=1))
 
 
 def _cached(model: Shape) -> str:

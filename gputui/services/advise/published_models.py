@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from pathlib import Path
 
-from gputui.analysis.fit import Shape, nearest_shape
+from gputui.analysis.fit import Shape
 from gputui.analysis.model_config import shape_of
 from gputui.errors import GputuiError
 from gputui.facts.tables import model_configs, source_rows
@@ -29,8 +30,9 @@ def published_shapes() -> tuple[Shape, ...]:
 
 
 def typical_shape(params: int) -> Shape:
-    """The model that stands for those of this size."""
-    return nearest_shape(params, [s for s in published_shapes() if "by_size" in model_configs()[s.name]])
+    """The published model that stands for those of this size: the nearest by ratio."""
+    typical = [shape for shape in published_shapes() if "by_size" in model_configs()[shape.name]]
+    return min(typical, key=lambda shape: abs(math.log(shape.parameters / params)))
 
 
 def model_named(text: str) -> Shape:
@@ -55,7 +57,7 @@ def model_named(text: str) -> Shape:
     raise GputuiError(
         f"unknown model {text!r}",
         f"did you mean {_listed(close)}? " * bool(close)
-        + "Else give its config.json, or its size, such as 7B",
+        + "Else give its config.json, or its size, such as 7B; for result files --job TEXT",
     )
 
 

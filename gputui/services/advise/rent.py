@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gputui.analysis.cost import share_of_price
+from gputui.analysis.cost import Estimated, share_of_price
 from gputui.analysis.job import VERBS, Batch, Job, Serving
 from gputui.analysis.judgement import COST, RATE, Judgement, judgements
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, Verdict
@@ -84,18 +84,6 @@ class Choice:
     workload: str = ""
     size: str = ""
     precision: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimated:
-    """A value with the 95 % interval from the speed."""
-
-    value: float
-    low: float
-    high: float
-
-    def scaled(self, factor: float) -> Estimated:
-        return Estimated(self.value * factor, self.low * factor, self.high * factor)
 
 
 @dataclass(frozen=True, slots=True)

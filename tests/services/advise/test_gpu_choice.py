@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
+from gputui.analysis.cost import Estimated
 from gputui.analysis.fit import GIB, Fit
 from gputui.analysis.inference_fit import (
     WEIGHT_FORMATS,
@@ -18,17 +19,11 @@ from gputui.analysis.inference_fit import (
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.facts.tables import gpu_rows, memory_of
 from gputui.model.absent import Missing
-from gputui.services.advise.gpu_choice import (
-    GpuClass,
-    Wish,
-    cheapest,
-    classes_of,
-    only,
-    rows_asked,
-    shown_first,
-)
+from gputui.model.journal import Price
+from gputui.services.advise.gpu_choice import GpuPick, Wish, headline, picks_of, rows_asked
 from gputui.services.advise.memory_fit import inference_report, report
 from gputui.services.advise.published_models import model_named
+from gputui.services.prices import is_on_demand
 
 EIGHT = model_named("Llama 3.1 8B")
 SERVING = ServedModel(EIGHT.parameters, WEIGHT_FORMATS["bf16"], "bf16", EIGHT, 1, 8192)
@@ -40,16 +35,12 @@ def served(memory_bytes: int) -> Fit:
 
 
 @cache
-def everywhere() -> tuple[GpuClass, ...]:
-    return classes_of(rows_asked(None), served)
-
-
-def sizes_of(classes: tuple[GpuClass, ...]) -> dict[str, tuple[int, bool]]:
-    return {name: (one.memory_bytes, one.is_estimated) for one in classes for name in one.names}
+def everywhere() -> tuple[GpuPick, ...]:
+    return picks_of(served, lambda fit, row: Estimated(100.0, 50.0, 200.0))
 
 
 def test_a_gpu_has_one_size_in_the_table_and_by_its_name() -> None:
-    in_table = sizes_of(everywhere())
+    in_table = {pick.row.name: (pick.memory_bytes, pick.row.nvml_memory_mib is None) for pick in everywhere()}
     for row in gpu_rows():
         size, name = memory_of(row), row.name
         if isinstance(size, Missing):
@@ -64,17 +55,26 @@ def test_a_gpu_has_one_size_in_the_table_and_by_its_name() -> None:
 
 def test_training_and_inference_give_a_gpu_the_size_it_has_in_the_table() -> None:
     for name, size in (("H20", 97871 * 2**20), ("H200 SXM", 143771 * 2**20)):
-        (trained,) = report(replace(TRAINING, gpu=name)).classes
-        (inferred,) = inference_report(Wish(params="8e9", gpu=name)).classes
+        (trained,) = report(replace(TRAINING, gpu=name)).picks
+        (inferred,) = inference_report(Wish(params="8e9", gpu=name)).picks
         assert trained.memory_bytes == inferred.memory_bytes == size
 
 
-def test_classes_grow_and_the_gpus_of_one_have_the_same_memory() -> None:
-    sizes = [one.memory_bytes for one in everywhere()]
-    assert sizes == sorted(sizes)
-    rows = {row.name: row for row in gpu_rows()}
-    for one in everywhere():
-        assert {memory_of(rows[name]) for name in one.names} == {one.memory_bytes}
+def on_demand(pick: GpuPick) -> bool:
+    return isinstance(pick.price, Price) and is_on_demand(pick.price.kind)
+
+
+def test_what_holds_it_comes_first_and_of_that_recent_prices_on_demand_by_their_cost_per_token() -> None:
+    picks = everywhere()
+    holds = [pick.holds for pick in picks]
+    assert holds == sorted(holds, reverse=True)
+    offered = [pick for pick in picks if pick.holds and isinstance(pick.price, Price)]
+    recent = [pick for pick in offered if on_demand(pick) and not pick.age]
+    assert picks[: len(recent)] == tuple(recent)
+    costs = [pick.usd_per_million for pick in recent]
+    values = [cost.value for cost in costs if isinstance(cost, Estimated)]
+    assert len(values) == len(costs) > 10
+    assert values == sorted(values)
 
 
 @pytest.mark.parametrize(
@@ -93,72 +93,79 @@ def test_a_gpu_is_found_by_its_name_a_part_of_it_or_its_drivers(asked: str, name
     assert {row.name for row in rows_asked(asked)} == names
 
 
-def test_of_many_gpus_the_ten_rented_first_are_shown_and_of_few_all() -> None:
-    first = shown_first(sizes_of(everywhere()))
-    assert len(first) == 10
-    assert {"H100 SXM 80GB", "A100-SXM4-80GB", "T4", "L4", "H200 SXM"} <= first
-    few = only(everywhere(), rows_asked("H200"))
-    assert shown_first(sizes_of(few)) == {"H200 NVL", "H200 SXM"}
-
-
-def test_the_price_is_that_of_an_instance_with_as_many_gpus_as_are_needed() -> None:
+def test_the_price_is_that_of_an_instance_with_enough_gpus_and_a_token_costs_the_share_of_those_in_use() -> (
+    None
+):
     large = model_named("Llama 3.1 70B")
     serving = ServedModel(large.parameters, WEIGHT_FORMATS["bf16"], "bf16", large, 1, 8192)
-    classes = classes_of(rows_asked(None), lambda size: fit_inference(serving, size))
-    for one in classes:
-        for offer in one.offers:
-            assert one.fit.word != "does not fit"
-            assert offer.instance.gpu_count >= one.fit.gpus
-            assert offer.instance.gpu == offer.name in one.names
-    found = cheapest(classes, "fits", "several GPUs")
-    assert found is not None
-    assert found[1].order == min(o.order for one in classes if one.fit.word != "tight" for o in one.offers)
+    picks = picks_of(partial(fit_inference, serving), lambda fit, row: Estimated(100.0, 50.0, 200.0))
+    several = 0
+    for pick in picks:
+        if isinstance(pick.price, Missing):
+            assert isinstance(pick.usd_per_million, Missing)
+            continue
+        assert pick.fit.word != "does not fit"
+        assert pick.price.gpu_count >= pick.fit.gpus
+        several += pick.fit.gpus > 1
+        per_s = pick.price.usd_per_hour / 3600 * pick.fit.gpus / pick.price.gpu_count
+        cost = pick.usd_per_million
+        assert isinstance(cost, Estimated)
+        assert cost.value == pytest.approx(1e6 * per_s / 100)
+        assert (cost.low, cost.high) == pytest.approx((cost.value / 2, cost.value * 2))
+    assert several > 5
 
 
 def sentence(**wish: str) -> str:
-    return inference_report(replace(Wish(), **wish)).headline.text  # type: ignore[arg-type]
+    return inference_report(replace(Wish(), **wish)).headline  # type: ignore[arg-type]
 
 
-def test_the_headline_says_on_what_it_fits_how_much_it_takes_and_what_it_costs() -> None:
+def test_the_headline_says_on_what_it_fits_what_it_costs_and_how_fast_it_should_be() -> None:
     found = inference_report(Wish(params="8B", context="32768", batch="8", gpu="H100 SXM 80GB"))
-    (one,) = found.classes
+    (one,) = found.picks
+    assert isinstance(one.price, Price)
+    assert isinstance(one.speed, Estimated)
     needs = one.fit.needed_bytes[1] / GIB
-    offered = ", ".join(filter(None, (one.offers[0].instance.provider, one.offers[0].age)))
-    assert found.headline.text == (
+    offered = ", ".join(filter(None, (one.price.provider, one.age)))
+    of = "" if one.price.gpu_count == 1 else f" for {one.price.gpu_count:g} of them"
+    assert found.headline.startswith(
         f"Fits: 8B in bf16 with 32768 tokens x 8 on an H100 SXM 80GB, {needs:.1f} of 79.6 GiB,"
-        f" from ${one.offers[0].usd_per_hour:.2f}/h ({offered})."
+        f" from ${one.price.usd_per_hour:.2f}/h{of} ({offered}). Expected: {one.speed.value:.0f} tok/s ("
     )
+    assert found.headline.endswith(" per 1M tokens.")
 
 
-def test_the_headline_of_what_does_not_fit_says_what_it_needs_and_the_cheapest_that_holds_it() -> None:
+def test_what_takes_several_gpus_says_how_it_is_spread() -> None:
     said = sentence(params="70B", gpu="H100 SXM 80GB")
-    assert said.startswith("Does not fit: 70B in bf16 with 8192 tokens x 1 needs 136 GiB, an H100 SXM 80GB")
-    assert "It fits on 2 with tensor parallelism, from $" in said
-    assert re.search(
-        r"The cheapest that holds it: an? \S.* at \$[\d.]+/h \(\w[^)]*\), 136 of \d+ GiB\.$", said
+    assert said.startswith(
+        "Fits: 70B in bf16 with 8192 tokens x 1 on 2 x H100 SXM 80GB with tensor parallelism, "
     )
+    assert " GiB each, from $" in said
 
 
-def test_without_a_gpu_the_headline_names_the_cheapest_that_holds_it() -> None:
+def test_without_a_gpu_the_headline_names_the_cheapest_per_token() -> None:
     assert re.match(
-        r"Fits: 8B in bf16 with 8192 tokens x 1\. The cheapest that holds it: an? .* at \$[\d.]+/h",
+        r"Cheapest: 8B in bf16 with 8192 tokens x 1 on an? .*, [\d.]+ of [\d.]+ GiB, from \$[\d.]+/h",
         sentence(params="8B"),
     )
-    assert sentence(params="405B").startswith("Does not fit on one GPU: 405B in bf16")
     huge = sentence(params="1e14")
+    assert huge.startswith("Does not fit: ")
     assert huge.endswith("Take a smaller model, batch or context, or fewer bits per weight.")
 
 
-def test_what_is_tight_gives_both_ends_of_what_it_needs() -> None:
+def test_what_no_number_of_the_named_gpus_holds_names_the_cheapest_that_do() -> None:
+    said = sentence(params="671B", gpu="GTX 1080")
+    assert said.startswith("Does not fit: 671B in bf16 with 8192 tokens x 1 needs ")
+    assert re.search(r"a GeForce GTX 1080 has [\d.]+ GiB\. The cheapest that holds it: ", said)
+
+
+def test_what_is_tight_gives_both_ends_of_what_it_needs_and_is_not_what_holds_it() -> None:
     tight = fit_inference(SERVING, sum(needed_for_inference(SERVING)) // 2)
     assert (tight.word, tight.needed_bytes) == ("tight", needed_for_inference(SERVING))
     said = sentence(params="8030261248", context="100", gpu="RTX 5080")
     assert re.match(
-        r"Tight: 8\.03B in bf16 with 100 tokens x 1 needs 15\.\d GiB to 1\d\.\d GiB, an RTX", said
+        r"Tight: 8\.03B in bf16 with 100 tokens x 1 needs 15\.\d GiB to 1\d\.\d GiB, an RTX 5080 has", said
     )
-
-
-def test_what_is_tight_is_not_the_cheapest_that_holds_it() -> None:
-    tight = classes_of(rows_asked("L4"), lambda size: replace(served(size), word="tight"))
-    assert tight[0].offers
-    assert cheapest(tight, "tight", "fits") is None
+    assert "The cheapest that holds it: " in said
+    picks = picks_of(lambda size: tight, lambda fit, row: Missing("not asked"))
+    assert not any(pick.holds for pick in picks)
+    assert "Tight: it needs " in headline("it", picks, picks, tight.needed_bytes)

@@ -230,14 +230,14 @@ def test_what_fits_does_and_one_more_sequence_or_token_does_not(wanted: ServedMo
 
 def test_what_was_not_stated_is_taken_from_a_published_model_and_noted() -> None:
     found = inference_report(Wish(params="8B"))
-    assert found.serving.model.name == "Llama 3.1 8B"
-    assert found.serving.params == 8 * 10**9
+    assert found.work.model.name == "Llama 3.1 8B"
+    assert found.work.params == 8 * 10**9
     assert found.notes == ("32 layers x 8 KV heads x 128 as in Llama 3.1 8B", "8192 tokens")
     long = inference_report(Wish(params="8B", context="1e6"))
     assert "trained for 131072 tokens" in long.notes[-1]
     stated = inference_report(Wish(layers="32", width="4096", kv_heads="8", vocabulary="32000"))
-    assert stated.serving.model.heads == 32
-    assert cache_bytes(stated.serving) == cache_bytes(found.serving)
+    assert stated.work.model.heads == 32
+    assert cache_bytes(stated.work) == cache_bytes(found.work)
     far = inference_report(Wish(params="1e13"))
     assert any("a guess" in note for note in far.notes)
 
@@ -248,7 +248,7 @@ def test_what_was_not_stated_is_taken_from_a_published_model_and_noted() -> None
         ({"params": None}, "the size of the model is missing", "--params"),
         ({"params": "many"}, "--params: must be a whole number, got 'many'", "8e9|7e9"),
         ({"precision": "int3"}, "--precision: unknown precision 'int3'", "did you mean int"),
-        ({"precision": "amp"}, "--precision: unknown precision 'amp'", "without --infer also amp"),
+        ({"precision": "amp"}, "--precision: unknown precision 'amp'", "with --train also amp"),
         ({"cache_precision": "int4"}, "--kv-precision: unknown kv-precision 'int4'", "one of fp32"),
         ({"gpus": "3"}, "--gpus 3: 32 attention heads do not split evenly", "one of 1, 2, 4, 8, 16, 32"),
         ({"gpus": "0"}, "--gpus: 0 is out of range", "from 1"),

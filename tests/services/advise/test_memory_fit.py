@@ -20,7 +20,6 @@ from gputui.analysis.fit import (
     NO_TRICK,
     PRECISIONS,
     STATES_PER_WEIGHT,
-    USUAL_SHAPES,
     Shape,
     Training,
     Tricks,
@@ -31,12 +30,12 @@ from gputui.analysis.fit import (
     gpt_shape,
     largest_batch,
     layer_bytes_per_token,
-    nearest_shape,
     needed_bytes,
     peak_of,
     state_bytes,
     with_batch,
 )
+from gputui.analysis.inference_fit import decoder
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import (
@@ -53,6 +52,7 @@ from gputui.model.journal import (
 from gputui.model.plan import PROFILED, Case
 from gputui.services.advise.gpu_choice import Wish, whole_number
 from gputui.services.advise.memory_fit import FitReport, report
+from gputui.services.advise.published_models import model_named, typical_shape
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 from gputui.worker.workloads.gpt_train import BASE, MEDIUM, MINI
@@ -69,6 +69,7 @@ MINI_OF_2 = {
     "batch": 2,
 }
 GATED = {**NARROW, "layers": 4, "vocabulary": 512, "hidden": 688}
+GPT2_XL = gpt_shape(48, 1600, 50257, 1024)
 TRICKS = {
     "none": NO_TRICK,
     "checkpoint": Tricks(checkpoint=True),
@@ -189,7 +190,7 @@ def test_the_textbook_sum_of_ten_billion_weights_is_180_gb_and_no_80_gb_gpu_hold
         10**10,
         "adam",
         PRECISIONS["fp32"],
-        nearest_shape(10**10),
+        typical_shape(10**10),
         1,
         2048,
         stated_activations_bytes=20 * 10**9,
@@ -222,16 +223,6 @@ def test_a_16_bit_block_keeps_what_korthikanti_counts_but_for_dropout_masks_and_
     assert kept + masks == 34 * blocks.width
 
 
-@pytest.mark.parametrize(
-    ("name", "billions"),
-    [("GPT-2 small", 0.124), ("GPT-2 XL", 1.558), ("LLaMA 7B", 6.738), ("LLaMA 65B", 65.286)],
-)
-def test_usual_shapes_have_the_weights_that_are_published(name: str, billions: float) -> None:
-    shape = next(s for s in USUAL_SHAPES if s.name == name)
-    assert shape.parameters / 1e9 == pytest.approx(billions, rel=5e-3)
-    assert nearest_shape(shape.parameters) is shape
-
-
 @pytest.mark.parametrize("shape", [BASE, MEDIUM])
 def test_a_stated_shape_has_the_weights_of_the_model_of_gpt_train(shape: Any) -> None:
     blocks = gpt_shape(shape.layers, shape.width, shape.vocabulary, shape.context)
@@ -245,7 +236,7 @@ trainings = st.builds(
     lambda shape, precision, optimizer, batch, context: Training(
         shape.parameters, optimizer, PRECISIONS[precision], shape, batch, context
     ),
-    st.sampled_from(USUAL_SHAPES),
+    st.sampled_from([GPT2_XL, *map(model_named, ("SmolLM2 135M", "Llama 2 7B", "Qwen3 30B-A3B"))]),
     st.sampled_from(list(PRECISIONS)),
     st.sampled_from(list(STATES_PER_WEIGHT)),
     st.integers(1, 64),
@@ -299,7 +290,7 @@ def test_the_backward_pass_of_a_block_holds_its_gradients_and_its_mlp(is_gated: 
 
 
 def test_the_tricks_are_tried_in_the_order_of_what_they_cost() -> None:
-    shape = USUAL_SHAPES[3]
+    shape = GPT2_XL
     training = Training(shape.parameters, "adamw", PRECISIONS["amp"], shape, 16, 1024)
     words = [(fit(training, gib * GIB).word, fit(training, gib * GIB).tricks) for gib in (8, 32, 141)]
     assert words[0][0] == "several GPUs"
@@ -309,7 +300,7 @@ def test_the_tricks_are_tried_in_the_order_of_what_they_cost() -> None:
 
 
 def test_before_a_model_is_spread_activations_are_recomputed_and_the_fewest_gpus_are_taken() -> None:
-    shape = USUAL_SHAPES[3]
+    shape = GPT2_XL
     alone = Training(shape.parameters, "adamw", PRECISIONS["amp"], shape, 1, 4096)
     high = needed_bytes(alone, Tricks(checkpoint=True))[1]
     assert fit(alone, high).tricks == Tricks(checkpoint=True)
@@ -323,7 +314,7 @@ def test_before_a_model_is_spread_activations_are_recomputed_and_the_fewest_gpus
 
 
 def test_nothing_can_be_done_for_a_model_that_a_thousand_gpus_do_not_hold() -> None:
-    training = Training(10**14, "adamw", PRECISIONS["fp32"], nearest_shape(10**14), 1, 2048)
+    training = Training(10**14, "adamw", PRECISIONS["fp32"], typical_shape(10**14), 1, 2048)
     verdict = fit(training, 80 * GIB)
     assert verdict.word == "does not fit"
     assert verdict.largest_batch == 0
@@ -388,18 +379,19 @@ def test_any_text_is_an_amount_or_an_error_of_ours(text: str) -> None:
 
 def test_without_a_shape_the_nearest_usual_one_is_taken_and_reported() -> None:
     found = report(WISH)
-    assert found.training.blocks.name == "LLaMA 7B"
-    assert found.training.params == 7 * 10**9
-    assert found.training.context == 2048
-    assert found.notes == ("32 layers of width 4096 as in LLaMA 7B", "vocabulary 32000", "2048 tokens")
-    assert found.activations_from == "formula"
+    assert found.work.blocks.name == "Llama 2 7B"
+    assert found.work.params == 7 * 10**9
+    assert found.work.context == 4096
+    assert found.notes == ("32 layers x 32 KV heads x 128 as in Llama 2 7B", "4096 tokens")
+    assert found.measured is None
 
 
 def test_a_shape_alone_gives_the_weights_and_one_that_contradicts_params_is_reported() -> None:
     alone = report(replace(WISH, params=None, layers="12", width="768"))
-    assert alone.training.params == USUAL_SHAPES[0].parameters
+    assert alone.work.blocks == decoder(12, 768, 128256)
+    assert alone.work.params == alone.work.blocks.parameters
     torn = report(replace(WISH, layers="12", width="768"))
-    assert torn.training.params == 7 * 10**9
+    assert torn.work.params == 7 * 10**9
     assert any("weights by --params 7e9" in note for note in torn.notes)
 
 
@@ -454,7 +446,7 @@ def stored(tmp_path: Path, case: Case, **bytes_at_peak: float) -> str:
     return str(db)
 
 
-def with_file(file: str, precision: str = "fp32") -> FitReport:
+def with_file(file: str, precision: str = "fp32") -> FitReport[Training]:
     return report(replace(WISH, file=file, precision=precision))
 
 
@@ -468,13 +460,12 @@ def test_measured_activations_scale_the_formula(tmp_path: Path) -> None:
         gradients=0,
     )
     found = with_file(file)
-    assert found.activations_from == "measured"
     assert found.measured is not None
     assert found.measured.ratio == pytest.approx(1.2)
     assert "memory_tricks mini fp32 on Xeon" in found.measured.where
-    by_formula = report(replace(WISH, precision="fp32")).at_once
-    assert found.at_once.activations == pytest.approx(1.2 * by_formula.activations)
-    assert found.at_once.weights == by_formula.weights
+    by_formula, parts = (all_at_once(one.work) for one in (report(replace(WISH, precision="fp32")), found))
+    assert parts.activations == pytest.approx(1.2 * by_formula.activations)
+    assert parts.weights == by_formula.weights
 
 
 @pytest.mark.slow

@@ -12,13 +12,13 @@ from gputui.analysis.fit import GIB, PRECISIONS, layer_bytes_per_token
 from gputui.analysis.inference_fit import WEIGHT_FORMATS, ServedModel, cache_bytes, weight_bytes
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.services.advise.gpu_choice import Wish
-from gputui.services.advise.memory_fit import inference_report, report
+from gputui.services.advise.memory_fit import bytes_per_token, inference_report, report
 from gputui.services.advise.published_models import model_named, published_shapes
 
 KERAS = "keras-team/keras-hub, presets of the model: params"
 GPT_OSS = "OpenAI 2025, arXiv 2508.10925, table 1"
 DEEPSEEK_V2 = "deepseek-ai/DeepSeek-V2 README"
-GLM = "huggingface/transformers docs, glm4_moe: GLM-4.5, whose shape GLM-4.7 has"
+GLM = "huggingface/transformers docs, glm4_moe; GLM-4.7 has the shape of GLM-4.5"
 STATED: tuple[tuple[str, float, float | None, str], ...] = (
     ("Llama 2 7B", 6.738, None, "arXiv 2307.09288"),
     ("Llama 2 13B", 13.016, None, "arXiv 2307.09288"),
@@ -50,6 +50,21 @@ STATED: tuple[tuple[str, float, float | None, str], ...] = (
     ("DeepSeek-V2", 236, 21, DEEPSEEK_V2),
     ("DeepSeek-V3", 671, 36.6, "deepseek-ai/DeepSeek-V3 README_WEIGHTS: main model"),
     ("GLM-4.7", 355, 32, GLM),
+    ("SmolLM2 135M", 0.135, None, "its name"),
+    ("Qwen2.5 1.5B", 1.54, None, "Qwen2.5 model card"),
+    ("Qwen2.5 3B", 3.09, None, "Qwen2.5 model card"),
+    ("Qwen3 0.6B", 0.6, None, "Qwen3 model card"),
+    ("Qwen3 1.7B", 1.7, None, "Qwen3 model card"),
+    ("Qwen3 4B", 4.0, None, "Qwen3 model card"),
+    ("Qwen3 14B", 14.8, None, "Qwen3 model card"),
+    ("Qwen3.5 9B", 9, None, "its name"),
+    ("Gemma 7B", 8.537680896, None, KERAS),
+    ("Gemma 2 2B", 2.614341888, None, KERAS),
+    ("Phi-4-mini", 3.8, None, "microsoft/Phi-4-mini-instruct model card"),
+    ("Devstral 2 123B", 123, None, "its name"),
+    ("Devstral Small 2 24B", 24, None, "its name"),
+    ("GLM-4.5", 355, 32, GLM),
+    ("GLM-4.5-Air", 106, None, GLM),
     ("Mixtral 8x22B", 141, 39, "ollama.com/library/mixtral"),
     ("Kimi-K2", 1000, 32, "vercel.com/ai-gateway/models/kimi-k2"),
     ("MiniMax-M2.5", 230, None, "SGLang docs, MiniMax-M2"),
@@ -60,6 +75,7 @@ LOADED = (
     ("Llama 3.1 8B", "int4", 1, 5.344, "vLLM, AWQ"),
     ("DeepSeek-V2-Lite", "bf16", 1, 29.3010, "vLLM, vllm-project/vllm pull request 4650"),
     ("DeepSeek-V2-Lite", "bf16", 4, 7.3858, "vLLM, vllm-project/vllm issue 15607"),
+    ("DeepSeek-R1-Distill-Qwen-14B", "bf16", 2, 13.9476, "vLLM, vllm-project/vllm issue 13061"),
     ("DeepSeek-R1", "fp8", 8, 79.41, "vLLM, HabanaAI/vllm-fork issue 809"),
     ("gpt-oss-20b", "mxfp4", 1, 12.8, GPT_OSS),
     ("gpt-oss-120b", "mxfp4", 1, 60.8, GPT_OSS),
@@ -72,6 +88,8 @@ CACHED = (
     ("Llama 3.1 8B", 131_072, 2, 16 * 1024, "Hugging Face, blog/llama31"),
     ("Llama 3.1 70B", 131_072, 2, 40 * 1024, "Hugging Face, blog/llama31"),
     ("Qwen3 30B-A3B", 122_420, 2, 11.2 * 1024, "SGLang, kvcache-ai/ktransformers issue 1971"),
+    ("Qwen3 235B-A22B", 178_880, 2, 4 * 8.11 * 1024, "vLLM on 4 GPUs, vllm-project/vllm issue 21348"),
+    ("Qwen3 235B-A22B", 367_404, 2, 4 * 16.46 * 1024, "SGLang on 4 GPUs, vllm-project/vllm issue 21348"),
     ("DeepSeek-R1", 32_768, Q8_0, 1166.62, "ik_llama.cpp, pull request 259"),
     (
         "gpt-oss-120b",
@@ -127,16 +145,16 @@ def test_the_kv_cache_is_as_large_as_an_engine_or_the_paper_says(
 
 def test_gpt_oss_120b_fits_one_gpu_of_80_gb_with_all_its_context() -> None:
     found = inference_report(Wish(model="gpt-oss-120b", context="131072", gpu="H100 SXM 80GB"))
-    assert found.serving.weights.name == "mxfp4"
-    (one,) = found.classes
+    assert found.work.weights.name == "mxfp4"
+    (one,) = found.picks
     assert (one.fit.word, one.fit.gpus) == ("fits", 1)
 
 
 @pytest.mark.parametrize(("gpu", "word"), [("H200 SXM", "fits"), ("H100 SXM 80GB", "several GPUs")])
 def test_deepseek_v3_fits_8_h200_and_not_8_h100(gpu: str, word: str) -> None:
     found = inference_report(Wish(model="deepseek-v3", gpu=gpu, gpus="8"))
-    assert found.serving.weights.name == "fp8"
-    (one,) = found.classes
+    assert found.work.weights.name == "fp8"
+    (one,) = found.picks
     assert one.fit.word == word
     assert one.fit.gpus == (8 if word == "fits" else 16)
 
@@ -153,8 +171,8 @@ def test_a_layer_with_a_window_caches_no_more_than_that_and_linear_attention_the
 
 
 def test_bytes_per_token_are_those_of_one_more_token_without_the_state_of_linear_attention() -> None:
-    assert inference_report(Wish(model="qwen3-next")).cache_bytes_per_token == 12 * 2 * 2 * 256 * 2
-    assert inference_report(Wish(model="gpt-oss-120b")).cache_bytes_per_token == 72 * 1024
+    assert bytes_per_token(served("qwen3-next")) == 12 * 2 * 2 * 256 * 2
+    assert bytes_per_token(served("gpt-oss-120b")) == 72 * 1024
 
 
 def test_compressed_keys_and_values_are_whole_on_each_gpu() -> None:
@@ -247,12 +265,12 @@ def test_a_config_json_has_the_shape_of_the_model_that_it_is_of(tmp_path: Path) 
         (None, "bf16"),
     ):
         (folder / "config.json").write_text(json.dumps({**oss, "quantization_config": quantized}))
-        assert inference_report(Wish(model=str(folder))).serving.weights.name == format_name
+        assert inference_report(Wish(model=str(folder))).work.weights.name == format_name
     strange = {**oss, "quantization_config": {"quant_method": "own"}}
     (folder / "config.json").write_text(json.dumps(strange))
     with pytest.raises(GputuiError, match="unknown precision 'own'"):
         inference_report(Wish(model=str(folder)))
-    assert inference_report(Wish(model=str(folder), precision="int8")).serving.weights.bits == 8
+    assert inference_report(Wish(model=str(folder), precision="int8")).work.weights.bits == 8
     with_images = {"model_type": "mllama", "text_config": oss, "vision_config": {"hidden_size": 1}}
     (folder / "config.json").write_text(json.dumps(with_images))
     assert model_named(str(folder)).parameters == known.parameters
@@ -290,10 +308,10 @@ def test_a_config_that_says_no_shape_is_an_error_that_names_it(
 
 def test_a_model_by_name_is_trained_with_its_own_weights_and_no_other_shape_can_be_stated() -> None:
     found = report(Wish(model="qwen3-30b"))
-    assert found.training.params == model_named("qwen3-30b").parameters
-    assert found.training.blocks.active_hidden == 8 * 768
-    assert found.training.context == 4096
-    per_token = layer_bytes_per_token(found.training.blocks, PRECISIONS["bf16"])
+    assert found.work.params == model_named("qwen3-30b").parameters
+    assert found.work.blocks.active_hidden == 8 * 768
+    assert found.work.context == 4096
+    per_token = layer_bytes_per_token(found.work.blocks, PRECISIONS["bf16"])
     assert per_token == 2 * (4 * 2048 + 6 * 32 * 128 + 4 * 8 * 768) + 16 + 4 * 32
     assert found.notes[0] == "activations of experts, unchecked"
     wish = Wish(model="qwen3-30b")

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import CPU_MACHINE, GPU_MACHINE
 
+from gputui.analysis.cost import Estimated
 from gputui.analysis.job import parse_job
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
@@ -21,7 +22,6 @@ from gputui.services.advise.buy import RentOrBuy, Terms, weigh
 from gputui.services.advise.rent import (
     Advice,
     Choice,
-    Estimated,
     Offer,
     Pick,
     PricedSide,

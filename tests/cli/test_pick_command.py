@@ -1,4 +1,4 @@
-"""`gputui fit`: arguments and printed answers."""
+"""`gputui pick`, and `gputui fit`: arguments and printed answers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 
 
 COMMANDS = [
-    ("--params", "7e9", "--batch", "4"),
-    ("--params", "7e9", "--gpu", "RTX"),
-    ("--params", "1e13", "--precision", "fp32"),
-    ("--layers", "12", "--width", "768", "--batch", "1e6", "--context", "1e6"),
+    ("--params", "7e9", "--train", "--batch", "4"),
+    ("--params", "7e9", "--train", "--gpu", "RTX"),
+    ("--params", "1e13", "--train", "--precision", "fp32"),
+    ("--layers", "12", "--width", "768", "--train", "--batch", "1e6", "--context", "1e6"),
     ("--infer", "--params", "8B", "--context", "32768", "--batch", "8", "--gpu", "H100"),
     ("--infer", "--params", "405B", "--precision", "fp8", "--kv-precision", "fp8"),
     ("--infer", "--params", "70B", "--precision", "int4", "--gpus", "2", "--context", "1e6"),
@@ -24,12 +24,17 @@ COMMANDS = [
     ("gpt-oss-120b", "--infer", "--context", "131072"),
     ("deepseek-v3", "--infer", "--gpus", "8", "--batch", "32", "--context", "131072"),
     ("qwen3-next", "--infer", "--precision", "nvfp4", "--gpus", "2"),
-    ("qwen3-235b", "--batch", "2"),
+    ("qwen3-235b", "--train", "--batch", "2"),
+    ("llama-3.1-70b",),
+    ("gpt-oss-120b",),
 ]
 
 
-@pytest.mark.parametrize("columns", ["80", "120"])
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("words", "columns"),
+    [*((words, "80") for words in COMMANDS), (COMMANDS[0], "120"), (COMMANDS[4], "120")],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
+)
 def test_it_fits_a_terminal_of_24_lines_and_no_line_is_cut_or_ends_in_spaces(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -37,7 +42,7 @@ def test_it_fits_a_terminal_of_24_lines_and_no_line_is_cut_or_ends_in_spaces(
     columns: str,
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    status, out, err = printed(capsys, "fit", *words)
+    status, out, err = printed(capsys, "pick", *words)
     assert (status, err) == (0, "")
     assert len(out.splitlines()) <= 23  # the prompt takes one
     assert max(map(cell_len, out.split("\n"))) <= int(columns)
@@ -60,12 +65,9 @@ def test_the_textbook_sum_does_not_fit_on_80_gb(capsys: pytest.CaptureFixture[st
     assert gpu["names"] == ["H100 SXM 80GB"]
     assert (gpu["word"], gpu["largest_batch"]) == ("several GPUs", 0)
     assert "missing" in gpu["largest_batch_checkpoint"]
-    _, out, _ = printed(capsys, "fit", *words, "--gpu", "H100 SXM 80GB")
-    told = " ".join(out.split())
-    assert told.startswith(
-        "Does not fit: training 10B with Adam in fp32 (batch 1 x 2048 tokens) needs 177 GiB"
+    assert found["headline"].startswith(
+        "Fits: training 10B with Adam in fp32 (batch 1 x 4096 tokens) on 3 x H100 SXM 80GB with FSDP, "
     )
-    assert "It fits on 3 with FSDP, from $" in told
 
 
 def test_the_size_needs_no_option_but_its_letter(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,48 +85,55 @@ def test_a_negative_number_is_out_of_range(
     assert (status, "-1 is out of range" in err) == (2, True)
 
 
+def test_fit_trains_where_pick_infers_unless_it_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "pick", "7B", "--train") == printed(capsys, "fit", "7B")
+    assert printed(capsys, "pick", "7B") == printed(capsys, "fit", "7B", "--infer")
+    assert printed(capsys, "pick", "7B", "--kv-heads", "8", "--train")[0] == 2
+
+
 def test_the_output_says_where_activations_and_the_shape_are_from(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = printed(capsys, "fit", "--params", "7B", "--gpu", "H200")
     told = " ".join(out.split())
-    assert "Assumed: 32 layers of width 4096 as in LLaMA 7B" in told
+    assert "Assumed: 32 layers x 32 KV heads x 128 as in Llama 2 7B" in told
     assert "Activations by formula: within 10 % on CPUs, not checked on GPUs." in told
-    assert told.endswith(".")
 
 
 def rows_of(out: str) -> list[str]:
-    table = out.partition("will it fit")[2].partition("\npart ")[0]
-    return re.findall(r"^(\S[^:\n]*?) +~?[\d.]+ [GT]iB ", table, re.MULTILINE)
+    """The GPUs of the table, without how many of each."""
+    table = out.partition("tok/s (range)")[2].partition("$/h: whole box")[0]
+    return re.findall(r"^(?:\d+ x )?(\S.*?) +(?:fits|tight|ckpt|no|offload|\d+ micro)", table, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--params", "124M"),
-        ("--params", "70B"),
-        ("--infer", "--params", "8B"),
-        ("--infer", "--params", "405B"),
-    ],
-    ids=" ".join,
-)
-def test_the_answer_comes_first_and_the_table_has_the_gpus_it_names_and_ten_more(
+@pytest.mark.parametrize("words", [("124M", "--train"), ("70B", "--train"), ("8B",), ("405B",)], ids=" ".join)
+def test_the_answer_comes_first_and_is_the_first_row_of_the_seven_cheapest_per_token(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
-    _, out, _ = printed(capsys, "fit", *words)
-    found = printed_json(capsys, "fit", *words)
-    answer = out.splitlines()[0]
-    assert answer == found["headline"]
-    assert answer.startswith(("Fits: ", "Does not fit "))
-    named = re.findall(r"(?:an?|\d+ x) (\S[^:,]*?) at \$[\d.]+/h", answer)
-    assert named
-    shown = rows_of(out)
-    assert set(shown) == {*found["shown_first"], *named}
-    assert len(found["shown_first"]) == 10
+    _, out, _ = printed(capsys, "pick", *words)
+    found = printed_json(capsys, "pick", *words)
+    assert out.splitlines()[0] == found["headline"]
+    assert found["headline"].startswith("Cheapest: ")
+    assert rows_of(out) == found["shown_first"] == [one["name"] for one in found["ranking"]][:7]
+    assert f"{found['ranking'][0]['name']}," in found["headline"].replace(" with ", ", ")
+    _, whole, _ = printed(capsys, "pick", *words, "--all")
     every = [name for size in found["gpus"] for name in size["names"]]
-    _, whole, _ = printed(capsys, "fit", *words, "--all")
-    assert rows_of(whole) == every
-    assert f"; all {len(every)}: --all" in out
-    assert "--all:" not in whole
+    assert sorted(rows_of(whole)) == sorted(every)
+    assert f"; all {len(every)} GPUs: --all" in out
+    assert "--all" not in whole
+
+
+def test_the_tokens_cost_the_price_over_the_speed_and_each_has_its_range(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = printed_json(capsys, "pick", "llama-3.1-8b", "--batch", "16")
+    offers = {offer["name"]: offer for size in found["gpus"] for offer in size["offers"]}
+    first = found["ranking"][0]
+    speed, cost, offer = first["tokens_per_s"], first["usd_per_million_tokens"], offers[first["name"]]
+    share = first["gpus"] / offer["gpu_count"]
+    assert cost["value"] == pytest.approx(share * offer["usd_per_hour"] * 1e6 / 3600 / speed["value"])
+    assert speed["low"] < speed["value"] < speed["high"]
+    assert cost["low"] < cost["value"] < cost["high"]
+    assert first["prompt_tokens_per_s"]["value"] > speed["value"]
 
 
 @pytest.mark.parametrize("kind", [(), ("--infer",)], ids=["training", "inference"])
@@ -141,21 +150,28 @@ def test_each_gpu_has_the_size_and_price_in_the_table_that_it_has_by_name(
         assert alone["offers"] == [offer for offer in table[name]["offers"] if offer["name"] == name]
 
 
-def test_no_table_offers_more_gpus_than_an_instance_has(
+def test_the_most_sequences_at_a_time_cost_less_per_token_than_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _, out, _ = printed(capsys, "fit", "--params", "70B", "--all")
-    counts = {int(count) for count in re.findall(r"(?:on|over) (\d+) GPUs", out)}
-    assert max(counts) == 8
+    _, out, _ = printed(capsys, "pick", "llama-3.1-8b", "--gpu", "H100 SXM")
+    told = " ".join(out.split())
+    one = re.search(r"Expected: \S+ tok/s \(.*?\), \$([\d.]+) per 1M tokens", told)
+    full = re.search(r"With batch (\d+): \S+ tok/s \(.*?\), \$([\d.]+) per 1M tokens\. Prompts: ", told)
+    assert one is not None
+    assert full is not None
+    assert int(full[1]) > 16
+    assert float(full[2]) < float(one[1]) / 8
+    assert "gputui serve-bench http://localhost:8000 --concurrency 1" in told
 
 
 def test_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:
     found = printed_json(capsys, "fit", "--params", "7e9")
     assert found["schema"] == 1
-    table = PAGE.read_text().partition("`gputui fit --json`")[2].partition("\n\n`")[0]
+    table = PAGE.read_text().partition("`gputui pick --train --json`")[2].partition("\n\n`")[0]
     rows = re.findall(r"^- (`.*?): (.*)$", table, re.MULTILINE)
     told = {key: meaning for keys, meaning in rows for key in re.findall(r"`(\w+)`", keys)}
     assert found.keys() - {"schema"} == told.keys() - {"word", "tricks", "offers"}
+    assert all(f"`{key}`" in told["ranking"] for key in found["ranking"][0])
     assert all(f"`{key}`" in told["shape"] for key in found["shape"])
     assert all(f"`{key}`" in told["all_at_once"] for key in found["all_at_once"])
     assert found["peak"].keys() == {"moment", *found["all_at_once"]}
@@ -170,13 +186,13 @@ def test_json_of_inference_has_the_documented_keys(capsys: pytest.CaptureFixture
     found = printed_json(capsys, "fit", "--infer", "--params", "8B")
     assert found["schema"] == 1
     text = PAGE.read_text()
-    table = text.partition("`gputui fit --infer --json`")[2].partition("\n\n`")[0]
+    table = text.partition("`gputui pick --json`")[2].partition("\n\n`")[0]
     rows = re.findall(r"^- (`.*?): (.*)$", table, re.MULTILINE)
     told = {key: meaning for keys, meaning in rows for key in re.findall(r"`(\w+)`", keys)}
     assert found.keys() - {"schema"} == told.keys()
     assert all(f"`{key}`" in told["shape"] for key in found["shape"])
     assert all(f"`{key}`" in told["parts"] for key in found["parts"])
-    gpus = told["gpus"] + text.partition("`gputui fit --json`")[2].partition("\n\n`")[0]
+    gpus = told["gpus"] + text.partition("`gputui pick --train --json`")[2].partition("\n\n`")[0]
     for gpu in found["gpus"]:
         assert all(f"`{key}`" in gpus for key in gpu)
 
@@ -189,6 +205,7 @@ def test_json_of_inference_has_the_documented_keys(capsys: pytest.CaptureFixture
         (("--params", "7e9", "--kv-heads", "8"), "--kv-heads: only for inference"),
         (("--params", "7e9", "--gpus", "2"), "add --infer"),
         (("--infer", "--params", "8B", "--optimizer", "adam"), "--optimizer: only for training"),
+        (("--infer", "--params", "8B", "--optimizer", "adam"), "add --train"),
         (("--params", "7e9", "--gpu", "H210"), "H200 SXM"),
         (("--params", "7e9", "--gpu", "A100 (other)"), "comes with different memory sizes"),
         (("--params", "7e9", "--file", "nowhere.db"), "nowhere.db"),

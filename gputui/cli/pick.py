@@ -1,0 +1,442 @@
+"""`gputui pick`: which GPUs hold this model, how fast they should be, and which cost least per token."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any  # Any: what click passes on
+
+import click
+
+from gputui.analysis.cost import Estimated
+from gputui.analysis.fit import (
+    MOST_BATCH,
+    PART_TITLES,
+    Fit,
+    Parts,
+    Training,
+    all_at_once,
+    peak_of,
+)
+from gputui.analysis.inference_fit import (
+    INFERENCE_PART_TITLES,
+    MOST_CONTEXT,
+    ServedModel,
+    inference_parts,
+)
+from gputui.analysis.job import amount_of
+from gputui.cli.options import json_option
+from gputui.cli.output import print_json, printed, warn
+from gputui.document.page import Page
+from gputui.document.spans import Span
+from gputui.document.table import Table, table_of
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.journal import Price, to_plain
+from gputui.model.units import format_bytes, format_percent, format_usd
+from gputui.services.advise.gpu_choice import (
+    SHOWN_FIRST,
+    GpuPick,
+    Wish,
+    counted,
+    expected,
+    speed_range,
+    trick_words,
+    whole_number,
+)
+from gputui.services.prices import is_on_demand
+
+if TYPE_CHECKING:
+    from gputui.services.advise.memory_fit import FitReport
+
+_LARGE_PARTS = 5
+"""Of the peak; the smaller ones are shown with --all only."""
+_MOST_AT_ONCE = 128
+"""Sequences: the most in the public results with which predictions were compared."""
+
+_LEAST_PARAMS, _MOST_PARAMS = 1000, 10**14
+"""A smaller number is one of billions without its letter."""
+_ONLY_TRAINING = ("optimizer", "activations", "file", "trust")
+_ONLY_INFERENCE = ("kv_heads", "head_dim", "kv_precision", "gpus")
+
+COMMON = (
+    "--infer", "--batch", "--context", "--precision", "--gpu", "--all", "--gpus", "--kv-precision",
+    "--layers", "--width",
+)  # fmt: skip
+
+
+@click.command()
+@click.argument("model", metavar="[MODEL]", required=False)
+@click.option(
+    "--infer/--train", default=None, help="Inference or training.  [--infer; `gputui fit`: --train]"
+)
+@click.option("--params", metavar="N", help="Weights of the model: 7e9, 7B, 124M.")
+@click.option(
+    "--precision",
+    metavar="NAME",
+    help="fp32, tf32, amp, bf16, mixed [amp]; with --infer fp32, fp16, bf16, fp8, int8, int4, mxfp4,"
+    " nvfp4 [as published].",
+)
+@click.option("--batch", default="1", metavar="B", help="Sequences at a time, per GPU in training.  [1]")
+@click.option("--context", metavar="T", help="Tokens per sequence.  [the model's; with --infer 8192]")
+@click.option("--gpu", metavar="NAME", help="Only GPUs with this name, such as H200.")
+@click.option("--all", "every", is_flag=True, help="Show every GPU, and memory by part.")
+@click.option("--layers", metavar="L", help="Number of layers.  [a published model's near --params]")
+@click.option("--width", metavar="W", help="Hidden size.  [that model's]")
+@click.option("--vocabulary", metavar="V", help="Vocabulary size.  [that model's]")
+@click.option("--optimizer", metavar="NAME", help="sgd, momentum, rmsprop, adagrad, adam, adamw.  [adamw]")
+@click.option("--activations", metavar="BYTES", help="Activations of the batch, instead of the formula.")
+@click.option("--file", metavar="F[@RUN]", help="Use the activations measured there.")
+@click.option("--trust", is_flag=True, help="Read a file with macros or triggers too.")
+@click.option("--kv-heads", metavar="N", help="--infer: number of KV heads (GQA).")
+@click.option("--head-dim", metavar="N", help="--infer: size of a head.  [128]")
+@click.option("--kv-precision", metavar="NAME", help="--infer: fp32, fp16, bf16, fp8, int8.  [16-bit]")
+@click.option("--gpus", metavar="N", help="--infer: split over N GPUs (tensor parallelism).  [1]")
+@json_option
+def command(
+    model: str | None,
+    infer: bool | None,
+    params: str | None,
+    every: bool,
+    as_json: bool,
+    **stated: Any,
+) -> None:
+    """Which GPUs hold a model, how fast they should be, and which cost least?
+
+    MODEL is a published model, such as gpt-oss-120b, a config.json, or --params, such as 7B. Or give --layers
+    and --width. Speeds are calculated, not measured.
+    """
+    if model is not None and params is not None:
+        raise GputuiError(f"{model} and --params {params}: two sizes of the model", "give one of them")
+    if model is not None and not math.isnan(amount_of(model.replace("_", ""))):
+        whole_number("MODEL", model, _MOST_PARAMS)
+        model, params = None, model
+    if params is not None and params.isdigit() and int(params) < _LEAST_PARAMS:
+        raise GputuiError(f"{params}: a model of {params} weights is too small", f"did you mean {params}B?")
+    if infer is None:
+        infer = click.get_current_context().info_name != "fit"
+    mistaken, why = (_ONLY_TRAINING, "training") if infer else (_ONLY_INFERENCE, "inference")
+    for name in mistaken:
+        if stated[name] not in (None, False):
+            option, instead = f"--{name.replace('_', '-')}", "--train" if infer else "--infer"
+            raise GputuiError(f"{option}: only for {why}", f"leave it out, or add {instead}")
+    from gputui.services.advise.memory_fit import inference_report, prompt_speed_on, report
+
+    wish = Wish(params=params, model=model, cache_precision=stated.pop("kv_precision"), **stated)
+    if infer:
+        served = inference_report(wish)
+        if as_json:
+            prompts = partial(prompt_speed_on, served.work)
+            print_json({**_plain_inference(served.work), **_plain_picks(served, prompts)})
+        else:
+            _print_inference(served, every)
+        return
+    found = report(wish)
+    warn(found.warnings)
+    if as_json:
+        print_json({**_plain_training(found), **_plain_picks(found)})
+    else:
+        _print_training(found, every)
+
+
+def _print_training(found: FitReport[Training], every: bool) -> None:
+    training = found.work
+    peak = peak_of(training)
+    with printed() as page:
+        _write_picks(
+            page,
+            found,
+            every,
+            ("batch", "ckpt"),
+            "batch: on one GPU. ckpt: with checkpointing.",
+            lambda fit: (
+                _count(fit.largest_batch, MOST_BATCH),
+                _count(fit.largest_batch_checkpoint, MOST_BATCH),
+            ),
+        )
+        if every:
+            page.table(_part_table(all_at_once(training), peak.parts))
+        else:
+            parts = {title: getattr(peak.parts, name) for name, title in PART_TITLES.items()}
+            large = sorted(parts.items(), key=lambda part: -part[1])[:_LARGE_PARTS]
+            page.line(f"Peak ({peak.moment}): {_listed(large)}.")
+        page.line(_activations_from(found), "dim")
+        _write_last(page, found, every)
+
+
+def _print_inference(found: FitReport[ServedModel], every: bool) -> None:
+    from gputui.services.advise.memory_fit import bytes_per_token
+
+    serving, model = found.work, found.work.model
+    longest = max(model.context, serving.context) if model.name else MOST_CONTEXT
+    each = f"On each of {serving.gpus} GPUs" if serving.gpus > 1 else "On one GPU"
+    parts = inference_parts(serving)
+    listed = _listed((title, getattr(parts, name)) for name, title in INFERENCE_PART_TITLES.items())
+    kept = ""
+    if model.window_layers:
+        kept = f", in {model.window_layers} of {model.layers} layers of the last {model.window} only"
+    elif model.linear_layers:
+        kept = f"; {model.linear_layers} of {model.layers} layers keep a state instead"
+    with printed() as page:
+        _write_picks(
+            page,
+            found,
+            every,
+            ("batch", "context"),
+            f"batch: the most with {serving.context} tokens. context: the longest, batch {serving.batch}.",
+            lambda fit: (
+                _count(fit.largest_batch, MOST_BATCH),
+                _count(fit.longest_context, MOST_CONTEXT, longest),
+            ),
+        )
+        page.line(f"{each}: {listed}.")
+        _write_limits(page, serving, found.picks[0])
+        per_token = format_bytes(bytes_per_token(serving))
+        page.line(f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token{kept}.")
+        _write_last(page, found, every)
+
+
+def _write_limits(page: Page, serving: ServedModel, best: GpuPick) -> None:
+    """How fast prompts are on the GPUs that the headline names, and what tokens cost where these are full."""
+    from gputui.services.advise.memory_fit import decode_speed_on, prompt_speed_on
+
+    batch, prompts = min(best.fit.largest_batch, _MOST_AT_ONCE), prompt_speed_on(serving, best)
+    full = replace(best, speed=decode_speed_on(replace(serving, batch=batch), best.fit, best.row))
+    if best.holds and isinstance(full.speed, Estimated) and isinstance(prompts, Estimated):
+        page.line(f"With batch {batch}: {expected(full)}. Prompts: {speed_range(prompts, ' tok/s', ' to ')}.")
+
+
+def _listed(parts: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{title} {format_bytes(size)}" for title, size in parts if size)
+
+
+def _write_last(page: Page, found: FitReport[Any], every: bool) -> None:
+    """What was assumed, and what to type for more."""
+    if found.notes:
+        page.line(f"Assumed: {'; '.join(found.notes)}.", "dim")
+    page.hint("to measure it there", found.measured_by)
+    if len(found.picks) > SHOWN_FIRST and not every:
+        page.hint(f"shown: the cheapest per token; all {len(found.picks)} GPUs", "--all")
+
+
+def _part_table(whole: Parts, peak: Parts) -> Table:
+    rows = []
+    for name, title in PART_TITLES.items():
+        sizes = getattr(whole, name), getattr(peak, name)
+        if any(sizes):
+            cells = (format_bytes(size) if size else "—" for size in sizes)
+            rows.append((title, *cells, format_percent(sizes[1] / peak.total)))
+    styles = (*[""] * len(rows), "title")
+    rows.append(("sum", format_bytes(whole.total), format_bytes(peak.total), "100 %"))
+    headings = ("part", "all of it", "at the peak", "share")
+    return table_of(headings, rows, right=(1, 2, 3), styles=styles)
+
+
+def _activations_from(found: FitReport[Training]) -> str:
+    """Where activations came from, and how far that can be off."""
+    if found.work.stated_activations_bytes is not None:
+        return "Activations as given, all of them at once."
+    if found.measured is not None:
+        return f"Activations: formula x {found.measured.ratio:.3f}, as measured ({found.measured.where})."
+    return "Activations by formula: within 10 % on CPUs, not checked on GPUs."
+
+
+def _write_picks(
+    page: Page,
+    found: FitReport[Any],
+    every: bool,
+    most_titles: tuple[str, str],
+    legend: str,
+    most_of: Callable[[Fit], tuple[str, str]],
+) -> None:
+    """The answer, and a line for each GPU: all, or those that cost least per token."""
+    page.line(found.headline, "title")
+    shown = found.picks if every else found.picks[:SHOWN_FIRST]
+    rows = [
+        (
+            counted(one),
+            Span(_verdict(one), _STYLES.get(one.fit.word, "")),
+            _price(one),
+            "—" if isinstance(one.speed, Missing) else speed_range(one.speed),
+            "—" if isinstance(cost, Missing) else format_usd(cost.value).lstrip("$"),
+            *most_of(one.fit),
+        )
+        for one in shown
+        for cost in (one.usd_per_million,)
+    ]
+    headings = ("GPU", "fit", "$/h", "tok/s (range)", "$/1M", *most_titles)
+    page.table(table_of(headings, rows, right=(2, 3, 4, 5, 6), breaks=(0, 1)))
+    notes = ["$/h: whole box. $/1M: its GPUs in use. tok/s: calculated.", legend]
+    if any(one.age for one in shown):
+        notes.append("*: price over 90 days old.")
+    prices = (one.price for one in shown if isinstance(one.price, Price))
+    if other := {price.kind for price in prices if not is_on_demand(price.kind)}:
+        notes.append(f"+: not on demand: {', '.join(sorted(other))}.")
+    page.line(" ".join(notes), "dim")
+
+
+def _price(pick: GpuPick) -> str:
+    if isinstance(pick.price, Missing):
+        return "—"
+    kind = "" if is_on_demand(pick.price.kind) else "+"
+    return f"{kind}{'*' if pick.age else ''}{pick.price.usd_per_hour:.2f}"
+
+
+def _count(found: int | Missing, most: int, trained: int = MOST_CONTEXT) -> str:
+    """`16`, `131k`; `any` of the most that is tried, and no more than a model was trained for."""
+    if isinstance(found, Missing):
+        return "—"
+    count = min(found, trained)
+    if count in (0, most):
+        return "any" if count else "none"
+    return str(count) if count < 10_000 else f"{count // 1000}k"
+
+
+def _verdict(pick: GpuPick) -> str:
+    tricks = trick_words(pick.fit.tricks, "", "ckpt", "offload")
+    return ", ".join(filter(None, tricks)) or _SHORT.get(pick.fit.word, pick.fit.word)
+
+
+_SHORT = {"does not fit": "no", "several GPUs": "fits"}
+_STYLES = {
+    "fits": "good",
+    "several GPUs": "good",
+    "tight": "warn",
+    "with tricks": "warn",
+    "does not fit": "dim",
+}
+
+
+def _plain_training(found: FitReport[Training]) -> dict[str, object]:
+    training = found.work
+    blocks = training.blocks
+    whole, peak = all_at_once(training), peak_of(training)
+    is_stated = training.stated_activations_bytes is not None
+    return {
+        "params": training.params,
+        "optimizer": training.optimizer,
+        "precision": training.precision.name,
+        "batch": training.batch,
+        "context": training.context,
+        "shape": {
+            "name": blocks.name,
+            "source": blocks.source,
+            "layers": blocks.layers,
+            "width": blocks.width,
+            "hidden": blocks.hidden,
+            "heads": blocks.heads,
+            "vocabulary": blocks.vocabulary,
+            "gated": blocks.is_gated,
+        },
+        "activations_from": "measured" if found.measured else "stated" if is_stated else "formula",
+        "measured": None if found.measured is None else asdict(found.measured),
+        "all_at_once": {**_bytes(whole), "total_bytes": whole.total},
+        "peak": {"moment": peak.moment, **_bytes(peak.parts), "total_bytes": peak.parts.total},
+    }
+
+
+def _plain_inference(serving: ServedModel) -> dict[str, object]:
+    from gputui.services.advise.memory_fit import bytes_per_token
+
+    model, parts = serving.model, inference_parts(serving)
+    return {
+        "params": serving.params,
+        "active_params": model.active_parameters if model.experts else serving.params,
+        "precision": serving.weights.name,
+        "kv_precision": serving.cache,
+        "batch": serving.batch,
+        "context": serving.context,
+        "gpus_stated": serving.gpus,
+        "shape": {
+            "name": model.name,
+            "source": model.source,
+            "layers": model.layers,
+            "width": model.width,
+            "hidden": model.hidden,
+            "heads": model.heads,
+            "kv_heads": model.kv_heads,
+            "head_dim": model.head_dim,
+            "vocabulary": model.vocabulary,
+            "tied": model.is_tied,
+            "context": model.context,
+            "experts": model.experts,
+            "active_experts": model.active_experts,
+            "expert_hidden": model.expert_hidden,
+            "shared_hidden": model.shared_hidden,
+            "dense_layers": model.dense_layers,
+            "latent": model.latent,
+            "window": model.window,
+            "window_layers": model.window_layers,
+            "linear_layers": model.linear_layers,
+        },
+        "parts": {
+            "weights_bytes": parts.weights,
+            "cache_bytes": parts.cache,
+            "cache_bytes_per_token": bytes_per_token(serving),
+            "activations_bytes": parts.activations,
+            "total_bytes": parts.total,
+        },
+    }
+
+
+def _plain_picks(
+    found: FitReport[Any],
+    prompts: Callable[[GpuPick], Estimated | Missing] | None = None,
+) -> dict[str, object]:
+    """The answer, the GPUs by size, and their names in the order of their cost per token."""
+
+    def size(pick: GpuPick) -> tuple[int, float]:
+        return pick.memory_bytes, pick.row.memory_gib or 0.0
+
+    by_size = groupby(sorted(found.picks, key=size), key=size)
+    return {
+        "headline": found.headline,
+        "measured_by": found.measured_by,
+        "notes": list(found.notes),
+        "gpus": [_plain_size(list(picks)) for _, picks in by_size],
+        "shown_first": [pick.row.name for pick in found.picks[:SHOWN_FIRST]],
+        "ranking": [
+            {
+                "name": pick.row.name,
+                "gpus": pick.fit.gpus,
+                "tokens_per_s": to_plain(pick.speed),
+                "usd_per_million_tokens": to_plain(pick.usd_per_million),
+                **({"prompt_tokens_per_s": to_plain(prompts(pick))} if prompts else {}),
+            }
+            for pick in found.picks
+            if pick.holds
+        ],
+    }
+
+
+def _plain_size(picks: Sequence[GpuPick]) -> dict[str, object]:
+    one = picks[0]
+    low, high = one.fit.needed_bytes
+    return {
+        "names": [pick.row.name for pick in picks],
+        "memory_gib": one.row.memory_gib,
+        "memory_bytes": one.memory_bytes,
+        "memory_is_estimated": one.row.nvml_memory_mib is None,
+        "word": one.fit.word,
+        "needed_low_bytes": low,
+        "needed_high_bytes": high,
+        "offers": [
+            {"name": pick.row.name, **to_plain(pick.price), "is_recent": not pick.age}
+            for pick in picks
+            if not isinstance(pick.price, Missing)
+        ],
+        "gpus": one.fit.gpus,
+        "tricks": asdict(one.fit.tricks),
+        "largest_batch": one.fit.largest_batch,
+        "largest_batch_checkpoint": (
+            most if isinstance(most := one.fit.largest_batch_checkpoint, int) else to_plain(most)
+        ),
+        "longest_context": (most if isinstance(most := one.fit.longest_context, int) else to_plain(most)),
+    }
+
+
+def _bytes(parts: Parts) -> dict[str, int]:
+    return {f"{name}_bytes": getattr(parts, name) for name in PART_TITLES}
