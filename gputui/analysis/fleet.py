@@ -162,3 +162,15 @@ def apart_from(log: float, others: Sequence[float]) -> tuple[float, float] | Mis
         return Missing("fewer than two others")
     half = t_quantile(0.975, len(others) - 1) * statistics.stdev(others) * math.sqrt(1 + 1 / len(others))
     return log - half, log + half
+
+
+def far_below(logs: Sequence[float], share: float) -> frozenset[int]:
+    """Places of the values, at most half of them, that are below this share of each of the rest; else empty.
+
+    For fewer than FEWEST boxes, which cannot tell how much boxes vary.
+    """
+    order = sorted(range(len(logs)), key=lambda place: logs[place])
+    for count in range(len(order) // 2, 0, -1):
+        if logs[order[count]] - logs[order[count - 1]] > -math.log(share):
+            return frozenset(order[:count])
+    return frozenset()

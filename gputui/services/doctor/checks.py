@@ -32,6 +32,7 @@ from gputui.services.profiles.torch_builds import help_for, unused_gpu
 from gputui.services.runs.start import LEAST_SHM_BYTES
 from gputui.services.snapshot import current_user, take_snapshot
 from gputui.services.support.paths import default_result_file, hash_key, missing_home, run_directories
+from gputui.sources.nvml_calls import BLOCKED, NO_PERMISSION, NO_POWER, VERSIONS_DIFFER, nvml_reason
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.text import clean_text
@@ -65,7 +66,8 @@ class SystemState:
     sample: LiveSample
     user: str
     """The current user; empty if unknown."""
-    interpreter: Interpreter | GputuiError
+    interpreter: Interpreter | GputuiError | None
+    """None if it was not asked for."""
     found_as: str
     """Where the interpreter was found: `this Python`, `--python`."""
     passed_over: tuple[str, ...]
@@ -100,8 +102,9 @@ def gathered(
     python: str | None = None,
     db: Path | None = None,
     on_step: Callable[[str], None] = lambda what: None,
+    asks_torch: bool = True,
 ) -> SystemState:
-    """Look at this machine; takes a second, and longer if torch has to be probed first.
+    """Look at this machine; takes a second, and longer if torch has to be probed first, unless not `asks_torch`.
 
     `on_step` gets the name of each step. Leaves nothing behind: an empty temporary file tests whether a
     directory can be written. Raises GputuiError if the stated Python is unusable.
@@ -109,15 +112,17 @@ def gathered(
     on_step("the driver and the host")
     sample = take_snapshot(processes=True)
     machine = describe_machine(hash_key=hash_key(makes=False))
-    on_step("Python and torch")
-    interpreter: Interpreter | GputuiError
-    try:
-        chosen = choose_interpreter(python)
-        interpreter, found_as, passed_over = chosen.interpreter, chosen.found_as, chosen.passed_over
-    except GputuiError as error:
-        if python is not None:
-            raise
-        interpreter, found_as, passed_over = error, "", ()
+    interpreter: Interpreter | GputuiError | None = None
+    found_as, passed_over = "", tuple[str, ...]()
+    if asks_torch:
+        on_step("Python and torch")
+        try:
+            chosen = choose_interpreter(python)
+            interpreter, found_as, passed_over = chosen.interpreter, chosen.found_as, chosen.passed_over
+        except GputuiError as error:
+            if python is not None:
+                raise
+            interpreter = error
     on_step("files")
     tree = Tree(Path("/"), os.environ)
     result_file = expanded(default_result_file() if db is None else db).absolute()
@@ -146,12 +151,22 @@ def gathered(
 
 # The checks
 
+_BROKEN_DRIVER = (
+    (VERSIONS_DIFFER, "restart the box; a container, with the driver's libraries of its host"),
+    (NO_PERMISSION, "join the group that owns /dev/nvidia*; start a container with --gpus all"),
+    (NO_POWER, "connect them, or tell the provider"),
+    (BLOCKED, "see dmesg; restart the box, or take another"),
+)
+"""Answers of the driver where there is a GPU that nothing can use, and what to do about each."""
+
 
 def _driver(box: SystemState) -> Iterator[Check]:
     machine = box.machine
     if not machine.gpus:
         step = "CPU cases run without a GPU; on a GPU box, make its driver visible here"
-        yield Check("driver", "note", f"no GPU found: {machine.gpus_absent}", step)
+        broken = next((step for code, step in _BROKEN_DRIVER if machine.gpus_absent == nvml_reason(code)), "")
+        state: State = "problem" if broken else "note"
+        yield Check("driver", state, f"no GPU found: {machine.gpus_absent}", broken or step)
         return
     names = dict.fromkeys(gpu.name for gpu in machine.gpus)
     counted = ", ".join(f"{sum(g.name == name for g in machine.gpus)}x {name}" for name in names)
@@ -169,6 +184,8 @@ def _torch(box: SystemState) -> Iterator[Check]:
 
 
 def _chosen_torch(box: SystemState) -> Iterator[Check]:
+    if box.interpreter is None:
+        return
     if isinstance(box.interpreter, GputuiError):
         yield Check("torch", "problem", box.interpreter.message, box.interpreter.hint)
         return

@@ -32,6 +32,22 @@ NOTED = ("POWER-CAPPED", "SHARED", "STALE")
 """Prefixes of findings that a healthy GPU may have too; any other finding is a problem, and so is any
 alarm."""
 _OPENS_A_CONTEXT = "python3 -c 'import torch; torch.zeros(1).cuda()'"
+SLOWING = ("PCIe", "THERMAL", "POWER BRAKE", "HW SLOWDOWN")
+"""Prefixes of findings that make a GPU slower, and break nothing."""
+DISTURBING = ("SHARED",)
+"""Of those that make a measurement say nothing about the GPU."""
+_TELL = "no setting of yours: tell the provider, or take another box"
+_RESETS = "end what runs on it and reset it; if it comes back, tell the provider"
+_STEPS = (
+    (("LOST", "NO READING", "STALE", "Xid 79", "Xid 119", "Xid 120"), "restart the box, or take another"),
+    (
+        ("ROW REMAP FAILED", "Xid 64", "Xid 92"),
+        "its memory is failing: have the GPU replaced, or take another box",
+    ),
+    (("ROW REMAP PENDING", "ECC", "Xid 48", "Xid 63", "Xid 94", "Xid 95", "Xid 74"), _RESETS),
+    (("THERMAL",), "see that its fans turn and its air is cool, or tell the provider"),
+)
+"""What to do about a finding, by how it begins; about others `_TELL`."""
 OTHERS_SHARE = 0.25
 """Share of all CPUs that other programs may use before results on this CPU suffer visibly."""
 
@@ -164,9 +180,12 @@ def _of_finding(gpu: DeviceSample, finding: GpuFinding) -> Check:
     if finding.word == GHOST:
         command = f"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={gpu.device} {_OPENS_A_CONTEXT}"
         return Check(f"GPU {gpu.label} use", "note", f"{GHOST}: {finding.why}", "to do that:", command)
-    step = "" if is_noted else "have the box repaired, or rent another"
     found = f"{finding.word}: {finding.why}"
-    return Check(f"GPU {gpu.label}", "note" if is_noted else "problem", found, step)
+    if is_noted:
+        return Check(f"GPU {gpu.label}", "note", found)
+    step = next((step for beginnings, step in _STEPS if finding.word.startswith(beginnings)), _TELL)
+    command = f"sudo nvidia-smi --gpu-reset -i {gpu.device}" if step == _RESETS else ""
+    return Check(f"GPU {gpu.label}", "problem", found, step, command)
 
 
 def power_limit_checks(machine: Machine, gpus: Collection[int]) -> Iterator[Check]:

@@ -59,7 +59,7 @@ def _gpu(gpu: DeviceSample) -> Check:
 def _software(box: SystemState) -> Iterator[Check]:
     machine = box.machine
     yield Check("system", "ok", _joined(machine.os_name, _named("kernel", machine.kernel), machine.libc))
-    if isinstance(box.interpreter, GputuiError):
+    if box.interpreter is None or isinstance(box.interpreter, GputuiError):
         return
     runtime = box.interpreter.runtime
     yield Check(

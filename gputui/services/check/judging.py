@@ -1,0 +1,363 @@
+"""Whether each GPU of this box is as it should be: by its health, beside its neighbors, and by what is known of it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gputui.analysis.fleet import FEWEST, far_below
+from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL, CLOSE, NORMAL, PerformanceCheck
+from gputui.document.spans import ranges
+from gputui.errors import GputuiError
+from gputui.machine.gpus import GpuAddress
+from gputui.model.absent import Missing, known
+from gputui.model.machine import Gpu, Machine
+from gputui.model.plan import Case
+from gputui.model.result import Run
+from gputui.model.units import format_percent, format_rate
+from gputui.services.compare.fleet import fleet_of
+from gputui.services.compare.pairing import joined
+from gputui.services.doctor.disturbances import DISTURBING, SLOWING, Check
+from gputui.services.results.expected import performance_checks, power_cap_of
+from gputui.services.results.headline import case_subject
+from gputui.services.results.labels import gpu_words, plain_name
+from gputui.services.results.throughput import rate_of
+from gputui.store.reading import CaseConditions
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured of one GPU, or of the CPU."""
+
+    run: Run
+    conditions: Mapping[int, CaseConditions]
+    """Of its cases, by number."""
+
+
+OK, SLOW, FAULT, CANNOT_TELL = "OK", "SLOW", "FAULT", "CAN'T TELL"
+WORDS = {FAULT: "alarm", SLOW: "warn", CANNOT_TELL: "dim", OK: "good"}
+"""The worst first, each with its style."""
+_HELD = 0.05
+"""Of the time of a case: from this share on, what held the clocks down is the reason for a low rate."""
+_TELL = "no setting of yours: tell the provider, or take another box"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRate:
+    """How fast one case was on one device."""
+
+    case: str
+    units_per_s: float
+    unit: str
+    neighbors_per_s: float | None
+    """The median of the other GPUs of its model in this box; None without any."""
+    is_low: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCheck:
+    """One GPU, the CPU, or the driver."""
+
+    device: str
+    """`GPU 3`, `CPU`, `driver`."""
+    word: str
+    """OK, SLOW, FAULT or CAN'T TELL."""
+    reason: str
+    next_step: str = ""
+    command: str = ""
+    slower_by: float = 0.0
+    """Share of the rate that it lacks in its slowest case; 0 unless it is SLOW."""
+    rates: tuple[CaseRate, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """`SLOW by 8 %: power-capped at 600 of 700 W`."""
+        by = f" by {format_percent(self.slower_by)}" if self.slower_by else ""
+        return f"{self.word}{by}: {self.reason}" if self.reason else f"{self.word}{by}"
+
+
+@dataclass(frozen=True, slots=True)
+class BoxCheck:
+    """The word for the box, and for each of its devices."""
+
+    box: str
+    """`8x H200, driver 580.95.05`."""
+    devices: tuple[DeviceCheck, ...]
+    not_measured: str
+    """Why no speed was measured; empty if it was."""
+    text: str
+    """For the provider; empty if there is nothing to repair."""
+
+    @property
+    def word(self) -> str:
+        """The worst of its devices."""
+        return next(word for word in WORDS if any(one.word == word for one in self.devices))
+
+    @property
+    def headline(self) -> str:
+        """What is not as it should be, the worst first; what holds for several devices once."""
+        said: dict[str, list[str]] = {}
+        for word in WORDS if self.word != OK else (OK,):
+            for one in self.devices:
+                if one.word == word and (word != OK or self.word == OK):
+                    said.setdefault(one.verdict.removeprefix(f"{self.word}: "), []).append(one.device)
+        return ". ".join(f"{named(devices)}: {what}" for what, devices in said.items())
+
+
+def named(devices: Sequence[str]) -> str:
+    """`GPU 3`, `GPU 0-6`."""
+    numbers = [int(device.removeprefix("GPU ")) for device in devices if device.startswith("GPU ")]
+    return f"GPU {', '.join(ranges(numbers))}" if numbers else devices[0]
+
+
+_Low = dict[Case | None, float]
+"""Cases in which a device is slow, and its rate over what it should be; None is the mean of all cases."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """One GPU beside the others of its model."""
+
+    others: Mapping[Case, float]
+    """The medians of their rates."""
+    count: int
+    low: _Low
+
+
+def checked(
+    machine: Machine,
+    checks: Sequence[Check],
+    measured: Sequence[Measured],
+    fails: GputuiError | None = None,
+    not_measured: str = "",
+    addresses: Sequence[GpuAddress] = (),
+) -> BoxCheck:
+    """The word for a box of which this was found and measured; without measurements it is about health only.
+
+    `fails` is why there are none though some should be; `not_measured`, why there are none.
+    """
+    of_device = {case.device_index: one for one in measured for case in one.run.cases[:1]}
+    beside = _beside_neighbors(of_device)
+    devices = [_device(gpu, checks, of_device.get(gpu.index), beside.get(gpu.index)) for gpu in machine.gpus]
+    devices += [
+        DeviceCheck("driver", FAULT, check.found, check.next_step, check.command)
+        for check in checks
+        if check.topic == "driver" and check.state == "problem"
+    ]
+    driver = known(machine.driver_version)
+    box = gpu_words(machine) or str(known(machine.cpu.model) or "CPU")
+    box += f", driver {driver}" if machine.gpus and driver else ""
+    devices = devices or [_device(None, checks, of_device.get(None), None)]
+    if fails is not None:
+        why = Check("", "note", fails.message, fails.hint)
+        devices = [
+            _unsure(one, f"its speed was not measured: {why.found}", why) if one.word == OK else one
+            for one in devices
+        ]
+    return BoxCheck(box, tuple(devices), "" if measured else not_measured, _text(box, devices, addresses))
+
+
+def rates_of(one: Measured) -> dict[Case, float]:
+    """What was measured of a device."""
+    found = ((case.case, rate_of(case)) for case in one.run.cases)
+    return {case: rate for case, rate in found if not isinstance(rate, Missing)}
+
+
+def _beside_neighbors(measured: Mapping[int | None, Measured]) -> dict[int, _Beside]:
+    """Each GPU beside the others of its model: from FEWEST on as fleets are judged everywhere, of fewer it is slow
+    where it is far below all of them."""
+    kinds: dict[str, dict[int, Measured]] = {}
+    for index, one in measured.items():
+        if index is not None and rates_of(one):
+            kinds.setdefault(one.run.cases[0].device_name, {})[index] = one
+    found = {}
+    for kind in kinds.values():
+        rates = {index: rates_of(one) for index, one in kind.items()}
+        cases = [case for case in next(iter(rates.values())) if all(case in of for of in rates.values())]
+        low = _as_a_fleet(kind, cases) if len(kind) >= FEWEST else _of_few(rates, cases)
+        for index in kind if len(kind) > 1 else ():
+            others = {
+                case: statistics.median(of[case] for other, of in rates.items() if other != index)
+                for case in cases
+            }
+            found[index] = _Beside(others, len(kind) - 1, low.get(index, {}))
+    return found
+
+
+def _as_a_fleet(kind: Mapping[int, Measured], cases: Sequence[Case]) -> dict[int, _Low]:
+    fleet = fleet_of([joined(str(index), [one.run], False, {}) for index, one in kind.items()], "gpu")
+    called: dict[str, Case] = {case_subject(case, cases): case for case in cases}
+    low: dict[int, _Low] = {index: {} for index in kind}
+    for box in fleet.boxes:
+        mine = low[int(box.name)]
+        mine.update((called.get(name), ratio) for name, ratio in box.where if ratio < 1)
+        if box.stands_out == "slower" and not mine:
+            mine[None] = box.overall
+    for split in fleet.splits:
+        for name in split.slower:
+            low[int(name)][called.get(split.subject)] = split.ratio
+    return low
+
+
+def _of_few(rates: Mapping[int, Mapping[Case, float]], cases: Sequence[Case]) -> dict[int, _Low]:
+    low: dict[int, _Low] = {index: {} for index in rates}
+    for case in cases:
+        logs = [math.log(of[case]) for of in rates.values()]
+        slower = far_below(logs, CLOSE)
+        usual = statistics.median(log for place, log in enumerate(logs) if place not in slower)
+        for place in slower:
+            low[list(rates)[place]][case] = math.exp(logs[place] - usual)
+    return low
+
+
+def _device(
+    gpu: Gpu | None, checks: Sequence[Check], measured: Measured | None, beside: _Beside | None
+) -> DeviceCheck:
+    device = "CPU" if gpu is None else f"GPU {gpu.index}"
+    mine = [check for check in checks if gpu is not None and f"{check.topic} ".startswith(f"{device} ")]
+    faults = [check for check in mine if check.state == "problem"]
+    performance = None if measured is None else next(iter(performance_checks(measured.run)), None)
+    rates = {} if measured is None else rates_of(measured)
+    low = dict({} if beside is None else beside.low)
+    for test in () if performance is None else performance.peak_tests:
+        if test.word == BELOW_NORMAL and test.share is not None:
+            low |= {case: test.share for case, rate in rates.items() if rate == test.units_per_s}
+    found = DeviceCheck(
+        device,
+        OK,
+        "healthy; its speed was not measured",
+        rates=tuple(
+            CaseRate(
+                _called(case), rate, case.unit, beside and beside.others.get(case), case in low or None in low
+            )
+            for case, rate in rates.items()
+        ),
+    )
+    if faults and not (low and all(check.found.startswith(SLOWING) for check in faults)):
+        worst = faults[0]
+        return replace(
+            found, word=FAULT, reason=worst.found, next_step=worst.next_step, command=worst.command
+        )
+    reasons = [*_reasons(gpu, mine, measured)]
+    if not rates:
+        held = reasons[0] if reasons else None
+        return (
+            found
+            if held is None
+            else _unsure(found, f"{held.found}; how much slower it is was not measured", held)
+        )
+    if low:
+        by = 1 - min(low.values())
+        disturbing = next(
+            (one for one in mine if one.found.startswith(DISTURBING) or one.topic.endswith(" use")), None
+        )
+        if disturbing is not None:
+            return _unsure(found, f"{format_percent(by)} slower, and {disturbing.found}", disturbing)
+        why = (
+            reasons[0]
+            if reasons
+            else Check(device, "problem", f"{_slowest(low)}, and nothing here says why", _TELL)
+        )
+        return replace(
+            found, word=SLOW, slower_by=by, reason=why.found, next_step=why.next_step, command=why.command
+        )
+    return _not_slow(found, beside, performance)
+
+
+def _called(case: Case) -> str:
+    """`matmul amp`, `memory copy`, `from host`."""
+    if case.work.workload == "xfer":
+        return "from host" if "h2d" in case.work.size else "to host"
+    name = plain_name(case.work.workload)
+    return f"{name} {case.variant.precision}" if case.work.workload == "gemm" else name
+
+
+def _slowest(low: _Low) -> str:
+    case = min(low, key=lambda one: low[one])
+    return "all cases are" if case is None else f"it is {_called(case)}"
+
+
+def _unsure(found: DeviceCheck, reason: str, why: Check | None = None) -> DeviceCheck:
+    step, command = ("", "") if why is None else (why.next_step, why.command)
+    return replace(found, word=CANNOT_TELL, reason=reason, next_step=step, command=command)
+
+
+def _reasons(gpu: Gpu | None, mine: Sequence[Check], measured: Measured | None) -> Iterator[Check]:
+    """What makes a GPU slower than others of its model, the surest first."""
+    for check in mine:
+        if gpu is not None and check.topic.endswith(" power") and power_cap_of(gpu):
+            yield replace(check, found=power_cap_of(gpu))
+    yield from (
+        check
+        for check in mine
+        if check.found.startswith(SLOWING) or check.topic.endswith((" heat", " clock"))
+    )
+    shares = [
+        share
+        for one in (measured.conditions.values() if measured is not None else ())
+        if (share := known(one.slowed_share)) is not None
+    ]
+    if shares and max(shares) >= _HELD:
+        found = f"heat or its power supply held the clocks down for {format_percent(max(shares))} of the time"
+        yield Check("", "note", found, "see that its fans turn and its air is cool, or tell the provider")
+
+
+def _not_slow(
+    found: DeviceCheck, beside: _Beside | None, performance: PerformanceCheck | None
+) -> DeviceCheck:
+    """OK where boxes of its model or its neighbors decide, and nothing is far below what is published."""
+    tests = [] if performance is None else [test for test in performance.peak_tests if test.share is not None]
+    lowest = min(tests, key=lambda test: test.share or 1.0, default=None)
+    above = next((test for test in tests if test.word == ABOVE_LIMIT), None)
+    if above is not None:
+        return _unsure(found, f"{above.label} is above what its data sheet allows: is it what its name says?")
+    far = [
+        one
+        for one in found.rates
+        if one.neighbors_per_s is not None and one.units_per_s < CLOSE * one.neighbors_per_s
+    ]
+    if far:
+        share = format_percent(far[0].units_per_s / (far[0].neighbors_per_s or 1))
+        return _unsure(
+            found, f"{share} of its neighbors in {far[0].case}, and they differ by much themselves"
+        )
+    if performance is not None and performance.word == NORMAL:
+        return replace(
+            found, reason=f"as {performance.standing.model}" if performance.standing else "as published"
+        )
+    published = ""
+    if lowest is not None and lowest.share is not None and lowest.expectation is not None:
+        which = "the one public figure" if lowest.expectation.is_one_report else "the lowest public figure"
+        published = f"{format_percent(lowest.share)} of {which} ({lowest.label})"
+    if beside is not None and (lowest is None or (lowest.share or 1.0) >= CLOSE):
+        others = "its neighbor" if beside.count == 1 else f"its {beside.count} neighbors"
+        return replace(found, reason=f"as fast as {others}")
+    return _unsure(found, published or "no public figures, and no neighbor to compare it with")
+
+
+def _text(box: str, devices: Sequence[DeviceCheck], addresses: Sequence[GpuAddress]) -> str:
+    """What to send to whoever owns the box: facts that they can check, of what no setting here repairs."""
+    places = {f"GPU {address.index}": address.pci_address for address in addresses}
+    broken = [
+        one
+        for one in devices
+        if one.word in (FAULT, SLOW) and not one.command.startswith("sudo nvidia-smi -i")
+    ]
+    if not broken:
+        return ""
+    when = time.strftime("%d %b %Y %H:%M UTC", time.gmtime())
+    said = []
+    for one in broken:
+        place = f" ({places[one.device]})" if places.get(one.device) else ""
+        low = [rate for rate in one.rates if rate.is_low and rate.neighbors_per_s]
+        rates = [
+            f"{rate.case} {format_rate(rate.units_per_s, rate.unit)}, its neighbors"
+            f" {format_rate(rate.neighbors_per_s or 0.0, rate.unit)}"
+            for rate in low
+        ]
+        said.append(f"{one.device}{place}: {'; '.join([one.verdict, *rates])}.")
+    what = "it" if len(broken) == 1 else "them"
+    return " ".join([f"{box}, {when}.", *said, f"Please repair {what}, or replace the box."])

@@ -1,0 +1,135 @@
+"""Measures every GPU of the box at the same time: a short run of the profile `check` on each."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gputui.errors import GputuiError, MachineLacks
+from gputui.machine.gpus import gpu_addresses
+from gputui.model.absent import Missing
+from gputui.model.journal import Stored
+from gputui.model.machine import Interpreter, Machine
+from gputui.model.plan import Plan
+from gputui.model.units import counted
+from gputui.recording.run_directory import Spec
+from gputui.services.check.judging import BoxCheck, Measured, checked
+from gputui.services.doctor.checks import SystemState, judged
+from gputui.services.prices import price_of
+from gputui.services.profiles.loader import find_profile
+from gputui.services.profiles.planner import Choices, resolve_plan
+from gputui.services.profiles.torch_builds import unused_gpu
+from gputui.services.results.selectors import run_in
+from gputui.services.runs.process import LiveRun, follow, new_run_id, start_runs
+from gputui.services.runs.process import stop as end_run
+from gputui.services.runs.recovery import see_stored
+from gputui.services.snapshot import take_snapshot
+from gputui.services.support.paths import hash_key
+from gputui.store.reading import open_result
+
+PROFILE = "check"
+QUICK = "--quick looks at health only"
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def check_box(box: SystemState, *, db: Path | None, on_tick: Callable[[str], None]) -> BoxCheck:
+    """Check a box that was looked at; measures its GPUs for up to 50 s if it has torch.
+
+    What is measured goes into the result file `db`, if any. `on_tick` gets what is being done. Raises nothing
+    where nothing can be measured: that is part of the answer.
+    """
+    checks, found, why_not = judged(box), list[Measured](), QUICK
+    fails: GputuiError | None = None
+    if isinstance(box.interpreter, GputuiError):
+        fails = box.interpreter
+    elif box.interpreter is not None and isinstance(box.interpreter.runtime.torch_version, Missing):
+        why_not = f"{box.interpreter.runtime.torch_version.reason}: to measure, name a Python that has it: --python EXE"
+    elif box.interpreter is not None:
+        what = counted(len(box.machine.gpus), "GPU") if box.machine.gpus else "the CPU"
+        try:
+            plans = plans_of(box.interpreter, box.machine)
+            with TemporaryDirectory(prefix="gputui-") as scratch:
+                target = Path(scratch) / "check.db" if db is None else box.result_file
+                tick = partial(on_tick, f"measuring {what}")
+                found = measured(plans, box.interpreter, box.machine, target, tick)
+        except GputuiError as error:
+            fails = error
+        after = judged(replace(box, sample=take_snapshot(processes=True)))
+        checks += tuple(check for check in after if check.state == "problem" and check not in checks)
+    return checked(box.machine, checks, found, fails, why_not, gpu_addresses())
+
+
+def plans_of(interpreter: Interpreter, machine: Machine) -> list[Plan]:
+    """A plan for each GPU that torch can use; for the CPU where there is no GPU.
+
+    Raises MachineLacks if torch cannot use the GPUs of this box.
+    """
+    gpus = [device for device in interpreter.devices if device.torch_device != "cpu"]
+    usable = [f"gpu:{number}" for number, device in enumerate(gpus) if device.runs_here]
+    if machine.gpus and not usable:
+        unused = unused_gpu(interpreter, machine)
+        raise MachineLacks("torch sees no GPU" if unused is None else unused.reason, "gputui doctor")
+    profile = find_profile(PROFILE)
+    each = [resolve_plan(profile, interpreter, machine, Choices(one)) for one in usable or ["cpu"]]
+    return [plan for plan in each if plan.launches]
+
+
+def measured(
+    plans: Sequence[Plan],
+    interpreter: Interpreter,
+    machine: Machine,
+    target: Path,
+    on_tick: Callable[[], None],
+) -> list[Measured]:
+    """Run all plans at once, store them in `target`, and read what they measured.
+
+    Takes at most 1.2 times a budget, and the storing. Calls `on_tick` a few times a second. Raises GputuiError
+    if a run cannot be started or stored. Whatever is raised meanwhile, no process is left behind.
+    """
+    price = price_of(None, None, machine)
+    runtime, key = interpreter.runtime, hash_key()
+    specs = [Spec(new_run_id(), plan, runtime, "", price, "", key, str(target)) for plan in plans]
+    with _running(specs) as runs:
+        lasts: dict[str, Stored] = {}
+        following = {run.run_id: follow([run], 0.2 / len(runs)) for run in runs}
+        while following:
+            for run_id, lines in list(following.items()):
+                for _, line in lines:
+                    if isinstance(line, Stored):
+                        lasts[run_id] = line
+                    if line is None:
+                        break
+                else:
+                    del following[run_id]
+                on_tick()
+        for run in runs:
+            see_stored(run, lasts.get(run.run_id))
+    with open_result(target) as file:
+        return [Measured(run_in(file, run.run_id), file.conditions(run.run_id)) for run in runs]
+
+
+@contextmanager
+def _running(specs: Sequence[Spec]) -> Iterator[list[LiveRun]]:
+    """Runs with a supervisor each; at the end those that still go are ended, and their directories removed."""
+    runs: list[LiveRun] = []
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # so that none is started and not known
+        try:
+            for spec in specs:
+                runs += start_runs([spec])
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        yield runs
+    finally:
+        for run in runs:
+            end_run(run, signal.SIGTERM)
+        for run in runs:
+            if run.supervisor is not None:
+                run.supervisor.wait()
+            shutil.rmtree(run.run_dir, ignore_errors=True)
