@@ -1,4 +1,4 @@
-"""Whether each GPU of this box is as it should be: by its health, beside its neighbors, and by what is known of it."""
+"""Whether each GPU of this box is as it should be: by its health, its neighbors, and what is known of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gputui.model.result import Run
 from gputui.model.units import format_percent, format_rate
 from gputui.services.compare.fleet import fleet_of
 from gputui.services.compare.pairing import joined
-from gputui.services.doctor.disturbances import DISTURBING, SLOWING, Check
+from gputui.services.doctor.disturbances import DISTURBING, SLOWING, TELL, Check
 from gputui.services.results.expected import performance_checks, power_cap_of
 from gputui.services.results.headline import case_subject
 from gputui.services.results.labels import gpu_words, plain_name
@@ -42,7 +42,6 @@ WORDS = {FAULT: "alarm", SLOW: "warn", CANNOT_TELL: "dim", OK: "good"}
 """The worst first, each with its style."""
 _HELD = 0.05
 """Of the time of a case: from this share on, what held the clocks down is the reason for a low rate."""
-_TELL = "no setting of yours: tell the provider, or take another box"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +151,8 @@ def checked(
     box += f", driver {driver}" if machine.gpus and driver else ""
     devices = devices or [_device(None, checks, of_device.get(None), None)]
     if fails is not None:
-        why = Check("", "note", fails.message, fails.hint)
-        devices = [
-            _unsure(one, f"its speed was not measured: {why.found}", why) if one.word == OK else one
-            for one in devices
-        ]
+        why = Check("", "note", f"its speed was not measured: {fails.message}", fails.hint)
+        devices = [_because(one, CANNOT_TELL, why) if one.word == OK else one for one in devices]
     return BoxCheck(box, tuple(devices), "" if measured else not_measured, _text(box, devices, addresses))
 
 
@@ -167,8 +163,8 @@ def rates_of(one: Measured) -> dict[Case, float]:
 
 
 def _beside_neighbors(measured: Mapping[int | None, Measured]) -> dict[int, _Beside]:
-    """Each GPU beside the others of its model: from FEWEST on as fleets are judged everywhere, of fewer it is slow
-    where it is far below all of them."""
+    """Each GPU beside the others of its model: from FEWEST on as fleets are judged everywhere; of fewer, those
+    are slow that are far below the rest."""
     kinds: dict[str, dict[int, Measured]] = {}
     for index, one in measured.items():
         if index is not None and rates_of(one):
@@ -225,46 +221,30 @@ def _device(
     for test in () if performance is None else performance.peak_tests:
         if test.word == BELOW_NORMAL and test.share is not None:
             low |= {case: test.share for case, rate in rates.items() if rate == test.units_per_s}
-    found = DeviceCheck(
-        device,
-        OK,
-        "healthy; its speed was not measured",
-        rates=tuple(
-            CaseRate(
-                _called(case), rate, case.unit, beside and beside.others.get(case), case in low or None in low
-            )
-            for case, rate in rates.items()
-        ),
+    shown = (
+        CaseRate(
+            _called(case), rate, case.unit, beside and beside.others.get(case), bool({case, None} & {*low})
+        )
+        for case, rate in rates.items()
     )
+    found = DeviceCheck(device, OK, "healthy; its speed was not measured", rates=tuple(shown))
     if faults and not (low and all(check.found.startswith(SLOWING) for check in faults)):
-        worst = faults[0]
-        return replace(
-            found, word=FAULT, reason=worst.found, next_step=worst.next_step, command=worst.command
-        )
+        return _because(found, FAULT, faults[0])
     reasons = [*_reasons(gpu, mine, measured)]
+    disturbing = [
+        one for one in mine if one.found.startswith(DISTURBING) or one.topic.endswith((" use", " MIG"))
+    ]
     if not rates:
-        held = reasons[0] if reasons else None
-        return (
-            found
-            if held is None
-            else _unsure(found, f"{held.found}; how much slower it is was not measured", held)
-        )
-    if low:
-        by = 1 - min(low.values())
-        disturbing = next(
-            (one for one in mine if one.found.startswith(DISTURBING) or one.topic.endswith(" use")), None
-        )
-        if disturbing is not None:
-            return _unsure(found, f"{format_percent(by)} slower, and {disturbing.found}", disturbing)
-        why = (
-            reasons[0]
-            if reasons
-            else Check(device, "problem", f"{_slowest(low)}, and nothing here says why", _TELL)
-        )
-        return replace(
-            found, word=SLOW, slower_by=by, reason=why.found, next_step=why.next_step, command=why.command
-        )
-    return _not_slow(found, beside, performance)
+        held = next(iter([*reasons, *disturbing]), None)
+        return found if held is None else _because(found, CANNOT_TELL, held, "; its speed was not measured")
+    if not low:
+        return _not_slow(found, beside, performance)
+    by = 1 - min(low.values())
+    if disturbing:
+        return _because(found, CANNOT_TELL, disturbing[0], f", and it is {format_percent(by)} slower")
+    slowest = min(low, key=lambda case: low[case])
+    unknown = f"in {'all cases' if slowest is None else _called(slowest)}, and nothing here says why"
+    return replace(_because(found, SLOW, next(iter(reasons), Check("", "note", unknown, TELL))), slower_by=by)
 
 
 def _called(case: Case) -> str:
@@ -275,32 +255,19 @@ def _called(case: Case) -> str:
     return f"{name} {case.variant.precision}" if case.work.workload == "gemm" else name
 
 
-def _slowest(low: _Low) -> str:
-    case = min(low, key=lambda one: low[one])
-    return "all cases are" if case is None else f"it is {_called(case)}"
-
-
-def _unsure(found: DeviceCheck, reason: str, why: Check | None = None) -> DeviceCheck:
-    step, command = ("", "") if why is None else (why.next_step, why.command)
-    return replace(found, word=CANNOT_TELL, reason=reason, next_step=step, command=command)
+def _because(found: DeviceCheck, word: str, why: Check, more: str = "") -> DeviceCheck:
+    return replace(found, word=word, reason=why.found + more, next_step=why.next_step, command=why.command)
 
 
 def _reasons(gpu: Gpu | None, mine: Sequence[Check], measured: Measured | None) -> Iterator[Check]:
     """What makes a GPU slower than others of its model, the surest first."""
     for check in mine:
-        if gpu is not None and check.topic.endswith(" power") and power_cap_of(gpu):
+        if check.topic.endswith(" power") and gpu is not None:
             yield replace(check, found=power_cap_of(gpu))
-    yield from (
-        check
-        for check in mine
-        if check.found.startswith(SLOWING) or check.topic.endswith((" heat", " clock"))
-    )
-    shares = [
-        share
-        for one in (measured.conditions.values() if measured is not None else ())
-        if (share := known(one.slowed_share)) is not None
-    ]
-    if shares and max(shares) >= _HELD:
+        elif check.found.startswith(SLOWING) or check.topic.endswith((" heat", " clock")):
+            yield check
+    shares = [known(one.slowed_share) or 0.0 for one in (measured.conditions.values() if measured else ())]
+    if max(shares, default=0.0) >= _HELD:
         found = f"heat or its power supply held the clocks down for {format_percent(max(shares))} of the time"
         yield Check("", "note", found, "see that its fans turn and its air is cool, or tell the provider")
 
@@ -309,33 +276,28 @@ def _not_slow(
     found: DeviceCheck, beside: _Beside | None, performance: PerformanceCheck | None
 ) -> DeviceCheck:
     """OK where boxes of its model or its neighbors decide, and nothing is far below what is published."""
-    tests = [] if performance is None else [test for test in performance.peak_tests if test.share is not None]
-    lowest = min(tests, key=lambda test: test.share or 1.0, default=None)
-    above = next((test for test in tests if test.word == ABOVE_LIMIT), None)
-    if above is not None:
-        return _unsure(found, f"{above.label} is above what its data sheet allows: is it what its name says?")
-    far = [
-        one
-        for one in found.rates
-        if one.neighbors_per_s is not None and one.units_per_s < CLOSE * one.neighbors_per_s
-    ]
-    if far:
-        share = format_percent(far[0].units_per_s / (far[0].neighbors_per_s or 1))
-        return _unsure(
-            found, f"{share} of its neighbors in {far[0].case}, and they differ by much themselves"
-        )
     if performance is not None and performance.word == NORMAL:
         return replace(
             found, reason=f"as {performance.standing.model}" if performance.standing else "as published"
         )
-    published = ""
-    if lowest is not None and lowest.share is not None and lowest.expectation is not None:
-        which = "the one public figure" if lowest.expectation.is_one_report else "the lowest public figure"
-        published = f"{format_percent(lowest.share)} of {which} ({lowest.label})"
-    if beside is not None and (lowest is None or (lowest.share or 1.0) >= CLOSE):
+    unsure, lowest = "no public figures, and no neighbor to compare it with", 1.0
+    for test in () if performance is None else performance.peak_tests:
+        if test.word == ABOVE_LIMIT:
+            lowest, unsure = (
+                0.0,
+                f"{test.label} is above what its data sheet allows: is it what its name says?",
+            )
+        elif test.expectation is not None and test.share is not None and test.share < lowest:
+            which = "the one public figure" if test.expectation.is_one_report else "the lowest public figure"
+            lowest, unsure = test.share, f"{format_percent(test.share)} of {which} ({test.label})"
+    for rate in found.rates if beside is not None else ():
+        if rate.neighbors_per_s is not None and rate.units_per_s < CLOSE * rate.neighbors_per_s:
+            share = format_percent(rate.units_per_s / rate.neighbors_per_s)
+            lowest, unsure = 0.0, f"{share} of its neighbors in {rate.case}, which differ by much themselves"
+    if beside is not None and lowest >= CLOSE:
         others = "its neighbor" if beside.count == 1 else f"its {beside.count} neighbors"
         return replace(found, reason=f"as fast as {others}")
-    return _unsure(found, published or "no public figures, and no neighbor to compare it with")
+    return replace(found, word=CANNOT_TELL, reason=unsure)
 
 
 def _text(box: str, devices: Sequence[DeviceCheck], addresses: Sequence[GpuAddress]) -> str:

@@ -49,7 +49,8 @@ def check_box(box: SystemState, *, db: Path | None, on_tick: Callable[[str], Non
     if isinstance(box.interpreter, GputuiError):
         fails = box.interpreter
     elif box.interpreter is not None and isinstance(box.interpreter.runtime.torch_version, Missing):
-        why_not = f"{box.interpreter.runtime.torch_version.reason}: to measure, name a Python that has it: --python EXE"
+        missing = box.interpreter.runtime.torch_version.reason
+        why_not = f"{missing}: to measure, name a Python that has it: --python EXE"
     elif box.interpreter is not None:
         what = counted(len(box.machine.gpus), "GPU") if box.machine.gpus else "the CPU"
         try:
@@ -89,8 +90,8 @@ def measured(
 ) -> list[Measured]:
     """Run all plans at once, store them in `target`, and read what they measured.
 
-    Takes at most 1.2 times a budget, and the storing. Calls `on_tick` a few times a second. Raises GputuiError
-    if a run cannot be started or stored. Whatever is raised meanwhile, no process is left behind.
+    Takes at most 1.2 times a budget, and the storing. Calls `on_tick` a few times a second. Raises
+    GputuiError if a run cannot be started or stored. Whatever is raised meanwhile, no process is left behind.
     """
     price = price_of(None, None, machine)
     runtime, key = interpreter.runtime, hash_key()
@@ -116,7 +117,7 @@ def measured(
 
 @contextmanager
 def _running(specs: Sequence[Spec]) -> Iterator[list[LiveRun]]:
-    """Runs with a supervisor each; at the end those that still go are ended, and their directories removed."""
+    """Runs with a supervisor each; in the end, those that still go are ended, and directories removed."""
     runs: list[LiveRun] = []
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # so that none is started and not known

@@ -12,6 +12,7 @@ from pathlib import Path
 from gputui.document.spans import ranges
 from gputui.errors import GputuiError
 from gputui.machine.describing import describe_machine
+from gputui.machine.gpus import gpu_settings
 from gputui.machine.layers import storage_warning
 from gputui.machine.tree import Tree
 from gputui.metrics import number, with_unit
@@ -33,6 +34,7 @@ from gputui.services.runs.start import LEAST_SHM_BYTES
 from gputui.services.snapshot import current_user, take_snapshot
 from gputui.services.support.paths import default_result_file, hash_key, missing_home, run_directories
 from gputui.sources.nvml_calls import BLOCKED, NO_PERMISSION, NO_POWER, VERSIONS_DIFFER, nvml_reason
+from gputui.sources.nvml_live.questions import Values
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.text import clean_text
@@ -89,6 +91,8 @@ class SystemState:
     """Environment variables that are set and change arithmetic or launching."""
     other_runs: tuple[Check, ...]
     """A note for each gputui run in progress: what is measured now would have to share with it."""
+    settings: Mapping[int, Values]
+    """By GPU of NVIDIA's, of what the driver was asked beside its readings."""
 
 
 def judged(box: SystemState) -> tuple[Check, ...]:
@@ -104,10 +108,11 @@ def gathered(
     on_step: Callable[[str], None] = lambda what: None,
     asks_torch: bool = True,
 ) -> SystemState:
-    """Look at this machine; takes a second, and longer if torch has to be probed first, unless not `asks_torch`.
+    """Look at this machine; takes a second, and longer if torch has to be probed first.
 
-    `on_step` gets the name of each step. Leaves nothing behind: an empty temporary file tests whether a
-    directory can be written. Raises GputuiError if the stated Python is unusable.
+    `on_step` gets the name of each step; without `asks_torch` no torch is looked for. Leaves nothing behind: an
+    empty temporary file tests whether a directory can be written. Raises GputuiError if the stated Python is
+    unusable.
     """
     on_step("the driver and the host")
     sample = take_snapshot(processes=True)
@@ -146,6 +151,7 @@ def gathered(
         missing_home=missing_home(),
         variables=set_in(os.environ),
         other_runs=tuple(other_runs()),
+        settings=gpu_settings(),
     )
 
 
@@ -263,15 +269,38 @@ def _gpu_settings(box: SystemState) -> Iterator[Check]:
             found = "memory is not checked for errors (ECC is off)"
             yield Check(f"GPU {gpu.index} memory", "note", found)
         if gpu.mig_enabled is True:
-            yield Check(f"GPU {gpu.index} MIG", "note", _mig(gpu, box.sample))
+            yield _mig(gpu, box.sample)
+    for index, values in box.settings.items():
+        yield from _settings_of(index, values)
 
 
-def _mig(gpu: Gpu, sample: LiveSample) -> str:
-    instances = [each for each in sample.gpus if each.parent == gpu.index]
+def _mig(gpu: Gpu, sample: LiveSample) -> Check:
+    topic, instances = f"GPU {gpu.index} MIG", [each for each in sample.gpus if each.parent == gpu.index]
     if not instances:
-        return f"{gpu.name}: MIG is on, but no instance is visible: nothing can run on it"
+        found = f"{gpu.name}: MIG is on, but no instance is visible: nothing can run on it"
+        return Check(
+            topic, "note", found, "make instances, or end MIG:", f"sudo nvidia-smi -i {gpu.index} -mig 0"
+        )
     names = ", ".join(f"{each.label} {clean_text(each.mig_profile)}".rstrip() for each in instances)
-    return f"{gpu.name} is divided into instances ({names}): each is measured by itself"
+    return Check(topic, "note", f"{gpu.name} is divided into instances ({names}): each is measured by itself")
+
+
+def _settings_of(index: int, values: Values) -> Iterator[Check]:
+    set_mhz, default_mhz = (number(values, f"sm_clock_{one}_mhz") for one in ("set", "default"))
+    up, down = (number(values, f"nvlinks_{one}") for one in ("up", "down"))
+    name, of = f"GPU {index}", f"sudo nvidia-smi -i {index}"
+    if number(values, "is_prohibited"):
+        yield Check(f"{name} mode", "problem", "no program may use it", "to allow that:", f"{of} -c 0")
+    if number(values, "retired_pages_pending"):
+        found = "a bad page of its memory is left out when the GPU is reset"
+        yield Check(f"{name} memory", "problem", found, "end what runs on it, and:", f"{of} --gpu-reset")
+    if set_mhz and default_mhz and set_mhz < default_mhz:
+        found = f"clock set to {set_mhz:.0f} of {default_mhz:.0f} MHz"
+        yield Check(f"{name} clock", "note", found, "to set it back:", f"{of} -rac")
+    if up and down:
+        found = f"NVLink: {down:.0f} of {up + down:.0f} connections are down"
+        step = "restart the box; if they stay down, tell the provider, or take another"
+        yield Check(f"{name} NVLink", "problem", found, step)
 
 
 def _cpus(box: SystemState) -> Iterator[Check]:

@@ -84,6 +84,7 @@ def make_box(gpus: int = 1, **changes: object) -> SystemState:
         missing_home="",
         variables={},
         other_runs=(),
+        settings={},
     )
     return replace(box, **changes)  # type: ignore[arg-type]
 
