@@ -87,7 +87,7 @@ def _write(page: Page, found: BoxCheck, took_s: float) -> None:
             rate.case: Span(format_rate(rate.units_per_s, rate.unit), "warn" if rate.is_low else "")
             for rate in one.rates
         }
-        told = Span(one.verdict if len(found.devices) > 1 else one.word, WORDS[one.word])
+        told = Span(one.verdict(1) if len(found.devices) > 1 else one.word, WORDS[one.word])
         rows.append([one.device, *(cells.get(case, "—") for case in cases), told])
     last = len(cases) + 1
     priorities = {place + 1: 0 if case in _KEPT else 1 for place, case in enumerate(cases)}

@@ -71,11 +71,11 @@ class DeviceCheck:
     """Share of the rate that it lacks in its slowest case; 0 unless it is SLOW."""
     rates: tuple[CaseRate, ...] = ()
 
-    @property
-    def verdict(self) -> str:
-        """`SLOW by 8 %: power-capped at 600 of 700 W`."""
+    def verdict(self, parts: int = 9) -> str:
+        """`SLOW by 8 %: power-capped at 600 of 700 W`; of what is wrong, so many parts between colons."""
         by = f" by {format_percent(self.slower_by)}" if self.slower_by else ""
-        return f"{self.word}{by}: {self.reason}" if self.reason else f"{self.word}{by}"
+        is_wrong = self.word in (FAULT, SLOW)
+        return f"{self.word}{by}: {': '.join(self.reason.split(': ')[: parts if is_wrong else None])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,9 @@ class BoxCheck:
         for word in WORDS if self.word != OK else (OK,):
             for one in self.devices:
                 if one.word == word and (word != OK or self.word == OK):
-                    said.setdefault(one.verdict.removeprefix(f"{self.word}: "), []).append(one.device)
+                    said.setdefault(
+                        one.verdict(2 if word == FAULT else 1).removeprefix(f"{self.word}: "), []
+                    ).append(one.device)
         return ". ".join(f"{named(devices)}: {what}" for what, devices in said.items())
 
 
@@ -142,7 +144,7 @@ def checked(
     beside = _beside_neighbors(of_device)
     devices = [_device(gpu, checks, of_device.get(gpu.index), beside.get(gpu.index)) for gpu in machine.gpus]
     devices += [
-        DeviceCheck("driver", FAULT, check.found, check.next_step, check.command)
+        DeviceCheck("driver", FAULT, machine.gpus_absent, check.next_step, check.command)
         for check in checks
         if check.topic == "driver" and check.state == "problem"
     ]
@@ -223,7 +225,11 @@ def _device(
             low |= {case: test.share for case, rate in rates.items() if rate == test.units_per_s}
     shown = (
         CaseRate(
-            _called(case), rate, case.unit, beside and beside.others.get(case), bool({case, None} & {*low})
+            _called(case),
+            rate,
+            case.unit,
+            None if beside is None else beside.others.get(case),
+            bool({case, None} & {*low}),
         )
         for case, rate in rates.items()
     )
@@ -320,6 +326,6 @@ def _text(box: str, devices: Sequence[DeviceCheck], addresses: Sequence[GpuAddre
             f" {format_rate(rate.neighbors_per_s or 0.0, rate.unit)}"
             for rate in low
         ]
-        said.append(f"{one.device}{place}: {'; '.join([one.verdict, *rates])}.")
+        said.append(f"{one.device}{place}: {'; '.join([one.verdict(), *rates])}.")
     what = "it" if len(broken) == 1 else "them"
     return " ".join([f"{box}, {when}.", *said, f"Please repair {what}, or replace the box."])

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from gputui.errors import GputuiError, MachineLacks
 from gputui.machine.gpus import gpu_addresses
 from gputui.model.absent import Missing
-from gputui.model.journal import Stored
+from gputui.model.journal import Line
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import Plan
 from gputui.model.units import counted
@@ -28,7 +28,7 @@ from gputui.services.profiles.torch_builds import unused_gpu
 from gputui.services.results.selectors import run_in
 from gputui.services.runs.process import LiveRun, follow, new_run_id, start_runs
 from gputui.services.runs.process import stop as end_run
-from gputui.services.runs.recovery import see_stored
+from gputui.services.runs.recovery import import_journal
 from gputui.services.snapshot import take_snapshot
 from gputui.services.support.paths import hash_key
 from gputui.store.reading import open_result
@@ -97,22 +97,19 @@ def measured(
     runtime, key = interpreter.runtime, hash_key()
     specs = [Spec(new_run_id(), plan, runtime, "", price, "", key, str(target)) for plan in plans]
     with _running(specs) as runs:
-        lasts: dict[str, Stored] = {}
-        following = {run.run_id: follow([run], 0.2 / len(runs)) for run in runs}
+        following = [follow([run], 0.2 / len(runs)) for run in runs]
         while following:
-            for run_id, lines in list(following.items()):
-                for _, line in lines:
-                    if isinstance(line, Stored):
-                        lasts[run_id] = line
-                    if line is None:
-                        break
-                else:
-                    del following[run_id]
-                on_tick()
+            following = [lines for lines in following if _goes_on(lines)]
+            on_tick()
         for run in runs:
-            see_stored(run, lasts.get(run.run_id))
+            import_journal(run.run_dir, target)
     with open_result(target) as file:
         return [Measured(run_in(file, run.run_id), file.conditions(run.run_id)) for run in runs]
+
+
+def _goes_on(lines: Iterator[tuple[int, Line | None]]) -> bool:
+    """Read what is new of a run; whether more may come."""
+    return any(line is None for _, line in lines)
 
 
 @contextmanager
@@ -123,7 +120,7 @@ def _running(specs: Sequence[Spec]) -> Iterator[list[LiveRun]]:
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # so that none is started and not known
         try:
             for spec in specs:
-                runs += start_runs([spec])
+                runs += start_runs([spec], stores=False)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         yield runs

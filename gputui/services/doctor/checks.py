@@ -298,7 +298,7 @@ def _settings_of(index: int, values: Values) -> Iterator[Check]:
         found = f"clock set to {set_mhz:.0f} of {default_mhz:.0f} MHz"
         yield Check(f"{name} clock", "note", found, "to set it back:", f"{of} -rac")
     if up and down:
-        found = f"NVLink: {down:.0f} of {up + down:.0f} connections are down"
+        found = f"{down:.0f} of {up + down:.0f} NVLink connections are down"
         step = "restart the box; if they stay down, tell the provider, or take another"
         yield Check(f"{name} NVLink", "problem", found, step)
 
