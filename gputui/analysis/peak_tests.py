@@ -21,7 +21,7 @@ _REASONS = {
     "matmul": "a power cap, heat, another process on the GPU, or a slice of it",
     "copy": "another process on the GPU, a lowered memory clock, or a slice of it",
 }
-CLOSE, _HALF = 0.9, 0.5
+_CLOSE, _HALF = 0.9, 0.5
 """Of the lowest figure published: how cards of one model spread is not known from a few of them. What is not
 close is no proof of being slow; what is below half of even a single figure has a reason."""
 _OTHER_REASONS = "a narrow or slow PCIe link, another process, or a busy host"
@@ -86,7 +86,7 @@ class PeakTest:
         share = self.units_per_s / expectation.measured_low
         if share < _HALF if expectation.is_one_report else self.units_per_s < expectation.warn_below:
             return BELOW_NORMAL
-        return NO_VERDICT if expectation.is_one_report or share < CLOSE else NORMAL
+        return NO_VERDICT if expectation.is_one_report or share < _CLOSE else NORMAL
 
     @property
     def share(self) -> float | None:
@@ -97,6 +97,11 @@ class PeakTest:
     def is_of_boxes(self) -> bool:
         """Whether a reference judges it, and no published range."""
         return self.expectation is not None and self.expectation.rates is not None
+
+    @property
+    def phrase(self) -> str:
+        """`matmul amp 327 TFLOP/s (one report: 496), 66 % of that report`."""
+        return _phrase(self)
 
 
 @dataclass(frozen=True, slots=True)

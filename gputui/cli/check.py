@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -46,8 +44,6 @@ def command(
     from gputui.services.check.measuring import check_box
     from gputui.services.doctor.checks import gathered
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
     begun_s = time.monotonic()
     try:
         say_step("looking at the driver and the host ...")
@@ -61,8 +57,7 @@ def command(
         say_step("")
     took_s = time.monotonic() - begun_s
     if as_json:
-        plain = {"word": found.word, "headline": found.headline, "took_s": round(took_s, 1), **asdict(found)}
-        print_json(plain)
+        print_json(json_of(found, took_s))
     elif is_text:
         click.echo(found.text or "nothing here needs the provider")
     else:
@@ -71,6 +66,11 @@ def command(
             if not is_brief:
                 _write(page, found, took_s)
     return {"OK": EXIT_DONE, "CAN'T TELL": EXIT_UNDECIDED}.get(found.word, EXIT_CASE_FAILED)
+
+
+def json_of(found: BoxCheck, took_s: float) -> dict[str, object]:
+    """What `--json` prints."""
+    return {"word": found.word, "headline": found.headline, "took_s": round(took_s, 1), **asdict(found)}
 
 
 def _write(page: Page, found: BoxCheck, took_s: float) -> None:

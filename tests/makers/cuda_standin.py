@@ -1,8 +1,8 @@
 """Made-up GPUs for torch: as much of a torch as the profile `check` asks for, whose clock is made up too.
 
-The GPUs are those of the stand-in for NVML, and its file says how fast they are: `3 torch_amp 6e14`. A kernel
-takes the time of its FLOPs or bytes on the device's own clock, which runs ahead of the real one: a launch ends
-as soon as its blocks agree.
+The GPUs are those of the stand-in for NVML, and its file says how fast they are: `3 torch_amp 6e14`. A
+kernel takes the time of its FLOPs or bytes on the device's own clock, which runs ahead of the real one: a
+launch ends as soon as its blocks agree.
 """
 
 from __future__ import annotations

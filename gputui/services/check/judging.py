@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.fleet import FEWEST, far_below
-from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL, CLOSE, NORMAL, PerformanceCheck
+from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL, NO_REFERENCE, NORMAL, PeakTest
 from gputui.document.spans import ranges
 from gputui.errors import GputuiError
 from gputui.machine.gpus import GpuAddress
@@ -40,6 +40,10 @@ class Measured:
 OK, SLOW, FAULT, CANNOT_TELL = "OK", "SLOW", "FAULT", "CAN'T TELL"
 WORDS = {FAULT: "alarm", SLOW: "warn", CANNOT_TELL: "dim", OK: "good"}
 """The worst first, each with its style."""
+CLOSE = 0.9
+"""Of each of its neighbors, and of what is published: what is below is not called OK."""
+_SHARED = ("h2d_pinned", "d2h_pinned")
+"""Links to the host, whose memory all GPUs share: what is published is of one at a time."""
 _HELD = 0.05
 """Of the time of a case: from this share on, what held the clocks down is the reason for a low rate."""
 
@@ -165,8 +169,8 @@ def rates_of(one: Measured) -> dict[Case, float]:
 
 
 def _beside_neighbors(measured: Mapping[int | None, Measured]) -> dict[int, _Beside]:
-    """Each GPU beside the others of its model: from FEWEST on as fleets are judged everywhere; of fewer, those
-    are slow that are far below the rest."""
+    """Each GPU beside the others of its model: from FEWEST on as fleets are judged everywhere; of fewer,
+    those are slow that are far below the rest."""
     kinds: dict[str, dict[int, Measured]] = {}
     for index, one in measured.items():
         if index is not None and rates_of(one):
@@ -217,10 +221,17 @@ def _device(
     device = "CPU" if gpu is None else f"GPU {gpu.index}"
     mine = [check for check in checks if gpu is not None and f"{check.topic} ".startswith(f"{device} ")]
     faults = [check for check in mine if check.state == "problem"]
-    performance = None if measured is None else next(iter(performance_checks(measured.run)), None)
+    performances = () if measured is None else performance_checks(measured.run)
+    tests = [
+        test
+        for one in performances
+        for test in one.peak_tests
+        if beside is None
+        or test.measure not in _SHARED  # measured by several at once, which is not elsewhere
+    ]
     rates = {} if measured is None else rates_of(measured)
     low = dict({} if beside is None else beside.low)
-    for test in () if performance is None else performance.peak_tests:
+    for test in tests:
         if test.word == BELOW_NORMAL and test.share is not None:
             low |= {case: test.share for case, rate in rates.items() if rate == test.units_per_s}
     shown = (
@@ -244,7 +255,7 @@ def _device(
         held = next(iter([*reasons, *disturbing]), None)
         return found if held is None else _because(found, CANNOT_TELL, held, "; its speed was not measured")
     if not low:
-        return _not_slow(found, beside, performance)
+        return _not_slow(found, beside, tests)
     by = 1 - min(low.values())
     if disturbing:
         return _because(found, CANNOT_TELL, disturbing[0], f", and it is {format_percent(by)} slower")
@@ -278,28 +289,20 @@ def _reasons(gpu: Gpu | None, mine: Sequence[Check], measured: Measured | None) 
         yield Check("", "note", found, "see that its fans turn and its air is cool, or tell the provider")
 
 
-def _not_slow(
-    found: DeviceCheck, beside: _Beside | None, performance: PerformanceCheck | None
-) -> DeviceCheck:
+def _not_slow(found: DeviceCheck, beside: _Beside | None, tests: Sequence[PeakTest]) -> DeviceCheck:
     """OK where boxes of its model or its neighbors decide, and nothing is far below what is published."""
-    if performance is not None and performance.word == NORMAL:
-        return replace(
-            found, reason=f"as {performance.standing.model}" if performance.standing else "as published"
-        )
-    unsure, lowest = "no public figures, and no neighbor to compare it with", 1.0
-    for test in () if performance is None else performance.peak_tests:
-        if test.word == ABOVE_LIMIT:
-            lowest, unsure = (
-                0.0,
-                f"{test.label} is above what its data sheet allows: is it what its name says?",
-            )
-        elif test.expectation is not None and test.share is not None and test.share < lowest:
-            which = "the one public figure" if test.expectation.is_one_report else "the lowest public figure"
-            lowest, unsure = test.share, f"{format_percent(test.share)} of {which} ({test.label})"
+    words = {test.word for test in tests} - {NO_REFERENCE}
+    if words == {NORMAL}:
+        return replace(found, reason="as fast as boxes of its model elsewhere")
+    unsure, lowest = "no public figures, and no neighbor to compare it with", math.inf
+    for test in tests:
+        if test.share is not None and test.word != NO_REFERENCE:
+            share = 0.0 if test.word == ABOVE_LIMIT else test.share
+            lowest, unsure = min((lowest, unsure), (share, test.phrase))
     for rate in found.rates if beside is not None else ():
         if rate.neighbors_per_s is not None and rate.units_per_s < CLOSE * rate.neighbors_per_s:
-            share = format_percent(rate.units_per_s / rate.neighbors_per_s)
-            lowest, unsure = 0.0, f"{share} of its neighbors in {rate.case}, which differ by much themselves"
+            part = format_percent(rate.units_per_s / rate.neighbors_per_s)
+            lowest, unsure = 0.0, f"{part} of its neighbors in {rate.case}, which differ by much themselves"
     if beside is not None and lowest >= CLOSE:
         others = "its neighbor" if beside.count == 1 else f"its {beside.count} neighbors"
         return replace(found, reason=f"as fast as {others}")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import NoReturn
 
 from gputui.errors import GputuiError, MachineLacks
 from gputui.machine.gpus import gpu_addresses
@@ -114,8 +117,12 @@ def _goes_on(lines: Iterator[tuple[int, Line | None]]) -> bool:
 
 @contextmanager
 def _running(specs: Sequence[Spec]) -> Iterator[list[LiveRun]]:
-    """Runs with a supervisor each; in the end, those that still go are ended, and directories removed."""
+    """Runs with a supervisor each; in the end, those that still go are ended, and directories removed.
+
+    For the main thread: meanwhile SIGTERM and SIGHUP raise SystemExit, as Ctrl-C raises KeyboardInterrupt.
+    """
     runs: list[LiveRun] = []
+    before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # so that none is started and not known
         try:
@@ -131,3 +138,9 @@ def _running(specs: Sequence[Spec]) -> Iterator[list[LiveRun]]:
             if run.supervisor is not None:
                 run.supervisor.wait()
             shutil.rmtree(run.run_dir, ignore_errors=True)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)

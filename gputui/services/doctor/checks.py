@@ -110,9 +110,9 @@ def gathered(
 ) -> SystemState:
     """Look at this machine; takes a second, and longer if torch has to be probed first.
 
-    `on_step` gets the name of each step; without `asks_torch` no torch is looked for. Leaves nothing behind: an
-    empty temporary file tests whether a directory can be written. Raises GputuiError if the stated Python is
-    unusable.
+    `on_step` gets the name of each step; without `asks_torch` no torch is looked for. Leaves nothing behind:
+    an empty temporary file tests whether a directory can be written. Raises GputuiError if the stated Python
+    is unusable.
     """
     on_step("the driver and the host")
     sample = take_snapshot(processes=True)

@@ -126,7 +126,7 @@ def _state_written(home: Path) -> Iterator[None]:
 
 
 def start_runs(specs: Sequence[Spec], *, stores: bool = True) -> tuple[LiveRun, ...]:
-    """Lay out a run directory for each of them and start one supervisor for all, which `stores` them at the end.
+    """Lay out a run directory for each of them and start one supervisor for all, which `stores` them.
 
     Their target is a result file, absolute. Raises NotStored if no run directory can be made.
     """
