@@ -84,8 +84,9 @@ SETTINGS: tuple[Question, ...] = (
     question("sm_clock_set_mhz", "nvmlDeviceGetApplicationsClock", constant=_SM),
     question("sm_clock_default_mhz", "nvmlDeviceGetDefaultApplicationsClock", constant=_SM),
     Question(("nvlinks_up", "nvlinks_down"), (_links,)),
+    PCI_ADDRESS,
 )
-"""What decides whether a GPU can be used in full, and is asked for when a box is checked."""
+"""What decides whether a GPU can be used in full, and where it sits: asked for when a box is checked."""
 _OF_LIBRARY = (OF_DRIVER, Question(("cuda",), (_cuda,)))
 
 
@@ -185,14 +186,13 @@ def _answers(nvml: Any, index: int | None, questions: Sequence[Question]) -> Val
     return _without(questions, Missing(nvml_reason(code)))
 
 
-def gpu_settings() -> dict[int, Values]:
-    """The values of SETTINGS of each NVIDIA GPU; without those that do not answer."""
+def gpu_settings(indexes: Sequence[int]) -> dict[int, Values]:
+    """The values of SETTINGS of these NVIDIA GPUs; without those that do not answer."""
     nvml = opened()
-    count = nvml if isinstance(nvml, Missing) else gpu_count(nvml)
-    if isinstance(count, Missing):
+    if isinstance(nvml, Missing):
         return {}
-    found = _each(count, lambda index: _answers(nvml, index, SETTINGS))
-    return {index: values for index, values in enumerate(found) if values is not None}
+    found = _each(len(indexes), lambda place: _answers(nvml, indexes[place], SETTINGS))
+    return {index: values for index, values in zip(indexes, found, strict=True) if values is not None}
 
 
 def _without(questions: Sequence[Question], why: Missing) -> Values:

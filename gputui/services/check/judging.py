@@ -7,12 +7,13 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from gputui.analysis.fleet import FEWEST, far_below
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL, NO_REFERENCE, NORMAL, PeakTest
 from gputui.document.spans import ranges
 from gputui.errors import GputuiError
-from gputui.machine.gpus import GpuAddress
+from gputui.metrics import word
 from gputui.model.absent import Missing, known
 from gputui.model.machine import Gpu, Machine
 from gputui.model.plan import Case
@@ -25,6 +26,7 @@ from gputui.services.results.expected import performance_checks, power_cap_of
 from gputui.services.results.headline import case_subject
 from gputui.services.results.labels import gpu_words, plain_name
 from gputui.services.results.throughput import rate_of
+from gputui.sources.nvml_live.questions import Values
 from gputui.store.reading import CaseConditions
 
 
@@ -103,12 +105,10 @@ class BoxCheck:
     def headline(self) -> str:
         """What is not as it should be, the worst first; what holds for several devices once."""
         said: dict[str, list[str]] = {}
-        for word in WORDS if self.word != OK else (OK,):
-            for one in self.devices:
-                if one.word == word and (word != OK or self.word == OK):
-                    said.setdefault(
-                        one.verdict(2 if word == FAULT else 1).removeprefix(f"{self.word}: "), []
-                    ).append(one.device)
+        for one in sorted(self.devices, key=lambda one: list(WORDS).index(one.word)):
+            if one.word != OK or self.word == OK:
+                what = one.verdict(2 if one.word == FAULT else 1).removeprefix(f"{self.word}: ")
+                said.setdefault(what, []).append(one.device)
         return ". ".join(f"{named(devices)}: {what}" for what, devices in said.items())
 
 
@@ -138,7 +138,7 @@ def checked(
     measured: Sequence[Measured],
     fails: GputuiError | None = None,
     not_measured: str = "",
-    addresses: Sequence[GpuAddress] = (),
+    settings: Mapping[int, Values] = MappingProxyType({}),
 ) -> BoxCheck:
     """The word for a box of which this was found and measured; without measurements it is about health only.
 
@@ -159,7 +159,7 @@ def checked(
     if fails is not None:
         why = Check("", "note", f"its speed was not measured: {fails.message}", fails.hint)
         devices = [_because(one, CANNOT_TELL, why) if one.word == OK else one for one in devices]
-    return BoxCheck(box, tuple(devices), "" if measured else not_measured, _text(box, devices, addresses))
+    return BoxCheck(box, tuple(devices), "" if measured else not_measured, _text(box, devices, settings))
 
 
 def rates_of(one: Measured) -> dict[Case, float]:
@@ -309,9 +309,9 @@ def _not_slow(found: DeviceCheck, beside: _Beside | None, tests: Sequence[PeakTe
     return replace(found, word=CANNOT_TELL, reason=unsure)
 
 
-def _text(box: str, devices: Sequence[DeviceCheck], addresses: Sequence[GpuAddress]) -> str:
+def _text(box: str, devices: Sequence[DeviceCheck], settings: Mapping[int, Values]) -> str:
     """What to send to whoever owns the box: facts that they can check, of what no setting here repairs."""
-    places = {f"GPU {address.index}": address.pci_address for address in addresses}
+    places = {f"GPU {index}": word(values, "pci_address") for index, values in settings.items()}
     broken = [
         one
         for one in devices

@@ -15,7 +15,6 @@ from types import FrameType
 from typing import NoReturn
 
 from gputui.errors import GputuiError, MachineLacks
-from gputui.machine.gpus import gpu_addresses
 from gputui.model.absent import Missing
 from gputui.model.journal import Line
 from gputui.model.machine import Interpreter, Machine
@@ -66,7 +65,7 @@ def check_box(box: SystemState, *, db: Path | None, on_tick: Callable[[str], Non
             fails = error
         after = judged(replace(box, sample=take_snapshot(processes=True)))
         checks += tuple(check for check in after if check.state == "problem" and check not in checks)
-    return checked(box.machine, checks, found, fails, why_not, gpu_addresses())
+    return checked(box.machine, checks, found, fails, why_not, box.settings)
 
 
 def plans_of(interpreter: Interpreter, machine: Machine) -> list[Plan]:

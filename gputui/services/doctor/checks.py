@@ -151,7 +151,13 @@ def gathered(
         missing_home=missing_home(),
         variables=set_in(os.environ),
         other_runs=tuple(other_runs()),
-        settings=gpu_settings(),
+        settings=gpu_settings(
+            [
+                gpu.device
+                for gpu in sample.gpus
+                if gpu.problem is None and gpu.source == "nvml" and gpu.parent is None
+            ]
+        ),
     )
 
 

@@ -1,0 +1,109 @@
+"""How often `gputui check` names a GPU that is 15 % slow, and a healthy one, by how much healthy ones differ.
+
+`PYTHONPATH=.:tests:tests/makers python tests/benchmarks/check.py [BOXES]` makes up rates of the cases of the
+profile `check`, and judges them as the command does: eight GPUs in one box, and one GPU beside a reference of
+5 to 20 boxes. `sd` is the standard deviation of healthy GPUs in products, which follow the chip, and `90 %`
+how wide their middle 90 % are; copies and links differ by a quarter. The slow GPU is slow in products.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+from collections import Counter
+from dataclasses import replace
+from math import exp
+
+from cuda_standin import RATES
+from hand_made import make_run, measured, steady
+from journals import GPU_MACHINE
+
+from gputui.analysis.box_rates import below_normal_at, level_of, rates_of_both, rates_of_one
+from gputui.model.machine import Machine
+from gputui.model.plan import Case, Variant
+from gputui.model.result import Run
+from gputui.services.check.judging import SLOW, Measured, checked
+from gputui.services.profiles.loader import find_profile
+from gputui.services.profiles.planner import case_of
+from gputui.worker.workloads import workload_named
+
+SDS = (0.006, 0.012, 0.018, 0.024, 0.04, 0.06, 0.08)
+MIDDLE_90 = 3.29
+"""How wide the middle 90 % of a normal distribution are, in its standard deviations."""
+SLOWER, OF_COPIES, BY_ITSELF = 0.85, 0.25, 0.003
+ERROR = 1.036
+"""Upper end of the interval of one launch, times its rate."""
+GPUS, REFERENCES = 8, (5, 8, 20)
+CASES = [
+    case_of(workload_named(entry.workload), size, Variant("gpu", precision, "eager", "host"))
+    for entry in find_profile("check").cases
+    for size in entry.sizes
+    for precision in entry.precisions
+    if "gpu" in entry.devices
+]
+
+
+def healthy_rate(case: Case) -> float:
+    """Of an H200."""
+    size, precision = case.work.size, case.variant.precision
+    return RATES[precision if case.work.workload == "gemm" else size[-3:] if "-" in size else "copy"]
+
+
+def run_of(chance: random.Random, sd: float, factor: float, index: int, machine: Machine) -> Run:
+    """The cases of one GPU, of which products are so much slower than its chip would be."""
+    chip = chance.gauss(0, sd)
+    results = []
+    for case in CASES:
+        log = chip if case.work.workload == "gemm" else chance.gauss(0, sd * OF_COPIES)
+        rate = healthy_rate(case) * exp(log + chance.gauss(0, BY_ITSELF))
+        rate *= factor if case.work.workload == "gemm" else 1.0
+        used = "amp-bf16" if case.variant.precision == "amp" else ""
+        result = measured(case, steady(case.units_per_step / rate), precision_used=used)
+        results.append(replace(result, device_index=index))
+    return make_run(*results, machine=machine)
+
+
+def words(chance: random.Random, sd: float, gpus: int, slow: int | None) -> list[str]:
+    """Of each GPU of a box."""
+    machine = replace(GPU_MACHINE, gpus=tuple(replace(GPU_MACHINE.gpus[0], index=n) for n in range(gpus)))
+    runs = [run_of(chance, sd, SLOWER if n == slow else 1.0, n, machine) for n in range(gpus)]
+    return [one.word for one in checked(machine, (), [Measured(run, {}) for run in runs]).devices]
+
+
+def is_below_reference(chance: random.Random, sd: float, boxes: int, factor: float) -> bool:
+    """Whether a GPU is called slow in any of two products and a copy, beside so many boxes of its model."""
+
+    def logs() -> list[float]:
+        chip = chance.gauss(0, sd)
+        return [one + chance.gauss(0, BY_ITSELF) for one in (chip, chip, chance.gauss(0, sd * OF_COPIES))]
+
+    known = []
+    for of_boxes in zip(*(logs() for _ in range(boxes)), strict=True):
+        each = (rates_of_one(exp(log), exp(log) / ERROR, exp(log) * ERROR) for log in of_boxes)
+        known.append(functools.reduce(rates_of_both, each))
+    rates = [exp(log) * by for log, by in zip(logs(), (factor, factor, 1.0), strict=True)]
+    level = level_of(list(zip(rates, known, strict=True)))
+    return any(below_normal_at(level, rate, rate * ERROR, of) for rate, of in zip(rates, known, strict=True))
+
+
+def main(boxes: int = 300) -> None:
+    chance = random.Random(1)
+    print("   sd 90 %   slow: SLOW  not OK   healthy: SLOW    OK")
+    for sd in SDS:
+        named = Counter(words(chance, sd, GPUS, GPUS - 1)[-1] for _ in range(boxes))
+        healthy = Counter(word for _ in range(boxes) for word in words(chance, sd, GPUS, None))
+        false, fine = (healthy[word] / sum(healthy.values()) for word in (SLOW, "OK"))
+        spread = f"{sd:5.1%} {MIDDLE_90 * sd:5.0%}"
+        slow, not_ok = named[SLOW] / boxes, 1 - named["OK"] / boxes
+        print(f"{spread}  {slow:10.1%} {not_ok:7.1%} {false:15.2%} {fine:6.1%}  {GPUS} in a box")
+        for count in REFERENCES:
+            slow, false = (
+                sum(is_below_reference(chance, sd, count, factor) for _ in range(10 * boxes)) / boxes / 10
+                for factor in (SLOWER, 1.0)
+            )
+            print(f"{spread}  {slow:10.1%} {'':7} {false:15.2%} {'':6}  beside {count} boxes")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
