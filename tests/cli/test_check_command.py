@@ -86,7 +86,7 @@ def test_a_driver_that_nothing_can_use_is_a_fault_with_its_next_step() -> None:
 
 def test_all_gpus_are_measured_at_once_each_beside_its_neighbors_and_nothing_stays(tmp_path: Path) -> None:
     scenario = (
-        f"driver gpus 3\n{SOUND}0 power_limit_mw 500000\n0 torch_amp 6e14\n1 pcie_width 4\n"
+        f"driver gpus 3\n{SOUND}0 power_limit_mw 500000\n0 torch_amp 6.7e14\n1 pcie_width 4\n"
         "1 torch_h2d 1.4e10\n2 error * 15\n"
     )
     state = tmp_path / "state"
@@ -104,7 +104,7 @@ def test_all_gpus_are_measured_at_once_each_beside_its_neighbors_and_nothing_sta
     )
     assert second.startswith("2x H200, 1x unnamed GPU, driver 580.95.05 · ")
     row = next(" ".join(line.split()) for line in lines if line.startswith("GPU 1"))
-    assert row == "GPU 1 700 TFLOP/s 4.30 TB/s 14.0 GB/s SLOW by 75 %: PCIe x4 of x16"
+    assert row == "GPU 1 780 TFLOP/s 4.30 TB/s 14.0 GB/s SLOW by 75 %: PCIe x4 of x16"
     assert "  sudo nvidia-smi -i 0 -pl 700" in lines
     text = " ".join(done.stdout.partition("text for the provider")[2].split())
     assert (

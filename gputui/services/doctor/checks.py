@@ -294,19 +294,19 @@ def _mig(gpu: Gpu, sample: LiveSample) -> Check:
 def _settings_of(index: int, values: Values) -> Iterator[Check]:
     set_mhz, default_mhz = (number(values, f"sm_clock_{one}_mhz") for one in ("set", "default"))
     up, down = (number(values, f"nvlinks_{one}") for one in ("up", "down"))
-    name, of = f"GPU {index}", f"sudo nvidia-smi -i {index}"
+    of = f"sudo nvidia-smi -i {index}"
     if number(values, "is_prohibited"):
-        yield Check(f"{name} mode", "problem", "no program may use it", "to allow that:", f"{of} -c 0")
+        yield Check(f"GPU {index} mode", "problem", "no program may use it", "to allow that:", f"{of} -c 0")
     if number(values, "retired_pages_pending"):
         found = "a bad page of its memory is left out when the GPU is reset"
-        yield Check(f"{name} memory", "problem", found, "end what runs on it, and:", f"{of} --gpu-reset")
+        yield Check(f"GPU {index} memory", "problem", found, "end what runs on it, and:", f"{of} --gpu-reset")
     if set_mhz and default_mhz and set_mhz < default_mhz:
         found = f"clock set to {set_mhz:.0f} of {default_mhz:.0f} MHz"
-        yield Check(f"{name} clock", "note", found, "to set it back:", f"{of} -rac")
+        yield Check(f"GPU {index} clock", "note", found, "to set it back:", f"{of} -rac")
     if up and down:
         found = f"{down:.0f} of {up + down:.0f} NVLink connections are down"
         step = "restart the box; if they stay down, tell the provider, or take another"
-        yield Check(f"{name} NVLink", "problem", found, step)
+        yield Check(f"GPU {index} NVLink", "problem", found, step)
 
 
 def _cpus(box: SystemState) -> Iterator[Check]:
