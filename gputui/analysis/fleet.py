@@ -18,6 +18,8 @@ LEAST_CHANGE = math.log(1.03)
 """Of a rate: a box that differs by less may stand out statistically, and nobody would mind."""
 FALSE_ALARMS = 0.05
 """Chance that any box of a healthy fleet stands out."""
+FAR_BELOW = -math.log(0.9)
+"""Of a rate: a GPU so far below its neighbors is slower, though they are too few to show how they vary."""
 _FALSE_OF_ONE = 0.01
 """Chance that a healthy GPU is called slower than the others of its box."""
 _MOST_OUTLIERS = 0.2
@@ -67,10 +69,17 @@ def slower_than_others(logs: Sequence[float], usual: Spread) -> frozenset[int]:
 
     Each against the mean of the rest by Student's t, one healthy GPU in a hundred. `usual` is the variance
     between such GPUs, and how many degrees of freedom that is worth beside the variance of these few (a
-    moderated variance, as in `analysis.spread`). Empty below FEWEST values.
+    moderated variance, as in `analysis.spread`). Below FEWEST values, up to half of them that are FAR_BELOW
+    each of the rest.
     """
     count, found = len(logs), set[int]()
-    for place, log in enumerate(logs) if count >= FEWEST else ():
+    order = sorted(range(count), key=lambda place: logs[place])
+    if count < FEWEST:
+        gaps = [logs[order[size]] - logs[order[size - 1]] for size in range(1, count // 2 + 1)]
+        return frozenset(
+            order[: max((size for size, gap in enumerate(gaps, 1) if gap > FAR_BELOW), default=0)]
+        )
+    for place, log in enumerate(logs):
         rest = [*logs[:place], *logs[place + 1 :]]
         df = usual.df + count - 2
         variance = (usual.df * usual.variance + (count - 2) * statistics.variance(rest)) / df
@@ -183,15 +192,3 @@ def apart_from(log: float, others: Sequence[float]) -> tuple[float, float] | Mis
         return Missing("fewer than two others")
     half = t_quantile(0.975, len(others) - 1) * statistics.stdev(others) * math.sqrt(1 + 1 / len(others))
     return log - half, log + half
-
-
-def far_below(logs: Sequence[float], share: float) -> frozenset[int]:
-    """Places of the values, at most half of them, that are below this share of each of the rest; else empty.
-
-    For fewer than FEWEST boxes, which cannot tell how much boxes vary.
-    """
-    order = sorted(range(len(logs)), key=lambda place: logs[place])
-    for count in range(len(order) // 2, 0, -1):
-        if logs[order[count]] - logs[order[count - 1]] > -math.log(share):
-            return frozenset(order[:count])
-    return frozenset()

@@ -62,7 +62,11 @@ def command(
         click.echo(found.text or "nothing here needs the provider")
     else:
         with printed() as page:
-            page.spans((Span(f"{found.word}  ", WORDS[found.word]), Span(found.headline, "title")))
+            lead = f"{found.word}  "
+            is_whole = is_brief or not page.out.is_terminal
+            for text in [found.headline] if is_whole else wrapped(found.headline, page.width - len(lead)):
+                page.spans((Span(lead, WORDS[found.word]), Span(text, "title")))
+                lead = " " * len(lead)
             if not is_brief:
                 _write(page, found, took_s)
     return {"OK": EXIT_DONE, "CAN'T TELL": EXIT_UNDECIDED}.get(found.word, EXIT_CASE_FAILED)

@@ -12,21 +12,13 @@ import functools
 import random
 import sys
 from collections import Counter
-from dataclasses import replace
 from math import exp
 
+from checked_boxes import box_of, measured_box
 from cuda_standin import RATES
-from hand_made import make_run, measured, steady
-from journals import GPU_MACHINE
 
 from gputui.analysis.box_rates import below_normal_at, level_of, rates_of_both, rates_of_one
-from gputui.model.machine import Machine
-from gputui.model.plan import Case, Variant
-from gputui.model.result import Run
-from gputui.services.check.judging import SLOW, Measured, checked
-from gputui.services.profiles.loader import find_profile
-from gputui.services.profiles.planner import case_of
-from gputui.worker.workloads import workload_named
+from gputui.services.check.judging import SLOW, checked
 
 SDS = (0.006, 0.012, 0.018, 0.024, 0.04, 0.06, 0.08)
 MIDDLE_90 = 3.29
@@ -34,41 +26,23 @@ MIDDLE_90 = 3.29
 SLOWER, OF_COPIES, BY_ITSELF = 0.85, 0.25, 0.003
 ERROR = 1.036
 """Upper end of the interval of one launch, times its rate."""
+PRODUCTS = ("amp", "fp32")
 GPUS, REFERENCES = 8, (5, 8, 20)
-CASES = [
-    case_of(workload_named(entry.workload), size, Variant("gpu", precision, "eager", "host"))
-    for entry in find_profile("check").cases
-    for size in entry.sizes
-    for precision in entry.precisions
-    if "gpu" in entry.devices
-]
 
 
-def healthy_rate(case: Case) -> float:
-    """Of an H200."""
-    size, precision = case.work.size, case.variant.precision
-    return RATES[precision if case.work.workload == "gemm" else size[-3:] if "-" in size else "copy"]
-
-
-def run_of(chance: random.Random, sd: float, factor: float, index: int, machine: Machine) -> Run:
-    """The cases of one GPU, of which products are so much slower than its chip would be."""
+def factors_of(chance: random.Random, sd: float, factor: float) -> dict[str, float]:
+    """Of the cases of one GPU, of which products are so much slower than its chip would be."""
     chip = chance.gauss(0, sd)
-    results = []
-    for case in CASES:
-        log = chip if case.work.workload == "gemm" else chance.gauss(0, sd * OF_COPIES)
-        rate = healthy_rate(case) * exp(log + chance.gauss(0, BY_ITSELF))
-        rate *= factor if case.work.workload == "gemm" else 1.0
-        used = "amp-bf16" if case.variant.precision == "amp" else ""
-        result = measured(case, steady(case.units_per_step / rate), precision_used=used)
-        results.append(replace(result, device_index=index))
-    return make_run(*results, machine=machine)
+    logs = {kind: chip if kind in PRODUCTS else chance.gauss(0, sd * OF_COPIES) for kind in RATES}
+    slower = {kind: factor if kind in PRODUCTS else 1.0 for kind in RATES}
+    return {kind: exp(log + chance.gauss(0, BY_ITSELF)) * slower[kind] for kind, log in logs.items()}
 
 
 def words(chance: random.Random, sd: float, gpus: int, slow: int | None) -> list[str]:
     """Of each GPU of a box."""
-    machine = replace(GPU_MACHINE, gpus=tuple(replace(GPU_MACHINE.gpus[0], index=n) for n in range(gpus)))
-    runs = [run_of(chance, sd, SLOWER if n == slow else 1.0, n, machine) for n in range(gpus)]
-    return [one.word for one in checked(machine, (), [Measured(run, {}) for run in runs]).devices]
+    machine = box_of(gpus)
+    factors = {index: factors_of(chance, sd, SLOWER if index == slow else 1.0) for index in range(gpus)}
+    return [one.word for one in checked(machine, (), measured_box(machine, factors)).devices]
 
 
 def is_below_reference(chance: random.Random, sd: float, boxes: int, factor: float) -> bool:

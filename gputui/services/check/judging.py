@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from gputui.analysis.fleet import FEWEST, far_below
+from gputui.analysis.fleet import FAR_BELOW
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL, NO_REFERENCE, NORMAL, PeakTest
 from gputui.document.spans import ranges
 from gputui.errors import GputuiError
@@ -38,16 +38,27 @@ class Measured:
     conditions: Mapping[int, CaseConditions]
     """Of its cases, by number."""
 
+    @property
+    def rates(self) -> dict[Case, float]:
+        """Of the cases that were measured."""
+        found = {case.case: rate_of(case) for case in self.run.cases}
+        return {case: rate for case, rate in found.items() if not isinstance(rate, Missing)}
+
+    @property
+    def clock_mhz(self) -> float:
+        """The median clock of the case in which it was lowest, as at the hardest work; 0 if unknown."""
+        return min((known(one.clock_median_mhz) or 0.0 for one in self.conditions.values()), default=0.0)
+
 
 OK, SLOW, FAULT, CANNOT_TELL = "OK", "SLOW", "FAULT", "CAN'T TELL"
 WORDS = {FAULT: "alarm", SLOW: "warn", CANNOT_TELL: "dim", OK: "good"}
 """The worst first, each with its style."""
-CLOSE = 0.9
+CLOSE = math.exp(-FAR_BELOW)
 """Of each of its neighbors, and of what is published: what is below is not called OK."""
 _SHARED = ("h2d_pinned", "d2h_pinned")
 """Links to the host, whose memory all GPUs share: what is published is of one at a time."""
 _HELD = 0.05
-"""Of the time of a case: from this share on, what held the clocks down is the reason for a low rate."""
+"""Of the time of a case, or of a clock: from this share on, it is the reason for a low rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +88,7 @@ class DeviceCheck:
     """Share of the rate that it lacks in its slowest case; 0 unless it is SLOW."""
     rates: tuple[CaseRate, ...] = ()
 
-    def verdict(self, parts: int = 9) -> str:
+    def verdict(self, parts: int | None = None) -> str:
         """`SLOW by 8 %: power-capped at 600 of 700 W`; of what is wrong, so many parts between colons."""
         by = f" by {format_percent(self.slower_by)}" if self.slower_by else ""
         is_wrong = self.word in (FAULT, SLOW)
@@ -107,9 +118,10 @@ class BoxCheck:
         said: dict[str, list[str]] = {}
         for one in sorted(self.devices, key=lambda one: list(WORDS).index(one.word)):
             if one.word != OK or self.word == OK:
-                what = one.verdict(2 if one.word == FAULT else 1).removeprefix(f"{self.word}: ")
+                what = one.verdict(2 if one.word == FAULT else 1)
+                what = what.removeprefix(one.word) if one.word == self.word else f": {what}"
                 said.setdefault(what, []).append(one.device)
-        return ". ".join(f"{named(devices)}: {what}" for what, devices in said.items())
+        return ". ".join(f"{named(devices)}{what}" for what, devices in said.items())
 
 
 def named(devices: Sequence[str]) -> str:
@@ -118,18 +130,18 @@ def named(devices: Sequence[str]) -> str:
     return f"GPU {', '.join(ranges(numbers))}" if numbers else devices[0]
 
 
-_Low = dict[Case | None, float]
-"""Cases in which a device is slow, and its rate over what it should be; None is the mean of all cases."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """One GPU beside the others of its model."""
+    """One GPU beside the others of its model in this box."""
 
-    others: Mapping[Case, float]
-    """The medians of their rates."""
     count: int
-    low: _Low
+    """Of the others."""
+    rates: Mapping[Case, float]
+    """The medians of theirs."""
+    clock_mhz: float
+    """Likewise, at work; 0 if unknown."""
+    low: Collection[Case | None]
+    """Cases in which it is slower than they are; None is the mean of all."""
 
 
 def checked(
@@ -145,7 +157,7 @@ def checked(
     `fails` is why there are none though some should be; `not_measured`, why there are none.
     """
     of_device = {case.device_index: one for one in measured for case in one.run.cases[:1]}
-    beside = _beside_neighbors(of_device)
+    beside = _beside_neighbors({index: one for index, one in of_device.items() if index is not None})
     devices = [_device(gpu, checks, of_device.get(gpu.index), beside.get(gpu.index)) for gpu in machine.gpus]
     devices += [
         DeviceCheck("driver", FAULT, machine.gpus_absent, check.next_step, check.command)
@@ -162,56 +174,38 @@ def checked(
     return BoxCheck(box, tuple(devices), "" if measured else not_measured, _text(box, devices, settings))
 
 
-def rates_of(one: Measured) -> dict[Case, float]:
-    """What was measured of a device."""
-    found = ((case.case, rate_of(case)) for case in one.run.cases)
-    return {case: rate for case, rate in found if not isinstance(rate, Missing)}
-
-
-def _beside_neighbors(measured: Mapping[int | None, Measured]) -> dict[int, _Beside]:
-    """Each GPU beside the others of its model: from FEWEST on as fleets are judged everywhere; of fewer,
-    those are slow that are far below the rest."""
-    kinds: dict[str, dict[int, Measured]] = {}
+def _beside_neighbors(measured: Mapping[int, Measured]) -> dict[int, _Beside]:
+    """Each GPU beside the others of its model, judged as fleets of GPUs are everywhere."""
+    kinds: dict[str, list[int]] = {}
     for index, one in measured.items():
-        if index is not None and rates_of(one):
-            kinds.setdefault(one.run.cases[0].device_name, {})[index] = one
+        if one.rates:
+            kinds.setdefault(one.run.cases[0].device_name, []).append(index)
     found = {}
     for kind in kinds.values():
-        rates = {index: rates_of(one) for index, one in kind.items()}
-        cases = [case for case in next(iter(rates.values())) if all(case in of for of in rates.values())]
-        low = _as_a_fleet(kind, cases) if len(kind) >= FEWEST else _of_few(rates, cases)
-        for index in kind if len(kind) > 1 else ():
-            others = {
-                case: statistics.median(of[case] for other, of in rates.items() if other != index)
-                for case in cases
-            }
-            found[index] = _Beside(others, len(kind) - 1, low.get(index, {}))
+        cases = [case for case in measured[kind[0]].rates if all(case in measured[one].rates for one in kind)]
+        low = _low_ones(kind, measured, cases) if len(kind) > 1 and cases else {}
+        for index in low:
+            others = [measured[other] for other in kind if other != index]
+            rates = {case: statistics.median(one.rates[case] for one in others) for case in cases}
+            clock_mhz = statistics.median(one.clock_mhz for one in others)
+            found[index] = _Beside(len(others), rates, clock_mhz, low[index])
     return found
 
 
-def _as_a_fleet(kind: Mapping[int, Measured], cases: Sequence[Case]) -> dict[int, _Low]:
-    fleet = fleet_of([joined(str(index), [one.run], False, {}) for index, one in kind.items()], "gpu")
+def _low_ones(
+    kind: Sequence[int], measured: Mapping[int, Measured], cases: Sequence[Case]
+) -> dict[int, set[Case | None]]:
+    """By GPU, the cases in which it stands out below the others, or is one of the slower of two groups."""
+    fleet = fleet_of([joined(str(index), [measured[index].run], False, {}) for index in kind], "gpu")
     called: dict[str, Case] = {case_subject(case, cases): case for case in cases}
-    low: dict[int, _Low] = {index: {} for index in kind}
+    low: dict[int, set[Case | None]] = {index: set() for index in kind}
     for box in fleet.boxes:
-        mine = low[int(box.name)]
-        mine.update((called.get(name), ratio) for name, ratio in box.where if ratio < 1)
-        if box.stands_out == "slower" and not mine:
-            mine[None] = box.overall
+        low[int(box.name)] = {called.get(name) for name, ratio in box.where if ratio < 1}
+        if box.stands_out == "slower" and not low[int(box.name)]:
+            low[int(box.name)] = {None}
     for split in fleet.splits:
         for name in split.slower:
-            low[int(name)][called.get(split.subject)] = split.ratio
-    return low
-
-
-def _of_few(rates: Mapping[int, Mapping[Case, float]], cases: Sequence[Case]) -> dict[int, _Low]:
-    low: dict[int, _Low] = {index: {} for index in rates}
-    for case in cases:
-        logs = [math.log(of[case]) for of in rates.values()]
-        slower = far_below(logs, CLOSE)
-        usual = statistics.median(log for place, log in enumerate(logs) if place not in slower)
-        for place in slower:
-            low[list(rates)[place]][case] = math.exp(logs[place] - usual)
+            low[int(name)].add(called.get(split.subject))
     return low
 
 
@@ -221,47 +215,65 @@ def _device(
     device = "CPU" if gpu is None else f"GPU {gpu.index}"
     mine = [check for check in checks if gpu is not None and f"{check.topic} ".startswith(f"{device} ")]
     faults = [check for check in mine if check.state == "problem"]
-    performances = () if measured is None else performance_checks(measured.run)
+    reasons = [*_reasons(gpu, mine, measured, beside)]
+    if measured is None:
+        found = DeviceCheck(device, OK, "healthy; its speed was not measured")
+        if faults:
+            return _because(found, FAULT, faults[0])
+        held = [check for check in mine if is_disturbing(check) or check.topic.endswith(" MIG")] + reasons
+        return _because(found, CANNOT_TELL, held[0], "; its speed was not measured") if held else found
     tests = [
         test
-        for one in performances
+        for one in performance_checks(measured.run)
         for test in one.peak_tests
-        if beside is None
-        or test.measure not in _SHARED  # measured by several at once, which is not elsewhere
+        if beside is None or test.measure not in _SHARED
     ]
-    rates = {} if measured is None else rates_of(measured)
-    low = dict({} if beside is None else beside.low)
-    for test in tests:
-        if test.word == BELOW_NORMAL and test.share is not None:
-            low |= {case: test.share for case, rate in rates.items() if rate == test.units_per_s}
-    shown = (
-        CaseRate(
-            _called(case),
-            rate,
-            case.unit,
-            None if beside is None else beside.others.get(case),
-            bool({case, None} & {*low}),
-        )
-        for case, rate in rates.items()
-    )
-    found = DeviceCheck(device, OK, "healthy; its speed was not measured", rates=tuple(shown))
+    low = _shares_of_low(measured.rates, beside, tests)
+    found = DeviceCheck(device, OK, "", rates=tuple(_case_rates(measured.rates, beside, low)))
     if faults and not (low and all(check.found.startswith(SLOWING) for check in faults)):
         return _because(found, FAULT, faults[0])
-    reasons = [*_reasons(gpu, mine, measured)]
-    disturbing = [
-        one for one in mine if one.found.startswith(DISTURBING) or one.topic.endswith((" use", " MIG"))
-    ]
-    if not rates:
-        held = next(iter([*reasons, *disturbing]), None)
-        return found if held is None else _because(found, CANNOT_TELL, held, "; its speed was not measured")
+    if not measured.rates:
+        first = measured.run.cases[0]
+        why = Check(
+            "", "note", f"its measurement {first.outcome}: {first.reason}", "gputui run check shows more"
+        )
+        return _because(found, FAULT if first.outcome == "failed" else CANNOT_TELL, why)
     if not low:
         return _not_slow(found, beside, tests)
     by = 1 - min(low.values())
-    if disturbing:
-        return _because(found, CANNOT_TELL, disturbing[0], f", and it is {format_percent(by)} slower")
     slowest = min(low, key=lambda case: low[case])
     unknown = f"in {'all cases' if slowest is None else _called(slowest)}, and nothing here says why"
     return replace(_because(found, SLOW, next(iter(reasons), Check("", "note", unknown, TELL))), slower_by=by)
+
+
+def is_disturbing(check: Check) -> bool:
+    """Whether somebody uses the GPU, so that measuring it says nothing and disturbs them."""
+    return check.topic.endswith(" use") or check.found.startswith(DISTURBING)
+
+
+def _shares_of_low(
+    rates: Mapping[Case, float], beside: _Beside | None, tests: Sequence[PeakTest]
+) -> dict[Case | None, float]:
+    """Cases in which a device is slow, and its rate over what it should be; None is the mean of all."""
+    low: dict[Case | None, float] = {}
+    if beside is not None:
+        shares = {case: rates[case] / rate for case, rate in beside.rates.items()}
+        low |= {
+            case: statistics.geometric_mean(shares.values()) if case is None else shares[case]
+            for case in beside.low
+        }
+    for test in tests:
+        if test.word == BELOW_NORMAL and test.share is not None:
+            low |= {case: test.share for case, rate in rates.items() if rate == test.units_per_s}
+    return low
+
+
+def _case_rates(
+    rates: Mapping[Case, float], beside: _Beside | None, low: Collection[Case | None]
+) -> Iterator[CaseRate]:
+    for case, rate in rates.items():
+        neighbors_per_s = None if beside is None else beside.rates.get(case)
+        yield CaseRate(_called(case), rate, case.unit, neighbors_per_s, case in low or None in low)
 
 
 def _called(case: Case) -> str:
@@ -276,17 +288,26 @@ def _because(found: DeviceCheck, word: str, why: Check, more: str = "") -> Devic
     return replace(found, word=word, reason=why.found + more, next_step=why.next_step, command=why.command)
 
 
-def _reasons(gpu: Gpu | None, mine: Sequence[Check], measured: Measured | None) -> Iterator[Check]:
+def _reasons(
+    gpu: Gpu | None, mine: Sequence[Check], measured: Measured | None, beside: _Beside | None
+) -> Iterator[Check]:
     """What makes a GPU slower than others of its model, the surest first."""
     for check in mine:
         if check.topic.endswith(" power") and gpu is not None:
             yield replace(check, found=power_cap_of(gpu))
         elif check.found.startswith(SLOWING) or check.topic.endswith((" heat", " clock")):
             yield check
-    shares = [known(one.slowed_share) or 0.0 for one in (measured.conditions.values() if measured else ())]
-    if max(shares, default=0.0) >= _HELD:
-        found = f"heat or its power supply held the clocks down for {format_percent(max(shares))} of the time"
+    if measured is None:
+        return
+    slowed = max((known(one.slowed_share) or 0.0 for one in measured.conditions.values()), default=0.0)
+    if slowed >= _HELD:
+        found = f"heat or its power supply held the clocks down for {format_percent(slowed)} of the time"
         yield Check("", "note", found, "see that its fans turn and its air is cool, or tell the provider")
+    if gpu is not None and beside is not None and measured.clock_mhz < (1 - _HELD) * beside.clock_mhz:
+        found = f"clock at {measured.clock_mhz:.0f} MHz, its neighbors at {beside.clock_mhz:.0f} MHz"
+        yield Check(
+            "", "note", found, "if it is locked, this unlocks it:", f"sudo nvidia-smi -i {gpu.index} -rgc"
+        )
 
 
 def _not_slow(found: DeviceCheck, beside: _Beside | None, tests: Sequence[PeakTest]) -> DeviceCheck:

@@ -21,8 +21,9 @@ from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import Plan
 from gputui.model.units import counted
 from gputui.recording.run_directory import Spec
-from gputui.services.check.judging import BoxCheck, Measured, checked
+from gputui.services.check.judging import BoxCheck, Measured, checked, is_disturbing
 from gputui.services.doctor.checks import SystemState, judged
+from gputui.services.doctor.disturbances import Check, gpus_of
 from gputui.services.prices import price_of
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
@@ -56,7 +57,7 @@ def check_box(box: SystemState, *, db: Path | None, on_tick: Callable[[str], Non
     elif box.interpreter is not None:
         what = counted(len(box.machine.gpus), "GPU") if box.machine.gpus else "the CPU"
         try:
-            plans = plans_of(box.interpreter, box.machine)
+            plans = plans_of(box.interpreter, box.machine, checks)
             with TemporaryDirectory(prefix="gputui-") as scratch:
                 target = Path(scratch) / "check.db" if db is None else box.result_file
                 tick = partial(on_tick, f"measuring {what}")
@@ -68,8 +69,8 @@ def check_box(box: SystemState, *, db: Path | None, on_tick: Callable[[str], Non
     return checked(box.machine, checks, found, fails, why_not, box.settings)
 
 
-def plans_of(interpreter: Interpreter, machine: Machine) -> list[Plan]:
-    """A plan for each GPU that torch can use; for the CPU where there is no GPU.
+def plans_of(interpreter: Interpreter, machine: Machine, checks: Sequence[Check]) -> list[Plan]:
+    """A plan for each GPU that torch can use and nobody uses; for the CPU where there is no GPU.
 
     Raises MachineLacks if torch cannot use the GPUs of this box.
     """
@@ -80,7 +81,12 @@ def plans_of(interpreter: Interpreter, machine: Machine) -> list[Plan]:
         raise MachineLacks("torch sees no GPU" if unused is None else unused.reason, "gputui doctor")
     profile = find_profile(PROFILE)
     each = [resolve_plan(profile, interpreter, machine, Choices(one)) for one in usable or ["cpu"]]
-    return [plan for plan in each if plan.launches]
+    in_use = {check.topic.removesuffix(" use") for check in checks if is_disturbing(check)}
+    return [
+        plan
+        for plan in each
+        if plan.launches and in_use.isdisjoint(f"GPU {index}" for index in gpus_of(plan.launches, machine))
+    ]
 
 
 def measured(
@@ -95,6 +101,8 @@ def measured(
     Takes at most 1.2 times a budget, and the storing. Calls `on_tick` a few times a second. Raises
     GputuiError if a run cannot be started or stored. Whatever is raised meanwhile, no process is left behind.
     """
+    if not plans:
+        return []
     price = price_of(None, None, machine)
     runtime, key = interpreter.runtime, hash_key()
     specs = [Spec(new_run_id(), plan, runtime, "", price, "", key, str(target)) for plan in plans]
