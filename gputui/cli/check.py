@@ -41,18 +41,19 @@ def command(
     OK, 1 if SLOW or FAULT, 5 if it can't tell. Stores nothing without --db.
     """
     from gputui.services.check.judging import WORDS
-    from gputui.services.check.measuring import check_box
+    from gputui.services.check.measuring import check_box, signals_raised
     from gputui.services.doctor.checks import gathered
 
     begun_s = time.monotonic()
+
+    def say_what(what: str) -> None:
+        say_step(f"{what} ... {time.monotonic() - begun_s:.0f} s")
+
     try:
-        say_step("looking at the driver and the host ...")
-        box = gathered(terminal_here(), python=python, db=db, asks_torch=not is_quick)
-        found = check_box(
-            box,
-            db=db,
-            on_tick=lambda what: say_step(f"{what} ... {time.monotonic() - begun_s:.0f} s"),
-        )
+        with signals_raised():
+            say_what("looking at the driver and the host")
+            box = gathered(terminal_here(), python=python, db=db, asks_torch=not is_quick)
+            found = check_box(box, db=db, on_tick=say_what)
     finally:
         say_step("")
     took_s = time.monotonic() - begun_s

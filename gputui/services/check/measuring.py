@@ -29,7 +29,7 @@ from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.torch_builds import unused_gpu
 from gputui.services.results.selectors import run_in
-from gputui.services.runs.process import LiveRun, follow, new_run_id, start_runs
+from gputui.services.runs.process import LiveRun, follow, new_run_id, start_runs, writable_target
 from gputui.services.runs.process import stop as end_run
 from gputui.services.runs.recovery import import_journal
 from gputui.services.snapshot import take_snapshot
@@ -59,9 +59,9 @@ def check_box(box: SystemState, *, db: Path | None, on_tick: Callable[[str], Non
         try:
             plans = plans_of(box.interpreter, box.machine, checks)
             with TemporaryDirectory(prefix="gputui-") as scratch:
-                target = Path(scratch) / "check.db" if db is None else box.result_file
+                target = Path(scratch) / "check.db" if db is None else writable_target(db)
                 tick = partial(on_tick, f"measuring {what}")
-                found = measured(plans, box.interpreter, box.machine, target, tick)
+                found = measured(plans, box, target, tick, keeps=db is not None)
         except GputuiError as error:
             fails = error
         after = judged(replace(box, sample=take_snapshot(processes=True)))
@@ -90,23 +90,20 @@ def plans_of(interpreter: Interpreter, machine: Machine, checks: Sequence[Check]
 
 
 def measured(
-    plans: Sequence[Plan],
-    interpreter: Interpreter,
-    machine: Machine,
-    target: Path,
-    on_tick: Callable[[], None],
+    plans: Sequence[Plan], box: SystemState, target: Path, on_tick: Callable[[], None], *, keeps: bool
 ) -> list[Measured]:
     """Run all plans at once, store them in `target`, and read what they measured.
 
-    Takes at most 1.2 times a budget, and the storing. Calls `on_tick` a few times a second. Raises
-    GputuiError if a run cannot be started or stored. Whatever is raised meanwhile, no process is left behind.
+    `keeps` their directories, as `run` does, if `target` is to stay. Takes at most 1.2 times a budget, and
+    the storing. Calls `on_tick` a few times a second. Raises GputuiError if a run cannot be started or
+    stored. Whatever is raised meanwhile, no process is left behind.
     """
-    if not plans:
+    if not plans or not isinstance(box.interpreter, Interpreter):
         return []
-    price = price_of(None, None, machine)
-    runtime, key = interpreter.runtime, hash_key()
+    price, runtime = price_of(None, None, box.machine), box.interpreter.runtime
+    key = hash_key(makes=keeps)
     specs = [Spec(new_run_id(), plan, runtime, "", price, "", key, str(target)) for plan in plans]
-    with _running(specs) as runs:
+    with _running(specs, keeps=keeps) as runs:
         following = [follow([run], 0.2 / len(runs)) for run in runs]
         while following:
             following = [lines for lines in following if _goes_on(lines)]
@@ -123,13 +120,9 @@ def _goes_on(lines: Iterator[tuple[int, Line | None]]) -> bool:
 
 
 @contextmanager
-def _running(specs: Sequence[Spec]) -> Iterator[list[LiveRun]]:
-    """Runs with a supervisor each; in the end, those that still go are ended, and directories removed.
-
-    For the main thread: meanwhile SIGTERM and SIGHUP raise SystemExit, as Ctrl-C raises KeyboardInterrupt.
-    """
+def _running(specs: Sequence[Spec], *, keeps: bool) -> Iterator[list[LiveRun]]:
+    """Runs with a supervisor each; those that still go are ended in the end."""
     runs: list[LiveRun] = []
-    before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # so that none is started and not known
         try:
@@ -144,7 +137,17 @@ def _running(specs: Sequence[Spec]) -> Iterator[list[LiveRun]]:
         for run in runs:
             if run.supervisor is not None:
                 run.supervisor.wait()
-            shutil.rmtree(run.run_dir, ignore_errors=True)
+            if not keeps:
+                shutil.rmtree(run.run_dir, ignore_errors=True)
+
+
+@contextmanager
+def signals_raised() -> Iterator[None]:
+    """For the main thread: SIGTERM and SIGHUP raise SystemExit, as Ctrl-C raises KeyboardInterrupt."""
+    before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
