@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from gputui.analysis.fleet import FAR_BELOW
+from gputui.analysis.fleet import FAR_BELOW, LEAST_CHANGE
 from gputui.analysis.peak_tests import ABOVE_LIMIT, BELOW_NORMAL, NO_REFERENCE, NORMAL, PeakTest
 from gputui.document.spans import ranges
 from gputui.errors import GputuiError
@@ -242,7 +242,9 @@ def _device(
         return _not_slow(found, beside, tests)
     by = 1 - min(low.values())
     slowest = min(low, key=lambda case: low[case])
-    unknown = f"in {'all cases' if slowest is None else _called(slowest)}, and nothing here says why"
+    is_link = slowest.work.workload == "xfer"
+    reasons.sort(key=lambda why: why.found.startswith("PCIe") is not is_link)  # what explains that case first
+    unknown = f"in {_called(slowest)}, and nothing here says why"
     return replace(_because(found, SLOW, next(iter(reasons), Check("", "note", unknown, TELL))), slower_by=by)
 
 
@@ -253,14 +255,16 @@ def is_disturbing(check: Check) -> bool:
 
 def _shares_of_low(
     rates: Mapping[Case, float], beside: _Beside | None, tests: Sequence[PeakTest]
-) -> dict[Case | None, float]:
-    """Cases in which a device is slow, and its rate over what it should be; None is the mean of all."""
-    low: dict[Case | None, float] = {}
+) -> dict[Case, float]:
+    """Cases in which a device is slow, and its rate over what it should be."""
+    low: dict[Case, float] = {}
     if beside is not None:
         shares = {case: rates[case] / rate for case, rate in beside.rates.items()}
-        low |= {
-            case: statistics.geometric_mean(shares.values()) if case is None else shares[case]
-            for case in beside.low
+        is_low = None in beside.low
+        low = {
+            case: share
+            for case, share in shares.items()
+            if case in beside.low or (is_low and share < math.exp(-LEAST_CHANGE))
         }
     for test in tests:
         if test.word == BELOW_NORMAL and test.share is not None:
@@ -269,11 +273,11 @@ def _shares_of_low(
 
 
 def _case_rates(
-    rates: Mapping[Case, float], beside: _Beside | None, low: Collection[Case | None]
+    rates: Mapping[Case, float], beside: _Beside | None, low: Collection[Case]
 ) -> Iterator[CaseRate]:
     for case, rate in rates.items():
         neighbors_per_s = None if beside is None else beside.rates.get(case)
-        yield CaseRate(_called(case), rate, case.unit, neighbors_per_s, case in low or None in low)
+        yield CaseRate(_called(case), rate, case.unit, neighbors_per_s, case in low)
 
 
 def _called(case: Case) -> str:

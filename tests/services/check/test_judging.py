@@ -12,7 +12,7 @@ from quick_runs import add_boxes
 from gputui.services.check.judging import BoxCheck, checked
 from gputui.services.doctor.disturbances import Check
 
-SLOW_PRODUCTS = {"amp": 0.85, "fp32": 0.85}
+SLOW_PRODUCTS = {"amp": 0.85, "fp32": 0.87}
 """As of a chip with lower clocks."""
 
 
@@ -25,7 +25,7 @@ def box(gpus: int, factors: dict[int, dict[str, float]], *checks: Check) -> BoxC
 def test_a_gpu_that_is_15_percent_slower_than_its_neighbors_is_named_and_they_are_not(gpus: int) -> None:
     found = box(gpus, {1: SLOW_PRODUCTS})
     assert [one.word for one in found.devices] == ["SLOW" if n == 1 else "OK" for n in range(gpus)]
-    assert found.headline == "GPU 1 by 15 %: in matmul fp32, and nothing here says why"
+    assert found.headline == "GPU 1 by 15 %: in matmul amp, and nothing here says why"
     low = [rate.case for rate in found.devices[1].rates if rate.is_low]
     assert low == ["matmul fp32", "matmul amp"]
 
@@ -39,7 +39,7 @@ def test_three_of_eight_that_are_equally_slow_are_named_together() -> None:
 def test_neighbors_that_are_equally_far_below_what_is_published_are_not_called_ok() -> None:
     found = box(8, {n: {"amp": 0.8, "fp32": 0.8} for n in range(8)})
     assert {one.word for one in found.devices} == {"CAN'T TELL"}
-    assert "elsewhere" in found.headline or "public figure" in found.headline
+    assert found.headline.startswith("GPU 0-7: matmul fp32 40.0 TFLOP/s")
 
 
 def test_without_neighbors_and_boxes_of_its_model_nothing_is_called_ok_or_slow_but_below_half() -> None:
