@@ -2,7 +2,7 @@
 
 `PYTHONPATH=.:tests:tests/makers python tests/benchmarks/check.py [BOXES]` makes up rates of the cases of the
 profile `check`, and judges them as the command does: eight GPUs in one box, and one GPU beside a reference of
-5 to 20 boxes. `sd` is the standard deviation of healthy GPUs in products, which follow the chip, and `90 %`
+5 and 10 boxes. `sd` is the standard deviation of healthy GPUs in products, which follow the chip, and `90 %`
 how wide their middle 90 % are; copies and links differ by a quarter. The slow GPU is slow in products.
 """
 
@@ -27,7 +27,7 @@ SLOWER, OF_COPIES, BY_ITSELF = 0.85, 0.25, 0.003
 ERROR = 1.036
 """Upper end of the interval of one launch, times its rate."""
 PRODUCTS = ("amp", "fp32")
-GPUS, REFERENCES = 8, (5, 8, 20)
+GPUS, REFERENCES = 8, (5, 10)
 
 
 def factors_of(chance: random.Random, sd: float, factor: float) -> dict[str, float]:

@@ -56,6 +56,7 @@ def test_every_shipped_profile_reads_and_quick_is_first() -> None:
         "quick",
         "bakeoff",
         "burn-in",
+        "check",
         "compile",
         "cpu-vs-gpu",
         "fp32-vs-amp",
