@@ -13,7 +13,7 @@ from gputui.cli.doctor import say_step, terminal_here
 from gputui.cli.options import db_option, json_option
 from gputui.cli.output import print_json, printed
 from gputui.document.page import Page
-from gputui.document.spans import Span, command_spans, wrapped
+from gputui.document.spans import Span, wrapped
 from gputui.document.table import Cell, table_of
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_UNDECIDED
 from gputui.model.units import format_rate, format_whole_seconds
@@ -84,7 +84,6 @@ def _write(page: Page, found: BoxCheck, took_s: float) -> None:
 
     how = found.not_measured or "each beside its neighbors" * (len(found.devices) > 1)
     page.line(" · ".join(filter(None, (found.box, format_whole_seconds(took_s), how))), "dim")
-    page.line()
     cases = list(dict.fromkeys(rate.case for one in found.devices for rate in one.rates))
     rows: list[list[Cell]] = []
     for one in found.devices:
@@ -105,12 +104,14 @@ def _write(page: Page, found: BoxCheck, took_s: float) -> None:
         page.line()
         page.line("what now", "title")
     for (step, command), devices in steps.items():
-        page.line(f"{named(devices)}: {step}")
-        for line in command_spans(command, page.width, "  ") if command else ():
-            page.spans(line)
+        lead = f"{named(devices)}: {step}"
+        if len(lead) + len(command) < page.width:
+            page.spans((Span(f"{lead} "), Span(command, "accent")))
+        else:
+            page.line(lead)
+            page.spans((Span(f"  {command}", "accent"),))
     if found.text:
         page.line()
-        page.line("text for the provider", "title")
+        page.spans((Span("text for the provider", "title"), Span(" (gputui check --text)", "dim")))
         for text in wrapped(found.text, page.width - 2):
             page.line(f"  {text}")
-        page.hint("only this text", "gputui check --text")

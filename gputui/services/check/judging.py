@@ -94,6 +94,11 @@ class DeviceCheck:
         is_wrong = self.word in (FAULT, SLOW)
         return f"{self.word}{by}: {': '.join(self.reason.split(': ')[: parts if is_wrong else None])}"
 
+    @property
+    def brief(self) -> str:
+        """The verdict without what explains its words."""
+        return self.verdict(2 if self.word == FAULT else 1)
+
 
 @dataclass(frozen=True, slots=True)
 class BoxCheck:
@@ -118,8 +123,7 @@ class BoxCheck:
         said: dict[str, list[str]] = {}
         for one in sorted(self.devices, key=lambda one: list(WORDS).index(one.word)):
             if one.word != OK or self.word == OK:
-                what = one.verdict(2 if one.word == FAULT else 1)
-                what = what.removeprefix(one.word) if one.word == self.word else f": {what}"
+                what = one.brief.removeprefix(one.word) if one.word == self.word else f": {one.brief}"
                 said.setdefault(what, []).append(one.device)
         return ". ".join(f"{named(devices)}{what}" for what, devices in said.items())
 
@@ -298,7 +302,7 @@ def _reasons(
     """What makes a GPU slower than others of its model, the surest first."""
     for check in mine:
         if check.topic.endswith(" power") and gpu is not None:
-            yield replace(check, found=power_cap_of(gpu))
+            yield replace(check, found=power_cap_of(gpu), next_step="to lift the limit:")
         elif check.found.startswith(SLOWING) or check.topic.endswith((" heat", " clock")):
             yield check
     if measured is None:
@@ -354,6 +358,6 @@ def _text(box: str, devices: Sequence[DeviceCheck], settings: Mapping[int, Value
             f" {format_rate(rate.neighbors_per_s or 0.0, rate.unit)}"
             for rate in low
         ]
-        said.append(f"{one.device}{place}: {'; '.join([one.verdict(), *rates])}.")
+        said.append(f"{one.device}{place}: {'; '.join([one.brief, *rates])}.")
     what = "it" if len(broken) == 1 else "them"
     return " ".join([f"{box}, {when}.", *said, f"Please repair {what}, or replace the box."])

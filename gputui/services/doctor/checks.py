@@ -299,7 +299,13 @@ def _settings_of(index: int, values: Values) -> Iterator[Check]:
         yield Check(f"GPU {index} mode", "problem", "no program may use it", "to allow that:", f"{of} -c 0")
     if number(values, "retired_pages_pending"):
         found = "a bad page of its memory is left out when the GPU is reset"
-        yield Check(f"GPU {index} memory", "problem", found, "end what runs on it, and:", f"{of} --gpu-reset")
+        yield Check(
+            f"GPU {index} memory",
+            "problem",
+            found,
+            "end what runs on it, and:",
+            f"sudo nvidia-smi --gpu-reset -i {index}",
+        )
     if set_mhz and default_mhz and set_mhz < default_mhz:
         found = f"clock set to {set_mhz:.0f} of {default_mhz:.0f} MHz"
         yield Check(f"GPU {index} clock", "note", found, "to set it back:", f"{of} -rac")
