@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gputui.cli.doctor import say_step, terminal_here
-from gputui.cli.options import db_option, json_option
+from gputui.cli.options import FILE, json_option
 from gputui.cli.output import print_json, printed
 from gputui.document.page import Page
 from gputui.document.spans import Span, wrapped
@@ -30,7 +30,7 @@ _KEPT = ("matmul amp", "memory copy", "from host")
 @click.option("--brief", "is_brief", is_flag=True, help="Print one line: the word, and why.")
 @click.option("--text", "is_text", is_flag=True, help="Print the text for the provider only.")
 @click.option("--python", metavar="EXE", help="Interpreter to measure with.  [the first that has torch]")
-@db_option
+@click.option("--db", type=FILE, help="Also store what was measured in this result file.")
 @json_option
 def command(
     is_quick: bool, is_brief: bool, is_text: bool, python: str | None, db: Path | None, as_json: bool
@@ -38,7 +38,7 @@ def command(
     """Say in one word whether this box is as it should be: OK, SLOW, FAULT or CAN'T TELL.
 
     Looks at the health of each GPU, and measures all of them at once for less than a minute. Exits with 0 if
-    OK, 1 if SLOW or FAULT, 5 if it can't tell. Stores nothing without --db.
+    OK, 1 if SLOW or FAULT, 5 if it can't tell. Stores nothing without --db. Never tried on a faulty GPU.
     """
     from gputui.services.check.judging import WORDS
     from gputui.services.check.measuring import check_box, signals_raised

@@ -233,7 +233,12 @@ def _device(
         if beside is None or test.measure not in _SHARED
     ]
     low = _shares_of_low(measured.rates, beside, tests)
-    found = DeviceCheck(device, OK, "", rates=tuple(_case_rates(measured.rates, beside, low)))
+    others = {} if beside is None else beside.rates
+    rates = (
+        CaseRate(_called(case), rate, case.unit, others.get(case), case in low)
+        for case, rate in measured.rates.items()
+    )
+    found = DeviceCheck(device, OK, "", rates=tuple(rates))
     if faults and not (low and all(check.found.startswith(SLOWING) for check in faults)):
         return _because(found, FAULT, faults[0])
     if not measured.rates:
@@ -274,14 +279,6 @@ def _shares_of_low(
         if test.word == BELOW_NORMAL and test.share is not None:
             low |= {case: test.share for case, rate in rates.items() if rate == test.units_per_s}
     return low
-
-
-def _case_rates(
-    rates: Mapping[Case, float], beside: _Beside | None, low: Collection[Case]
-) -> Iterator[CaseRate]:
-    for case, rate in rates.items():
-        neighbors_per_s = None if beside is None else beside.rates.get(case)
-        yield CaseRate(_called(case), rate, case.unit, neighbors_per_s, case in low)
 
 
 def _called(case: Case) -> str:
