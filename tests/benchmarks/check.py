@@ -11,11 +11,15 @@ from __future__ import annotations
 import functools
 import random
 import sys
+import tempfile
+import time
 from collections import Counter
 from math import exp
+from pathlib import Path
 
 from checked_boxes import box_of, measured_box
-from cuda_standin import RATES
+from command_line import gputui
+from cuda_standin import RATES, made_up_gpus
 
 from gputui.analysis.box_rates import below_normal_at, level_of, rates_of_both, rates_of_one
 from gputui.services.check.judging import SLOW, checked
@@ -61,7 +65,18 @@ def is_below_reference(chance: random.Random, sd: float, boxes: int, factor: flo
     return any(below_normal_at(level, rate, rate * ERROR, of) for rate, of in zip(rates, known, strict=True))
 
 
-def main(boxes: int = 300) -> None:
+def timed(*words: str) -> str:
+    """The first line of `gputui check` on eight made-up GPUs, and how long it took."""
+    with tempfile.TemporaryDirectory() as place:
+        scenario = f"driver gpus {GPUS}\n* name NVIDIA H200\n* sm_busy_pct 0\n"
+        env = {**made_up_gpus(Path(place), scenario), "GPUTUI_STATE": place}
+        begun_s = time.monotonic()
+        done = gputui("check", "--brief", *words, env=env)
+        return f"{time.monotonic() - begun_s:5.1f} s  gputui check {' '.join(words)}  {done.stdout.strip()}"
+
+
+def main(boxes: int = 100) -> None:
+    print(timed(), timed("--quick"), sep="\n")
     chance = random.Random(1)
     print("   sd 90 %   slow: SLOW  not OK   healthy: SLOW    OK")
     for sd in SDS:
