@@ -94,3 +94,15 @@ def test_a_fault_comes_before_any_speed() -> None:
     found = box(8, {1: SLOW_PRODUCTS}, ecc)
     assert (found.word, found.devices[1].word) == ("FAULT", "FAULT")
     assert "GPU 1: FAULT: ECC errors 3" in found.text
+
+
+def test_a_gpu_on_which_the_measurement_fails_is_a_fault_and_one_without_time_is_none() -> None:
+    machine = box_of(2)
+    for outcome, word in (("failed", "FAULT"), ("skipped", "CAN'T TELL")):
+        broken = measured_gpu(machine, 1)
+        cases = tuple(
+            replace(case, outcome=outcome, reason="CUDA error", measurements=()) for case in broken.run.cases
+        )
+        broken = replace(broken, run=replace(broken.run, cases=cases))
+        found = checked(machine, (), [measured_gpu(machine, 0), broken]).devices[1]
+        assert (found.word, found.reason) == (word, f"its measurement {outcome}: CUDA error")
