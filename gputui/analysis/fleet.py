@@ -10,6 +10,7 @@ from itertools import accumulate
 
 from gputui.analysis.quantiles import t_quantile
 from gputui.model.absent import Missing
+from gputui.model.result import Spread
 
 FEWEST = 5
 """Boxes of one kind below which none can stand out."""
@@ -17,6 +18,10 @@ LEAST_CHANGE = math.log(1.03)
 """Of a rate: a box that differs by less may stand out statistically, and nobody would mind."""
 FALSE_ALARMS = 0.05
 """Chance that any box of a healthy fleet stands out."""
+FAR_BELOW = -math.log(0.9)
+"""Of a rate: a GPU so far below its neighbors is slower, though they are too few to show how they vary."""
+_FALSE_OF_ONE = 0.01
+"""Chance that a healthy GPU is called slower than the others of its box."""
 _MOST_OUTLIERS = 0.2
 """Of the boxes: where more differ, they are a group and no outliers."""
 _HEAVY_DF, _SURELY_NORMAL = 4, 2.5
@@ -57,6 +62,31 @@ def spread_of(rates: Sequence[float]) -> FleetSpread:
     cut = len(ordered) // 20
     kept = ordered[cut : len(ordered) - cut]
     return FleetSpread(len(ordered), statistics.median(ordered), kept[0], kept[-1])
+
+
+def slower_than_others(logs: Sequence[float], usual: Spread) -> frozenset[int]:
+    """Places of the values below the others, by more than those vary: for GPUs of one box.
+
+    Each against the mean of the rest by Student's t, one healthy GPU in a hundred. `usual` is the variance
+    between such GPUs, and how many degrees of freedom that is worth beside the variance of these few (a
+    moderated variance, as in `analysis.spread`). Below FEWEST values, up to half of them that are FAR_BELOW
+    each of the rest.
+    """
+    count, found = len(logs), set[int]()
+    order = sorted(range(count), key=lambda place: logs[place])
+    if count < FEWEST:
+        gaps = [logs[order[size]] - logs[order[size - 1]] for size in range(1, count // 2 + 1)]
+        return frozenset(
+            order[: max((size for size, gap in enumerate(gaps, 1) if gap > FAR_BELOW), default=0)]
+        )
+    for place, log in enumerate(logs):
+        rest = [*logs[:place], *logs[place + 1 :]]
+        df = usual.df + count - 2
+        variance = (usual.df * usual.variance + (count - 2) * statistics.variance(rest)) / df
+        least = t_quantile(1 - _FALSE_OF_ONE, df) * math.sqrt(variance * count / (count - 1))
+        if statistics.fmean(rest) - log > max(least, LEAST_CHANGE):
+            found.add(place)
+    return frozenset(found)
 
 
 def standing_out(logs: Sequence[float], level: float = FALSE_ALARMS) -> frozenset[int]:

@@ -98,6 +98,11 @@ class PeakTest:
         """Whether a reference judges it, and no published range."""
         return self.expectation is not None and self.expectation.rates is not None
 
+    @property
+    def phrase(self) -> str:
+        """`matmul amp 327 TFLOP/s (one report: 496), 66 % of that report`."""
+        return _phrase(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:

@@ -65,10 +65,10 @@ def command(
         return _check_hosts(hosts, python)
     try:
         box = gathered(
-            terminal_here(), python=python, db=db, on_step=lambda what: _say(f"looking at {what} ...")
+            terminal_here(), python=python, db=db, on_step=lambda what: say_step(f"looking at {what} ...")
         )
     finally:
-        _say("")
+        say_step("")
     checks = judged(box)
     headline = readiness(checks, [gpu.index for gpu in box.machine.gpus])
     if as_json:
@@ -170,7 +170,7 @@ def terminal_here() -> Terminal:
     )
 
 
-def _say(step: str) -> None:
+def say_step(step: str) -> None:
     """Write over what was said before, on a terminal."""
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         print(f"\r\x1b[K{step}", end="", file=beneath(sys.stderr), flush=True)

@@ -45,7 +45,7 @@ GROUPS: tuple[Group, ...] = (
             Command("snapshot", "snapshot", "print one reading of every GPU and the host", "monitor --once"),
             Command("demo", "screens:demo", "show the monitor with made-up GPUs", "monitor --demo"),
             Command("replay", "screens:replay", "replay the telemetry of a run", "monitor --replay RUN"),
-            Command("doctor", "doctor", "is this box healthy and ready to measure?"),
+            Command("check", "check", "is this box as it should be? one word, in a minute"),
         ),
     ),
     Group(
@@ -125,6 +125,7 @@ GROUPS: tuple[Group, ...] = (
         "",
         (
             Command("fit", "pick", "the earlier name of pick: --train unless --infer"),
+            Command("doctor", "doctor", "is this box ready to measure? every finding, and other hosts"),
             Command("facts", "facts", "what is known about a GPU without measuring it"),
             Command(
                 "reference", "reference", "collect results into a reference: what boxes of one model reach"
@@ -146,7 +147,7 @@ INSTEAD = {SPELT[one.name]: one.name for one in COMMANDS if one.option}
 
 ELSEWHERE = {
     **dict.fromkeys(("top", "htop", "nvtop", "btop", "nvitop", "watch", "status", "live", "gpus"), "monitor"),
-    **dict.fromkeys(("check", "health", "test"), "doctor"),
+    **dict.fromkeys(("health", "test", "preflight"), "check"),
     **dict.fromkeys(("bench", "benchmark", "measure"), "run"),
     **dict.fromkeys(("list", "ls"), "runs"),
     **dict.fromkeys(("price", "cost"), "prices"),

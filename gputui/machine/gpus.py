@@ -15,7 +15,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.telemetry import Value
 from gputui.sources.amd import AmdGpus
-from gputui.sources.nvml_calls import gpu_count, nvml_reason, opened
+from gputui.sources.nvml_calls import INVALID_ARGUMENT, NOT_SUPPORTED, gpu_count, nvml_reason, opened
 from gputui.sources.nvml_live.questions import (
     MEMORY,
     MIG_MODE,
@@ -61,6 +61,32 @@ _OF_GPU: tuple[Question, ...] = (
     ),
     question("ecc_mode", "nvmlDeviceGetEccMode", convert=current_mode),
 )
+_PROHIBITED = 2
+_SM = "NVML_CLOCK_SM"
+
+
+def _links(nvml: Any, handle: Any) -> dict[str, int]:
+    """NVLink connections that are up, and those that are not."""
+    states = []
+    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            states.append(int(nvml.nvmlDeviceGetNvLinkState(handle, link)))
+        except nvml.NVMLError as error:
+            if error.value in (NOT_SUPPORTED, INVALID_ARGUMENT):
+                break  # it has no more
+            raise
+    return {"nvlinks_up": sum(states), "nvlinks_down": states.count(0)}
+
+
+SETTINGS: tuple[Question, ...] = (
+    question("is_prohibited", "nvmlDeviceGetComputeMode", convert=lambda mode: int(mode == _PROHIBITED)),
+    question("retired_pages_pending", "nvmlDeviceGetRetiredPagesPendingStatus"),
+    question("sm_clock_set_mhz", "nvmlDeviceGetApplicationsClock", constant=_SM),
+    question("sm_clock_default_mhz", "nvmlDeviceGetDefaultApplicationsClock", constant=_SM),
+    Question(("nvlinks_up", "nvlinks_down"), (_links,)),
+    PCI_ADDRESS,
+)
+"""What decides whether a GPU can be used in full, and where it sits: asked for when a box is checked."""
 _OF_LIBRARY = (OF_DRIVER, Question(("cuda",), (_cuda,)))
 
 
@@ -158,6 +184,15 @@ def _answers(nvml: Any, index: int | None, questions: Sequence[Question]) -> Val
     except (DriverGone, GpuLost) as gone:
         code = gone.code
     return _without(questions, Missing(nvml_reason(code)))
+
+
+def gpu_settings(indexes: Sequence[int]) -> dict[int, Values]:
+    """The values of SETTINGS of these NVIDIA GPUs; without those that do not answer."""
+    nvml = opened()
+    if isinstance(nvml, Missing):
+        return {}
+    found = _each(len(indexes), lambda place: _answers(nvml, indexes[place], SETTINGS))
+    return {index: values for index, values in zip(indexes, found, strict=True) if values is not None}
 
 
 def _without(questions: Sequence[Question], why: Missing) -> Values:

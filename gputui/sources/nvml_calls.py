@@ -14,11 +14,13 @@ INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4
 NOT_FOUND = 6
+NO_POWER = 8
 INSUFFICIENT_SIZE = 7
 DRIVER_NOT_LOADED = 9
 LIBRARY_NOT_FOUND = 12
 FUNCTION_NOT_FOUND = 13
 GPU_IS_LOST = 15
+BLOCKED = 17
 VERSIONS_DIFFER = 18
 ARGUMENT_VERSION_MISMATCH = 25
 NO_GPU = 28
@@ -28,7 +30,7 @@ _MEANINGS: dict[int, str] = {
     NOT_SUPPORTED: "this GPU does not report it",
     NO_PERMISSION: "no permission to ask the NVIDIA driver",
     NOT_FOUND: "the NVIDIA driver did not find it",
-    8: "the GPU's external power cables are not all connected",
+    NO_POWER: "the GPU's external power cables are not all connected",
     DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded: no NVIDIA GPU here, or `modprobe nvidia` is needed",
     10: "the NVIDIA driver did not answer in time",
     LIBRARY_NOT_FOUND: (
@@ -38,7 +40,7 @@ _MEANINGS: dict[int, str] = {
     FUNCTION_NOT_FOUND: "this NVIDIA driver is too old to tell",
     GPU_IS_LOST: "the GPU is lost: it fell off the bus; restart the box or take another",
     16: "the GPU needs a reset",
-    17: "the operating system blocks the NVIDIA driver",
+    BLOCKED: "the operating system blocks the NVIDIA driver",
     VERSIONS_DIFFER: "NVIDIA driver and library have different versions: reboot, or reload the kernel module",
     19: "the GPU is in use by another program",
     24: "this GPU does not report the clock",

@@ -368,7 +368,7 @@ def test_nor_is_an_option(capsys: pytest.CaptureFixture[str], word: str) -> None
     ("word", "verb"),
     [
         *((word, "monitor") for word in ("top", "htop", "nvtop", "watch", "status", "gpus")),
-        *((word, "doctor") for word in ("test", "health", "check")),
+        *((word, "check") for word in ("test", "health", "preflight")),
         *((word, "db runs") for word in ("list", "ls")),
         ("bench", "run"),
         ("diff", "compare"),

@@ -134,6 +134,7 @@ def parts_of(work: Path, is_rehearsal: bool) -> tuple[Part, ...]:
             (
                 Step("environment", ("bash", "-c", _ENVIRONMENT), 60, needs_gpu=False),
                 Step("doctor", (*gputui, "doctor", "--all"), 90, needs_gpu=False),
+                Step("check", (*gputui, "check"), 90, needs_gpu=False),
                 Step("idle", (*gputui, "snapshot"), 40, needs_gpu=False),
                 Step("snapshot", loaded(*gputui, "snapshot", "--require-gpu", "--processes", "--json"), 60),
                 Step("calls", loaded(*benchmark("nvml_calls", "--real")), 60),

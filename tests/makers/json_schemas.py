@@ -6,6 +6,7 @@ import gc
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any  # JSON
 
@@ -15,9 +16,13 @@ from command_line import gputui_here
 from journals import GPU_MACHINE
 from quick_runs import box
 from stored_loads import Server, store_loads
-from stored_runs import store
+from stored_runs import run_id_of, store
 
+from gputui.cli.check import json_of
+from gputui.services.check.judging import Measured, checked
 from gputui.services.compare.fleet import FLEET_FROM
+from gputui.services.results.selectors import run_in
+from gputui.store.reading import open_result
 
 PLACE = Path(__file__).parents[2] / "docs" / "schemas"
 _ABSENT = {
@@ -88,11 +93,19 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         "pick-train": (("pick", "--train", "--params", "7e9"), ("pick", "--train", "mixtral-8x7b")),
         "paths": (("paths",),),
         "profiles": (("profiles",),),
+        "check": (("check", "--quick"),),
         "doctor": (("doctor",),),
         "facts": (("facts", "H200 SXM"), ("facts", "B200")),
         "prices": (("prices", "H200 SXM"),),
         "snapshot": (("snapshot", "--processes"),),
     }
+    with open_result(Path(a)) as file:
+        run = run_in(file, run_id_of(1))
+        conditions = file.conditions(run.summary.run_id)
+    other = replace(run, cases=tuple(replace(case, device_index=1) for case in run.cases))
+    machine = replace(GPU_MACHINE, gpus=(GPU_MACHINE.gpus[0], replace(GPU_MACHINE.gpus[0], index=1)))
+    made_up = checked(machine, (), [Measured(run, conditions), Measured(other, conditions)])
+    yield "check", json.loads(json.dumps({"schema": 1, **json_of(made_up, 1.0)}))
     for name, each in commands.items():
         for words in each:
             done = gputui_here(*words, *(("json",) if words[-1] == "--format" else ("--json",)))

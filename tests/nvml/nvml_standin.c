@@ -35,6 +35,7 @@
  *   0 xid 79                              the code of the errors that it reports as events
  *   0 xids 2                              how many of them there have been
  *   0 remapped_rows 3                     rows of its memory; remapping_pending and remapping_failed are 1 or 0
+ *   0 nvlinks 18                          NVLink connections; nvlinks_down of them are down
  *   0 mig 1                               MIG is on
  *   0 mig_slices 5                        … with slices of the indices 0 to 4
  *   0:2 gone 1                            … of which this one was destroyed
@@ -572,9 +573,32 @@ NUMBER(nvmlDeviceGetIndex, unsigned, "index", device->gpu)
 NUMBER(nvmlDeviceGetMinorNumber, unsigned, "minor", device->gpu)
 NUMBER(nvmlDeviceGetComputeMode, int, "compute_mode", 0)
 NUMBER(nvmlDeviceGetPersistenceMode, int, "persistence", 1)
+NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, int, "retired_pages_pending", 0)
 NUMBER(nvmlDeviceGetDisplayActive, int, "display_active", 0)
 
 /* ---- questions of another form ---- */
+
+int nvmlDeviceGetApplicationsClock(Device *device, int kind, unsigned *megahertz) {
+    (void)kind;
+    WHOLE_GPU_CALL;
+    *megahertz = (unsigned)number(device->gpu, "sm_clock_set_mhz", 1980);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetDefaultApplicationsClock(Device *device, int kind, unsigned *megahertz) {
+    (void)kind;
+    WHOLE_GPU_CALL;
+    *megahertz = 1980;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetNvLinkState(Device *device, unsigned link, unsigned *is_up) {
+    WHOLE_GPU_CALL;
+    unsigned links = (unsigned)number(device->gpu, "nvlinks", 0);
+    if (link >= links) return links ? INVALID_ARGUMENT : NOT_SUPPORTED;
+    *is_up = link >= (unsigned)number(device->gpu, "nvlinks_down", 0);
+    return SUCCESS;
+}
 
 int nvmlDeviceGetFanSpeed(Device *device, unsigned *percent) {
     WHOLE_GPU_CALL;

@@ -19,16 +19,19 @@ from gputui.analysis.fleet import (
     FleetSpread,
     apart_from,
     slower_group,
+    slower_than_others,
     spread_of,
     standing_out,
 )
+from gputui.analysis.priors import instance_prior_sd
 from gputui.analysis.quantiles import t_quantile
+from gputui.analysis.spread import ASSUMED_DF
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import NoResult
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.plan import Case
-from gputui.model.result import Run
+from gputui.model.result import Run, Spread
 from gputui.model.units import counted, format_change, format_rate, listed
 from gputui.services.compare.pairing import Side, SideCase, check_one_box, joined, runs_by
 from gputui.services.compare.ranking import tied
@@ -47,6 +50,9 @@ FLEET_FROM = 9
 """Sides from which each is shown by its kind; fewer are shown side by side."""
 GPUS_FROM = FEWEST
 """The same of GPUs, whose healthy ones are alike."""
+_LEAST_SD = 0.03
+"""Assumed between healthy GPUs of one box, of log rates: one node of 8 showed 1.8 %, rented GPUs show more.
+At most 1 in 50 healthy ones is then called slow where they vary by 4 % (tests/benchmarks/check.py)."""
 _NAMED = 5
 """Boxes that a sentence names."""
 _NAMED_WITH_REASON = 3
@@ -331,7 +337,8 @@ def fleet_of(sides: Sequence[Side], by: str = "") -> Fleet:
     splits = list[Split]()
     for name, of_kind in of_kinds.items():
         logs = _beside_its_kind(of_kind, measured, main)
-        kinds.append(list(_ranked(name, of_kind, measured, main, logs)))
+        is_one_box = by == "gpu" and len({side.run.machine.machine_id for side in of_kind.values()}) == 1
+        kinds.append(list(_ranked(name, of_kind, measured, main, logs, is_one_box)))
         splits += _splits(name, of_kind, measured, logs, kinds[-1], main)
     return Fleet(
         main,
@@ -415,7 +422,7 @@ def _is_alone(box: RankedBox, subject: str) -> bool:
 
 
 def _ranked(
-    kind: str, sides: Mapping[int, Side], measured: _Measured, main: Case, logs: _Logs
+    kind: str, sides: Mapping[int, Side], measured: _Measured, main: Case, logs: _Logs, is_one_box: bool
 ) -> Iterator[RankedBox]:
     """The boxes of a kind that measured the main case, each beside the others."""
     alike = [of for case, of in logs.items() if case.variant.device_class == main.variant.device_class]
@@ -425,7 +432,10 @@ def _ranked(
     usual = [log for at, log in enumerate(overall) if at not in out]
     where: dict[int, list[tuple[str, float]]] = {}
     for case, of in logs.items():
-        for at in standing_out(list(of.values()), FALSE_ALARMS / 2 / len(logs)):
+        out_of_case = standing_out(list(of.values()), FALSE_ALARMS / 2 / len(logs))
+        if is_one_box:
+            out_of_case |= slower_than_others(list(of.values()), _between_gpus(case))
+        for at in out_of_case:
             place, log = list(of.items())[at]
             where.setdefault(place, []).append((case_subject(case, list(measured)), math.exp(log)))
     for at, (place, log) in enumerate(zip(places, overall, strict=True)):
@@ -447,6 +457,12 @@ def _ranked(
             side=sides[place],
             apart=ends if isinstance(ends, Missing) else (math.exp(ends[0]), math.exp(ends[1])),
         )
+
+
+def _between_gpus(case: Case) -> Spread:
+    """How GPUs of one model in one box vary."""
+    sd = max(instance_prior_sd(case.variant.device_class, case.workload_class), _LEAST_SD)
+    return Spread(sd**2, ASSUMED_DF)
 
 
 def _kind_of_boxes(boxes: Sequence[RankedBox]) -> Kind:

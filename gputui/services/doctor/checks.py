@@ -12,6 +12,7 @@ from pathlib import Path
 from gputui.document.spans import ranges
 from gputui.errors import GputuiError
 from gputui.machine.describing import describe_machine
+from gputui.machine.gpus import gpu_settings
 from gputui.machine.layers import storage_warning
 from gputui.machine.tree import Tree
 from gputui.metrics import number, with_unit
@@ -32,6 +33,8 @@ from gputui.services.profiles.torch_builds import help_for, unused_gpu
 from gputui.services.runs.start import LEAST_SHM_BYTES
 from gputui.services.snapshot import current_user, take_snapshot
 from gputui.services.support.paths import default_result_file, hash_key, missing_home, run_directories
+from gputui.sources.nvml_calls import BLOCKED, NO_PERMISSION, NO_POWER, VERSIONS_DIFFER, nvml_reason
+from gputui.sources.nvml_live.questions import Values
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.text import clean_text
@@ -65,7 +68,8 @@ class SystemState:
     sample: LiveSample
     user: str
     """The current user; empty if unknown."""
-    interpreter: Interpreter | GputuiError
+    interpreter: Interpreter | GputuiError | None
+    """None if it was not asked for."""
     found_as: str
     """Where the interpreter was found: `this Python`, `--python`."""
     passed_over: tuple[str, ...]
@@ -87,6 +91,8 @@ class SystemState:
     """Environment variables that are set and change arithmetic or launching."""
     other_runs: tuple[Check, ...]
     """A note for each gputui run in progress: what is measured now would have to share with it."""
+    settings: Mapping[int, Values]
+    """By GPU of NVIDIA's, of what the driver was asked beside its readings."""
 
 
 def judged(box: SystemState) -> tuple[Check, ...]:
@@ -100,24 +106,28 @@ def gathered(
     python: str | None = None,
     db: Path | None = None,
     on_step: Callable[[str], None] = lambda what: None,
+    asks_torch: bool = True,
 ) -> SystemState:
     """Look at this machine; takes a second, and longer if torch has to be probed first.
 
-    `on_step` gets the name of each step. Leaves nothing behind: an empty temporary file tests whether a
-    directory can be written. Raises GputuiError if the stated Python is unusable.
+    `on_step` gets the name of each step; without `asks_torch` no torch is looked for. Leaves nothing behind:
+    an empty temporary file tests whether a directory can be written. Raises GputuiError if the stated Python
+    is unusable.
     """
     on_step("the driver and the host")
     sample = take_snapshot(processes=True)
     machine = describe_machine(hash_key=hash_key(makes=False))
-    on_step("Python and torch")
-    interpreter: Interpreter | GputuiError
-    try:
-        chosen = choose_interpreter(python)
-        interpreter, found_as, passed_over = chosen.interpreter, chosen.found_as, chosen.passed_over
-    except GputuiError as error:
-        if python is not None:
-            raise
-        interpreter, found_as, passed_over = error, "", ()
+    interpreter: Interpreter | GputuiError | None = None
+    found_as, passed_over = "", tuple[str, ...]()
+    if asks_torch:
+        on_step("Python and torch")
+        try:
+            chosen = choose_interpreter(python)
+            interpreter, found_as, passed_over = chosen.interpreter, chosen.found_as, chosen.passed_over
+        except GputuiError as error:
+            if python is not None:
+                raise
+            interpreter = error
     on_step("files")
     tree = Tree(Path("/"), os.environ)
     result_file = expanded(default_result_file() if db is None else db).absolute()
@@ -141,17 +151,34 @@ def gathered(
         missing_home=missing_home(),
         variables=set_in(os.environ),
         other_runs=tuple(other_runs()),
+        settings=gpu_settings(
+            [
+                gpu.device
+                for gpu in sample.gpus
+                if gpu.problem is None and gpu.source == "nvml" and gpu.parent is None
+            ]
+        ),
     )
 
 
 # The checks
+
+_BROKEN_DRIVER = (
+    (VERSIONS_DIFFER, "restart the box; a container, with the driver's libraries of its host"),
+    (NO_PERMISSION, "join the group that owns /dev/nvidia*; start a container with --gpus all"),
+    (NO_POWER, "connect them, or tell the provider"),
+    (BLOCKED, "see dmesg; restart the box, or take another"),
+)
+"""Answers of the driver where there is a GPU that nothing can use, and what to do about each."""
 
 
 def _driver(box: SystemState) -> Iterator[Check]:
     machine = box.machine
     if not machine.gpus:
         step = "CPU cases run without a GPU; on a GPU box, make its driver visible here"
-        yield Check("driver", "note", f"no GPU found: {machine.gpus_absent}", step)
+        broken = next((step for code, step in _BROKEN_DRIVER if machine.gpus_absent == nvml_reason(code)), "")
+        state: State = "problem" if broken else "note"
+        yield Check("driver", state, f"no GPU found: {machine.gpus_absent}", broken or step)
         return
     names = dict.fromkeys(gpu.name for gpu in machine.gpus)
     counted = ", ".join(f"{sum(g.name == name for g in machine.gpus)}x {name}" for name in names)
@@ -169,6 +196,8 @@ def _torch(box: SystemState) -> Iterator[Check]:
 
 
 def _chosen_torch(box: SystemState) -> Iterator[Check]:
+    if box.interpreter is None:
+        return
     if isinstance(box.interpreter, GputuiError):
         yield Check("torch", "problem", box.interpreter.message, box.interpreter.hint)
         return
@@ -246,15 +275,44 @@ def _gpu_settings(box: SystemState) -> Iterator[Check]:
             found = "memory is not checked for errors (ECC is off)"
             yield Check(f"GPU {gpu.index} memory", "note", found)
         if gpu.mig_enabled is True:
-            yield Check(f"GPU {gpu.index} MIG", "note", _mig(gpu, box.sample))
+            yield _mig(gpu, box.sample)
+    for index, values in box.settings.items():
+        yield from _settings_of(index, values)
 
 
-def _mig(gpu: Gpu, sample: LiveSample) -> str:
-    instances = [each for each in sample.gpus if each.parent == gpu.index]
+def _mig(gpu: Gpu, sample: LiveSample) -> Check:
+    topic, instances = f"GPU {gpu.index} MIG", [each for each in sample.gpus if each.parent == gpu.index]
     if not instances:
-        return f"{gpu.name}: MIG is on, but no instance is visible: nothing can run on it"
+        found = f"{gpu.name}: MIG is on, but no instance is visible: nothing can run on it"
+        return Check(
+            topic, "note", found, "make instances, or end MIG:", f"sudo nvidia-smi -i {gpu.index} -mig 0"
+        )
     names = ", ".join(f"{each.label} {clean_text(each.mig_profile)}".rstrip() for each in instances)
-    return f"{gpu.name} is divided into instances ({names}): each is measured by itself"
+    return Check(topic, "note", f"{gpu.name} is divided into instances ({names}): each is measured by itself")
+
+
+def _settings_of(index: int, values: Values) -> Iterator[Check]:
+    set_mhz, default_mhz = (number(values, f"sm_clock_{one}_mhz") for one in ("set", "default"))
+    up, down = (number(values, f"nvlinks_{one}") for one in ("up", "down"))
+    of = f"sudo nvidia-smi -i {index}"
+    if number(values, "is_prohibited"):
+        yield Check(f"GPU {index} mode", "problem", "no program may use it", "to allow that:", f"{of} -c 0")
+    if number(values, "retired_pages_pending"):
+        found = "a bad page of its memory is left out when the GPU is reset"
+        yield Check(
+            f"GPU {index} memory",
+            "problem",
+            found,
+            "end what runs on it, and:",
+            f"sudo nvidia-smi --gpu-reset -i {index}",
+        )
+    if set_mhz and default_mhz and set_mhz < default_mhz:
+        found = f"clock set to {set_mhz:.0f} of {default_mhz:.0f} MHz"
+        yield Check(f"GPU {index} clock", "note", found, "to set it back:", f"{of} -rac")
+    if up and down:
+        found = f"{down:.0f} of {up + down:.0f} NVLink connections are down"
+        step = "restart the box; if they stay down, tell the provider, or take another"
+        yield Check(f"GPU {index} NVLink", "problem", found, step)
 
 
 def _cpus(box: SystemState) -> Iterator[Check]:

@@ -10,11 +10,13 @@ from typing import Literal
 from gputui.analysis.health import BUSY_PCT, GHOST, GpuFinding, health
 from gputui.document.spans import Line, Span, wrapped
 from gputui.machine.gpus import gpu_addresses, join_gpu
+from gputui.metrics import number
 from gputui.model.absent import Missing
 from gputui.model.journal import LOCK_NAME
 from gputui.model.machine import Machine
 from gputui.model.plan import PlannedLaunch
 from gputui.model.telemetry import DeviceSample, LiveSample
+from gputui.model.units import format_percent
 from gputui.services.runs.process import held_runs
 from gputui.services.snapshot import current_user, take_snapshot
 from gputui.store.text import clean_text
@@ -32,6 +34,24 @@ NOTED = ("POWER-CAPPED", "SHARED", "STALE")
 """Prefixes of findings that a healthy GPU may have too; any other finding is a problem, and so is any
 alarm."""
 _OPENS_A_CONTEXT = "python3 -c 'import torch; torch.zeros(1).cuda()'"
+SLOWING = ("PCIe", "THERMAL", "POWER BRAKE", "HW SLOWDOWN")
+"""Prefixes of findings that make a GPU slower, and break nothing."""
+DISTURBING = ("SHARED",)
+"""Of those that make a measurement say nothing about the GPU."""
+MOST_USED = 0.9
+"""Of a GPU's memory: more that is taken leaves no room for what is measured."""
+TELL = "no setting of yours: tell the provider, or take another box"
+_RESETS = "end what runs on it and reset it; if it comes back, tell the provider"
+_STEPS = (
+    (("LOST", "NO READING", "STALE", "Xid 79", "Xid 119", "Xid 120"), "restart the box, or take another"),
+    (
+        ("ROW REMAP FAILED", "Xid 64", "Xid 92"),
+        "its memory is failing: have the GPU replaced, or take another box",
+    ),
+    (("ROW REMAP PENDING", "ECC", "Xid 48", "Xid 63", "Xid 94", "Xid 95", "Xid 74"), _RESETS),
+    (("THERMAL",), "see that its fans turn and its air is cool, or tell the provider"),
+)
+"""What to do about a finding, by how it begins; about others `TELL`."""
 OTHERS_SHARE = 0.25
 """Share of all CPUs that other programs may use before results on this CPU suffer visibly."""
 
@@ -70,8 +90,8 @@ def check_lines(check: Check, width: int, indent: int = 0, *, breaks: bool = Tru
     lines: list[Line] = [head if is_narrow else (*head, Span(found[0]))]
     lines += [(Span(" " * margin + line),) for line in found[not is_narrow :]]
     steps = wrapped(clean_text(check.next_step), room - 3, breaks=breaks) if check.next_step else []
-    for number, line in enumerate(steps):
-        lines.append((Span(" " * margin + ("   " if number else "-> ") + line, "dim"),))
+    for place, line in enumerate(steps):
+        lines.append((Span(" " * margin + ("   " if place else "-> ") + line, "dim"),))
     if check.command:
         lines.append((Span(" " * margin + "$ ", "dim"), Span(clean_text(check.command), "accent")))
     return lines
@@ -154,6 +174,11 @@ def gpu_checks(gpus: Iterable[DeviceSample], sample: LiveSample, user: str) -> I
             step = "whatever runs there lowers every rate; to see it:"
             found_busy = f"{busy:.0f} % busy already"
             yield Check(f"GPU {gpu.device} use", "note", found_busy, step, "gputui snapshot --processes")
+        used, total = (number(gpu.values, f"memory_{one}_bytes") for one in ("used", "total"))
+        if gpu.parent is None and used and total and used >= MOST_USED * total:
+            found_full = f"{format_percent(used / total)} of its memory is taken"
+            step = "what runs next runs out of memory; to see who has it:"
+            yield Check(f"GPU {gpu.device} use", "note", found_full, step, "gputui snapshot --processes")
 
 
 def _of_finding(gpu: DeviceSample, finding: GpuFinding) -> Check:
@@ -164,9 +189,12 @@ def _of_finding(gpu: DeviceSample, finding: GpuFinding) -> Check:
     if finding.word == GHOST:
         command = f"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={gpu.device} {_OPENS_A_CONTEXT}"
         return Check(f"GPU {gpu.label} use", "note", f"{GHOST}: {finding.why}", "to do that:", command)
-    step = "" if is_noted else "have the box repaired, or rent another"
     found = f"{finding.word}: {finding.why}"
-    return Check(f"GPU {gpu.label}", "note" if is_noted else "problem", found, step)
+    if is_noted:
+        return Check(f"GPU {gpu.label}", "note", found)
+    step = next((step for beginnings, step in _STEPS if finding.word.startswith(beginnings)), TELL)
+    command = f"sudo nvidia-smi --gpu-reset -i {gpu.device}" if step == _RESETS else ""
+    return Check(f"GPU {gpu.label}", "problem", found, step, command)
 
 
 def power_limit_checks(machine: Machine, gpus: Collection[int]) -> Iterator[Check]:

@@ -407,4 +407,5 @@ def made_up_box(demo: Demo, terminal: Terminal) -> SystemState:
         missing_home="",
         variables={},
         other_runs=(),
+        settings={},
     )

@@ -125,8 +125,8 @@ def _state_written(home: Path) -> Iterator[None]:
         ) from error
 
 
-def start_runs(specs: Sequence[Spec]) -> tuple[LiveRun, ...]:
-    """Lay out a run directory for each of them and start one supervisor for all.
+def start_runs(specs: Sequence[Spec], *, stores: bool = True) -> tuple[LiveRun, ...]:
+    """Lay out a run directory for each of them and start one supervisor for all, which `stores` them.
 
     Their target is a result file, absolute. Raises NotStored if no run directory can be made.
     """
@@ -134,7 +134,7 @@ def start_runs(specs: Sequence[Spec]) -> tuple[LiveRun, ...]:
     for spec in specs:
         run_dir = home / spec.run_id
         on_end = (sys.executable, "-m", "gputui", "import", str(run_dir), "--db", spec.target)
-        run_dirs.append(lay_out(replace(spec, on_end=on_end)))
+        run_dirs.append(lay_out(replace(spec, on_end=on_end if stores else ())))
     with _state_written(home), (run_dirs[0] / "supervisor.log").open("wb") as log:
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "gputui.recording", *map(str, run_dirs)],

@@ -84,6 +84,7 @@ def make_box(gpus: int = 1, **changes: object) -> SystemState:
         missing_home="",
         variables={},
         other_runs=(),
+        settings={},
     )
     return replace(box, **changes)  # type: ignore[arg-type]
 
@@ -628,7 +629,8 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         ("note", "GPU 0 memory", "memory is not checked for errors (ECC is off)", ""),
         (
             "note", "GPU 0 MIG",
-            "NVIDIA H200: MIG is on, but no instance is visible: nothing can run on it", "",
+            "NVIDIA H200: MIG is on, but no instance is visible: nothing can run on it",
+            "make instances, or end MIG:",
         ),
         ("ok", "torch", "2.13.0+cu130, Python 3.12.3 (this Python)", ""),
         ("ok", "torch cuda:0", "NVIDIA H200, compute capability 9.0, no native bf16: amp becomes fp16", ""),

@@ -56,6 +56,7 @@ def test_every_shipped_profile_reads_and_quick_is_first() -> None:
         "quick",
         "bakeoff",
         "burn-in",
+        "check",
         "compile",
         "cpu-vs-gpu",
         "fp32-vs-amp",
@@ -205,8 +206,8 @@ def test_an_unknown_name_suggests_the_closest(typed: str, meant: str) -> None:
         find_profile(typed)
     assert caught.value.hint.startswith(f"did you mean {meant}? one of quick")
     assert (
-        "quick, bakeoff, burn-in, compile, cpu-vs-gpu, fp32-vs-amp, hosts, inference, llm, memory, pipeline,"
-        " scaling" in caught.value.hint
+        "quick, bakeoff, burn-in, check, compile, cpu-vs-gpu, fp32-vs-amp, hosts, inference, llm, memory,"
+        " pipeline, scaling" in caught.value.hint
     )
     assert caught.value.exit_code == EXIT_USAGE
 

@@ -72,20 +72,6 @@ def test_the_answer_is_first_and_what_is_not_well_can_be_jumped_to(width: int) -
         assert word in text, "the state is a word, not only a colour"
 
 
-READ = tuple(Check(f"GPU {index}", "ok", f"NVIDIA H200, {index} % busy, 71 of 700 W") for index in range(8))
-
-
-@pytest.mark.parametrize(("width", "height", "is_shown"), [(80, 22, False), (80, 24, True), (200, 22, True)])
-def test_what_was_read_stands_below_the_checks_where_there_is_room(
-    width: int, height: int, is_shown: bool
-) -> None:
-    lines, places = page_of("Ready.", grouped(FAULTS), width, height, READ)
-    texts = ["".join(span.text for span in line) for line in lines]
-    assert any("NVIDIA H200, 7 % busy" in text for text in texts) is is_shown
-    assert len(lines) <= height
-    assert places == page_of("Ready.", grouped(FAULTS), width, height)[1]
-
-
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_every_line_fits_and_hostile_text_cannot_act(width: int) -> None:
     check = Check("GPU 0", "problem", "\x1b]0;owned\x07 " + "word " * 60, "do " * 40)

@@ -11,7 +11,6 @@ from itertools import islice
 from textual.app import ComposeResult
 
 from gputui.document.spans import Line, Span
-from gputui.document.spans import wrapped as lines_in
 from gputui.services.doctor.checks import (
     Group,
     SystemState,
@@ -21,15 +20,14 @@ from gputui.services.doctor.checks import (
     judged,
     readiness,
 )
-from gputui.services.doctor.disturbances import STATE, STYLES, TOPIC, Check, check_lines
-from gputui.services.doctor.readings import readings
+from gputui.services.doctor.disturbances import STYLES, check_lines
 from gputui.services.playback.demo import made_up_box
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
 from gputui.tui.shell.registry import Action
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import fitted, section, side_by_side, wrapped
+from gputui.tui.widgets.cells import section, wrapped
 from gputui.tui.widgets.scrolled import LinesPage
 
 ACTIONS: tuple[Action, ...] = (
@@ -43,8 +41,8 @@ ACTIONS: tuple[Action, ...] = (
 )
 
 
-_INDENT, _TWO_COLUMNS = 3, 170
-"""Cells before a state; from this width on groups stand in two columns."""
+_INDENT = 3
+"""Cells before a state."""
 
 
 class DoctorScreen(ShellScreen):
@@ -117,81 +115,37 @@ class DoctorScreen(ShellScreen):
         checks, page = judged(box), self.query_one(LinesPage)
         answer = readiness(checks, [gpu.index for gpu in box.machine.gpus])
         width, height = self.size.width, page.size.height
-        lines, self._places = page_of(answer, grouped(checks), width, height, readings(box))
+        lines, self._places = page_of(answer, grouped(checks), width, height)
         page.show(lines, keeps_place=keeps_place)
 
 
 def page_of(
-    answer: str, groups: Sequence[Group], width: int, height: int, read: Sequence[Check] = ()
+    answer: str, groups: Sequence[Group], width: int, height: int
 ) -> tuple[Sequence[Line], Sequence[int]]:
     """The answer and the groups, and the lines at which problems and notes begin.
 
-    What was read is below, and groups have blank lines between them, where all fits into `height` lines.
+    Groups have blank lines between them where all fits into `height` lines.
     """
     worst = groups[0].worst if groups else "ok"
     style = STYLES[worst] if worst == "problem" else "title"
-    head: list[Line] = [(Span(row, style),) for row in wrapped(clean_text(answer), width - 1, 3)]
-    is_wide = width >= _TWO_COLUMNS
-    each = (width - 3) // 2 if is_wide else width
-    blocks: list[_Block] = [_group_lines(group, each) for group in groups]
-    below: list[_Block] = [(_reading_lines(read, each), [])] if read else []
-    for shown, gap in (([*blocks, *below], 1), (blocks, 1), (blocks, 0)):
-        lines, places = _in_two_columns(head, shown, width) if is_wide else _in_one(head, shown, gap)
-        if len(lines) <= height:
-            break
-    return lines, places
-
-
-_Block = tuple[list[Line], list[int]]
-"""Lines of a group, and those of them at which problems and notes begin."""
-
-
-def _in_one(head: list[Line], blocks: Sequence[_Block], gap: int) -> _Block:
-    lines, places = [*head], list[int]()
-    for block, worst_places in blocks:
-        lines += [()] * gap
-        places += [len(lines) + place for place in worst_places]
-        lines += block
-    return lines, places
-
-
-def _in_two_columns(head: list[Line], blocks: Sequence[_Block], width: int) -> _Block:
-    """The groups with a gap between them, about half of the lines on each side."""
-    half = (width - 3) // 2
-    columns: tuple[list[Line], list[Line]] = ([], [])
-    places: list[int] = []
-    total = sum(len(block) + 1 for block, _ in blocks)
-    for block, worst_places in blocks:
-        is_left = not columns[1] and len(columns[0]) + len(block) // 2 <= total // 2
-        column = columns[0] if is_left else columns[1]
-        column.append(fitted((), half))
-        places += [len(head) + len(column) + place for place in worst_places]
-        column += [fitted(line, half) for line in block]
-    return [*head, *side_by_side([one for one in columns if one], width, 3)], sorted(places)
-
-
-def _reading_lines(read: Sequence[Check], width: int) -> list[Line]:
-    """What the checks looked at."""
-    lines: list[Line] = [section((Span("what was read", "title"),), width)]
-    label = STATE + TOPIC
-    room = max(width - _INDENT - label - 1, 12)
-    for reading in read:
-        for number, row in enumerate(lines_in(reading.found, room)):
-            topic = "" if number else reading.topic
-            lines.append((Span(f"{'':{_INDENT}}{topic:{label}}", "dim"), Span(row)))
-    return lines
-
-
-def _group_lines(group: Group, width: int) -> _Block:
-    """A heading with the verdict of the group, its checks, and where those begin that are not well."""
-    style = STYLES[group.worst]
-    lines: list[Line] = [section((Span(group.name, "title"),), width, (Span(group.verdict, style),))]
+    lines: list[Line] = [(Span(row, style),) for row in wrapped(clean_text(answer), width - 1, 3)]
+    blocks = [list(_group_lines(group, width)) for group in groups]
+    gap = int(len(lines) + sum(len(block) + 1 for block in blocks) <= height)
     places = []
-    for check in group.checks:
-        if check.state in ("problem", "note"):
-            places.append(len(lines))
-        lines += check_lines(check, width, _INDENT)
+    for block in blocks:
+        lines += [()] * gap
+        for line, is_place in block:
+            places += [len(lines)] * is_place
+            lines.append(line)
     return lines, places
+
+
+def _group_lines(group: Group, width: int) -> Iterator[tuple[Line, bool]]:
+    """A heading with the verdict of the group, its checks, and whether one that is not well begins there."""
+    yield section((Span(group.name, "title"),), width, (Span(group.verdict, STYLES[group.worst]),)), False
+    for check in group.checks:
+        for number, line in enumerate(check_lines(check, width, _INDENT)):
+            yield line, number == 0 and check.state in ("problem", "note")
 
 
 SCREEN = DoctorScreen
