@@ -68,12 +68,37 @@ class PlausibleRow:
     measured_min: float
     measured_max: float | None
     """None if the source only gives a minimum."""
-    warn_below: float
     suspicious_above: float
     peak: float
     conditions: str
     source: tuple[str, ...]
     confidence: str
+    notes: str
+
+
+@dataclass(frozen=True, slots=True)
+class DistributionRow:
+    """How fast several boxes or GPUs of one model were, as published: a row of `distributions.csv`."""
+
+    gpu: str
+    """Name of a row of `gpus.csv`."""
+    measure: str
+    """As in `plausible.csv`, or what else was run."""
+    dtype: str
+    unit: str
+    """Of the rates, such as `flop`; empty where there are none."""
+    boxes: int | None
+    """None where that was not published."""
+    rates: tuple[float, ...]
+    """Units per second, of each box, or of each GPU of a single one; empty if only a spread is known."""
+    spread_pct: float | None
+    """How much slower the slowest was than the fastest, where that is all that was published."""
+    shape: str
+    same_work: float | None
+    """The share of these rates that the same GPUs reach in gputui's own shape, in the report where that is
+    lowest; None if the work is another, so that it judges nothing."""
+    source: tuple[str, ...]
+    date: str
     notes: str
 
 
@@ -165,12 +190,36 @@ def plausible_rows() -> tuple[PlausibleRow, ...]:
                 unit=unit,
                 measured_min=float(row["measured_min"]) * scale,
                 measured_max=None if measured_max is None else measured_max * scale,
-                warn_below=float(row["warn_below"]) * scale,
                 suspicious_above=float(row["suspicious_above"]) * scale,
                 peak=float(row["peak"]) * scale,
                 conditions=row["conditions"],
                 source=_keys(row["source"]),
                 confidence=row["confidence"],
+                notes=row["notes"],
+            )
+        )
+    return tuple(rows)
+
+
+@functools.cache
+def distribution_rows() -> tuple[DistributionRow, ...]:
+    """All published distributions, in the order of the file."""
+    rows = []
+    for row in _read("distributions.csv"):
+        unit, scale = UNITS.get(row["unit"], (row["unit"].removesuffix("/s"), 1.0))
+        rows.append(
+            DistributionRow(
+                gpu=row["gpu"],
+                measure=row["measure"],
+                dtype=row["dtype"],
+                unit=unit,
+                boxes=int(row["boxes"]) if row["boxes"] else None,
+                rates=tuple(float(rate) * scale for rate in row["rates"].split()),
+                spread_pct=_number(row["spread_pct"]),
+                shape=row["shape"],
+                same_work=_number(row["same_work"]),
+                source=_keys(row["source"]),
+                date=row["date"],
                 notes=row["notes"],
             )
         )

@@ -21,7 +21,7 @@ from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_percent, format_rate, listed
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.profiles.planner import case_of
-from gputui.services.results.expected import CAPPED_W, PEAK_TESTS, SMALL, power_cap_of
+from gputui.services.results.expected import CAPPED_W, PEAK_TESTS, SMALL, expectation_of, power_cap_of
 from gputui.services.results.host_bound import is_host_bound
 from gputui.services.results.labels import some_of
 from gputui.services.results.references import (
@@ -422,7 +422,7 @@ def _implausible(reference: Reference) -> Iterator[str]:
         if fastest > found.suspicious_above:
             limit = format_rate(found.suspicious_above, case.unit)
             yield f"{case.name} {format_rate(fastest, case.unit)} is above the physical limit of {limit}"
-        if measure == "matmul" and slowest < found.warn_below and found.confidence != "low":
+        if measure == "matmul" and slowest < expectation_of(found).warn_below and found.confidence != "low":
             yield (
                 f"{case.name} {format_rate(slowest, case.unit)} is below what healthy ones reach, "
                 f"{format_rate(found.measured_min, case.unit)}"
