@@ -48,6 +48,11 @@ def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> None:
 
     It holds aggregates only: no ids, labels, paths or prices.
     """
+    add_results(selectors, name=name, note=note, trust=trust)
+
+
+def add_results(selectors: Sequence[str], *, name: str, note: str, trust: bool) -> None:
+    """Add these results to a reference, and print what became of each. Raises GputuiError."""
     if len(note) > MOST_NOTE:
         raise GputuiError(f"--note: {len(note)} letters", f"at most {MOST_NOTE}")
     if name and not all(letter.isalnum() or letter in "-_." for letter in name):

@@ -92,7 +92,7 @@ GROUPS: tuple[Group, ...] = (
         (
             Command("advise", "advise", "what a job takes and costs on each box; rent or buy"),
             Command("fit", "fit", "on which GPUs a model fits, and what the cheapest costs"),
-            Command("prices", "facts:prices", "what GPUs cost to rent"),
+            Command("gpu", "gpu", "a GPU's peaks, what others measured, prices; --free: free ones here"),
             Command("share", "share", "a report or file to send, without names, ids and paths"),
         ),
     ),
@@ -122,7 +122,8 @@ GROUPS: tuple[Group, ...] = (
         "",
         "",
         (
-            Command("facts", "facts", "what is known about a GPU without measuring it"),
+            Command("facts", "gpu", "what is known about a GPU without measuring it"),
+            Command("prices", "gpu:prices", "what GPUs cost to rent"),
             Command(
                 "reference", "reference", "collect results into a reference: what boxes of one model reach"
             ),

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
+from typing import NamedTuple
 
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
@@ -76,27 +77,24 @@ class PlausibleRow:
     notes: str
 
 
-@dataclass(frozen=True, slots=True)
-class DistributionRow:
-    """How fast several boxes or GPUs of one model were, as published: a row of `distributions.csv`."""
+class DistributionRow(NamedTuple):
+    """How fast several boxes or GPUs of one model were, as published: a row of `distributions.csv`.
+
+    `rates` are units per second, of each box, or of each GPU of a single one; where there are none,
+    `spread_pct` says how much slower the slowest was than the fastest. `same_work` is the share of them that
+    such GPUs reach in gputui's own shape, in the report where it is lowest; None if the work is another, so
+    that it judges nothing.
+    """
 
     gpu: str
-    """Name of a row of `gpus.csv`."""
     measure: str
-    """As in `plausible.csv`, or what else was run."""
     dtype: str
     unit: str
-    """Of the rates, such as `flop`; empty where there are none."""
     boxes: int | None
-    """None where that was not published."""
     rates: tuple[float, ...]
-    """Units per second, of each box, or of each GPU of a single one; empty if only a spread is known."""
     spread_pct: float | None
-    """How much slower the slowest was than the fastest, where that is all that was published."""
     shape: str
     same_work: float | None
-    """The share of these rates that the same GPUs reach in gputui's own shape, in the report where that is
-    lowest; None if the work is another, so that it judges nothing."""
     source: tuple[str, ...]
     date: str
     notes: str
@@ -204,26 +202,25 @@ def plausible_rows() -> tuple[PlausibleRow, ...]:
 @functools.cache
 def distribution_rows() -> tuple[DistributionRow, ...]:
     """All published distributions, in the order of the file."""
-    rows = []
-    for row in _read("distributions.csv"):
-        unit, scale = UNITS.get(row["unit"], (row["unit"].removesuffix("/s"), 1.0))
-        rows.append(
-            DistributionRow(
-                gpu=row["gpu"],
-                measure=row["measure"],
-                dtype=row["dtype"],
-                unit=unit,
-                boxes=int(row["boxes"]) if row["boxes"] else None,
-                rates=tuple(float(rate) * scale for rate in row["rates"].split()),
-                spread_pct=_number(row["spread_pct"]),
-                shape=row["shape"],
-                same_work=_number(row["same_work"]),
-                source=_keys(row["source"]),
-                date=row["date"],
-                notes=row["notes"],
-            )
-        )
-    return tuple(rows)
+    return tuple(map(_distribution, _read("distributions.csv")))
+
+
+def _distribution(row: Mapping[str, str]) -> DistributionRow:
+    unit, scale = UNITS.get(row["unit"], (row["unit"].removesuffix("/s"), 1.0))
+    return DistributionRow(
+        row["gpu"],
+        row["measure"],
+        row["dtype"],
+        unit,
+        int(row["boxes"]) if row["boxes"] else None,
+        tuple(float(rate) * scale for rate in row["rates"].split()),
+        _number(row["spread_pct"]),
+        row["shape"],
+        _number(row["same_work"]),
+        _keys(row["source"]),
+        row["date"],
+        row["notes"],
+    )
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.box_rates import (
@@ -87,15 +87,7 @@ def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
     Where a reference of the model holds enough boxes, these judge all its cases, and published figures what
     is left. It has to be of the torch of this run, or of an older and a newer one.
     """
-    largest: dict[tuple[str, int | None, str, str, str], CaseResult] = {}
-    for case in run.cases:
-        variant = case.case.variant
-        if not _measure(case) or case.outcome != "ok" or variant.threads == "1" or is_host_bound(case):
-            continue
-        key = (variant.device_class, case.device_index, case.device_name, _measure(case), variant.precision)
-        known = largest.get(key)
-        if known is None or known.case.units_per_step < case.case.units_per_step:
-            largest[key] = case
+    largest = _largest(run)
     by_device: dict[tuple[str, int | None, str], list[PeakTest]] = {}
     for (device_class, index, name, _, _), case in largest.items():
         peak_test = _peak_test(case, run.summary.machine)
@@ -118,6 +110,35 @@ def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
     return tuple(
         _check(run, device, by_device.get(device, ()), beside.get(device), level) for device in ordered
     )
+
+
+def _largest(run: Run) -> Mapping[_Peak, CaseResult]:
+    """Of each peak test of each device, the case of the largest size."""
+    largest: dict[_Peak, CaseResult] = {}
+    for case in run.cases:
+        variant = case.case.variant
+        if not _measure(case) or case.outcome != "ok" or variant.threads == "1" or is_host_bound(case):
+            continue
+        key = (variant.device_class, case.device_index, case.device_name, _measure(case), variant.precision)
+        known = largest.get(key)
+        if known is None or known.case.units_per_step < case.case.units_per_step:
+            largest[key] = case
+    return largest
+
+
+_Peak = tuple[str, int | None, str, str, str]
+"""Class, index and name of the device, what is measured, and the precision."""
+
+
+def peak_tests_of(run: Run, gpu: str) -> dict[tuple[str, str], PeakTest]:
+    """The peak tests of one model of `gpus.csv` in a run, by measure and type as in the tables of facts."""
+    found = {}
+    for case in _largest(run).values():
+        facts, test = facts_of(case, run.summary.machine), _peak_test(case, run.summary.machine)
+        if not isinstance(facts, Missing) and facts.name == gpu and test is not None and not test.is_small:
+            dtype = case.precision_used.removeprefix("amp-") if test.measure == "matmul" else ""
+            found[test.measure, dtype] = test
+    return found
 
 
 _Device = tuple[str, int | None, str]

@@ -47,7 +47,7 @@ def written(tmp_path: Path, text: str, name: str = "list.csv") -> Path:
 
 def test_a_price_list_goes_before_the_shipped_one_and_leaves_other_types_alone(tmp_path: Path) -> None:
     (shipped,) = find_instance("aws/g5.xlarge")
-    import_prices(written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n"), "", "")
+    import_prices([written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n")], "", "")
 
     (mine,) = find_instance("aws/g5.xlarge")
     assert (mine.usd_per_hour, mine.price_date) == (0.5, "2026-11-20")
@@ -68,7 +68,7 @@ def test_a_skypilot_catalog_names_its_provider_and_day_by_options_and_keeps_the_
         "p5.48xlarge,H100,8,192,2048,x,58,27,us-east-1,us-east-1b\n"
         "x.tpu,tpu-v5,1,1,1,,5,,us-east-1,\n",
     )
-    done = import_prices(catalog, "AWS", "2026-11-21")
+    done = import_prices([catalog], "AWS", "2026-11-21")
 
     assert done == [
         f"2 prices from a SkyPilot catalog list, kept in {price_list_file()}",
@@ -89,7 +89,7 @@ def test_a_gpuhunt_catalog_as_parquet_gives_on_demand_and_spot_of_one_type(tmp_p
             " v(provider, instance_name, location, price, cpu, memory, gpu_count, gpu_name, gpu_memory, spot)"
         )
         connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
-    done = import_prices(path, "", "2026-11-21")
+    done = import_prices([path], "", "2026-11-21")
 
     assert done == [f"1 price from a gpuhunt catalog list, kept in {price_list_file()}"]
     (row,) = find_instance("runpod/A100 80")
@@ -112,11 +112,11 @@ def test_a_gpuhunt_catalog_as_parquet_gives_on_demand_and_spot_of_one_type(tmp_p
 def test_a_list_that_cannot_be_read_is_refused_and_the_old_one_stays(
     tmp_path: Path, text: str, said: str
 ) -> None:
-    import_prices(written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n"), "", "")
+    import_prices([written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n")], "", "")
     before = price_list_file().read_bytes()
 
     with pytest.raises(GputuiError, match=said):
-        import_prices(written(tmp_path, text, "other.csv"), "", "")
+        import_prices([written(tmp_path, text, "other.csv")], "", "")
     assert price_list_file().read_bytes() == before
 
 
@@ -125,14 +125,14 @@ def test_bytes_that_are_neither_csv_nor_parquet_and_missing_files_are_refused(tm
     (tmp_path / "x.parquet").write_bytes(b"PAR1 and no more")
     for name in ("x.csv", "x.parquet", "absent.csv"):
         with pytest.raises(GputuiError):
-            import_prices(tmp_path / name, "aws", "2026-11-20")
+            import_prices([tmp_path / name], "aws", "2026-11-20")
 
 
 @pytest.mark.parametrize(("was", "damaged"), [(",0.5,", ",-3,"), ("gpu_count", "count")])
 def test_a_list_that_was_damaged_by_hand_is_refused_by_its_name(
     tmp_path: Path, was: str, damaged: str
 ) -> None:
-    import_prices(written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n"), "", "")
+    import_prices([written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n")], "", "")
     text = price_list_file().read_text()
     price_list_file().write_text(text.replace(was, damaged))
 
@@ -230,12 +230,14 @@ def test_a_price_with_a_commitment_is_never_the_best_offer_where_another_is_on_d
         for number, kind in enumerate(kinds, 1)
     )
     header = "provider,instance_type,gpu,gpu_count,usd_per_hour,price_date,price_kind\n"
-    import_prices(written(tmp_path, f"{header}{lines}x,plain,H200 SXM,1,3.5,2026-11-20,on-demand\n"), "", "")
+    import_prices(
+        [written(tmp_path, f"{header}{lines}x,plain,H200 SXM,1,3.5,2026-11-20,on-demand\n")], "", ""
+    )
     best = best_offer("H200 SXM", TODAY)
     assert best is not None
     assert (best.instance_type, best.usd_per_hour) == ("plain", 3.5)
     assert [row.usd_per_hour for row in offers_of(["H200 SXM"], TODAY)][:3] == [0.1, 0.2, 0.3]
-    import_prices(written(tmp_path, f"{header}x,y,H900,1,0.5,2026-11-20,commitment\n"), "", "")
+    import_prices([written(tmp_path, f"{header}x,y,H900,1,0.5,2026-11-20,commitment\n")], "", "")
     only = best_offer("H900", TODAY)  # there is no other, and its kind says so
     assert only is not None
     assert only.price_kind == "commitment"

@@ -93,7 +93,7 @@ def test_a_published_box_that_stands_out_is_left_out_and_five_others_still_judge
     ("gpu", "measure", "dtype"),
     [
         ("RTX 3090", "matmul", "bf16"),
-        ("H100 SXM 80GB", "copy", ""),
+        ("H100 SXM 80GB", "copy of 160 MB", ""),
         ("H100 SXM 80GB", "training: ResNet-50", "amp"),
         ("H200 SXM", "copy", ""),
     ],
