@@ -92,7 +92,7 @@ GROUPS: tuple[Group, ...] = (
         (
             Command("advise", "advise", "what a job takes and costs on each box; rent or buy"),
             Command("fit", "fit", "on which GPUs a model fits, and what the cheapest costs"),
-            Command("gpu", "gpu", "a GPU's peaks, what others measured, prices; --free: free ones here"),
+            Command("gpu", "gpu", "a GPU's peaks, what others measured, prices; --free"),
             Command("share", "share", "a report or file to send, without names, ids and paths"),
         ),
     ),

@@ -139,7 +139,7 @@ def import_prices(paths: Sequence[Path], provider: str, date: str) -> list[str]:
     if unknown:
         names = ", ".join(unknown[:_MOST_NAMED]) + (" ..." if len(unknown) > _MOST_NAMED else "")
         lines.append(f"GPUs that gputui does not know, found by instance type only: {names}")
-    return [*lines, f"kept in {target}"]
+    return [f"{counted(len(found), 'price')}, kept in {target}", *lines]
 
 
 def _read_list(
@@ -172,9 +172,9 @@ def _read_list(
             found[key] = _cheaper(found[key], row) if key in found else row
     if not read:
         raise GputuiError(f"{path}: has no price of an instance with a GPU", "the list is unchanged")
-    of_day = f", dated {date}" if layout != "gputui" else ""
-    left_out = f"; left out: {counted(len(rows) - read, 'line')} without a GPU or a price"
-    yield f"{counted(read, 'price')} from a {layout} list{of_day}{left_out if read < len(rows) else ''}"
+    yield f"from a {layout} list{f' of {provider}, dated {date}' if layout != 'gputui' else ''}: {path}"
+    if read < len(rows):
+        yield f"left out: {counted(len(rows) - read, 'line')} without a GPU or a price"
 
 
 def _plain_row(ours: Mapping[str, str], provider: str, date: str, where: str) -> dict[str, str] | None:

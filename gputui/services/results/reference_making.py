@@ -11,13 +11,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from gputui.analysis.box_rates import rates_of_both, rates_of_one
+from gputui.analysis.peak_tests import ABOVE_LIMIT
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu, Identity
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_percent, listed
 from gputui.services.profiles.loader import shipped_profiles
-from gputui.services.results.expected import CAPPED_W, power_cap_of
+from gputui.services.results.expected import CAPPED_W, performance_checks, power_cap_of
 from gputui.services.results.host_bound import is_host_bound
 from gputui.services.results.labels import some_of
 from gputui.services.results.references import (
@@ -181,6 +182,7 @@ def problems_of_run(candidate: Candidate) -> Iterator[str]:
     ]
     if lost:
         yield f"{some_of(lost)} {'was' if len(lost) == 1 else 'were'} not measured"
+    yield from (check.text for check in performance_checks(run) if check.word == ABOVE_LIMIT)
     gpu = _gpu_of(run, first)
     if gpu is not None and (cap := power_cap_of(gpu)):
         yield cap

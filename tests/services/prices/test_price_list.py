@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from pathlib import Path
 
 import duckdb
@@ -71,12 +72,42 @@ def test_a_skypilot_catalog_names_its_provider_and_day_by_options_and_keeps_the_
     done = import_prices([catalog], "AWS", "2026-11-21")
 
     assert done == [
-        f"2 prices from a SkyPilot catalog list, kept in {price_list_file()}",
+        f"2 prices, kept in {price_list_file()}",
+        f"from a SkyPilot catalog list of AWS, dated 2026-11-21: {catalog}",
         "left out: 1 line without a GPU or a price",
         "GPUs that gputui does not know, found by instance type only: tpu-v5",
     ]
     (row,) = find_instance("aws/p5.48xlarge")
     assert (row.gpu, row.usd_per_hour, row.spot_usd_per_hour) == ("H100 SXM 80GB", 58.0, 25.0)
+
+
+def test_catalogs_of_several_clouds_are_taken_at_once_with_the_cloud_and_the_day_of_each_file(
+    tmp_path: Path,
+) -> None:
+    paths = []
+    for cloud, usd, day in (
+        ("aws", 58, datetime.date(2026, 11, 3)),
+        ("lambda", 29, datetime.date(2026, 9, 9)),
+    ):
+        (tmp_path / cloud).mkdir()
+        header = "InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice,Region"
+        paths.append(written(tmp_path / cloud, f"{header}\n{cloud}8,H100,8,{usd},,x\n", "vms.csv"))
+        at = datetime.datetime.combine(day, datetime.time(12)).timestamp()
+        os.utime(paths[-1], (at, at))
+    hunted = written(
+        tmp_path,
+        "instance_name,location,price,gpu_count,gpu_name,gpu_memory,spot\nH100,EU,2.5,1,H100,80,False\n",
+        "nebius.csv",
+    )
+
+    done = import_prices([*paths, hunted], "", "")
+
+    assert done[0].startswith("3 prices, kept in ")
+    assert "of lambda, dated 2026-09-09" in done[2]
+    found = {row.provider: (row.usd_per_hour, row.price_date) for row in known_instances()[:3]}
+    assert found["aws"] == (58.0, "2026-11-03")
+    assert found["lambda"] == (29.0, "2026-09-09")
+    assert found["nebius"][0] == 2.5
 
 
 def test_a_gpuhunt_catalog_as_parquet_gives_on_demand_and_spot_of_one_type(tmp_path: Path) -> None:
@@ -91,7 +122,10 @@ def test_a_gpuhunt_catalog_as_parquet_gives_on_demand_and_spot_of_one_type(tmp_p
         connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
     done = import_prices([path], "", "2026-11-21")
 
-    assert done == [f"1 price from a gpuhunt catalog list, kept in {price_list_file()}"]
+    assert done == [
+        f"1 price, kept in {price_list_file()}",
+        f"from a gpuhunt catalog list of runpod, dated 2026-11-21: {path}",
+    ]
     (row,) = find_instance("runpod/A100 80")
     assert (row.usd_per_hour, row.spot_usd_per_hour, row.gpu) == (1.64, 0.82, "A100-SXM4-80GB")
 
