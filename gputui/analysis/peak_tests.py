@@ -121,7 +121,28 @@ class PeakTest:
     @property
     def phrase(self) -> str:
         """`matmul amp 327 TFLOP/s, 66 % of the one public figure, 496`."""
-        return _phrase(self)
+        expectation, share = self.expectation, self.share
+        if expectation is None or share is None:
+            raise ValueError("a peak test without a reference has no phrase")
+        rate = format_rate(self.units_per_s, self.unit)
+        if self.word == ABOVE_LIMIT:
+            limit = format_rate(expectation.suspicious_above, self.unit)
+            return (
+                f"{self.label} {rate} is above the physical limit of {limit}: a measurement error, "
+                "or the device is not what its name says"
+            )
+        elsewhere = _elsewhere(expectation, self.unit, rate)
+        if expectation.rates is not None:
+            phrase = f"{self.label} {rate} ({counted(expectation.rates.boxes, 'box')}: {elsewhere})"
+            if round(share, 2) < 1:
+                phrase = f"{phrase}, {format_percent(share)} of the slowest that is usual"
+        else:
+            phrase = f"{self.label} {rate}, {format_percent(share)} of {expectation.of_figures}, {elsewhere}"
+        if self.word == BELOW_NORMAL:
+            is_single = expectation.rates is None and expectation.figures == 1
+            other = ", or the card of that one report was a better one" if is_single else ""
+            return f"{phrase}: likely {_REASONS.get(self.measure, _OTHER_REASONS)}{other}"
+        return phrase
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +222,7 @@ def check_performance(
         hits = [one for one in decided if one.word == worse]
         if len(hits) > (len(decided) / 2 if worse == CANNOT_TELL else 0):
             rest = [one for one in known if one.word != worse]
-            word, text = worse, f"{worse}: {'; '.join([*map(_phrase, hits), *_phrases(rest)])}"
+            word, text = worse, f"{worse}: {'; '.join([*(one.phrase for one in hits), *_phrases(rest)])}"
     if standing is not None:
         text = f"{text}. {standing.text}"
     return PerformanceCheck(word, text, tuple(peak_tests), device_name, device_index, standing)
@@ -215,32 +236,7 @@ def _phrases(judged: Sequence[PeakTest]) -> Iterator[str]:
             one.expectation.rates.boxes for one in as_boxes if one.expectation and one.expectation.rates
         )
         yield f"{counted(len(as_boxes), 'case')} as on {counted(most, 'box')} of its model"
-    yield from (_phrase(one) for one in judged if one.word != NORMAL or not one.is_of_reference)
-
-
-def _phrase(peak_test: PeakTest) -> str:
-    expectation, share = peak_test.expectation, peak_test.share
-    if expectation is None or share is None:
-        raise ValueError("a peak test without a reference has no phrase")
-    rate = format_rate(peak_test.units_per_s, peak_test.unit)
-    if peak_test.word == ABOVE_LIMIT:
-        limit = format_rate(expectation.suspicious_above, peak_test.unit)
-        return (
-            f"{peak_test.label} {rate} is above the physical limit of {limit}: a measurement error, "
-            "or the device is not what its name says"
-        )
-    elsewhere = _elsewhere(expectation, peak_test.unit, rate)
-    if expectation.rates is not None:
-        phrase = f"{peak_test.label} {rate} ({counted(expectation.rates.boxes, 'box')}: {elsewhere})"
-        if round(share, 2) < 1:
-            phrase = f"{phrase}, {format_percent(share)} of the slowest that is usual"
-    else:
-        phrase = f"{peak_test.label} {rate}, {format_percent(share)} of {expectation.of_figures}, {elsewhere}"
-    if peak_test.word == BELOW_NORMAL:
-        is_single = expectation.rates is None and expectation.figures == 1
-        other = ", or the card of that one report was a better one" if is_single else ""
-        return f"{phrase}: likely {_REASONS.get(peak_test.measure, _OTHER_REASONS)}{other}"
-    return phrase
+    yield from (one.phrase for one in judged if one.word != NORMAL or not one.is_of_reference)
 
 
 def _elsewhere(expectation: Expectation, unit: str, beside: str) -> str:

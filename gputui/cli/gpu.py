@@ -285,7 +285,7 @@ def _write(page: Page, row: GpuRow, here: Here, *, is_verbose: bool) -> None:
         page.line()
         headings = ("measured elsewhere", "", "reports", "low if below", *(("here", "", "") if here else ()))
         page.table(
-            table_of(headings, [one[: len(headings)] for one in shown], (1, 2, 3, 4), priorities={3: 3, 5: 2})
+            table_of(headings, [one[: len(headings)] for one in shown], (1, 2, 3, 4), priorities={3: 3})
         )
     else:
         page.line("nobody published what others reach", "dim")

@@ -113,7 +113,7 @@ def list_all(as_json: bool) -> None:
         if found:
             page.table(table_of(headings, rows, right=(1,)))
         else:
-            page.line("there is no reference yet: gputui reference add F@RUN makes one")
+            page.line("there is no reference yet: gputui gpu --add F@RUN makes one")
         for path in reference_paths():
             try:
                 read_reference(path)

@@ -299,7 +299,7 @@ def _read_own(path: Path, changed_ns: int) -> tuple[InstanceRow, ...]:
         return tuple(instance_row({**row, **known}) for row in rows)
     except (KeyError, ValueError) as error:
         raise GputuiError(
-            f"{path}: not a price list ({error})", "import it again: gputui prices --import"
+            f"{path}: not a price list ({error})", "import it again: gputui gpu --prices"
         ) from error
 
 
