@@ -141,7 +141,9 @@ def _print_gpus(
     if len(pages) > 1 and (words or as_json):
         _refuse_several(" ".join(words) or "this box", rows, as_json=as_json)
     elif as_json:
-        print_json(_plain_gpu(*pages[0]) if pages else {"name": None})
+        if not pages:
+            raise GputuiError("no known GPU is here", "name one: gputui gpu H100")
+        print_json(_plain_gpu(*pages[0]))
     elif not pages:
         click.echo("No known GPU is here.")
         today = datetime.date.today()
