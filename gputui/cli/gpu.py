@@ -116,10 +116,11 @@ def command(
     What you measured on such a GPU stands beside the figures, of F or of your own results.
     """
     from gputui.cli.reference import add_results
-    from gputui.services.results.selectors import is_there, split_selector
 
     if sum((adds, free, lists)) > 1:
         raise GputuiError("--add, --free and --prices are three answers", "ask for one")
+    if (provider or date) and not lists:
+        raise GputuiError("--provider and --date describe price lists", "add --prices FILE")
     if lists:
         _take([Path(word) for word in words], provider, date)
     elif adds:
@@ -127,7 +128,7 @@ def command(
     elif free:
         _print_free(as_json=as_json)
     else:
-        files = [word for word in words if is_there(split_selector(word)[0])]
+        files = [word for word in words if "@" in word or Path(word).suffix]
         _print_gpus([word for word in words if word not in files], files, trust, verbose, as_json)
 
 
@@ -169,9 +170,12 @@ def _gpus_here() -> list[GpuRow]:
 def _measured(row: GpuRow, files: Sequence[str], trust: bool) -> Here:
     """What the newest run with such a GPU reached, of these results or, without any, of the user's own."""
     from gputui.services.results.selectors import select_all
+    from gputui.store.reading import open_result
 
-    mine = default_result_file()
-    texts = files or ([f"{mine}@latest"] if mine.exists() else [])
+    texts, mine = list(files), default_result_file()
+    if not texts and mine.exists():
+        with open_result(mine, trust) as file:
+            texts = [f"{mine}@latest"] if file.summaries() else []
     for selection in select_all(texts, trust=trust):
         for run in sorted(selection.runs, key=lambda one: -one.summary.started_utc_us):
             if found := peak_tests_of(run, row.name):

@@ -53,6 +53,8 @@ def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> None:
 
 def add_results(selectors: Sequence[str], *, name: str, note: str, trust: bool) -> None:
     """Add these results to a reference, and print what became of each. Raises GputuiError."""
+    if not selectors:
+        raise GputuiError("no results are named", "gputui gpu --add a.db")
     if len(note) > MOST_NOTE:
         raise GputuiError(f"--note: {len(note)} letters", f"at most {MOST_NOTE}")
     if name and not all(letter.isalnum() or letter in "-_." for letter in name):

@@ -147,7 +147,7 @@ ELSEWHERE = {
     **dict.fromkeys(("check", "health", "test"), "doctor"),
     **dict.fromkeys(("bench", "benchmark", "measure"), "run"),
     **dict.fromkeys(("list", "ls"), "runs"),
-    **dict.fromkeys(("price", "cost"), "prices"),
+    **dict.fromkeys(("price", "cost", "specs"), "gpu"),
     "diff": "compare",
     "trace": "import",
 }
