@@ -285,7 +285,10 @@ def _write(page: Page, row: GpuRow, here: Here, *, is_verbose: bool) -> None:
     page.table(
         table_of(("", ""), [(Span(f"{label:10}", "dim"), text) for label, text in about if text], breaks=(1,))
     )
-    rows = [*_judging(row, here), *_spreads(row)]
+    ranges = _ranges(row)
+    links = [one for one in ranges if one.unit == "B" and one.measure not in ("copy", "lbm")]
+    work = [one for one in ranges if one not in links]
+    rows = [*_judging(work, here), *_spreads(row), *_judging(links, here)]
     shown = rows[:_ROWS] if is_short else rows
     if shown:
         page.line()
@@ -295,9 +298,9 @@ def _write(page: Page, row: GpuRow, here: Here, *, is_verbose: bool) -> None:
         )
     else:
         page.line("nobody published what others reach", "dim")
-    if any(one.measure == "matmul" and 0 < one.peak < (one.measured_max or 0) for one in _ranges(row)):
+    if any(one.measure == "matmul" and 0 < one.peak < (one.measured_max or 0) for one in work):
         page.line("More than the peak: cards with power to spare clock higher than their data sheet.")
-    sourced = (*(one.source for one in _ranges(row)), *(one.source for one in _distributions(row)))
+    sourced = (*(one.source for one in ranges), *(one.source for one in _distributions(row)))
     keys = list(dict.fromkeys((*row.source, *itertools.chain.from_iterable(sourced))))
     if is_short:
         left = f"{counted(len(rows) - len(shown), 'more figure')}, " if len(rows) > len(shown) else ""
@@ -309,9 +312,9 @@ def _write(page: Page, row: GpuRow, here: Here, *, is_verbose: bool) -> None:
         page.line(f"[{key}] {', '.join(filter(None, (source.title, source.version_or_date, source.link)))}")
 
 
-def _judging(row: GpuRow, here: Here) -> Iterator[tuple[Cell, ...]]:
+def _judging(ranges: Sequence[PlausibleRow], here: Here) -> Iterator[tuple[Cell, ...]]:
     """What such a GPU reaches, by whom it is judged, and where this one stands."""
-    for one in _ranges(row):
+    for one in ranges:
         expectation = expectation_of(one)
         low, high = expectation.measured_low, expectation.measured_high
         rates = expectation.rates
@@ -333,24 +336,15 @@ def _judging(row: GpuRow, here: Here) -> Iterator[tuple[Cell, ...]]:
 
 def _spreads(row: GpuRow) -> Iterator[tuple[Cell, ...]]:
     """What was published of how such GPUs differ, in work that judges nothing here."""
-    judged = {(one.measure, one.dtype) for one in _ranges(row)}
+    shown = {(one.measure, one.dtype) for one in _ranges(row)}
     for one in _distributions(row):
-        if not one.rates:
-            text = f"{one.spread_pct:g} % apart"
-        elif (one.measure, one.dtype) in judged:
+        if one.rates and (one.measure, one.dtype) in shown:
             continue
-        else:
-            text = _ends(min(one.rates), max(one.rates), one.unit)
+        text, units = f"{one.spread_pct or 0:g} % apart", f"{one.boxes} GPUs"
+        if one.rates:
+            text, units = _ends(min(one.rates), max(one.rates), one.unit), counted(one.boxes or 0, "box")
         name = f"{one.measure} {one.dtype}".strip()
-        yield (
-            name,
-            Span(text, "title"),
-            "—" if one.boxes is None else counted(one.boxes, "box"),
-            "—",
-            "",
-            "",
-            "",
-        )
+        yield name, Span(text, "title"), "—" if one.boxes is None else units, "—", "", "", ""
 
 
 def _strip(value: float, low: float, high: float | None) -> Line:
