@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -250,9 +251,11 @@ def _sources(checks: Iterable[tuple[SharedSide, PerformanceCheck]]) -> Iterator[
         measures = {name for name, one in expectations.items() if one and not one.is_of_reference}
         found = find_gpu(check.device_name, memory_gib_of(box.run.summary.machine, check.device_index))
         if not isinstance(found, Missing):
-            for row in (*plausible_rows(), *distribution_rows()):
-                if row.gpu == found.name and row.measure in measures:
-                    keys.update(dict.fromkeys(row.source))
+            figures = [r.source for r in plausible_rows() if r.gpu == found.name and r.measure in measures]
+            figures += [
+                r.source for r in distribution_rows() if r.gpu == found.name and r.measure in measures
+            ]
+            keys.update(dict.fromkeys(itertools.chain.from_iterable(figures)))
     for key in keys:
         source = source_rows()[key]
         yield ", ".join(filter(None, (source.title, source.version_or_date))), source.link
