@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -90,6 +91,11 @@ def rates_of_both(a: BoxRates, b: BoxRates) -> BoxRates:
     kept = min(boxes, MOST_QUANTILES)
     quantiles = tuple(_between(rates, place / (kept - 1)) for place in range(kept))
     return BoxRates(boxes, typical, typical * math.exp(-half), typical * math.exp(half), sd, quantiles)
+
+
+def rates_of_boxes(rates: Sequence[float]) -> BoxRates:
+    """Of boxes, at least one, of whose measurements no interval is known."""
+    return functools.reduce(rates_of_both, (rates_of_one(rate, rate, rate) for rate in rates))
 
 
 def below_normal_at(level: float, units_per_s: float, high_per_s: float, known: BoxRates) -> bool:

@@ -20,7 +20,7 @@ from gputui.model.telemetry import (
     DeviceSample,
     ProcessSample,
 )
-from gputui.model.units import format_percent
+from gputui.model.units import format_bytes, format_percent
 
 Severity = Literal["note", "warn", "alarm"]
 """What has passed or slows nothing; what to keep an eye on; what is true now and matters."""
@@ -54,6 +54,8 @@ WORST_FIRST: Mapping[str, int] = {"alarm": 0, "warn": 1, "note": 2}
 STALE_AFTER_S = 3.0
 BUSY_PCT = 10.0
 """From here on a GPU counts as busy: an idle one trains its link down to save power."""
+FREE_BYTES = 2**30
+"""More memory in use is that of a program, which a container may not see: the driver itself takes less."""
 NEAR_C = 5.0
 """So close to where it slows itself, a GPU is hot."""
 NOW_S = 10.0
@@ -128,6 +130,19 @@ def health(
         if not here and gpu.source == "nvml":
             found += _ghost(gpu)
     return tuple(sorted(found, key=lambda finding: WORST_FIRST[finding.severity]))
+
+
+def why_not_free(now_ns: int, gpu: DeviceSample, processes: Sequence[ProcessSample] | Missing) -> str:
+    """Why nothing should be started on a GPU now, in a few words; empty if it is healthy and unused."""
+    for finding in health(now_ns, gpu):
+        if finding.severity != "note":
+            return finding.brief
+    if not isinstance(processes, Missing) and _on(gpu.device, processes):
+        return "a process uses it"
+    used, busy = number(gpu.values, "memory_used_bytes"), number(gpu.values, "sm_busy_pct")
+    if used is not None and used > FREE_BYTES:
+        return f"{format_bytes(used)} of its memory are in use"
+    return f"{busy:.0f} % busy" if busy is not None and busy >= BUSY_PCT else ""
 
 
 def _on(device: int, processes: Sequence[ProcessSample]) -> tuple[ProcessSample, ...]:

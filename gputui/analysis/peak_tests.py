@@ -21,9 +21,12 @@ _REASONS = {
     "matmul": "a power cap, heat, another process on the GPU, or a slice of it",
     "copy": "another process on the GPU, a lowered memory clock, or a slice of it",
 }
-_CLOSE, _HALF = 0.9, 0.5
-"""Of the lowest figure published: how cards of one model spread is not known from a few of them. What is not
-close is no proof of being slow; what is below half of even a single figure has a reason."""
+_CLOSE = 0.9
+"""Of what is typical of the boxes of public reports: these differ in more than the GPU, so what is below this
+is not called normal, however much they spread."""
+HALF = 0.5
+"""Of the lowest public figure: a few figures do not tell how GPUs of one model spread, but what is below half
+of even a single one has a reason."""
 _OTHER_REASONS = "a narrow or slow PCIe link, another process, or a busy host"
 
 
@@ -35,13 +38,26 @@ class Expectation:
     measured_high: float | None
     """None if the source only gives a minimum."""
     warn_below: float
+    """The lowest rate of a healthy box: `lowest_normal_rate` of the boxes, or HALF of a few figures."""
     suspicious_above: float
-    is_one_report: bool = False
-    """One person measured one card: not the range of a kind, so less is claimed."""
+    figures: int = 1
+    """How many public figures there are, where they are too few to judge by."""
     is_unsure: bool = False
     """Of low confidence: never a reason for BELOW NORMAL."""
     rates: BoxRates | None = None
-    """Where it comes from boxes of a reference; `warn_below` is then their `lowest_normal_rate`."""
+    """Of boxes that are enough to judge by."""
+    is_public: bool = False
+    """Whether these boxes are those of public reports, and not of a reference."""
+
+    @property
+    def is_of_reference(self) -> bool:
+        """Whether its boxes were measured with gputui."""
+        return self.rates is not None and not self.is_public
+
+    @property
+    def of_figures(self) -> str:
+        """What a share is of, where figures are few: `the one public figure`."""
+        return f"the lowest of {self.figures} public figures" if self.figures > 1 else "the one public figure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,32 +77,36 @@ class PeakTest:
     """Too small to fill the device."""
     low_per_s: float = 0.0
     high_per_s: float = 0.0
-    """The 95 % interval of `units_per_s`; asked for only beside a reference."""
+    """The 95 % interval of `units_per_s`; asked for only beside boxes."""
 
     @property
     def word(self) -> str:
         """`NORMAL`, `BELOW NORMAL`, `ABOVE THE LIMIT`, `CAN'T TELL`, `NO VERDICT` or `NO REFERENCE`.
 
-        Beside a reference it is normal only if its whole interval is, to a change that nobody would mind.
+        Only boxes decide what is normal, and only of a whole interval, to a change that nobody would mind.
         """
         expectation = self.expectation
         if expectation is None:
             return NO_REFERENCE
         if self.units_per_s > expectation.suspicious_above:
             return ABOVE_LIMIT
-        if expectation.rates is not None and self.low_per_s * math.exp(LEAST_CHANGE) < expectation.warn_below:
-            is_slow = self.units_per_s < expectation.warn_below
-            return (
-                BELOW_NORMAL if is_slow and self.high_per_s < expectation.rates.typical_per_s else CANNOT_TELL
-            )
+        is_slow = self.units_per_s < expectation.warn_below
+        if expectation.rates is not None:
+            if is_slow and self.high_per_s < expectation.rates.typical_per_s:
+                return BELOW_NORMAL
+            is_open = self.low_per_s * math.exp(LEAST_CHANGE) < expectation.warn_below
+            return CANNOT_TELL if is_open or self.is_far_from_typical else NORMAL
         if expectation.is_unsure:
             return NO_REFERENCE
-        if expectation.rates is not None:
-            return NORMAL
-        share = self.units_per_s / expectation.measured_low
-        if share < _HALF if expectation.is_one_report else self.units_per_s < expectation.warn_below:
-            return BELOW_NORMAL
-        return NO_VERDICT if expectation.is_one_report or share < _CLOSE else NORMAL
+        return BELOW_NORMAL if is_slow else NO_VERDICT
+
+    @property
+    def is_far_from_typical(self) -> bool:
+        """Whether it is so much slower than public reports that no more launches make it normal."""
+        expectation = self.expectation
+        if expectation is None or expectation.rates is None or not expectation.is_public:
+            return False
+        return self.units_per_s < _CLOSE * expectation.rates.typical_per_s
 
     @property
     def share(self) -> float | None:
@@ -94,9 +114,35 @@ class PeakTest:
         return None if self.expectation is None else self.units_per_s / self.expectation.measured_low
 
     @property
-    def is_of_boxes(self) -> bool:
-        """Whether a reference judges it, and no published range."""
-        return self.expectation is not None and self.expectation.rates is not None
+    def is_of_reference(self) -> bool:
+        """Whether the boxes of a reference judge it, and no public figures."""
+        return self.expectation is not None and self.expectation.is_of_reference
+
+    @property
+    def phrase(self) -> str:
+        """`matmul amp 327 TFLOP/s, 66 % of the one public figure, 496`."""
+        expectation, share = self.expectation, self.share
+        if expectation is None or share is None:
+            raise ValueError("a peak test without a reference has no phrase")
+        rate = format_rate(self.units_per_s, self.unit)
+        if self.word == ABOVE_LIMIT:
+            limit = format_rate(expectation.suspicious_above, self.unit)
+            return (
+                f"{self.label} {rate} is above the physical limit of {limit}: a measurement error, "
+                "or the device is not what its name says"
+            )
+        elsewhere = _elsewhere(expectation, self.unit, rate)
+        if expectation.rates is not None:
+            phrase = f"{self.label} {rate} ({counted(expectation.rates.boxes, 'box')}: {elsewhere})"
+            if round(share, 2) < 1:
+                phrase = f"{phrase}, {format_percent(share)} of the slowest that is usual"
+        else:
+            phrase = f"{self.label} {rate}, {format_percent(share)} of {expectation.of_figures}, {elsewhere}"
+        if self.word == BELOW_NORMAL:
+            is_single = expectation.rates is None and expectation.figures == 1
+            other = ", or the card of that one report was a better one" if is_single else ""
+            return f"{phrase}: likely {_REASONS.get(self.measure, _OTHER_REASONS)}{other}"
+        return phrase
 
     @property
     def phrase(self) -> str:
@@ -165,21 +211,23 @@ def check_performance(
 ) -> PerformanceCheck:
     """Compare the tests of one device with what its kind reaches elsewhere.
 
-    The worst word wins: an impossible value, a low one, most measured too roughly, none that decides. Tests
-    without a reference do not count, and are not in the line unless all are without.
+    The worst word wins: an impossible value, a low one, most measured too roughly. Where no test has boxes to
+    be judged by there is no verdict; tests without a reference are not in the line unless all are without.
     """
     known = [one for one in peak_tests if one.word != NO_REFERENCE]
-    word, text = NORMAL, f"{NORMAL}: {', '.join(_phrases(known))}"
+    decided = [one for one in known if one.word != NO_VERDICT]
+    word = NORMAL if decided else NO_VERDICT
+    text = f"{word}: {', '.join(_phrases(known))}"
     if not known:
         figures = ", ".join(f"{one.label} {format_rate(one.units_per_s, one.unit)}" for one in peak_tests)
         name = device_name or "a device without a name"
         text = f"no published figures for {name}: {figures or 'no peak test was measured'}"
         word = NO_REFERENCE
-    for worse in (NO_VERDICT, CANNOT_TELL, BELOW_NORMAL, ABOVE_LIMIT):
-        hits = [one for one in known if one.word == worse]
-        if len(hits) > (len(known) / 2 if worse == CANNOT_TELL else 0):
+    for worse in (CANNOT_TELL, BELOW_NORMAL, ABOVE_LIMIT):
+        hits = [one for one in decided if one.word == worse]
+        if len(hits) > (len(decided) / 2 if worse == CANNOT_TELL else 0):
             rest = [one for one in known if one.word != worse]
-            word, text = worse, f"{worse}: {'; '.join([*map(_phrase, hits), *_phrases(rest)])}"
+            word, text = worse, f"{worse}: {'; '.join([*(one.phrase for one in hits), *_phrases(rest)])}"
     if standing is not None:
         text = f"{text}. {standing.text}"
     return PerformanceCheck(word, text, tuple(peak_tests), device_name, device_index, standing)
@@ -187,39 +235,13 @@ def check_performance(
 
 def _phrases(judged: Sequence[PeakTest]) -> Iterator[str]:
     """One for each test; those that are as in a reference, which may be many, are counted."""
-    as_boxes = [one.expectation for one in judged if one.word == NORMAL and one.is_of_boxes]
+    as_boxes = [one for one in judged if one.word == NORMAL and one.is_of_reference]
     if as_boxes:
-        most = max(one.rates.boxes for one in as_boxes if one is not None and one.rates is not None)
-        yield f"{counted(len(as_boxes), 'case')} as on {counted(most, 'box')} of its model"
-    yield from (_phrase(one) for one in judged if one.word != NORMAL or not one.is_of_boxes)
-
-
-def _phrase(peak_test: PeakTest) -> str:
-    expectation, share = peak_test.expectation, peak_test.share
-    if expectation is None or share is None:
-        raise ValueError("a peak test without a reference has no phrase")
-    rate = format_rate(peak_test.units_per_s, peak_test.unit)
-    if peak_test.word == ABOVE_LIMIT:
-        limit = format_rate(expectation.suspicious_above, peak_test.unit)
-        return (
-            f"{peak_test.label} {rate} is above the physical limit of {limit}: a measurement error, "
-            "or the device is not what its name says"
+        most = max(
+            one.expectation.rates.boxes for one in as_boxes if one.expectation and one.expectation.rates
         )
-    is_single = expectation.is_one_report
-    where = "one report:" if is_single else "elsewhere"
-    if expectation.rates is not None:
-        where = f"{counted(expectation.rates.boxes, 'box')}:"
-    phrase = f"{peak_test.label} {rate} ({where} {_elsewhere(expectation, peak_test.unit, rate)})"
-    if round(share, 2) < 1 and expectation.rates is not None:
-        phrase = f"{phrase}, {format_percent(share)} of the slowest that is usual"
-    elif round(share, 2) < 1:
-        least = "" if expectation.measured_high is not None else "at least "
-        of = f"{least}that report" if is_single else f"what this GPU does {least}elsewhere"
-        phrase = f"{phrase}, {format_percent(share)} of {of}"
-    if peak_test.word == BELOW_NORMAL:
-        other = ", or the card of that one report was a better one" if is_single else ""
-        return f"{phrase}: likely {_REASONS.get(peak_test.measure, _OTHER_REASONS)}{other}"
-    return phrase
+        yield f"{counted(len(as_boxes), 'case')} as on {counted(most, 'box')} of its model"
+    yield from (one.phrase for one in judged if one.word != NORMAL or not one.is_of_reference)
 
 
 def _elsewhere(expectation: Expectation, unit: str, beside: str) -> str:

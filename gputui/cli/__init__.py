@@ -18,7 +18,10 @@ from gputui.store.text import clean_text
 from gputui.version import __version__, commit
 
 _READING = frozenset(
-    ("compare", "advise", "fit", "reference", "runs", "show", "merge", "export", "share", "label", "rm")
+    (
+        *("compare", "advise", "fit", "gpu", "reference", "runs", "show"),
+        *("merge", "export", "share", "label", "rm"),
+    )
 )
 """Commands that read result files and end: each by one deadline."""
 

@@ -223,7 +223,8 @@ _COMPLETED: dict[tuple[str, str], Callable[[str], Iterator[CompletionItem]]] = {
     ("reference show", "name"): _references,
     ("advise", "files"): _files_and_runs,
     ("results", "file"): _files_and_runs,
-    ("facts", "gpu"): _gpus,
+    ("gpu", "words"): _gpus,
+    ("facts", "words"): _gpus,
     ("prices", "name"): _gpus,
     ("fit", "gpu"): _gpus,
 }

@@ -48,6 +48,13 @@ def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> None:
 
     It holds aggregates only: no ids, labels, paths or prices.
     """
+    add_results(selectors, name=name, note=note, trust=trust)
+
+
+def add_results(selectors: Sequence[str], *, name: str, note: str, trust: bool) -> None:
+    """Add these results to a reference, and print what became of each. Raises GputuiError."""
+    if not selectors:
+        raise GputuiError("no results are named", "gputui gpu --add a.db")
     if len(note) > MOST_NOTE:
         raise GputuiError(f"--note: {len(note)} letters", f"at most {MOST_NOTE}")
     if name and not all(letter.isalnum() or letter in "-_." for letter in name):
@@ -108,7 +115,7 @@ def list_all(as_json: bool) -> None:
         if found:
             page.table(table_of(headings, rows, right=(1,)))
         else:
-            page.line("there is no reference yet: gputui reference add F@RUN makes one")
+            page.line("there is no reference yet: gputui gpu --add F@RUN makes one")
         for path in reference_paths():
             try:
                 read_reference(path)

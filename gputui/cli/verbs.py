@@ -94,7 +94,7 @@ GROUPS: tuple[Group, ...] = (
             Command(
                 "advise", "advise", "what a job takes and costs on each box; rent or buy", "pick --job TEXT"
             ),
-            Command("prices", "facts:prices", "what GPUs cost to rent"),
+            Command("gpu", "gpu", "a GPU's peaks, what others measured, prices; --free"),
             Command("share", "share", "a report or file to send, without names, ids and paths"),
         ),
     ),
@@ -126,7 +126,8 @@ GROUPS: tuple[Group, ...] = (
         (
             Command("fit", "pick", "the earlier name of pick: --train unless --infer"),
             Command("doctor", "doctor", "is this box ready to measure? every finding, and other hosts"),
-            Command("facts", "facts", "what is known about a GPU without measuring it"),
+            Command("facts", "gpu", "what is known about a GPU without measuring it"),
+            Command("prices", "gpu:prices", "what GPUs cost to rent"),
             Command(
                 "reference", "reference", "collect results into a reference: what boxes of one model reach"
             ),
@@ -150,7 +151,7 @@ ELSEWHERE = {
     **dict.fromkeys(("health", "test", "preflight"), "check"),
     **dict.fromkeys(("bench", "benchmark", "measure"), "run"),
     **dict.fromkeys(("list", "ls"), "runs"),
-    **dict.fromkeys(("price", "cost"), "prices"),
+    **dict.fromkeys(("price", "cost", "specs"), "gpu"),
     "diff": "compare",
     "trace": "import",
 }

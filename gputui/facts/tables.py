@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
+from typing import NamedTuple
 
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
@@ -68,12 +69,34 @@ class PlausibleRow:
     measured_min: float
     measured_max: float | None
     """None if the source only gives a minimum."""
-    warn_below: float
     suspicious_above: float
     peak: float
     conditions: str
     source: tuple[str, ...]
     confidence: str
+    notes: str
+
+
+class DistributionRow(NamedTuple):
+    """How fast several boxes or GPUs of one model were, as published: a row of `distributions.csv`.
+
+    `rates` are units per second, of each box, or of each GPU of a single one; where there are none,
+    `spread_pct` says how much slower the slowest was than the fastest. `same_work` is the share of them that
+    such GPUs reach in gputui's own shape, in the report where it is lowest; None if the work is another, so
+    that it judges nothing.
+    """
+
+    gpu: str
+    measure: str
+    dtype: str
+    unit: str
+    boxes: int | None
+    rates: tuple[float, ...]
+    spread_pct: float | None
+    shape: str
+    same_work: float | None
+    source: tuple[str, ...]
+    date: str
     notes: str
 
 
@@ -165,7 +188,6 @@ def plausible_rows() -> tuple[PlausibleRow, ...]:
                 unit=unit,
                 measured_min=float(row["measured_min"]) * scale,
                 measured_max=None if measured_max is None else measured_max * scale,
-                warn_below=float(row["warn_below"]) * scale,
                 suspicious_above=float(row["suspicious_above"]) * scale,
                 peak=float(row["peak"]) * scale,
                 conditions=row["conditions"],
@@ -175,6 +197,30 @@ def plausible_rows() -> tuple[PlausibleRow, ...]:
             )
         )
     return tuple(rows)
+
+
+@functools.cache
+def distribution_rows() -> tuple[DistributionRow, ...]:
+    """All published distributions, in the order of the file."""
+    return tuple(map(_distribution, _read("distributions.csv")))
+
+
+def _distribution(row: Mapping[str, str]) -> DistributionRow:
+    unit, scale = UNITS.get(row["unit"], (row["unit"].removesuffix("/s"), 1.0))
+    return DistributionRow(
+        row["gpu"],
+        row["measure"],
+        row["dtype"],
+        unit,
+        int(row["boxes"]) if row["boxes"] else None,
+        tuple(float(rate) * scale for rate in row["rates"].split()),
+        _number(row["spread_pct"]),
+        row["shape"],
+        _number(row["same_work"]),
+        _keys(row["source"]),
+        row["date"],
+        row["notes"],
+    )
 
 
 @functools.cache

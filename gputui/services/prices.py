@@ -13,7 +13,7 @@ import io
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,43 +108,20 @@ def date_words(date: str, today: datetime.date) -> str:
     return ", ".join(filter(None, (date[:10].rstrip(" ("), age_words(date, today))))
 
 
-def import_prices(path: Path, provider: str, date: str) -> list[str]:
-    """Replace the user's list by a CSV or Parquet file of one of the known layouts; what became of it.
+def import_prices(paths: Sequence[Path], provider: str, date: str) -> list[str]:
+    """Replace the user's list by CSV or Parquet files of the known layouts; what became of each.
 
-    `provider` and `date` (YYYY-MM-DD) stand in for columns that the file lacks. Of a type that is listed for
-    several zones of one region the lowest price is kept. Raises GputuiError for what cannot be read, and then
-    the old list stays.
+    `provider` and `date` (YYYY-MM-DD) stand in for columns that a file lacks; else its name does, as of
+    `aws/vms.csv` or `aws.csv` in a catalog, and the day of the file. Of a type that is listed for several
+    zones of one region the lowest price is kept. Raises GputuiError for what cannot be read, and then the old
+    list stays.
     """
-    rows = _rows_of(path)
-    header = tuple(rows[0]) if rows else ()
-    layouts = [
-        name
-        for name, columns in _LAYOUTS.items()
-        if all(theirs in header for theirs, ours in columns.items() if ours in _REQUIRED)
-    ]
-    if not layouts:
-        raise GputuiError(
-            f"{path}: not a price list: its columns are {', '.join(header)[:200] or 'none'}",
-            f"it needs {', '.join(_REQUIRED)}, or the columns of a SkyPilot or gpuhunt catalog",
-        )
+    if not paths:
+        raise GputuiError("no price list is named", "gputui gpu --prices catalogs/v8/*/vms.csv")
     if date and not _is_day(date):
         raise GputuiError(f"--date {date}: must be a day", "as in 2026-11-22")
-    columns = _LAYOUTS[layouts[0]]
     found: dict[tuple[str, str, str], dict[str, str]] = {}
-    unknown: set[str] = set()
-    skipped = 0
-    for number, theirs in enumerate(rows, 2):
-        ours = {name: clean_text(theirs.get(column, "")).strip() for column, name in columns.items()}
-        row = _plain_row(ours, provider, date, f"{path} line {number}")
-        if row is None:
-            skipped += 1
-            continue
-        if row["gpu"] not in _gpu_names():
-            unknown.add(row["gpu"])
-        key = (row["provider"], row["instance_type"], row["region"])
-        found[key] = _cheaper(found[key], row) if key in found else row
-    if not found:
-        raise GputuiError(f"{path}: has no price of an instance with a GPU", "the list is unchanged")
+    lines = [line for path in paths for line in _read_list(path, provider, date, found)]
     page = io.StringIO()
     writer = csv.DictWriter(page, _FIELDS, lineterminator="\n")
     writer.writeheader()
@@ -158,13 +135,46 @@ def import_prices(path: Path, provider: str, date: str) -> list[str]:
             "set XDG_CONFIG_HOME to a directory you can write to",
         ) from error
     write_output(target, page.getvalue())
-    lines = [f"{counted(len(found), 'price')} from a {layouts[0]} list, kept in {target}"]
-    if skipped:
-        lines.append(f"left out: {counted(skipped, 'line')} without a GPU or a price")
+    unknown = sorted({row["gpu"] for row in found.values()} - _gpu_names())
     if unknown:
-        names = ", ".join(sorted(unknown)[:_MOST_NAMED]) + (" ..." if len(unknown) > _MOST_NAMED else "")
+        names = ", ".join(unknown[:_MOST_NAMED]) + (" ..." if len(unknown) > _MOST_NAMED else "")
         lines.append(f"GPUs that gputui does not know, found by instance type only: {names}")
-    return lines
+    return [f"{counted(len(found), 'price')}, kept in {target}", *lines]
+
+
+def _read_list(
+    path: Path, provider: str, date: str, found: dict[tuple[str, str, str], dict[str, str]]
+) -> Iterator[str]:
+    """Add the rows of one file to those found, and say how many and of which day. Raises GputuiError."""
+    rows = _rows_of(path)
+    header = tuple(rows[0]) if rows else ()
+    layouts = [
+        name
+        for name, columns in _LAYOUTS.items()
+        if all(theirs in header for theirs, ours in columns.items() if ours in _REQUIRED)
+    ]
+    if not layouts:
+        raise GputuiError(
+            f"{path}: not a price list: its columns are {', '.join(header)[:200] or 'none'}",
+            f"it needs {', '.join(_REQUIRED)}, or the columns of a SkyPilot or gpuhunt catalog",
+        )
+    layout = layouts[0]
+    if layout != "gputui":
+        provider = provider or (path.parent.name if path.stem == "vms" else path.stem)
+        date = date or f"{datetime.date.fromtimestamp(path.stat().st_mtime)}"
+    read = 0
+    for number, theirs in enumerate(rows, 2):
+        ours = {name: clean_text(theirs.get(column, "")).strip() for column, name in _LAYOUTS[layout].items()}
+        row = _plain_row(ours, provider, date, f"{path} line {number}")
+        if row is not None:
+            read += 1
+            key = (row["provider"], row["instance_type"], row["region"])
+            found[key] = _cheaper(found[key], row) if key in found else row
+    if not read:
+        raise GputuiError(f"{path}: has no price of an instance with a GPU", "the list is unchanged")
+    yield f"from a {layout} list{f' of {provider}, dated {date}' if layout != 'gputui' else ''}: {path}"
+    if read < len(rows):
+        yield f"left out: {counted(len(rows) - read, 'line')} without a GPU or a price"
 
 
 def _plain_row(ours: Mapping[str, str], provider: str, date: str, where: str) -> dict[str, str] | None:
@@ -289,7 +299,7 @@ def _read_own(path: Path, changed_ns: int) -> tuple[InstanceRow, ...]:
         return tuple(instance_row({**row, **known}) for row in rows)
     except (KeyError, ValueError) as error:
         raise GputuiError(
-            f"{path}: not a price list ({error})", "import it again: gputui prices --import"
+            f"{path}: not a price list ({error})", "import it again: gputui gpu --prices"
         ) from error
 
 
@@ -488,17 +498,13 @@ def price_of_run(run: RunSummary) -> Price | Missing:
 
 
 def listed_here(machine: Machine) -> Price | Missing:
-    """The list price of the instance type that the box tells, else of its platform with its GPUs."""
+    """The price on demand of the instance type that the box tells, else of its platform with its GPUs."""
     if isinstance(machine.instance_type, Missing):
         return _of_platform(machine)
     instance = machine.instance_type
     prices = _prices(find_instance(instance))
     here = [price for price in prices if price.region == machine.region] or prices
-    if not here:
-        return Missing(f"no list price of {instance} is known: state one")
-    if len(here) > 1:
-        return Missing(f"{instance} has {len(here)} list prices: state the one you pay")
-    return here[0]
+    return _certain(here, instance) if here else Missing(f"no list price of {instance} is known: state one")
 
 
 def _of_platform(machine: Machine) -> Price | Missing:
@@ -511,19 +517,20 @@ def _of_platform(machine: Machine) -> Price | Missing:
         prices = [
             replace(price, usd_per_hour=count * price.usd_per_hour, gpu_count=count) for price in single
         ]
+    return _certain(prices, prices[0].provider) if prices else Missing("no price: state one")
+
+
+def _certain(prices: Sequence[Price], whose: str) -> Price | Missing:
+    """The one price on demand, or why it is not known which."""
     certain = [price for price in prices if is_on_demand(price.kind)] or prices
-    if not certain:
-        return Missing("no price: state one")
     if len(certain) > 1:
         lowest, highest = (choose(price.usd_per_hour for price in certain) for choose in (min, max))
-        return Missing(
-            f"{certain[0].provider} lists {format_hourly(lowest)} to {format_hourly(highest)}: state yours"
-        )
+        return Missing(f"{whose} lists {format_hourly(lowest)} to {format_hourly(highest)}: state yours")
     (price,) = certain
-    if not is_on_demand(price.kind):
-        usd = format_hourly(price.usd_per_hour)
-        return Missing(f"{price.provider} lists {usd}, which is not on demand ({price.kind}): state yours")
-    return price
+    if is_on_demand(price.kind):
+        return price
+    usd = format_hourly(price.usd_per_hour)
+    return Missing(f"{whose} lists {usd}, which is not on demand ({price.kind}): state yours")
 
 
 def check_instance(instance: str, machine: Machine) -> None:

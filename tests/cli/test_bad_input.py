@@ -372,7 +372,7 @@ def test_nor_is_an_option(capsys: pytest.CaptureFixture[str], word: str) -> None
         *((word, "db runs") for word in ("list", "ls")),
         ("bench", "run"),
         ("diff", "compare"),
-        ("price", "prices"),
+        ("price", "gpu"),
         ("trace", "db import"),
         ("quick", "run quick"),
         ("compile", "run compile"),

@@ -35,9 +35,9 @@ def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("words", "answer", "typed"),
     [
-        (("prices",), "$", "gputui prices H100"),
-        (("facts", "H100"), "'H100' matches 4 GPUs:", "gputui facts 'H100 SXM 80GB'"),
-        (("facts", "B200"), "B200 SXM6: ", "gputui prices 'B200 SXM6'"),
+        (("prices",), "$", "gputui gpu H100"),
+        (("gpu", "H100"), "'H100' matches 4 GPUs:", "gputui gpu 'H100 SXM 80GB'"),
+        (("gpu", "B200"), "B200 SXM6: ", "gputui run quick"),
         (("fit", "7B"), "", "--all"),
         (("fit", "7B", "--infer"), "", "--all"),
         (("profiles",), "", "gputui profiles NAME, or gputui run NAME"),
@@ -55,7 +55,7 @@ def test_the_answer_is_bold_what_can_be_typed_is_cyan_and_a_pipe_has_the_same_wo
     assert f"\x1b[{sgr('accent', PALETTE)}m{typed}" in shown
     plain = gputui_here(*asked, env={"COLUMNS": "80"}).stdout
     assert "\x1b" not in plain
-    is_cut = words in (("facts", "B200"), ("compare", "a.db", "a.db"))
+    is_cut = words in (("gpu", "B200"), ("compare", "a.db", "a.db"))
     assert is_cut or re.sub(r"\x1b\[[\d;]*m", "", shown) == plain
 
 

@@ -368,7 +368,7 @@ def test_help_of_a_topic_is_its_page_with_links_as_topics() -> None:
         ("gpu utilization is low", "names what a step waits for"),
         ("is amp worth it", "`gputui compare a.db --by precision`"),
         ("which gpu should i rent", "`gputui advise a.db b.db --job '50M tokens train'`"),
-        ("cheapest h100", "`gputui prices H100`"),
+        ("cheapest h100", "`gputui gpu H100`"),
         ("does my model fit", "`gputui pick 7B --train --batch 4`"),
         ("out of memory", "It is stored as `oom`"),
         ("gpu not found", "`docker run --gpus all`"),

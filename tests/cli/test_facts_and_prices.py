@@ -1,12 +1,16 @@
-"""`gputui facts` and `gputui prices`: arguments and printed answers."""
+"""`gputui gpu`, with its old names `facts` and `prices`: arguments and printed answers."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from pathlib import Path
 
 import pytest
-from command_line import printed, printed_json
+from command_line import gputui, printed, printed_json
+from nvml.standin import standin_environment
+from quick_runs import store_quick
 
 
 @pytest.fixture(autouse=True)
@@ -15,13 +19,13 @@ def own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def test_facts_of_a_gpu_has_peaks_what_healthy_ones_reach_and_every_source(
+def test_a_gpu_has_its_peaks_what_others_measured_and_every_source(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    status, out, _ = printed(capsys, "facts", "RTX", "5090")
+    status, out, _ = printed(capsys, "gpu", "RTX", "5090")
     assert status == 0
     assert "bf16 210" in out
-    assert "222 to 254 TFLOP/s" in out
+    assert "217 to 237 TFLOP/s 5 boxes" in out
     assert "More than the peak: cards with power to spare" in out
     found = printed_json(capsys, "facts", "RTX 5090", "--json")
     assert found["peak_flops_per_s"]["bf16"] == pytest.approx(209.5e12, rel=0.01)
@@ -50,7 +54,7 @@ def test_a_name_of_several_gpus_is_answered_with_what_distinguishes_them(
     assert (status, out.split("GPUs:")[0].rsplit(" ", 2)[0]) == (0, f"'{typed}' matches")
     assert all(any(line.startswith(name) for line in out.splitlines()) for name in names)
     assert all(len(line) <= 80 for line in out.splitlines())
-    assert "next: gputui facts '" in out
+    assert "next: gputui gpu '" in out
 
 
 @pytest.mark.parametrize(
@@ -66,7 +70,7 @@ def test_a_name_as_people_type_it_is_that_gpu_with_rates_in_one_unit(
 ) -> None:
     status, out, _ = printed(capsys, "facts", *typed.split())
     assert (status, out.split(":")[0]) == (0, name)
-    reached = out.partition("healthy ones reach")[2]
+    reached = out.partition("measured elsewhere")[2].partition("[")[0]
     assert "FLOP/s" in reached
     assert "PFLOP/s" not in reached
     assert " TB/s" not in reached
@@ -117,7 +121,7 @@ def test_an_imported_list_is_used_until_it_is_forgotten(
         capsys, "prices", "--import", str(mine), "--provider", "us", "--date", "2026-11-20"
     )
     assert status == 0
-    assert "1 price from a gputui list" in out
+    assert "1 price, kept in " in out
     assert printed_json(capsys, "prices", "box", "--json")["offers"][0]["usd_per_hour"] == 3.0
     status, out, _ = printed(capsys, "prices", "--forget")
     assert out.startswith("removed ")
@@ -165,7 +169,9 @@ def test_fit_and_facts_recommend_no_price_with_a_commitment(capsys: pytest.Captu
     kinds = {offer["kind"] for offer in offers if offer["name"] == "A100-SXM4-80GB"}
     assert {kind.partition(" ")[0] for kind in kinds} == {"on-demand"}
     status, out, _ = printed(capsys, "facts", "A100-SXM4-80GB")
-    assert (status, "paperspace" in out) == (0, False)
+    lines = {line.split("  ")[0]: line for line in out.splitlines()}
+    assert (status, "paperspace" in lines["on demand"]) == (0, False)
+    assert "$1.15 a GPU hour (commitment, paperspace, any region, 2026-09-20" in lines["other"]
     offer = printed_json(capsys, "facts", "A100-SXM4-80GB", "--json")["offer"]
     assert (offer["price_kind"].partition(" ")[0], offer["is_on_demand"]) == ("on-demand", True)
 
@@ -182,4 +188,65 @@ def test_a_price_that_is_not_on_demand_says_so_where_there_is_no_other(
     assert "$0.25/h (x, commitment" in out
     assert "+: not on demand: commitment." in out
     _, out, _ = printed(capsys, "facts", "RTX 3090 Ti")
-    assert "a GPU hour at x, commitment" in out
+    assert "on demand  no price known" in out
+    assert "other      $0.25 a GPU hour (commitment, x, " in out
+
+
+def test_everything_about_a_gpu_fits_a_terminal_with_what_was_measured_here(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUTUI_REFERENCES", str(tmp_path))
+    store_quick(tmp_path / "a.db", 1, on_gpu=True, scale=1.3)
+    status, out, _ = printed(capsys, "gpu", "H200", str(tmp_path / "a.db"))
+
+    assert (status, out.split(":")[0]) == (0, "H200 SXM"), "the one of both that the file has"
+    (line,) = [line for line in out.splitlines() if line.startswith("matmul fp32")]
+    assert "●" in line
+    assert all(len(line) <= 80 for line in out.splitlines())
+    found = printed_json(capsys, "gpu", "H200", "SXM", str(tmp_path / "a.db"), "--json")
+    assert [one["word"] for one in found["here"]]
+    assert {one["gpu"] for one in found["offers"]} == {"H200 SXM"}
+    (spread,) = [one for one in found["distributions"] if one["measure"] == "copy"]
+    assert (spread["boxes"], spread["spread_pct"], spread["rates"]) == (253, 38.0, [])
+
+
+def test_results_are_added_to_the_reference_of_their_model(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUTUI_REFERENCES", str(tmp_path))
+    store_quick(tmp_path / "a.db", 1)
+
+    status, out, _ = printed(capsys, "gpu", "--add", str(tmp_path / "a.db"))
+
+    assert (status, "1 box added" in out) == (0, True)
+    assert "xeon-8481c-1-core" in printed(capsys, "reference", "list")[1]
+
+
+FOUR = "driver gpus 4\n* name NVIDIA H100 80GB HBM3\n* memory_used_mib 0\n* sm_busy_pct 0\n"
+
+
+def test_the_gpus_that_are_free_and_healthy_now_are_printed_for_cuda_visible_devices() -> None:
+    env = standin_environment(f"{FOUR}1 process {os.getpid()} C 512\n2 error * 15\n")
+
+    done = gputui("gpu", "--free", env=env)
+
+    assert (done.returncode, done.stdout) == (0, "0,3\n")
+    plain = json.loads(gputui("gpu", "--free", "--json", env=env).stdout)
+    assert plain["free"] == [0, 3]
+    assert [one["gpu"] for one in plain["others"]] == [1, 2]
+
+
+def test_where_no_gpu_is_free_the_status_is_1_and_each_has_its_reason() -> None:
+    env = standin_environment(f"driver gpus 1\n0 process {os.getpid()} C 512\n")
+
+    done = gputui("gpu", "--free", env=env)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "GPU 0: a process uses it" in done.stderr
+
+
+def test_without_a_name_it_is_about_the_gpus_of_this_box() -> None:
+    done = gputui("gpu", env=standin_environment("driver gpus 2\n* name NVIDIA L4\n"))
+
+    assert done.stdout.startswith("L4: NVIDIA, Ada")
+    assert done.stdout.count("peak  ") == 1, "of two alike one page"

@@ -46,7 +46,7 @@ def test_the_first_screen_has_the_verbs_below_the_questions_that_they_answer() -
     verbs = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
     assert verbs == [
         "monitor", "check", "run", "bakeoff", "serve-bench", "record", "why", "show", "compare",
-        "pick", "prices", "share",
+        "pick", "gpu", "share",
     ]  # fmt: skip
     assert "gputui db   runs, merge, export, import, label, rm" in lines[-5]
     assert "gputui self completion, paths" in lines[-4]

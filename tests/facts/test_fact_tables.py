@@ -10,6 +10,7 @@ from gputui.facts.tables import (
     GpuRow,
     InstanceRow,
     PlausibleRow,
+    distribution_rows,
     expected,
     find_gpu,
     gpu_rows,
@@ -27,6 +28,18 @@ from gputui.services.prices import (
     list_price,
     most_rented,
 )
+
+
+def test_every_published_distribution_has_a_source_a_date_and_rates_or_a_spread() -> None:
+    gpus = {row.name for row in gpu_rows()}
+    for row in distribution_rows():
+        assert row.gpu in gpus, row
+        assert set(row.source) <= source_rows().keys(), row
+        assert row.date, row
+        assert bool(row.rates) != (row.spread_pct is not None), row
+        assert row.shape, row
+        assert not row.rates or row.boxes == len(row.rates) or row.boxes == 1, row
+        assert row.same_work is None or 0.9 < row.same_work <= 1, row
 
 
 def all_rows() -> tuple[GpuRow | PlausibleRow | InstanceRow, ...]:
@@ -64,7 +77,7 @@ def test_no_peak_is_zero() -> None:
 
 def test_every_plausible_range_lies_between_its_limits() -> None:
     for row in plausible_rows():
-        assert row.warn_below <= row.measured_min <= (row.measured_max or row.measured_min), row
+        assert row.measured_min <= (row.measured_max or row.measured_min), row
         assert (row.measured_max or row.measured_min) <= row.suspicious_above, row
 
 
@@ -80,7 +93,6 @@ def test_the_expected_range_is_in_base_units_and_takes_a_precision_as_used() -> 
     assert row.unit == "flop"
     assert row.measured_min == pytest.approx(769e12)
     assert row.measured_max == pytest.approx(798e12)
-    assert row.warn_below == pytest.approx(461e12)
 
 
 def test_the_type_of_a_copy_does_not_matter() -> None:

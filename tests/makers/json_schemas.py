@@ -14,7 +14,7 @@ import pytest
 from chrome_traces import write_training
 from command_line import gputui_here
 from journals import GPU_MACHINE
-from quick_runs import box
+from quick_runs import box, store_quick
 from stored_loads import Server, store_loads
 from stored_runs import run_id_of, store
 
@@ -74,6 +74,8 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 on_gpu=True,
                 profiled=profiled,
             )
+    of_gpu = str(place / "quick.db")
+    store_quick(Path(of_gpu), 1, on_gpu=True, scale=1.3)
     trace = str(write_training(place / "trace.json", wait_us=40))
     imported = str(place / "imported.db")
     gputui_here("import", trace, "--db", imported)
@@ -95,7 +97,7 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         "profiles": (("profiles",),),
         "check": (("check", "--quick"),),
         "doctor": (("doctor",),),
-        "facts": (("facts", "H200 SXM"), ("facts", "B200")),
+        "gpu": (("gpu", "H200 SXM", of_gpu), ("gpu", "RTX 4090"), ("gpu", "B200")),
         "prices": (("prices", "H200 SXM"),),
         "snapshot": (("snapshot", "--processes"),),
     }

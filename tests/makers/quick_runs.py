@@ -81,18 +81,20 @@ def _per_s(case: Case) -> float:
     return case.units_per_step / (1.0 if case.work.size == "common" else 0.02)
 
 
-def store_quick(db: Path, number: int, *, scale: float = 1.0, label: str = "box a") -> str:
-    """Store all cases of quick on the CPU of box `number` as three launches; returns the run's short id."""
+def store_quick(
+    db: Path, number: int, *, scale: float = 1.0, label: str = "box a", on_gpu: bool = False
+) -> str:
+    """Store all cases of quick on a device of box `number` as three launches; returns the run's short id."""
     run_id = f"0194b5a0-0000-7000-8000-0000dddd{number:04d}"
     lines = [
         replace(line, profile_version=QUICK.version) if isinstance(line, RunStart) else line
         for line in journal_lines(
             run_id=run_id,
             label=label,
-            cases=list(quick_cases("cpu")),
+            cases=list(quick_cases("gpu" if on_gpu else "cpu")),
             skipped=(),
             launches=3,
-            machine=box(number),
+            machine=box(number, GPU_MACHINE if on_gpu else CPU_MACHINE),
             scale=scale,
             seed=number,
         )

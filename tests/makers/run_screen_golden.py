@@ -318,12 +318,12 @@ def ended_gpu() -> RunModel:
     """A run on a GPU that copies too slowly."""
     model = watching_gpu()
     tests = (
-        PeakTest("matmul fp32", "matmul", 5.12e13, "flop", Expectation(4.98e13, 5.32e13, 4.5e13, 6.7e13)),
-        PeakTest("matmul tf32", "matmul", 3.92e14, "flop", Expectation(3.8e14, 4.2e14, 3.4e14, 4.9e14)),
-        PeakTest("matmul amp", "matmul", 7.21e14, "flop", Expectation(6.7e14, None, 6e14, 9.9e14)),
-        PeakTest("memory copy", "copy", 2.62e12, "B", Expectation(4.17e12, 4.39e12, 3.9e12, 4.8e12)),
+        PeakTest("matmul fp32", "matmul", 5.12e13, "flop", Expectation(4.98e13, 5.32e13, 2.5e13, 6.7e13)),
+        PeakTest("matmul tf32", "matmul", 3.92e14, "flop", Expectation(3.8e14, 4.2e14, 1.9e14, 4.9e14)),
+        PeakTest("matmul amp", "matmul", 7.21e14, "flop", Expectation(6.7e14, None, 3.3e14, 9.9e14)),
+        PeakTest("memory copy", "copy", 2.0e12, "B", Expectation(4.17e12, 4.39e12, 2.1e12, 4.8e12)),
         PeakTest(
-            "pinned copy to the GPU", "h2d_pinned", 5.51e10, "B", Expectation(4.9e10, 5.62e10, 4e10, 6e10)
+            "pinned copy to the GPU", "h2d_pinned", 5.51e10, "B", Expectation(4.9e10, 5.62e10, 2.4e10, 6e10)
         ),
     )
     check = check_performance("NVIDIA H200", tests, 0)
@@ -334,7 +334,7 @@ def ended_gpu() -> RunModel:
         for case, cost in zip(model.progress.cases, costs, strict=True)
     )
     headline = (
-        "BELOW NORMAL: memory runs at 63 % of what an H200 does elsewhere. The 4 other peak tests are normal."
+        "BELOW NORMAL: memory runs at 48 % of the one public figure for an H200."
         " GPT training: 215k tok/s with amp, 6.89x as fast as fp32 (6.70 to 7.10)."
     )
     steps = (

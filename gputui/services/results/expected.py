@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.box_rates import BoxRates, below_normal_at, level_of, lowest_normal_rate
-from gputui.analysis.fleet import FEWEST
+from gputui.analysis.box_rates import (
+    BoxRates,
+    below_normal_at,
+    level_of,
+    lowest_normal_rate,
+    rates_of_boxes,
+)
+from gputui.analysis.fleet import FEWEST, standing_out
 from gputui.analysis.peak_tests import (
     ABOVE_LIMIT,
     BELOW_NORMAL,
     CANNOT_TELL,
+    HALF,
     NO_VERDICT,
     NORMAL,
     Expectation,
@@ -22,7 +29,7 @@ from gputui.analysis.peak_tests import (
 )
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.spans import Span
-from gputui.facts.tables import expected
+from gputui.facts.tables import GpuFacts, PlausibleRow, distribution_rows, expected
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu, Machine
 from gputui.model.result import CaseResult, Run, worked_out_once
@@ -53,6 +60,8 @@ PEAK_TESTS = {"gemm": "matmul", "membw": "copy"}
 """Workloads, by what published figures call what they measure."""
 _LINKS = {"256m-h2d": "h2d_pinned", "256m-d2h": "d2h_pinned"}
 """Sizes of `xfer` that are what the figures of links were measured with: large copies, pinned memory."""
+_PUBLIC_LEVEL = 0.01
+"""The chance that one healthy box is called low beside boxes of public reports."""
 SMALL = {("gemm", "mini"), ("gemm", "base"), ("membw", "mini")}
 """Sizes that do not fill a large GPU: the figures known from elsewhere are not of these."""
 
@@ -78,15 +87,7 @@ def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
     Where a reference of the model holds enough boxes, these judge all its cases, and published figures what
     is left. It has to be of the torch of this run, or of an older and a newer one.
     """
-    largest: dict[tuple[str, int | None, str, str, str], CaseResult] = {}
-    for case in run.cases:
-        variant = case.case.variant
-        if not _measure(case) or case.outcome != "ok" or variant.threads == "1" or is_host_bound(case):
-            continue
-        key = (variant.device_class, case.device_index, case.device_name, _measure(case), variant.precision)
-        known = largest.get(key)
-        if known is None or known.case.units_per_step < case.case.units_per_step:
-            largest[key] = case
+    largest = _largest(run)
     by_device: dict[tuple[str, int | None, str], list[PeakTest]] = {}
     for (device_class, index, name, _, _), case in largest.items():
         peak_test = _peak_test(case, run.summary.machine)
@@ -109,6 +110,35 @@ def performance_checks(run: Run) -> tuple[PerformanceCheck, ...]:
     return tuple(
         _check(run, device, by_device.get(device, ()), beside.get(device), level) for device in ordered
     )
+
+
+def _largest(run: Run) -> Mapping[_Peak, CaseResult]:
+    """Of each peak test of each device, the case of the largest size."""
+    largest: dict[_Peak, CaseResult] = {}
+    for case in run.cases:
+        variant = case.case.variant
+        if not _measure(case) or case.outcome != "ok" or variant.threads == "1" or is_host_bound(case):
+            continue
+        key = (variant.device_class, case.device_index, case.device_name, _measure(case), variant.precision)
+        known = largest.get(key)
+        if known is None or known.case.units_per_step < case.case.units_per_step:
+            largest[key] = case
+    return largest
+
+
+_Peak = tuple[str, int | None, str, str, str]
+"""Class, index and name of the device, what is measured, and the precision."""
+
+
+def peak_tests_of(run: Run, gpu: str) -> dict[tuple[str, str], PeakTest]:
+    """The peak tests of one model of `gpus.csv` in a run, by measure and type as in the tables of facts."""
+    found = {}
+    for case in _largest(run).values():
+        facts, test = facts_of(case, run.summary.machine), _peak_test(case, run.summary.machine)
+        if not isinstance(facts, Missing) and facts.name == gpu and test is not None and not test.is_small:
+            dtype = case.precision_used.removeprefix("amp-") if test.measure == "matmul" else ""
+            found[test.measure, dtype] = test
+    return found
 
 
 _Device = tuple[str, int | None, str]
@@ -237,32 +267,69 @@ def _label(case: CaseResult, *, is_small: bool) -> str:
     return f"{work.size} {label}" if is_small else label
 
 
+def public_boxes(gpu: str, measure: str, dtype: str) -> BoxRates | Missing:
+    """The healthy boxes of public reports that did the work of gputui's own test, at least FEWEST.
+
+    Without those that stand out among them, scaled to gputui's shape. `gpu` is a name of `gpus.csv`.
+    """
+    for row in distribution_rows():
+        if (row.gpu, row.measure, row.dtype) == (gpu, measure, dtype) and row.same_work and row.boxes:
+            odd = standing_out([math.log(rate) for rate in row.rates])
+            healthy = [row.same_work * rate for place, rate in enumerate(row.rates) if place not in odd]
+            if min(row.boxes, len(healthy)) >= FEWEST:
+                return rates_of_boxes(healthy)
+    return Missing(f"fewer than {FEWEST} boxes of public reports did that work on {gpu}")
+
+
+def expectation_of(found: PlausibleRow) -> Expectation:
+    """What a public figure makes expect: of boxes where enough are known, else of a few figures."""
+    rates = public_boxes(found.gpu, found.measure, found.dtype)
+    if isinstance(rates, BoxRates):
+        lowest = lowest_normal_rate(rates, _PUBLIC_LEVEL)
+        return Expectation(*rates.usual_range, lowest, found.suspicious_above, rates=rates, is_public=True)
+    return Expectation(
+        found.measured_min,
+        found.measured_max,
+        HALF * found.measured_min,
+        found.suspicious_above,
+        figures=len(found.source),
+        is_unsure=found.confidence == "low",
+    )
+
+
+def published_test(
+    gpu: GpuFacts,
+    measure: str,
+    precision: str,
+    units_per_s: float,
+    interval_per_s: tuple[float, float],
+    label: str,
+) -> PeakTest:
+    """One figure of a GPU beside what is published of its model.
+
+    `measure` is `matmul`, `copy`, `h2d_pinned` or `d2h_pinned`; `precision` as used, such as `amp-bf16`; the
+    interval holds the figure with 95 %.
+    """
+    found = expected(gpu, measure, precision)
+    unit = "flop" if measure == "matmul" else "B"
+    expectation = None if isinstance(found, Missing) else expectation_of(found)
+    low, high = interval_per_s
+    return PeakTest(label, measure, units_per_s, unit, expectation, low_per_s=low, high_per_s=high)
+
+
 def _peak_test(case: CaseResult, machine: Machine) -> PeakTest | None:
     speed = speed_of(case)
     if not isinstance(speed, SpeedEstimate):
         return None
-    work, variant = case.case.work, case.case.variant
-    measure = _measure(case)
-    is_link = work.workload == "xfer"
-    expectation = None
-    is_small = variant.device_class == "gpu" and (work.workload, work.size) in SMALL
-    gpu = facts_of(case, machine)
+    work, measure = case.case.work, _measure(case)
+    is_small = case.case.variant.device_class == "gpu" and (work.workload, work.size) in SMALL
+    label, gpu = _label(case, is_small=is_small), facts_of(case, machine)
+    test = PeakTest(label, measure, speed.units_per_s, case.case.unit, None, is_small)
     if not isinstance(gpu, Missing) and not is_small:
-        found = expected(gpu, measure, case.precision_used)
-        if not isinstance(found, Missing) and not (is_link and found.confidence == "low"):
-            expectation = Expectation(
-                found.measured_min,
-                found.measured_max,
-                found.warn_below,
-                found.suspicious_above,
-                is_one_report=len(found.source) == 1 and found.confidence != "high",
-                is_unsure=found.confidence == "low",
-            )
-    if is_link and expectation is None:
-        return None
-    return PeakTest(
-        _label(case, is_small=is_small), measure, speed.units_per_s, case.case.unit, expectation, is_small
-    )
+        interval = (speed.low, speed.high)
+        test = published_test(gpu, measure, case.precision_used, speed.units_per_s, interval, label)
+    is_unknown = test.expectation is None or test.expectation.is_unsure
+    return None if work.workload == "xfer" and is_unknown else test
 
 
 def _measure(case: CaseResult) -> str:

@@ -230,7 +230,7 @@ def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
     where = f"GPU {check.device_index}: " if many else ""
     if check.word == NO_REFERENCE:
         return []
-    below = [one for one in check.peak_tests if one.word == BELOW_NORMAL and one.is_of_boxes]
+    below = [one for one in check.peak_tests if one.word == BELOW_NORMAL and one.is_of_reference]
     if standing is not None and check.word == BELOW_NORMAL and below:
         remarks = "".join(f", {remark}" for remark in standing.remarks)
         which = f"in {len(below)} of {counted(standing.cases, 'case')}" if standing.cases > 1 else ""
@@ -241,12 +241,17 @@ def _device(check: PerformanceCheck, *, many: bool) -> list[str]:
     return published if standing is None or many or not standing.judges else [*published, standing.text]
 
 
+_NAMED_TESTS = 2
+"""The lowest, where none is judged."""
+
+
 def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
     name = check.device_name.removeprefix("NVIDIA ")
     which = f"GPU {check.device_index} ({name})" if many else f"this {name}"
-    judged = [one for one in check.peak_tests if one.word != NO_REFERENCE]
+    left_out = (NO_REFERENCE,) if check.word == NO_VERDICT else (NO_REFERENCE, NO_VERDICT)
+    judged = [one for one in check.peak_tests if one.word not in left_out]
     hits = [one for one in judged if one.word == check.word]
-    rest = len(judged) - len(hits)
+    rest = sum(one.word == NORMAL for one in judged if check.word != NORMAL)
     others = (
         [f"The {f'{rest} other peak tests are' if rest > 1 else 'other peak test is'} normal."]
         if rest
@@ -257,25 +262,26 @@ def _published(check: PerformanceCheck, *, many: bool) -> list[str]:
         tests = listed([f"{one.label} {format_rate(one.units_per_s, one.unit)}" for one in hits])
         return [f"{ABOVE_LIMIT}: {where}{tests}, more than {with_article(name)} can do: a measurement error."]
     if check.word in (BELOW_NORMAL, NO_VERDICT):
+        if check.word == NO_VERDICT:
+            hits = sorted(hits, key=lambda one: one.share or 0.0)[:_NAMED_TESTS]
         shares = [format_percent(one.share or 0.0) for one in hits]
         parts = [f"{_named(one)} at {share}" for one, share in zip(hits, shares, strict=True)]
         run = "runs" if hits[0].measure in ("copy", "matmul") else "run"
         parts[0] = f"{_named(hits[0])} {run} at {shares[0]}"
+        is_one = all(one.expectation is not None and one.expectation.figures == 1 for one in hits)
+        of = f"{'the one public figure' if is_one else 'the lowest public figure'} for {with_article(name)}"
         if check.word == NO_VERDICT:
-            is_one = all(one.expectation is not None and one.expectation.is_one_report for one in hits)
-            of = "the one public figure" if is_one else "the few public figures"
-            return [
-                as_sentence(f"{where}{listed(parts)} of {of} for {with_article(name)}, too few to judge by."),
-                *others,
-            ]
-        return [
-            f"{BELOW_NORMAL}: {where}{listed(parts)} of what {with_article(name)} does elsewhere.",
-            *others,
-        ]
-    noun = "case" if any(one.is_of_boxes for one in judged) else "peak test"
+            return [as_sentence(f"{where}{listed(parts)} of {of}, too few to judge by."), *others]
+        if any(one.expectation is not None and one.expectation.rates is not None for one in hits):
+            of = f"what {with_article(name)} does elsewhere"
+        return [f"{BELOW_NORMAL}: {where}{listed(parts)} of {of}.", *others]
+    noun = "case" if any(one.is_of_reference for one in judged) else "peak test"
     if check.word == CANNOT_TELL:
-        rough = f"in {len(hits)} of {counted(len(judged), noun)} it was measured too roughly"
-        return [f"Can't tell whether {which} is normal: {rough}, which more launches settle."]
+        why = "it was measured too roughly, which more launches settle"
+        if all(one.is_far_from_typical for one in hits):
+            why = "it is slower than is typical, though not more than others differ"
+        where = f"in {len(hits)} of {counted(len(judged), noun)}"
+        return [f"Can't tell whether {which} is normal: {where} {why}."]
     sure = [one for one in judged if one.word == NORMAL]
     tests = f"all {len(judged)} {noun}s" if len(judged) > 1 else f"its one {noun}"
     if len(sure) < len(judged):

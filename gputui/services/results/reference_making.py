@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,16 +11,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from gputui.analysis.box_rates import rates_of_both, rates_of_one
+from gputui.analysis.peak_tests import ABOVE_LIMIT
 from gputui.errors import GputuiError
-from gputui.facts.tables import expected
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu, Identity
-from gputui.model.plan import Case, Variant
 from gputui.model.result import CaseResult, Run
-from gputui.model.units import counted, format_percent, format_rate, listed
-from gputui.services.profiles.loader import Profile, shipped_profiles
-from gputui.services.profiles.planner import case_of
-from gputui.services.results.expected import CAPPED_W, PEAK_TESTS, SMALL, power_cap_of
+from gputui.model.units import counted, format_percent, listed
+from gputui.services.profiles.loader import shipped_profiles
+from gputui.services.results.expected import CAPPED_W, performance_checks, power_cap_of
 from gputui.services.results.host_bound import is_host_bound
 from gputui.services.results.labels import some_of
 from gputui.services.results.references import (
@@ -44,7 +41,6 @@ from gputui.store.reading import CaseConditions
 from gputui.store.selecting import are_one_box, known_by
 from gputui.store.strict import strict
 from gputui.worker.foreign_json import read_json_file
-from gputui.worker.workloads import workload_named
 
 MOST_NOTE = 200
 _NAMED = 3
@@ -186,6 +182,7 @@ def problems_of_run(candidate: Candidate) -> Iterator[str]:
     ]
     if lost:
         yield f"{some_of(lost)} {'was' if len(lost) == 1 else 'were'} not measured"
+    yield from (check.text for check in performance_checks(run) if check.word == ABOVE_LIMIT)
     gpu = _gpu_of(run, first)
     if gpu is not None and (cap := power_cap_of(gpu)):
         yield cap
@@ -357,14 +354,15 @@ def _read_boxes(path: Path) -> list[_Box]:
 
 
 def problems_of_reference(reference: Reference) -> list[str]:
-    """What keeps a reference from being sent: it is old, incomplete, capped or implausible."""
+    """What keeps a reference from being sent: it is old, capped, or says too much or too little."""
     problems = []
     profile = next((one for one in shipped_profiles() if one.name == reference.profile), None)
     if profile is None or profile.version != reference.profile_version:
         now = "which gputui no longer includes" if profile is None else f"now at version {profile.version}"
         problems.append(f"measured with version {reference.profile_version} of {reference.profile}, {now}")
-    else:
-        problems += _incomplete(reference, profile)
+    foreign = len(reference.cases) - len(reference.known_cases())
+    if foreign:
+        problems.append(f"{counted(foreign, 'case')} of another version of the workload")
     limits, defaults = reference.power_limit_w, reference.power_default_limit_w
     if limits is not None and defaults is not None and limits[0] < defaults[0] - CAPPED_W:
         problems.append(f"power-capped: a limit of {limits[0]:.0f} W, {defaults[0]:.0f} W is the default")
@@ -372,58 +370,4 @@ def problems_of_reference(reference: Reference) -> list[str]:
         problems.append("the version of torch is not known")
     if len(reference.note) > MOST_NOTE:
         problems.append(f"the note is longer than {MOST_NOTE} letters")
-    return [*problems, *_implausible(reference)]
-
-
-def _incomplete(reference: Reference, profile: Profile) -> Iterator[str]:
-    known = reference.known_cases()
-    lost = [
-        case.name
-        for case in _smallest_cases(profile, reference.model.device_class)
-        if key_of(case) not in known and case.variant.precision != "tf32"  # which not every GPU has
-    ]
-    if lost:
-        yield f"without {some_of(lost)}"
-    foreign = len(reference.cases) - len(known)
-    if foreign:
-        yield f"{counted(foreign, 'case')} of another version of the workload"
-
-
-ON_ANY_GPU_BYTES = 4 * 2**30
-
-
-def _smallest_cases(profile: Profile, device_class: str) -> Iterator[Case]:
-    """What any such device can run: larger sizes may not fit, or take too long."""
-    for entry in profile.cases:
-        threads = entry.threads if device_class == "cpu" else ("host",)
-        variants = itertools.product(entry.precisions, entry.modes, threads)
-        for precision, mode, of_threads in variants if device_class in entry.devices else ():
-            workload, variant = (
-                workload_named(entry.workload),
-                Variant(device_class, precision, mode, of_threads),
-            )
-            for size in entry.sizes:
-                is_small = workload.sizes[size].memory_bytes <= ON_ANY_GPU_BYTES
-                if size.startswith("mini") or (device_class == "gpu" and is_small):
-                    yield case_of(workload, size, variant)
-
-
-def _implausible(reference: Reference) -> Iterator[str]:
-    """Rates that no healthy GPU of this name has shown, by the published ranges."""
-    if reference.model.device_class != "gpu":
-        return
-    for case, rates in reference.known_cases().values():
-        measure = PEAK_TESTS.get(case.work.workload)
-        used = "bf16" if case.variant.precision == "amp" else case.variant.precision
-        found = expected(reference.model.name, measure, used) if measure else Missing("")
-        if isinstance(found, Missing) or (case.work.workload, case.work.size) in SMALL:
-            continue
-        fastest, slowest = rates.quantiles_per_s[-1], rates.quantiles_per_s[0]
-        if fastest > found.suspicious_above:
-            limit = format_rate(found.suspicious_above, case.unit)
-            yield f"{case.name} {format_rate(fastest, case.unit)} is above the physical limit of {limit}"
-        if measure == "matmul" and slowest < found.warn_below and found.confidence != "low":
-            yield (
-                f"{case.name} {format_rate(slowest, case.unit)} is below what healthy ones reach, "
-                f"{format_rate(found.measured_min, case.unit)}"
-            )
+    return problems

@@ -254,9 +254,7 @@ def reference_named(name: str) -> Reference:
         if path.stem == name:
             return read_reference(path)  # which says what is wrong with it
     listed = (
-        f"one of {', '.join(sorted(one.name for one in known))}"
-        if known
-        else "gputui reference add makes one"
+        f"one of {', '.join(sorted(one.name for one in known))}" if known else "gputui gpu --add F makes one"
     )
     raise GputuiError(f"{PREFIX}{name}: no such reference", listed)
 

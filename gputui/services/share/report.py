@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -11,7 +12,15 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.drawings import BarPart
 from gputui.document.spans import Span
 from gputui.document.table import Code, Column, Links, Part, Section, Table, table_of
-from gputui.facts.tables import find_gpu, memory_gib_of, plausible_rows, source_rows
+from gputui.facts.tables import (
+    DistributionRow,
+    PlausibleRow,
+    distribution_rows,
+    find_gpu,
+    memory_gib_of,
+    plausible_rows,
+    source_rows,
+)
 from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass
 from gputui.model.machine import Gpu
@@ -247,11 +256,12 @@ def _sources(checks: Iterable[tuple[SharedSide, PerformanceCheck]]) -> Iterator[
     keys: dict[str, None] = {}
     for box, check in checks:
         expectations = {one.measure: one.expectation for one in check.peak_tests}
-        measures = {name for name, one in expectations.items() if one is not None and one.rates is None}
+        measures = {name for name, one in expectations.items() if one and not one.is_of_reference}
         found = find_gpu(check.device_name, memory_gib_of(box.run.summary.machine, check.device_index))
         if not isinstance(found, Missing):
-            rows = [r for r in plausible_rows() if r.gpu == found.name and r.measure in measures]
-            keys.update(dict.fromkeys(key for row in rows for key in row.source))
+            rows: list[PlausibleRow | DistributionRow] = [*plausible_rows(), *distribution_rows()]
+            told = [row.source for row in rows if row.gpu == found.name and row.measure in measures]
+            keys.update(dict.fromkeys(itertools.chain.from_iterable(told)))
     for key in keys:
         source = source_rows()[key]
         yield ", ".join(filter(None, (source.title, source.version_or_date))), source.link

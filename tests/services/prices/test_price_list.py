@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import os
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -10,13 +13,14 @@ import pytest
 from journals import GPU_MACHINE
 
 from gputui.errors import GputuiError
-from gputui.facts.tables import InstanceRow, instance_rows
+from gputui.facts.tables import InstanceRow, distribution_rows, instance_rows
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.services.prices import (
     age_words,
     best_offer,
     date_of,
+    days_old,
     find_instance,
     gpu_named,
     import_prices,
@@ -24,6 +28,8 @@ from gputui.services.prices import (
     is_recent,
     known_instances,
     list_price,
+    listed_here,
+    most_rented,
     offers_of,
     per_gpu,
     price_of,
@@ -47,7 +53,7 @@ def written(tmp_path: Path, text: str, name: str = "list.csv") -> Path:
 
 def test_a_price_list_goes_before_the_shipped_one_and_leaves_other_types_alone(tmp_path: Path) -> None:
     (shipped,) = find_instance("aws/g5.xlarge")
-    import_prices(written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n"), "", "")
+    import_prices([written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n")], "", "")
 
     (mine,) = find_instance("aws/g5.xlarge")
     assert (mine.usd_per_hour, mine.price_date) == (0.5, "2026-11-20")
@@ -68,15 +74,45 @@ def test_a_skypilot_catalog_names_its_provider_and_day_by_options_and_keeps_the_
         "p5.48xlarge,H100,8,192,2048,x,58,27,us-east-1,us-east-1b\n"
         "x.tpu,tpu-v5,1,1,1,,5,,us-east-1,\n",
     )
-    done = import_prices(catalog, "AWS", "2026-11-21")
+    done = import_prices([catalog], "AWS", "2026-11-21")
 
     assert done == [
-        f"2 prices from a SkyPilot catalog list, kept in {price_list_file()}",
+        f"2 prices, kept in {price_list_file()}",
+        f"from a SkyPilot catalog list of AWS, dated 2026-11-21: {catalog}",
         "left out: 1 line without a GPU or a price",
         "GPUs that gputui does not know, found by instance type only: tpu-v5",
     ]
     (row,) = find_instance("aws/p5.48xlarge")
     assert (row.gpu, row.usd_per_hour, row.spot_usd_per_hour) == ("H100 SXM 80GB", 58.0, 25.0)
+
+
+def test_catalogs_of_several_clouds_are_taken_at_once_with_the_cloud_and_the_day_of_each_file(
+    tmp_path: Path,
+) -> None:
+    paths = []
+    for cloud, usd, day in (
+        ("aws", 58, datetime.date(2026, 11, 3)),
+        ("lambda", 29, datetime.date(2026, 9, 9)),
+    ):
+        (tmp_path / cloud).mkdir()
+        header = "InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice,Region"
+        paths.append(written(tmp_path / cloud, f"{header}\n{cloud}8,H100,8,{usd},,x\n", "vms.csv"))
+        at = datetime.datetime.combine(day, datetime.time(12)).timestamp()
+        os.utime(paths[-1], (at, at))
+    hunted = written(
+        tmp_path,
+        "instance_name,location,price,gpu_count,gpu_name,gpu_memory,spot\nH100,EU,2.5,1,H100,80,False\n",
+        "nebius.csv",
+    )
+
+    done = import_prices([*paths, hunted], "", "")
+
+    assert done[0].startswith("3 prices, kept in ")
+    assert "of lambda, dated 2026-09-09" in done[2]
+    found = {row.provider: (row.usd_per_hour, row.price_date) for row in known_instances()[:3]}
+    assert found["aws"] == (58.0, "2026-11-03")
+    assert found["lambda"] == (29.0, "2026-09-09")
+    assert found["nebius"][0] == 2.5
 
 
 def test_a_gpuhunt_catalog_as_parquet_gives_on_demand_and_spot_of_one_type(tmp_path: Path) -> None:
@@ -89,9 +125,12 @@ def test_a_gpuhunt_catalog_as_parquet_gives_on_demand_and_spot_of_one_type(tmp_p
             " v(provider, instance_name, location, price, cpu, memory, gpu_count, gpu_name, gpu_memory, spot)"
         )
         connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
-    done = import_prices(path, "", "2026-11-21")
+    done = import_prices([path], "", "2026-11-21")
 
-    assert done == [f"1 price from a gpuhunt catalog list, kept in {price_list_file()}"]
+    assert done == [
+        f"1 price, kept in {price_list_file()}",
+        f"from a gpuhunt catalog list of runpod, dated 2026-11-21: {path}",
+    ]
     (row,) = find_instance("runpod/A100 80")
     assert (row.usd_per_hour, row.spot_usd_per_hour, row.gpu) == (1.64, 0.82, "A100-SXM4-80GB")
 
@@ -112,11 +151,11 @@ def test_a_gpuhunt_catalog_as_parquet_gives_on_demand_and_spot_of_one_type(tmp_p
 def test_a_list_that_cannot_be_read_is_refused_and_the_old_one_stays(
     tmp_path: Path, text: str, said: str
 ) -> None:
-    import_prices(written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n"), "", "")
+    import_prices([written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n")], "", "")
     before = price_list_file().read_bytes()
 
     with pytest.raises(GputuiError, match=said):
-        import_prices(written(tmp_path, text, "other.csv"), "", "")
+        import_prices([written(tmp_path, text, "other.csv")], "", "")
     assert price_list_file().read_bytes() == before
 
 
@@ -125,14 +164,14 @@ def test_bytes_that_are_neither_csv_nor_parquet_and_missing_files_are_refused(tm
     (tmp_path / "x.parquet").write_bytes(b"PAR1 and no more")
     for name in ("x.csv", "x.parquet", "absent.csv"):
         with pytest.raises(GputuiError):
-            import_prices(tmp_path / name, "aws", "2026-11-20")
+            import_prices([tmp_path / name], "aws", "2026-11-20")
 
 
 @pytest.mark.parametrize(("was", "damaged"), [(",0.5,", ",-3,"), ("gpu_count", "count")])
 def test_a_list_that_was_damaged_by_hand_is_refused_by_its_name(
     tmp_path: Path, was: str, damaged: str
 ) -> None:
-    import_prices(written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n"), "", "")
+    import_prices([written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n")], "", "")
     text = price_list_file().read_text()
     price_list_file().write_text(text.replace(was, damaged))
 
@@ -230,12 +269,14 @@ def test_a_price_with_a_commitment_is_never_the_best_offer_where_another_is_on_d
         for number, kind in enumerate(kinds, 1)
     )
     header = "provider,instance_type,gpu,gpu_count,usd_per_hour,price_date,price_kind\n"
-    import_prices(written(tmp_path, f"{header}{lines}x,plain,H200 SXM,1,3.5,2026-11-20,on-demand\n"), "", "")
+    import_prices(
+        [written(tmp_path, f"{header}{lines}x,plain,H200 SXM,1,3.5,2026-11-20,on-demand\n")], "", ""
+    )
     best = best_offer("H200 SXM", TODAY)
     assert best is not None
     assert (best.instance_type, best.usd_per_hour) == ("plain", 3.5)
     assert [row.usd_per_hour for row in offers_of(["H200 SXM"], TODAY)][:3] == [0.1, 0.2, 0.3]
-    import_prices(written(tmp_path, f"{header}x,y,H900,1,0.5,2026-11-20,commitment\n"), "", "")
+    import_prices([written(tmp_path, f"{header}x,y,H900,1,0.5,2026-11-20,commitment\n")], "", "")
     only = best_offer("H900", TODAY)  # there is no other, and its kind says so
     assert only is not None
     assert only.price_kind == "commitment"
@@ -254,3 +295,52 @@ def test_an_old_price_never_beats_a_recent_one_and_the_newest_stands_in_where_th
     assert ages == sorted(ages, reverse=True)
     assert any(ages)
     assert not all(ages)
+
+
+THE_DAY = datetime.date(2026, 11, 26)
+"""On which the built-in lists were last looked at."""
+
+
+def test_of_the_16_most_offered_gpus_each_has_a_price_on_demand_and_13_a_recent_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spreads = {row.gpu: row for row in distribution_rows() if row.boxes is None or row.boxes >= 5}
+    recent, spread = 0, 0
+    for name in most_rented()[:16]:
+        best = best_offer(name, THE_DAY)
+        assert best is not None
+        assert is_on_demand(best.price_kind), name
+        assert not NO_PRICE_BY_THE_HOUR.search(f"{best.price_kind} {best.notes}"), name
+        recent += is_recent(best.price_date, THE_DAY)
+        spread += name in spreads
+        known = spreads.get(name)
+        says = "no published spread" if known is None else f"{known.boxes or 'many'} boxes: {known.measure}"
+        days = days_old(best.price_date, THE_DAY)
+        print(
+            f"{name:38} ${per_gpu(best.usd_per_hour, best):6.2f} {best.provider:12} {days:4} days old  {says}"
+        )
+    print(f"{recent} of 16 with a price of the last 90 days, {spread} with five boxes or a published spread")
+
+    assert (recent, spread) == (13, 4)
+    assert "13 of 16" in capsys.readouterr().out
+
+
+NO_PRICE_BY_THE_HOUR = re.compile(r"commit|reserv|interrupt|preempt|communit|marketplace|flex", re.IGNORECASE)
+
+
+def test_a_price_with_terms_stands_in_only_where_no_other_is_listed() -> None:
+    for name in most_rented():
+        of_gpu = [row for row in known_instances() if row.gpu == name and row.gpu_count >= 1]
+        priced = [row for row in of_gpu if 0 < per_gpu(row.usd_per_hour, row) < float("inf")]
+        by_the_hour = [row for row in priced if is_on_demand(row.price_kind)]
+        best = best_offer(name, THE_DAY)
+        assert best is not None
+        assert is_on_demand(best.price_kind) == bool(by_the_hour), name
+
+
+def test_the_only_listed_price_of_a_box_is_no_list_price_if_it_takes_a_commitment() -> None:
+    machine = replace(GPU_MACHINE, instance_type="A100-80G")
+
+    assert listed_here(machine) == Missing(
+        "A100-80G lists $1.15/h, which is not on demand (commitment): state yours"
+    )

@@ -14,10 +14,12 @@ from gputui.analysis.peak_tests import (
     NORMAL,
     PerformanceCheck,
 )
+from gputui.facts.tables import distribution_rows
+from gputui.model.absent import Missing
 from gputui.model.plan import Case, Variant
 from gputui.model.result import CaseResult
 from gputui.services.profiles.planner import case_of
-from gputui.services.results.expected import performance_checks
+from gputui.services.results.expected import performance_checks, public_boxes
 from gputui.worker.workloads import workload_named
 
 H200 = "NVIDIA H200"
@@ -59,12 +61,48 @@ def judged(*cases: CaseResult) -> PerformanceCheck:
     return performance
 
 
-def test_an_h200_that_reaches_what_others_reach_is_normal_with_both_figures() -> None:
+def test_an_h200_that_reaches_the_few_public_figures_gets_their_shares_and_no_verdict() -> None:
     performance = judged(gemm(780), copy(4.28))
 
-    assert performance.word == NORMAL
-    assert "matmul amp 780 TFLOP/s (elsewhere 769–798)" in performance.text
-    assert "copy 4.28 TB/s (elsewhere 4.30)" in performance.text
+    assert performance.word == NO_VERDICT
+    assert "matmul amp 780 TFLOP/s, 101 % of the lowest of 2 public figures, 769–798" in performance.text
+    assert "copy 4.28 TB/s, 100 % of the one public figure, 4.30" in performance.text
+
+
+RTX_4090 = "NVIDIA GeForce RTX 4090"
+
+
+@pytest.mark.parametrize(("tflops", "word"), [(165, NORMAL), (150, NORMAL), (120, BELOW_NORMAL)])
+def test_a_gpu_of_which_six_boxes_were_published_is_judged_by_their_spread(tflops: float, word: str) -> None:
+    performance = judged(gemm(tflops, device_name=RTX_4090))
+
+    assert performance.word == word
+    assert "(6 boxes: 158–168)" in performance.text
+
+
+def test_a_published_box_that_stands_out_is_left_out_and_five_others_still_judge() -> None:
+    known = [len(row.rates) for row in distribution_rows() if (row.gpu, row.dtype) == ("RTX 5090", "bf16")]
+    boxes = public_boxes("RTX 5090", "matmul", "bf16")
+
+    assert not isinstance(boxes, Missing)
+    assert (known, boxes.boxes) == ([6], 5)
+    assert boxes.quantiles_per_s[0] > 200e12
+
+
+@pytest.mark.parametrize(
+    ("gpu", "measure", "dtype"),
+    [
+        ("RTX 3090", "matmul", "bf16"),
+        ("H100 SXM 80GB", "copy of 160 MB", ""),
+        ("H100 SXM 80GB", "training: ResNet-50", "amp"),
+        ("H200 SXM", "copy", ""),
+    ],
+)
+def test_few_boxes_one_box_with_eight_gpus_other_work_and_a_mere_spread_judge_nothing(
+    gpu: str, measure: str, dtype: str
+) -> None:
+    assert any((row.gpu, row.measure, row.dtype) == (gpu, measure, dtype) for row in distribution_rows())
+    assert isinstance(public_boxes(gpu, measure, dtype), Missing)
 
 
 def test_an_h200_at_300_tflops_is_below_normal_with_the_share_it_reaches() -> None:
@@ -72,7 +110,7 @@ def test_an_h200_at_300_tflops_is_below_normal_with_the_share_it_reaches() -> No
 
     assert performance.word == BELOW_NORMAL
     assert performance.text.startswith(
-        "BELOW NORMAL: matmul amp 300 TFLOP/s (elsewhere 769–798), 39 % of what this GPU does elsewhere"
+        "BELOW NORMAL: matmul amp 300 TFLOP/s, 39 % of the lowest of 2 public figures, 769–798"
     )
     assert "power cap" in performance.text
     assert "copy 4.28 TB/s" in performance.text
@@ -98,7 +136,7 @@ def test_small_work_alone_is_never_called_below_normal(small: CaseResult) -> Non
 
 
 def test_small_work_beside_large_is_left_out_of_the_judgement() -> None:
-    assert judged(gemm(300, "mini"), gemm(780), copy(1.0, "mini"), copy(4.28)).word == NORMAL
+    assert judged(gemm(300, "mini"), gemm(780), copy(1.0, "mini"), copy(4.28)).word == NO_VERDICT
 
 
 def test_a_large_product_that_ran_out_of_memory_leaves_no_judgement_of_the_small_one() -> None:
@@ -141,7 +179,7 @@ def test_each_device_is_judged_alone_and_gpus_come_first() -> None:
 
     words = [n.word for n in performance_checks(make_run(cpu, slow_second, gemm(780), machine=GPU_MACHINE))]
 
-    assert words == [NORMAL, BELOW_NORMAL, NO_REFERENCE]
+    assert words == [NO_VERDICT, BELOW_NORMAL, NO_REFERENCE]
 
 
 def test_a_run_without_a_ceiling_is_not_judged() -> None:
@@ -158,12 +196,9 @@ def test_a_large_pinned_copy_is_judged_by_what_that_gpu_reached_elsewhere() -> N
     performance = judged(link(55.4, "256m-h2d"), link(12.0, "256m-d2h"))
 
     assert performance.word == BELOW_NORMAL
-    assert (
-        "pinned copy from the GPU 12.0 GB/s (elsewhere 55.0–55.1), 22 % of what this GPU does"
-        in performance.text
-    )
+    assert "pinned copy from the GPU 12.0 GB/s, 22 % of the one public figure, 55.0–55.1" in performance.text
     assert "PCIe link" in performance.text
-    assert "pinned copy to the GPU 55.4 GB/s (elsewhere 55.4–55.5)" in performance.text
+    assert "pinned copy to the GPU 55.4 GB/s, 100 % of the one public figure, 55.4–55.5" in performance.text
 
 
 def test_a_link_faster_than_its_bus_is_an_error_of_measurement() -> None:
@@ -184,7 +219,7 @@ def test_what_is_accepted_at_least_is_no_typical_figure() -> None:
         make_run(link(14.0, "256m-h2d", "NVIDIA A100-SXM4-80GB"), machine=GPU_MACHINE)
     )
 
-    assert "(elsewhere at least 21.0), 67 % of what this GPU does at least elsewhere" in performance.text
+    assert "67 % of the one public figure, at least 21.0" in performance.text
 
 
 def test_a_figure_of_low_confidence_never_makes_a_box_below_normal() -> None:
@@ -198,5 +233,5 @@ def test_one_persons_figure_of_one_card_is_called_that_and_claims_less() -> None
     fp32 = at_rate(20e12, "gemm", "large", "fp32")
     (performance,) = performance_checks(make_run(fp32, machine=GPU_MACHINE))
     assert performance.word == BELOW_NORMAL
-    assert "(one report: 51.3), 39 % of that report" in performance.text
+    assert "39 % of the one public figure, 51.3" in performance.text
     assert "or the card of that one report was a better one" in performance.text

@@ -222,7 +222,7 @@ def test_a_reference_is_one_of_the_list(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(shipped_directory({}).glob("*.json")), ids=lambda path: path.stem)
-def test_a_shipped_reference_is_recent_complete_plausible_and_not_capped(path: Path) -> None:
+def test_a_shipped_reference_is_recent_and_not_capped(path: Path) -> None:
     found = read_reference(path)
 
     assert problems_of_reference(found) == []
@@ -234,18 +234,14 @@ def test_there_is_a_shipped_reference_for_that_test_to_check() -> None:
     assert list(shipped_directory({}).glob("*.json"))
 
 
-def test_what_no_healthy_gpu_reaches_keeps_a_reference_from_being_sent() -> None:
-    name = "gemm large gpu amp"
-    for factor, words in ((2.0, "is above the physical limit"), (0.4, "is below what healthy ones reach")):
-        made = add_to_reference(
-            [candidate(quick_run(round(factor * 10), on_gpu=True, factors={name: factor}))], name=f"f{factor}"
-        )
-        (problem,) = problems_of_reference(made.reference)
-        assert problem.startswith(name)
-        assert words in problem
+def test_a_run_with_a_rate_that_is_physically_impossible_is_no_evidence() -> None:
+    run = quick_run(20, on_gpu=True, factors={"gemm large gpu amp": 2.0})
+
+    with pytest.raises(GputuiError, match="above the physical limit"):
+        add_to_reference([candidate(run)], name="fast")
 
 
-def test_an_old_a_capped_and_an_incomplete_reference_are_not_fit_to_be_sent() -> None:
+def test_an_old_and_a_capped_reference_are_not_fit_to_be_sent() -> None:
     found = add_boxes(1, on_gpu=True).reference
 
     assert problems_of_reference(replace(found, profile_version=1)) == [
@@ -254,7 +250,6 @@ def test_an_old_a_capped_and_an_incomplete_reference_are_not_fit_to_be_sent() ->
     assert problems_of_reference(replace(found, power_limit_w=(500.0, 700.0))) == [
         "power-capped: a limit of 500 W, 700 W is the default"
     ]
-    assert problems_of_reference(replace(found, cases=found.cases[1:])) == ["without gemm large gpu fp32"]
 
 
 # Judging
@@ -350,7 +345,7 @@ def test_a_box_below_its_kind_is_sent_to_the_rows_beside_that_kind() -> None:
 
 
 def test_where_a_reference_judges_the_published_range_does_not() -> None:
-    factor = 0.55  # 429 TFLOP/s: below the published limit, and as these boxes are
+    factor = 0.45  # 351 TFLOP/s: below half of the public figures, and as these boxes are
     runs = [quick_run(n, on_gpu=True, factors={"gemm large gpu amp": factor + n / 1000}) for n in range(6)]
     run = quick_run(99, on_gpu=True, factors={"gemm large gpu amp": factor})
     assert [check.word for check in performance_checks(run)] == [BELOW_NORMAL]
@@ -362,12 +357,12 @@ def test_where_a_reference_judges_the_published_range_does_not() -> None:
 
 def test_below_five_boxes_the_published_range_judges() -> None:
     add_boxes(4, on_gpu=True)
-    run = quick_run(1, on_gpu=True, factors={"gemm large gpu amp": 0.55})
+    run = quick_run(1, on_gpu=True, factors={"gemm large gpu amp": 0.45})
 
     (check,) = performance_checks(run)
 
     assert check.word == BELOW_NORMAL
-    assert "elsewhere" in check.text
+    assert "of the lowest of 2 public figures" in check.text
 
 
 def test_another_torch_than_that_of_the_boxes_is_not_judged_by_them() -> None:

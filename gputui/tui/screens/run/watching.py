@@ -10,6 +10,7 @@ from gputui.analysis.peak_tests import (
     ABOVE_LIMIT,
     BELOW_NORMAL,
     NO_REFERENCE,
+    NO_VERDICT,
     NORMAL,
     Expectation,
     PeakTest,
@@ -175,7 +176,7 @@ def _published_columns(judged: Sequence[_Judged], heading: str) -> tuple[Column 
         return Column(axis_labels(axis), drawn)
 
     names = [
-        Span(_label(check, test, many=many), "title" if test.word != NORMAL else "")
+        Span(_label(check, test, many=many), "" if test.word in (NORMAL, NO_VERDICT) else "title")
         for check, test, _ in judged
     ]
     return (
