@@ -144,11 +144,6 @@ class PeakTest:
             return f"{phrase}: likely {_REASONS.get(self.measure, _OTHER_REASONS)}{other}"
         return phrase
 
-    @property
-    def phrase(self) -> str:
-        """`matmul amp 327 TFLOP/s (one report: 496), 66 % of that report`."""
-        return _phrase(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Standing:
