@@ -148,7 +148,7 @@ def _pick(pick: Pick | Missing) -> dict[str, Any]:
     if isinstance(pick, Missing):
         plain: dict[str, Any] = to_plain(pick)
         return plain
-    from gputui.services.compare.data import judgement_as_json  # no other form needs it
+    from gputui.services.compare.formats import judgement_as_json  # no other form needs it
 
     against = [{"what": what, **judgement_as_json(judgement)} for what, judgement in pick.against]
     return {

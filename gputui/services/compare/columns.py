@@ -23,7 +23,7 @@ from gputui.services.compare.row_text import (
     rate_text,
     time_text,
 )
-from gputui.services.results.roofline import share_of_sheet
+from gputui.services.results.expected import share_of_sheet
 from gputui.services.results.throughput import GAVE, gave_text, rate_of
 from gputui.services.support.output_files import Value
 

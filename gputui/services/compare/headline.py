@@ -55,9 +55,8 @@ from gputui.services.results.headline import (
     case_subject,
     title_of,
 )
-from gputui.services.results.host_bound import HOST_BOUND, LIFTS
 from gputui.services.results.metrics import is_limit, time_of
-from gputui.services.results.throughput import GAVE, is_by_clock, run_spread_of
+from gputui.services.results.throughput import GAVE, HOST_BOUND, LIFTS, is_by_clock, run_spread_of
 from gputui.services.serving.profiles import limits_of
 
 _WITH: dict[str, Callable[[str], str]] = {

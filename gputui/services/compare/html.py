@@ -36,7 +36,7 @@ from gputui.services.compare.row_text import (
 from gputui.services.compare.rows_table import rows_of_sides, rows_table
 from gputui.services.compare.suggestions import effort_words
 from gputui.services.compare.tables import Naming, disturbances
-from gputui.services.compare.turning_points import price_points
+from gputui.services.compare.text import price_points
 from gputui.services.compare.why import Why
 from gputui.services.results.conditions import Evidence
 

@@ -20,11 +20,10 @@ from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.serving import ServingRecords
 from gputui.services.results.conditions import Evidence, findings_of_case
 from gputui.services.results.headline import case_order
-from gputui.services.results.host_bound import is_host_bound
 from gputui.services.results.kept_files import end_of_log, logs_of
 from gputui.services.results.selectors import Selection, batches, files_in, from_here, run_in
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
-from gputui.services.results.throughput import cost_of, speed_of
+from gputui.services.results.throughput import cost_of, is_host_bound, speed_of
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file, run_directories
 from gputui.store.reading import (

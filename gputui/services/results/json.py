@@ -13,15 +13,13 @@ from gputui.model.absent import Missing, known
 from gputui.model.journal import ProfiledPass, to_plain
 from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run, RunSummary
-from gputui.services.results.expected import performance_checks
+from gputui.services.results.expected import performance_checks, uses_of
 from gputui.services.results.headline import run_headline
-from gputui.services.results.host_bound import is_host_bound
 from gputui.services.results.labels import run_notes
 from gputui.services.results.metrics import metrics_of
-from gputui.services.results.roofline import uses_of
 from gputui.services.results.step_answer import why_sentence
 from gputui.services.results.step_breakdown import timed_step_ns
-from gputui.services.results.throughput import cost_of, rate_of, speed_of, waited_share
+from gputui.services.results.throughput import cost_of, is_host_bound, rate_of, speed_of, waited_share
 
 
 def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> dict[str, Any]:

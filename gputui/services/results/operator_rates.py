@@ -11,7 +11,7 @@ from gputui.facts.tables import find_gpu, peak_bandwidth, peak_for
 from gputui.model.absent import Missing
 from gputui.model.journal import Operator, ProfiledPass
 from gputui.model.units import format_percent, format_rate, format_seconds
-from gputui.services.results.roofline import Use
+from gputui.services.results.expected import Use
 from gputui.worker.profiling.op_categories import category_of_kernel, type_of_kernel
 
 BOUND_OF_SHEET = 0.4

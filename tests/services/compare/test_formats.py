@@ -25,7 +25,7 @@ from gputui.errors import EXIT_DONE
 from gputui.model.journal import Block, Price
 from gputui.model.plan import Case
 from gputui.services.compare.columns import COST, ENERGY
-from gputui.services.compare.data import comparison_as_json, comparisons_as_csv
+from gputui.services.compare.formats import comparison_as_json, comparisons_as_csv
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.html_details import time_axis, time_histogram

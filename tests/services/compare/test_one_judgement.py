@@ -22,7 +22,7 @@ from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
 from gputui.services.advise.buy import advice_as_json
 from gputui.services.advise.rent import Pick, PricedSide, advise
-from gputui.services.compare.data import comparison_as_json, comparisons_as_csv
+from gputui.services.compare.formats import comparison_as_json, comparisons_as_csv
 from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.html import comparisons_as_page

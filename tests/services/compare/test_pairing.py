@@ -21,7 +21,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import Figure, Price
 from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run
-from gputui.services.compare.data import comparison_as_json
+from gputui.services.compare.formats import comparison_as_json
 from gputui.services.compare.pairing import (
     Comparison,
     GroupMean,

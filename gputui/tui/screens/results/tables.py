@@ -27,7 +27,6 @@ from gputui.model.units import (
 )
 from gputui.services.results.browser import FileEntry, FileRuns, RunDetail
 from gputui.services.results.case_table import brief_metrics
-from gputui.services.results.host_bound import HOST_BOUND, busy_words
 from gputui.services.results.labels import (
     case_name,
     day,
@@ -44,6 +43,8 @@ from gputui.services.results.table_export import Sheet, runs_sheet
 from gputui.services.results.throughput import (
     GAVE,
     HELD_BY_OTHERS,
+    HOST_BOUND,
+    busy_words,
     gave_text,
     is_by_clock,
     is_crowded,
