@@ -96,7 +96,7 @@ def command(
     warn((*warnings, *said))
     used = recorded_use(found, telemetry)
     if as_json:
-        from gputui.services.results.json import run_as_json
+        from gputui.services.results.exports import run_as_json
 
         plain = run_as_json(found, passes)
         if not isinstance(loads, Missing):

@@ -10,7 +10,7 @@ from gputui.analysis.job import Serving
 from gputui.model.absent import Missing
 from gputui.model.journal import Price, to_plain
 from gputui.services.advise.rent import HOURS_PER_MONTH, Advice, Offer, Pick, ServedLoad, headline_of
-from gputui.services.results.json import case_identity
+from gputui.services.results.exports import case_identity
 
 
 @dataclass(frozen=True, slots=True)

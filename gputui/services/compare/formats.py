@@ -24,7 +24,7 @@ from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.tables import comparisons_as_markdown
 from gputui.services.compare.text import comparison_as_text, spread_as_json
 from gputui.services.compare.why import Why, sentence
-from gputui.services.results.json import (
+from gputui.services.results.exports import (
     case_identity,
     cost_as_json,
     estimate_as_json,

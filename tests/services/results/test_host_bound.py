@@ -28,8 +28,8 @@ from gputui.services.compare.text import turning_points
 from gputui.services.results.case_table import brief_table, metric_rows
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.expected import measured_peak, performance_checks
+from gputui.services.results.exports import run_as_json
 from gputui.services.results.headline import main_case, run_headline
-from gputui.services.results.json import run_as_json
 from gputui.services.results.labels import run_notes
 from gputui.services.results.reference_making import reference_of
 from gputui.services.results.throughput import (

@@ -27,6 +27,7 @@ from gputui.model.units import (
 )
 from gputui.services.results.browser import FileEntry, FileRuns, RunDetail
 from gputui.services.results.case_table import brief_metrics
+from gputui.services.results.exports import Sheet, runs_sheet
 from gputui.services.results.labels import (
     case_name,
     day,
@@ -39,7 +40,6 @@ from gputui.services.results.labels import (
     short_result_name,
 )
 from gputui.services.results.step_tables import CATEGORY_WORDS
-from gputui.services.results.table_export import Sheet, runs_sheet
 from gputui.services.results.throughput import (
     GAVE,
     HELD_BY_OTHERS,
