@@ -21,7 +21,7 @@ from gputui.model.result import TimeSeries
 from gputui.model.telemetry import HOST, Value
 from gputui.services.compare import html
 from gputui.services.compare.pairing import side_of_runs
-from gputui.services.compare.telemetry_overlay import SideCurves
+from gputui.services.compare.side_records import SideCurves
 from gputui.services.results.conditions import Evidence
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import ProgressTracker

@@ -39,7 +39,6 @@ from gputui.services.compare.headline import (
     Headline,
     subject,
 )
-from gputui.services.compare.load_terms import serving_of_side
 from gputui.services.compare.pairing import (
     Comparison,
     Row,
@@ -54,9 +53,9 @@ from gputui.services.compare.row_text import (
     side_parts,
 )
 from gputui.services.compare.rows_table import rows_of_sides, rows_table
+from gputui.services.compare.side_records import MOST_METRICS, serving_of_side
 from gputui.services.compare.suggestions import effort_words
 from gputui.services.compare.tables import Naming, below_rows, disturbances, row_table
-from gputui.services.compare.telemetry_overlay import MOST_METRICS
 from gputui.services.compare.text import price_points
 from gputui.services.compare.why import Why, finding_lines, part_table
 from gputui.services.results.conditions import Evidence
