@@ -28,7 +28,7 @@ from gputui.model.journal import (
     RunEnd,
     RunStart,
 )
-from gputui.model.plan import Plan
+from gputui.model.plan import Plan, from_plain
 from gputui.recording.run_directory import Spec, held_if_free
 from gputui.recording.supervisor import HARD_STOP
 from gputui.services.hosts.batch_job import JobRequest
@@ -588,10 +588,9 @@ class Bakeoff:
             note = read_json_file(directory / _NOTE)
             target, runs = Path(note["target"]), []
             for plain in note["hosts"]:
-                run_dir, batch = directory / plain.pop("run_id"), plain.pop("batch")
+                run_dir = directory / plain.pop("run_id")
+                batch = from_plain(BatchPart | None, plain.pop("batch"))
                 host = msgspec.convert(plain, Host)
-                if batch is not None:
-                    batch = BatchPart(JobRequest.read(batch["request"]), tuple(batch["options"]))
                 has_spec = batch is None or (run_dir / SPEC_NAME).exists()
                 spec = Spec.read(run_dir) if has_spec else None
                 runs.append(HostRun(host, spec, run_dir, target, note["step"], batch))
