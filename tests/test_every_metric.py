@@ -19,9 +19,9 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Memory
 from gputui.model.result import TimeSeries
 from gputui.model.telemetry import HOST, Value
-from gputui.services.compare import html_details
+from gputui.services.compare import html
 from gputui.services.compare.pairing import side_of_runs
-from gputui.services.compare.telemetry_overlay import SideCurves
+from gputui.services.compare.side_records import SideCurves
 from gputui.services.results.conditions import Evidence
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import ProgressTracker
@@ -190,10 +190,10 @@ def test_the_page_calls_a_metric_as_the_screens_do(device: int) -> None:
     evidence.device = device
     case = make_case(device_class="gpu" if device == 0 else "cpu")
     side = side_of_runs("a", [make_run(measured(case, steady(0.1)), machine=CONTAINER)])
-    lines = list(html_details._lines("a", side, evidence))
+    lines = list(html._lines("a", side, evidence))
     assert [metric for metric, _ in lines] == list(charted(device)[:3])
     for metric, line in lines:
-        chart = html_details._over_time(metric, [line], is_one_run=True)
+        chart = html._over_time(metric, [line], is_one_run=True)
         assert f'class="of">{metric.name} {TOPS[device, metric.name][1]}<' in chart
 
 

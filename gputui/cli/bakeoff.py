@@ -467,7 +467,7 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
 
     Raises NoResult if no host measured anything.
     """
-    from gputui.services.compare.equal_boxes import equal_boxes
+    from gputui.services.compare.ranking import equal_boxes
     from gputui.services.compare.session import ask
     from gputui.services.compare.text import comparison_pages
 

@@ -95,7 +95,7 @@ def _check_hosts(hosts: tuple[Host, ...], python: str | None) -> int:
 
 def _write_host(page: Page, host: Host, found: tuple[Box, Left] | GputuiError) -> bool:
     """What a host is and what lies there, or why it cannot be used; whether it can measure."""
-    from gputui.services.hosts.box import device_of
+    from gputui.services.results.labels import machine_words
 
     name, arrow = Span(f"{host.name}: ", "title"), Span("  -> ", "dim")
     if isinstance(found, GputuiError):
@@ -103,7 +103,7 @@ def _write_host(page: Page, host: Host, found: tuple[Box, Left] | GputuiError) -
         page.spans((arrow, Span(found.hint)))
         return False
     box, left = found
-    page.spans((name, Span(f"{device_of(box.machine)} · {box.runtime} ({box.chosen.found_as})")))
+    page.spans((name, Span(f"{machine_words(box.machine)} · {box.runtime} ({box.chosen.found_as})")))
     can_measure = True
     unused = unused_gpu(box.chosen.interpreter, box.machine)
     if unused is not None:

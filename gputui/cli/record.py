@@ -19,10 +19,9 @@ from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
 from gputui.machine.describing import describe_machine
 from gputui.model.absent import Missing
 from gputui.model.units import format_seconds
-from gputui.recording.foreground import Foreground
-from gputui.recording.recorder import Recorder
+from gputui.recording.recorder import Foreground, Recorder
 from gputui.services.prices import price_of
-from gputui.services.results.recorded import RecordedUse, recorded_use
+from gputui.services.results.conditions import RecordedUse, recorded_use
 from gputui.services.results.selectors import from_here
 from gputui.services.runs.process import lay_out, writable_target
 from gputui.services.runs.recording import (

@@ -24,7 +24,7 @@ from gputui.model.units import (
 from gputui.services.compare.pairing import gains_of
 from gputui.services.compare.row_text import judgement_text, style_of
 from gputui.services.results.case_table import brief_table, metric_rows, metric_table
-from gputui.services.results.expected import performance_checks
+from gputui.services.results.expected import PEAK_WORKLOADS, peak_name, performance_checks, uses_of
 from gputui.services.results.headline import (
     HAD_THE_CPU,
     case_order,
@@ -44,7 +44,6 @@ from gputui.services.results.labels import (
     run_notes,
     some_of,
 )
-from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
 from gputui.services.results.step_answer import why_sentence
 from gputui.services.results.step_tables import step_of
 from gputui.services.results.throughput import Speeds, speed_of, speeds_of
@@ -239,7 +238,7 @@ def _write_uses(page: Page, run: Run) -> None:
                 "" if isinstance(share, Missing) else format_percent(share)
                 for share in (use.of_sheet, use.of_measured)
             )
-            of_test = f"{measured} of {peak_name(PEAK_TESTS[use.unit])}" if measured else "—"
+            of_test = f"{measured} of {peak_name(PEAK_WORKLOADS[use.unit])}" if measured else "—"
             if sheet or measured:
                 rows.append((case_name(case), format_rate(use.per_s, use.unit), of_test, sheet or "—"))
             if use.is_impossible:

@@ -20,6 +20,7 @@ from gputui.model.journal import ProfiledPass, to_plain
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_percent, format_seconds
+from gputui.services.results.conditions import recorded_use
 from gputui.services.results.headline import answering_run
 from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of, where_messages_are
 from gputui.services.results.labels import (
@@ -29,7 +30,6 @@ from gputui.services.results.labels import (
     run_heading_in_one,
     some_of,
 )
-from gputui.services.results.recorded import recorded_use
 from gputui.services.results.selectors import from_here, is_there, run_and_file, run_in
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
 from gputui.services.results.step_tables import (
@@ -96,7 +96,7 @@ def command(
     warn((*warnings, *said))
     used = recorded_use(found, telemetry)
     if as_json:
-        from gputui.services.results.json import run_as_json
+        from gputui.services.results.exports import run_as_json
 
         plain = run_as_json(found, passes)
         if not isinstance(loads, Missing):

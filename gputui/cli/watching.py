@@ -221,7 +221,7 @@ def finish(
         )
     looks = [Looks.read(run.run_dir) for run in runs]
     if as_json:
-        from gputui.services.results.json import run_as_json
+        from gputui.services.results.exports import run_as_json
         from gputui.services.results.step_answer import why_sentence
 
         plain = [{**run_as_json(result), "why": why_sentence(result, passes)} for result in results]

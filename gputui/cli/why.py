@@ -29,8 +29,7 @@ from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted, format_seconds
-from gputui.recording.foreground import Foreground
-from gputui.recording.recorder import Recorder
+from gputui.recording.recorder import Foreground, Recorder
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.headline import answering_run
 from gputui.services.results.labels import run_heading_in_one

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
+from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints  # Any: JSON that is not yet checked
 
 from gputui.errors import GputuiError
+from gputui.model.absent import Missing
 from gputui.model.units import TIME_UNIT
 from gputui.worker.serving import PlannedLoad as PlannedLoad
 
@@ -323,10 +325,19 @@ class Plan:
 
 
 def from_plain(kind: Any, plain: Any) -> Any:  # Any: a type of a field, and JSON that is not yet checked
-    """Rebuild dataclasses, and tuples of them, from JSON. Raises KeyError, TypeError, ValueError."""
+    """Rebuild dataclasses, and tuples of them, from what `to_plain` of the journal makes of them.
+
+    Raises KeyError, TypeError, ValueError.
+    """
+    either = get_args(kind) if get_origin(kind) is UnionType else (kind,)
+    if Missing in either and isinstance(plain, dict) and plain.keys() == {"missing"}:
+        return Missing(plain["missing"])
+    if plain is None and NoneType in either:
+        return None
+    kind = either[0]
     if isinstance(kind, type) and is_dataclass(kind):
         kinds = get_type_hints(kind)
-        values = {name: from_plain(kinds[name], value) for name, value in plain.items()}
+        values = {name: from_plain(kinds[name], value) for name, value in dict(plain).items()}
         return kind(**values)
     if get_origin(kind) is not tuple:
         return plain

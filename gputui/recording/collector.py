@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gputui.machine.tree import Tree, confinement
 from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
-from gputui.sources.host import HostLive
+from gputui.sources.host import HostSource
 from gputui.sources.processes import ProcessTable
 
 if TYPE_CHECKING:
@@ -435,7 +435,7 @@ class Collector:
 def live_collector(interval_s: float, on_sample: Callable[[], None] = lambda: None) -> Collector:
     """A collector of everything on this machine; not started yet."""
     tree = Tree(Path("/"), os.environ)
-    host = HostLive(lambda: confinement(tree))
+    host = HostSource(lambda: confinement(tree))
     table = ProcessTable()
     return Collector(
         live_sources(),

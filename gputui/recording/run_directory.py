@@ -15,7 +15,6 @@ from typing import Any  # Any: JSON that is not yet checked
 
 from gputui.errors import GputuiError
 from gputui.machine.identity import host_id
-from gputui.model.absent import Missing
 from gputui.model.journal import (
     JOURNAL_NAME,
     JOURNAL_SCHEMA,
@@ -28,7 +27,7 @@ from gputui.model.journal import (
     to_plain,
 )
 from gputui.model.machine import Runtime
-from gputui.model.plan import Plan
+from gputui.model.plan import Plan, from_plain
 from gputui.version import __version__
 from gputui.worker.foreign_json import read_json_file
 
@@ -100,7 +99,7 @@ class Spec:
             return Spec(
                 run_id=plain["run_id"],
                 plan=Plan.from_plain(plain["plan"]),
-                runtime=_runtime(plain["runtime"]),
+                runtime=from_plain(Runtime, plain["runtime"]),
                 label=plain["label"],
                 price=None if plain["price"] is None else Price(**plain["price"]),
                 machine_name=plain["machine_name"],
@@ -118,14 +117,6 @@ def write_spec(run_dir: Path, plain: dict[str, Any]) -> None:
     descriptor = os.open(run_dir / SPEC_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(plain, file, indent=1)
-
-
-def _runtime(plain: dict[str, Any]) -> Runtime:
-    values: dict[str, Any] = {
-        name: Missing(value["missing"]) if isinstance(value, dict) else value for name, value in plain.items()
-    }
-    values["arch_list"] = tuple(values["arch_list"])
-    return Runtime(**values)
 
 
 _WAIT_S = 2.0
@@ -226,9 +217,8 @@ def is_held(run_dir: Path) -> bool:
 def read_holder(run_dir: Path) -> Holder | None:
     """The recorded holder; None if it is missing or unreadable."""
     try:
-        plain = read_json_file(run_dir / LOCK_NAME)
-        plain["run_dirs"] = tuple(plain["run_dirs"])
-        return Holder(**plain)
+        holder: Holder = from_plain(Holder, read_json_file(run_dir / LOCK_NAME))
+        return holder
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -297,7 +297,8 @@ class Sampler:
 
 def sources_of_runs() -> list[Source]:
     """One for each kind of device that runs are sampled of."""
-    return [HostSource(confinement=confinement(Tree(Path("/"), os.environ))), NvmlSource(), AmdGpus()]
+    limits = confinement(Tree(Path("/"), os.environ))
+    return [HostSource(lambda: limits), NvmlSource(), AmdGpus()]
 
 
 def _next_deadline(previous: float, period_s: float) -> float:

@@ -59,8 +59,8 @@ class _Counters(NamedTuple):
     disks: Mapping[str, Pair] | Missing
 
 
-class HostLive:
-    """The host, or the part of it that a container may use. For one thread."""
+class HostSource:
+    """The host, or the part of it that a container may use, live and for runs. For one thread."""
 
     NAME: ClassVar[str] = "host"
 
@@ -80,13 +80,60 @@ class HostLive:
         self._disks: frozenset[str] = frozenset()
         self._name: str | Missing | None = None
         self._last: _Counters | None = None
-        self.has_proc = Path(root, "proc", "stat").exists()
-        self.stolen_pct: float | None = None
+        self._has_proc = Path(root, "proc", "stat").exists()
+        self._stolen_pct: float | None = None
         """Time taken by the hypervisor between the last two readings, 100 for each logical CPU."""
+        self._has_many_cpus = False
+        self._clock_files: tuple[Path, ...] = ()
+        self._problem: Missing | None = None
+
+    # For runs
+
+    def probe(self) -> Missing | None:
+        """Find out how the host can be read."""
+        if not self._has_proc:
+            return self.sample().problem
+        stat = self._text("/proc/stat")
+        self._has_many_cpus = len(ticks_of_cpus(stat, frozenset())) > _QUICK_CLOCK_MAX_CPUS
+        if "cpu MHz" not in self._text("/proc/cpuinfo"):
+            pattern = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq"
+            self._clock_files = tuple(Path(self._root).glob(pattern))
+        return None
+
+    def devices(self) -> tuple[int, ...]:
+        return (HOST,)
+
+    def read(self, device: int, *, full: bool) -> Reading:
+        """The host's metrics; processor time needs an earlier full reading."""
+        values = self._clock_mhz() if full or not self._has_many_cpus else {}
+        if full:
+            found = self.sample().values
+            known = ((key, found.get(key)) for key in _OF_RUNS)
+            values |= {key: value for key, value in known if isinstance(value, int | float)}
+            if self._stolen_pct is not None:
+                values["cpu_steal_pct"] = self._stolen_pct
+        self._problem = Missing("/proc cannot be read") if full and not values else None
+        return Reading(device, self._clock(), values)
+
+    def problem(self, device: int) -> Missing | None:
+        """Why nothing of the host could be read, if so."""
+        return self._problem
+
+    def _clock_mhz(self) -> dict[str, float | int]:
+        if self._clock_files:
+            kilohertz = [integer(text_of(str(path))) for path in self._clock_files]
+            megahertz = [value / 1000 for value in kilohertz if value is not None]
+        else:
+            text = self._text("/proc/cpuinfo")
+            lines = re.findall(r"^cpu MHz\s*:\s*([0-9.]+)", text, re.MULTILINE)
+            megahertz = [float(value) for value in lines]
+        return {"cpu_clock_mhz": sum(megahertz) / len(megahertz)} if megahertz else {}
+
+    # For the live view
 
     def sample(self) -> DeviceSample:
         """The host now; rates cover the time since the last call."""
-        if not self.has_proc:
+        if not self._has_proc:
             return self._with_psutil()
         now_ns = self._clock()
         if self._limits_read_ns is None or now_ns - self._limits_read_ns >= _LIMITS_KEPT_NS:
@@ -138,7 +185,7 @@ class HostLive:
         pairs = [(last.cpus.get(cpu, ticks), ticks) for cpu, ticks in now.cpus.items()]
         shares = [_share(b.busy, n.busy, n.total - b.total) for b, n in pairs]
         stolen = [_share(b.stolen, n.stolen, n.total - b.total) for b, n in pairs]
-        self.stolen_pct = sum(stolen) if stolen else None
+        self._stolen_pct = sum(stolen) if stolen else None
         passed_ns = now.t_ns - last.t_ns
         used: Value = sum(shares) if shares else Missing("/proc/stat cannot be read")
         if now.cpu_used_ns is not None and last.cpu_used_ns is not None and passed_ns > 0:
@@ -308,56 +355,3 @@ def integer(text: str) -> int | None:
     """A file that holds one number."""
     stripped = text.strip()
     return int(stripped) if stripped.isascii() and stripped.isdigit() else None
-
-
-class HostSource:
-    """Processor time, memory, load and clock of the host, for runs."""
-
-    NAME: ClassVar[str] = "host"
-
-    def __init__(self, root: Path = Path("/"), confinement: Confinement = FREE) -> None:
-        self._root = root
-        self._live = HostLive(lambda: confinement, root)
-        self._has_many_cpus = False
-        self._clock_files: tuple[Path, ...] = ()
-        self._problem: Missing | None = None
-
-    def probe(self) -> Missing | None:
-        """Find out how the host can be read."""
-        if not self._live.has_proc:
-            return self._live.sample().problem
-        stat = text_of(f"{self._root}/proc/stat")
-        self._has_many_cpus = len(ticks_of_cpus(stat, frozenset())) > _QUICK_CLOCK_MAX_CPUS
-        if "cpu MHz" not in text_of(f"{self._root}/proc/cpuinfo"):
-            pattern = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq"
-            self._clock_files = tuple(self._root.glob(pattern))
-        return None
-
-    def devices(self) -> tuple[int, ...]:
-        return (HOST,)
-
-    def read(self, device: int, *, full: bool) -> Reading:
-        """The host's metrics; processor time needs an earlier full reading."""
-        values = self._clock() if full or not self._has_many_cpus else {}
-        if full:
-            found = self._live.sample().values
-            known = ((key, found.get(key)) for key in _OF_RUNS)
-            values |= {key: value for key, value in known if isinstance(value, int | float)}
-            if self._live.stolen_pct is not None:
-                values["cpu_steal_pct"] = self._live.stolen_pct
-        self._problem = Missing("/proc cannot be read") if full and not values else None
-        return Reading(device, time.monotonic_ns(), values)
-
-    def problem(self, device: int) -> Missing | None:
-        """Why nothing of the host could be read, if so."""
-        return self._problem
-
-    def _clock(self) -> dict[str, float | int]:
-        if self._clock_files:
-            kilohertz = [integer(text_of(str(path))) for path in self._clock_files]
-            megahertz = [value / 1000 for value in kilohertz if value is not None]
-        else:
-            text = text_of(f"{self._root}/proc/cpuinfo")
-            lines = re.findall(r"^cpu MHz\s*:\s*([0-9.]+)", text, re.MULTILINE)
-            megahertz = [float(value) for value in lines]
-        return {"cpu_clock_mhz": sum(megahertz) / len(megahertz)} if megahertz else {}

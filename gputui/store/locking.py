@@ -202,7 +202,7 @@ def _sweep(draft: Path, db: Path, kind: str) -> None:
         return
     with suppress(OSError, ValueError, OverflowError), _left_lock(lock):
         if os.path.lexists(draft):
-            if not _is_own_file(draft) or not _is_database(draft):
+            if not _is_own_file(draft) or not is_database(draft):
                 return
             draft.unlink()
             if _is_own_file(log_of(draft)):
@@ -220,8 +220,9 @@ def _is_own_file(path: Path) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
 
 
-def _is_database(draft: Path) -> bool:
-    descriptor = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def is_database(path: Path) -> bool:
+    """Whether a file, which is no link, is DuckDB's; an empty one may become one. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         begin = os.pread(descriptor, _MAGIC_AT + len(_MAGIC), 0)
     finally:

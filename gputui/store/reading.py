@@ -781,9 +781,8 @@ def _fetch(
     found: list[list[Row]] = [[] for _ in files]
     for place, row in _each_row(files, name, run_ids, columns=columns, where=where):
         found[place].append(row)
-    for of_file in (
-        found if order else ()
-    ):  # DuckDB takes longer to plan sorting many small tables than to read them
+    # DuckDB takes longer to plan sorting many small tables than to read them.
+    for of_file in found if order else ():
         of_file.sort(key=_key_of(order))
     return found
 

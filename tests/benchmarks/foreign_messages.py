@@ -35,10 +35,11 @@ from probed_hosts import probed
 from gputui.machine.describing import describe_machine
 from gputui.model.journal import to_plain
 from gputui.recording.live_changes import Changes
-from gputui.services.hosts.box import Box, device_of
+from gputui.services.hosts.box import Box
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import HostFailed
 from gputui.services.hosts.live import HostFeed, HostSample
+from gputui.services.results.labels import machine_words
 from gputui.tui.hosts import HostsModel
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
@@ -140,7 +141,7 @@ def boxes(count: int, seed: int, place: Path, faults: Faults) -> str:
         def ask(data: bytes = data) -> None:
             (found,) = probed([stranger(place, data)])
             if isinstance(found, Box):
-                "".join((*found.cautions(), device_of(found.machine), found.runtime)).encode()
+                "".join((*found.cautions(), machine_words(found.machine), found.runtime)).encode()
             else:
                 assert "bug" not in found.message, found.__context__
             seen["taken" if isinstance(found, Box) else found.message.split("(")[0]] += 1

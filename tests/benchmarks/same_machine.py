@@ -38,7 +38,6 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import Block, Price
 from gputui.model.result import Run
-from gputui.services.compare.gate import CANNOT_TELL, FAIL, check_gate
 from gputui.services.compare.pairing import (
     Comparison,
     Row,
@@ -47,6 +46,7 @@ from gputui.services.compare.pairing import (
     side_of_runs,
     sides_by,
 )
+from gputui.services.compare.suggestions import CANNOT_TELL, FAIL, check_gate
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import Selection, select_all
 from gputui.services.results.throughput import contention_of, launches_of

@@ -62,7 +62,6 @@ from gputui.analysis.resolution import FASTER, SLOWER, WITHIN, looks_up_to, most
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.machine import Machine
 from gputui.model.result import Run
-from gputui.services.compare.gate import FAIL, check_gate
 from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import (
     Comparison,
@@ -75,6 +74,7 @@ from gputui.services.compare.pairing import (
 )
 from gputui.services.compare.resolve import Looks, look
 from gputui.services.compare.session import Answer, Asked, ask
+from gputui.services.compare.suggestions import FAIL, check_gate
 from gputui.services.compare.text import comparison_as_text
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.headline import case_order

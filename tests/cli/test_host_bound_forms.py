@@ -11,7 +11,7 @@ from command_line import gputui_here
 from stored_runs import run_id_of, store_gpu
 
 from gputui.services.results.browser import read_detail
-from gputui.services.results.host_bound import HOST_BOUND, LIFTS
+from gputui.services.results.throughput import HOST_BOUND, LIFTS
 from gputui.services.support.background import Job
 from gputui.tui.screens.results.overview import overview_page
 from gputui.worker.steps import STEP_TIMES

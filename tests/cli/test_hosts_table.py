@@ -18,7 +18,7 @@ RUNNING = HostStatus(
     "gpu-a",
     "running",
     "",
-    "8 x NVIDIA H100 80GB HBM3",
+    "8x H100 80GB HBM3",
     "gpt_train mini gpu fp32",
     "812 k seq/s ±1 %",
     0.45,

@@ -17,7 +17,7 @@ from statistics import median
 
 from gputui.model.absent import Missing
 from gputui.model.result import Run
-from gputui.services.results.host_bound import STEP_KEYS, is_host_bound
+from gputui.services.results.throughput import STEP_KEYS, is_host_bound
 from gputui.store.reading import open_result
 from gputui.worker.accelerator import module_of
 from gputui.worker.contract import Parameter, Request, Step

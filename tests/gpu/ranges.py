@@ -19,8 +19,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.result import Run
 from gputui.model.units import format_percent, format_rate
-from gputui.services.results.expected import performance_checks
-from gputui.services.results.roofline import uses_of
+from gputui.services.results.expected import performance_checks, uses_of
 from gputui.services.results.throughput import speed_of
 from gputui.store.reading import DeviceTelemetry, open_result
 

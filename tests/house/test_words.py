@@ -101,7 +101,8 @@ def texts(repository: Path) -> list[tuple[str, str]]:
 def test_all_that_users_read_is_looked_at(texts: list[tuple[str, str]]) -> None:
     names = " ".join(name for name, _ in texts)
     assert all(
-        one in names for one in ("README.md", "compare.md", "compare-evidence", "run --help", "gate.py:")
+        one in names
+        for one in ("README.md", "compare.md", "compare-evidence", "run --help", "suggestions.py:")
     )
 
 

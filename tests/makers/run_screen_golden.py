@@ -442,12 +442,12 @@ def hosts_asked() -> RunModel:
             (
                 (
                     "gpu-a",
-                    ("8 x NVIDIA H100 80GB HBM3 · torch 2.9.1+cu130 · 12 cases · about 2 min · $24.00/h",),
+                    ("8x H100 80GB HBM3 · torch 2.9.1+cu130 · 12 cases · about 2 min · $24.00/h",),
                 ),
                 (
                     "gpu-b",
                     (
-                        "NVIDIA L4 · torch 2.8.0+cu128 · 10 cases, 2 cannot run there · about 3 min",
+                        "1x L4 · torch 2.8.0+cu128 · 10 cases, 2 cannot run there · about 3 min",
                         "it is busy (load 7.2): look with top there",
                     ),
                 ),
@@ -466,7 +466,7 @@ def hosts_measuring(*, is_over: bool = False) -> RunModel:
             "gpu-a",
             "running",
             "",
-            "8 x NVIDIA H100 80GB HBM3",
+            "8x H100 80GB HBM3",
             "gpt_train mini gpu fp32",
             "812 k seq/s ±1 %",
             0.45,
@@ -474,13 +474,13 @@ def hosts_measuring(*, is_over: bool = False) -> RunModel:
             "",
             0.4,
         ),
-        HostStatus("gpu-b", "done", "", "NVIDIA L4", "", "", 1.0, None, "", 31.0),
-        HostStatus("gpu-c", "link lost", "it does not answer", "NVIDIA A10G", "", "", None, None, "", 45.0),
+        HostStatus("gpu-b", "done", "", "1x L4", "", "", 1.0, None, "", 31.0),
+        HostStatus("gpu-c", "link lost", "it does not answer", "1x A10G", "", "", None, None, "", 45.0),
         HostStatus(
             "gpu-d",
             "stopped",
             "its supervisor was killed: what was finished is stored",
-            "2 x NVIDIA RTX 4090",
+            "2x RTX 4090",
             "",
             "",
             None,

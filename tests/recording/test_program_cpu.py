@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.recording.program_cpu import CpuUse, ProgramCpu
+from gputui.recording.recorder import CpuUse, ProgramCpu
 
 S = 10**9
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

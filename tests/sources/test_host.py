@@ -37,7 +37,7 @@ def host(tmp_path: Path) -> tuple[HostSource, Path]:
             "/proc/cpuinfo": "processor : 0\ncpu MHz\t\t: 2000.0\n\nprocessor : 1\ncpu MHz\t\t: 3000.0\n",
         },
     )
-    source = HostSource(tmp_path)
+    source = HostSource(root=tmp_path)
     assert source.probe() is None
     return source, tmp_path
 
@@ -68,7 +68,7 @@ def test_in_a_container_its_own_memory_is_counted_without_caches(host: tuple[Hos
             "/cg/memory.stat": "anon 1\ninactive_file 200000\n",
         },
     )
-    source = HostSource(root, Confinement(memory_limit_bytes=800_000, memory_directory="/cg"))
+    source = HostSource(lambda: Confinement(memory_limit_bytes=800_000, memory_directory="/cg"), root)
     assert source.read(HOST, full=True).values["memory_used_bytes"] == 300000
 
 
@@ -79,7 +79,7 @@ def test_the_quick_reading_is_the_clock_alone(host: tuple[HostSource, Path]) -> 
 def test_the_quick_reading_asks_nothing_of_a_large_host(tmp_path: Path) -> None:
     cpus = "".join(f"cpu{n} 1 0 0 1\n" for n in range(128))
     write(tmp_path, {"/proc/stat": "cpu  1 0 0 1\n" + cpus, "/proc/cpuinfo": "cpu MHz : 2000\n"})
-    source = HostSource(tmp_path)
+    source = HostSource(root=tmp_path)
     assert source.probe() is None
     assert source.read(HOST, full=False).values == {}
     assert source.read(HOST, full=True).values["cpu_clock_mhz"] == 2000.0
@@ -96,7 +96,7 @@ def test_without_a_clock_in_cpuinfo_the_frequency_driver_is_read(tmp_path: Path)
             cpufreq.format(1): "1000000\n",
         },
     )
-    source = HostSource(tmp_path)
+    source = HostSource(root=tmp_path)
     source.probe()
     assert source.read(HOST, full=True).values["cpu_clock_mhz"] == 2000.0
 
@@ -118,7 +118,7 @@ def test_a_host_that_went_away_is_remembered_as_a_problem(host: tuple[HostSource
 
 def test_without_proc_psutil_answers(tmp_path: Path) -> None:
     pytest.importorskip("psutil")
-    source = HostSource(tmp_path)
+    source = HostSource(root=tmp_path)
     assert source.probe() is None
     values = source.read(HOST, full=True).values
     assert values["memory_used_bytes"] > 0

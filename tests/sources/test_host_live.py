@@ -12,7 +12,7 @@ from gputui.machine.tree import Tree, confinement
 from gputui.model.absent import Missing
 from gputui.model.machine import FREE, Confinement
 from gputui.model.telemetry import AT_SECOND_READING, HOST, Value
-from gputui.sources.host import HostLive
+from gputui.sources.host import HostSource
 
 GIB = 2**30
 MEMINFO = f"""MemTotal:       {64 * 2**20} kB
@@ -61,7 +61,7 @@ class Box:
                 "/proc/diskstats": DISKS.format(*[0] * 6),
             }
         )
-        self.host = HostLive(lambda: self.confinement, root, self.clock)
+        self.host = HostSource(lambda: self.confinement, root, self.clock)
 
     def write(self, files: Mapping[str, str]) -> None:
         for name, text in files.items():
@@ -281,7 +281,7 @@ def test_a_host_that_cannot_be_read_has_a_problem(box: Box) -> None:
 
 
 def test_without_proc_psutil_answers(tmp_path: Path) -> None:
-    host = HostLive(root=tmp_path)
+    host = HostSource(root=tmp_path)
     host.sample()
     sample = host.sample()
     assert sample.problem is None
@@ -292,7 +292,7 @@ def test_without_proc_psutil_answers(tmp_path: Path) -> None:
 
 
 def test_this_very_host_can_be_read() -> None:
-    host = HostLive(lambda: confinement(Tree(Path("/"), {})))
+    host = HostSource(lambda: confinement(Tree(Path("/"), {})))
     host.sample()
     values = host.sample().values
     if sys.platform == "linux":

@@ -10,7 +10,7 @@ from gputui.analysis.job import Serving
 from gputui.model.absent import Missing
 from gputui.model.journal import Price, to_plain
 from gputui.services.advise.rent import HOURS_PER_MONTH, Advice, Offer, Pick, ServedLoad, headline_of
-from gputui.services.results.json import case_identity
+from gputui.services.results.exports import case_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def _pick(pick: Pick | Missing) -> dict[str, Any]:
     if isinstance(pick, Missing):
         plain: dict[str, Any] = to_plain(pick)
         return plain
-    from gputui.services.compare.data import judgement_as_json  # no other form needs it
+    from gputui.services.compare.formats import judgement_as_json  # no other form needs it
 
     against = [{"what": what, **judgement_as_json(judgement)} for what, judgement in pick.against]
     return {

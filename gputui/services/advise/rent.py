@@ -36,12 +36,11 @@ from gputui.services.compare.pairing import (
     estimate_pair,
     flags_of,
 )
-from gputui.services.results.host_bound import NOT_OF_GPU, is_host_bound
+from gputui.services.results.expected import uses_of
 from gputui.services.results.metrics import metrics_of
 from gputui.services.results.references import PREFIX
-from gputui.services.results.roofline import uses_of
 from gputui.services.results.selectors import split_selector
-from gputui.services.results.throughput import devices_of, speed_of
+from gputui.services.results.throughput import NOT_OF_GPU, devices_of, is_host_bound, speed_of
 from gputui.worker.steps import QUEUE_GREW
 
 START_S = 600.0

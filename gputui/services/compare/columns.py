@@ -23,7 +23,7 @@ from gputui.services.compare.row_text import (
     rate_text,
     time_text,
 )
-from gputui.services.results.roofline import share_of_sheet
+from gputui.services.results.expected import share_of_sheet
 from gputui.services.results.throughput import GAVE, gave_text, rate_of
 from gputui.services.support.output_files import Value
 
@@ -138,11 +138,6 @@ def _with_ends(name: str, found: SpeedEstimate | Cost | Energy | Missing) -> dic
     return {column: getattr(found, field, None) for column, field in fields.items()}
 
 
-def _blocks_csv(cell: Cell) -> dict[str, Value]:
-    speed = cell.speed if isinstance(cell.speed, SpeedEstimate) else None
-    return {"blocks": speed.blocks if speed else None, "launches": speed.launches if speed else None}
-
-
 RATE = ComparisonColumn(
     name="rate",
     headings=("a", "b", "unit"),
@@ -185,7 +180,7 @@ BLOCKS = ComparisonColumn(
     headings=("n",),
     cells=_blocks,
     default="wide",
-    csv=_blocks_csv,
+    csv=lambda cell: {name: getattr(cell.speed, name, None) for name in ("blocks", "launches")},
 )
 PEAK = ComparisonColumn(
     name="peak",

@@ -38,10 +38,9 @@ from gputui.services.compare.ranking import tied
 from gputui.services.compare.row_text import OF_RATES, change_words, than
 from gputui.services.prices import price_of_run
 from gputui.services.results.headline import as_sentence, case_order, case_subject
-from gputui.services.results.host_bound import is_host_bound
 from gputui.services.results.labels import device_words
 from gputui.services.results.selectors import Selection
-from gputui.services.results.throughput import cost_of, rate_of, speed_of
+from gputui.services.results.throughput import cost_of, is_host_bound, rate_of, speed_of
 
 RANKED_BY = ("machine", "runtime", "label", "gpu")
 """Dimensions with so many values that they are ranked."""

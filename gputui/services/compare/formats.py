@@ -1,14 +1,39 @@
-"""Makes and saves a comparison, or a ranking, in any of its forms."""
+"""Makes and saves a comparison, or a ranking, in any of its forms; here those for programs, JSON and CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any  # JSON
 
+from gputui.analysis.attribution import Attribution
+from gputui.analysis.findings import Finding
+from gputui.analysis.judgement import Judgement
+from gputui.analysis.verdict import RatioEstimate
 from gputui.errors import GputuiError
-from gputui.services.compare.columns import ENERGY, ComparisonColumn
+from gputui.model.absent import Missing, known
+from gputui.model.journal import to_plain
+from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn
 from gputui.services.compare.fleet import Fleet
+from gputui.services.compare.headline import Headline
+from gputui.services.compare.pairing import Cell, Comparison, FigureRow, Row, Side, performance_checks_of_side
 from gputui.services.compare.session import Answer, Asked
+from gputui.services.compare.tables import comparisons_as_markdown
+from gputui.services.compare.text import comparison_as_text, spread_as_json
+from gputui.services.compare.why import Why, sentence
+from gputui.services.results.exports import (
+    case_identity,
+    cost_as_json,
+    estimate_as_json,
+    metrics_as_json,
+    performance_as_json,
+    summary_as_json,
+)
+from gputui.services.results.throughput import rate_of
+from gputui.services.support.output_files import Value, csv_text, write_output
 
 WITH_ENERGY = ("csv", "json", "html")
 """Forms that also tell what the GPUs drew."""
@@ -32,8 +57,6 @@ def save_comparison(path: Path, asked: Asked, baseline: int, columns: Sequence[C
     `columns` apply to Markdown, empty for its defaults; other forms have all of them.
     Raises GputuiError for another extension, if a file can no longer be read, or this one not be written.
     """
-    from gputui.services.support.output_files import write_output  # only who saves needs it
-
     form = form_of(path)
     answer = asked.compared(baseline, with_energy=form in WITH_ENERGY or ENERGY in columns)
     text = comparison_text(asked, answer, form, columns)
@@ -43,8 +66,6 @@ def save_comparison(path: Path, asked: Asked, baseline: int, columns: Sequence[C
 
 def comparison_plain(asked: Asked, answer: Answer) -> dict[str, object]:
     """What `gputui compare --json` prints."""
-    from gputui.services.compare.data import comparison_as_json, headline_as_json
-
     plain = [comparison_as_json(*pair) for pair in answer.pairs]
     headline = headline_as_json(answer.headline)
     return {"schema": 1, "by": asked.ignore, "headline": headline, "comparisons": plain}
@@ -58,28 +79,17 @@ def comparison_text(
     width: int | None = None,
     is_verbose: bool = False,
 ) -> str:
-    """What `gputui compare --format FORM` prints; `columns` apply to text and markdown, the rest to text.
-
-    Each form is loaded when it is asked for.
-    """
+    """What `gputui compare --format FORM` prints; `columns` apply to text and markdown, the rest to text."""
     if form == "json":
-        import json
-
         return json.dumps(comparison_plain(asked, answer), indent=1) + "\n"
     pairs = answer.pairs
     if form == "csv":
-        from gputui.services.compare.data import comparisons_as_csv
-
         return comparisons_as_csv(pairs, asked.ignore)
     if form == "markdown":
-        from gputui.services.compare.tables import comparisons_as_markdown
-
         return comparisons_as_markdown(pairs, asked.ignore, answer.headline, columns)
     if form == "text":
-        from gputui.services.compare.text import comparison_as_text
-
         return comparison_as_text(asked, answer, columns, width, is_verbose)
-    from gputui.services.compare.html import comparisons_as_page
+    from gputui.services.compare.html import comparisons_as_page  # only who writes a page needs it
 
     return comparisons_as_page(pairs, asked.ignore, answer.headline, asked.evidence)
 
@@ -96,3 +106,243 @@ def ranking_text(fleet: Fleet, form: str) -> str:
         "html": fleet_forms.fleet_as_page,
     }
     return made[form](fleet)
+
+
+def headline_as_json(headline: Headline) -> dict[str, Any]:
+    """The answer in sentences, and the commands that would settle it where it is open."""
+    return {
+        "text": headline.text,
+        "sentences": list(headline.sentences),
+        "steps": [to_plain(step) for step in headline.steps],
+    }
+
+
+def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict[str, Any]:
+    """One comparison: sides, differences, rows with their reasons, and group means."""
+    reasons = {id(why.row): why for why in whys}
+    return {
+        "a": _side(comparison.a),
+        "b": _side(comparison.b),
+        "differs": [{"what": what, "a": on_a, "b": on_b} for what, on_a, on_b in comparison.differs],
+        "rows": [
+            {
+                **case_identity(row.case),
+                "a": _cell(row.a, row.case.unit),
+                "b": _cell(row.b, row.case.unit),
+                "ratio": _ratio(row.estimate),
+                "verdict": row.rate.word,
+                "reason": row.rate.reason,
+                "judgements": {j.respect: judgement_as_json(j) for j in (row.rate, row.cost, row.energy)},
+                "figures": [
+                    {"key": one.key, "title": one.title, "unit": one.unit, **judgement_as_json(one.judgement)}
+                    for one in row.figures
+                ],
+                "note": row.note,
+                "flags": [to_plain(flag) for flag in row.flags],
+                "holds_between_models": None
+                if isinstance(row.holds_between_models, Missing)
+                else row.holds_between_models,
+                **_why(row, reasons.get(id(row))),
+            }
+            for row in comparison.rows
+        ],
+        "one_sided": [
+            {**case_identity(row.case), "a": _cell(row.a, row.case.unit), "b": _cell(row.b, row.case.unit)}
+            for row in comparison.one_sided
+        ],
+        "groups": [
+            {
+                "group": group.group,
+                "device_class": group.device_class,
+                "common_rows": group.common,
+                "rows": group.rows,
+                "mean": None
+                if isinstance(group.mean, Missing)
+                else {"ratio": group.mean.ratio, "low": group.mean.low, "high": group.mean.high},
+                "verdict": group.rate.word,
+                "reason": group.rate.reason,
+                "judgement": judgement_as_json(group.rate),
+            }
+            for group in comparison.groups
+        ],
+        "unmeasured": [{"reason": reason, "cases": len(names)} for reason, names in comparison.unmeasured],
+    }
+
+
+def judgement_as_json(judgement: Judgement) -> dict[str, Any]:
+    """Verdict, change from A to B with its interval, and how many blocks, launches or rows it rests on."""
+    change = [None] * 3 if judgement.ratio is None else [ratio - 1 for ratio in judgement.ratio]
+    n = judgement.n
+    return {
+        "verdict": judgement.word,
+        "reason": judgement.reason,
+        "change": change[0],
+        "change_low": change[1],
+        "change_high": change[2],
+        "n_a": None if n is None else n[0],
+        "n_b": None if n is None else n[1],
+    }
+
+
+OPERATORS_TOLD = 20
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    """Without what only sums of findings need; `at_best_ns` is null where it is not known."""
+    plain: dict[str, Any] = to_plain(replace(found, gone_ns={}))
+    del plain["gone_ns"], plain["has_at_best"]
+    return {**plain, "at_best_ns": found.at_best_ns if found.has_at_best else None, "text": found.text}
+
+
+def _why(row: Row, why: Why | None) -> dict[str, Any]:
+    if why is None:
+        absent = f"the verdict is {row.verdict.word}: there is no difference to explain"
+        return {"why": {"missing": absent}, "findings": {"a": [], "b": []}}
+    findings = {
+        letter: [_finding(one) for one in found]
+        for letter, found in (("a", why.findings_a), ("b", why.findings_b))
+    }
+    found = why.attribution
+    if isinstance(found, Missing):
+        return {"why": {"missing": found.reason}, "findings": findings}
+    told: dict[str, Any] = to_plain(found)
+    for plain in (*told["parts"], *told["operators"]):
+        plain["difference_ns"] = plain["time_b_ns"] - plain["time_a_ns"]
+    told["operators"] = told["operators"][:OPERATORS_TOLD]
+    words = {"sentence": sentence(row, found), "difference_ns": found.difference_ns}
+    return {"why": {**words, **told}, "findings": findings}
+
+
+def _side(side: Side) -> dict[str, Any]:
+    performance = [performance_as_json(check) for check in performance_checks_of_side(side)]
+    return {
+        "name": side.name,
+        "run": summary_as_json(side.run),
+        "chosen_of": side.chosen_of,
+        "normality": performance,
+        "spread": spread_as_json(side),
+    }
+
+
+def _cell(cell: Cell, unit: str) -> dict[str, Any]:
+    return {
+        "outcome": "absent" if cell.result is None else cell.result.outcome,
+        "precision_used": cell.precision_used,
+        "speed": estimate_as_json(cell.speed, "units_per_s"),
+        "clock_units_per_s": None if cell.result is None else known(rate_of(cell.result, by_clock=True)),
+        "cost": cost_as_json(cell.cost, unit),
+        "energy": estimate_as_json(cell.energy, "joules_per_unit"),
+        "figures": [] if cell.result is None else metrics_as_json(cell.result),
+        "uses": [to_plain(use) for use in cell.uses],
+    }
+
+
+def _ratio(estimate: RatioEstimate | Missing) -> dict[str, Any] | None:
+    if isinstance(estimate, Missing):
+        return None
+    return {
+        "b_against_a": estimate.ratio,
+        "low": estimate.low,
+        "high": estimate.high,
+        "blocks_a": estimate.n_a,
+        "blocks_b": estimate.n_b,
+        "independent_blocks_a": estimate.independent_a,
+        "independent_blocks_b": estimate.independent_b,
+        "launches_a": estimate.launches_a,
+        "launches_b": estimate.launches_b,
+        "method": estimate.method,
+        "resolvable": estimate.resolvable,
+        "autocorrelation": estimate.autocorrelation,
+        "df": None if math.isinf(estimate.df) else estimate.df,
+        "run_share": estimate.run_share,
+        "paired": estimate.paired,
+    }
+
+
+def comparisons_as_csv(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str) -> str:
+    """The records below their names, as `csv_text` writes them."""
+    rows = comparison_records(pairs, ignore)
+    return csv_text((*rows[:1], *(row.values() for row in rows)))
+
+
+def comparison_records(
+    pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str
+) -> list[dict[str, Value]]:
+    """In base units: a row for each case and pair of sides, below it one for each figure."""
+    return [
+        values
+        for comparison, whys in pairs
+        for row in (*comparison.rows, *comparison.one_sided)
+        for values in _records_of(row, comparison, {id(why.row): why for why in whys}.get(id(row)), ignore)
+    ]
+
+
+_OF_FIGURE = (
+    *("figure", "figure_unit", "a_figure", "b_figure", "a_figure_launches", "b_figure_launches"),
+    *("figure_change", "figure_change_low", "figure_change_high", "figure_verdict", "figure_reason"),
+)
+
+
+def _records_of(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> Iterator[dict[str, Value]]:
+    """The case, then each of its figures: the same columns, with what identifies the case and the sides."""
+    of_case = _record(row, comparison, why, ignore)
+    yield of_case | dict.fromkeys(_OF_FIGURE)
+    identity = {
+        name: value
+        for name, value in of_case.items()
+        if name in row.case.identity() or name in ("by", "a_side", "a_run", "b_side", "b_run")
+    }
+    for figure in row.figures:
+        yield dict.fromkeys(of_case) | identity | dict(zip(_OF_FIGURE, _figure(figure), strict=True))
+
+
+def _figure(figure: FigureRow) -> tuple[Value, ...]:
+    metrics = [None if isinstance(side, Missing) else side for side in (figure.a, figure.b)]
+    values = [None if m is None or isinstance(m.value, Missing) else m.value for m in metrics]
+    launches = [None if m is None else m.launches for m in metrics]
+    judged = judgement_as_json(figure.judgement)
+    told = ("change", "change_low", "change_high", "verdict", "reason")
+    return figure.key, figure.unit, *values, *launches, *map(judged.__getitem__, told)
+
+
+def _record(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> dict[str, Value]:
+    case, estimate = row.case, row.estimate
+    known = estimate if isinstance(estimate, RatioEstimate) else None
+    found = why.attribution if why is not None else None
+    return {
+        **case.identity(),
+        "by": ignore,
+        **_side_values("a", comparison.a, row.a),
+        **_side_values("b", comparison.b, row.b),
+        "b_against_a": known.ratio if known else None,
+        "ratio_low": known.low if known else None,
+        "ratio_high": known.high if known else None,
+        "resolvable": known.resolvable if known else None,
+        "method": known.method if known else None,
+        "verdict": row.rate.word,
+        "reason": row.rate.reason,
+        **_judged(row.cost),
+        **_judged(row.energy),
+        "note": row.note,
+        "flags": "; ".join(f"{flag.side} {flag.word} {flag.share:.3f}" for flag in row.flags),
+        "why": sentence(row, found) if isinstance(found, Attribution) else None,
+    }
+
+
+def _judged(judgement: Judgement) -> dict[str, Value]:
+    """The change of a cost or an energy per unit of work, from A to B, and its verdict."""
+    told, names = judgement_as_json(judgement), ("change", "change_low", "change_high", "verdict")
+    return {f"{judgement.respect}_{name}": told[name] for name in names}
+
+
+def _side_values(letter: str, side: Side, cell: Cell) -> dict[str, Value]:
+    values: dict[str, Value] = {
+        "side": side.name,
+        "run": (cell.run or side.run).short_id,
+        "device_name": "" if cell.result is None else cell.result.device_name,
+        "outcome": "absent" if cell.result is None else cell.result.outcome,
+        "precision_used": cell.precision_used,
+    }
+    for column in COLUMNS:
+        values |= column.csv(cell)
+    return {f"{letter}_{name}": value for name, value in values.items()}

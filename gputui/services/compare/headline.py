@@ -28,7 +28,6 @@ from gputui.model.units import (
     format_size_of_change,
     listed,
 )
-from gputui.services.compare.load_terms import load_terms
 from gputui.services.compare.pairing import CROWDED, SHARED, SLOWED, Comparison, Row, Side, main_row
 from gputui.services.compare.ranking import Ranked, by_cost, by_speed
 from gputui.services.compare.row_text import (
@@ -46,6 +45,7 @@ from gputui.services.compare.row_text import (
     units_per_s,
     verdict_parts,
 )
+from gputui.services.compare.side_records import load_terms
 from gputui.services.compare.suggestions import SettlingStep, settling_steps, steps_to_pair
 from gputui.services.compare.why import Why, part_name
 from gputui.services.results.conditions import Evidence
@@ -55,9 +55,8 @@ from gputui.services.results.headline import (
     case_subject,
     title_of,
 )
-from gputui.services.results.host_bound import HOST_BOUND, LIFTS
 from gputui.services.results.metrics import is_limit, time_of
-from gputui.services.results.throughput import GAVE, is_by_clock, run_spread_of
+from gputui.services.results.throughput import GAVE, HOST_BOUND, LIFTS, is_by_clock, run_spread_of
 from gputui.services.serving.profiles import limits_of
 
 _WITH: dict[str, Callable[[str], str]] = {

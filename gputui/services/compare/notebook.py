@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from gputui.document.markup import bullets, safe, table
 from gputui.errors import GputuiError, NoResult
-from gputui.services.compare.data import comparison_records
-from gputui.services.compare.formats import comparison_text, save_comparison
+from gputui.services.compare.formats import comparison_records, comparison_text, save_comparison
 from gputui.services.compare.pairing import DIMENSIONS
 from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.compare.tables import Naming, about_lines, remarks, row_table

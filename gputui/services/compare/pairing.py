@@ -43,9 +43,8 @@ from gputui.model.absent import Missing
 from gputui.model.plan import Case, Variant
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.units import counted, format_percent, format_seconds, listed
-from gputui.services.results.expected import performance_checks
+from gputui.services.results.expected import Use, performance_checks, uses_of
 from gputui.services.results.headline import case_order
-from gputui.services.results.host_bound import HOST_BOUND, STEP_KEYS, busy_share, is_host_bound
 from gputui.services.results.labels import had_no_time, plain_case_name
 from gputui.services.results.metrics import (
     P95,
@@ -59,13 +58,16 @@ from gputui.services.results.metrics import (
     times_of,
 )
 from gputui.services.results.references import version_of, version_order
-from gputui.services.results.roofline import Use, uses_of
 from gputui.services.results.throughput import (
+    HOST_BOUND,
     LAUNCH_IDS_OF_A_RUN,
+    STEP_KEYS,
     PowerOf,
+    busy_share,
     contention_of,
     cost_of,
     energy_of,
+    is_host_bound,
     is_undecidable,
     own_ratio_sd,
     speed_of,

@@ -31,7 +31,7 @@ from gputui.analysis.resolution import (
 from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.plan import Case, Plan
+from gputui.model.plan import Case, Plan, from_plain
 from gputui.model.result import Run
 from gputui.model.units import counted, listed
 from gputui.recording.own_directory import write_whole
@@ -116,9 +116,8 @@ class Looks:
     def read(run_dir: Path) -> Looks | None:
         """None for a run that is not to resolve anything, or whose looks cannot be read any more."""
         try:
-            plain = read_json_file(run_dir / LOOKS_NAME)
-            rows = tuple(RowStanding(**row) for row in plain.pop("rows"))
-            return Looks(**{**plain, "looks": tuple(plain["looks"]), "rows": rows})
+            looks: Looks = from_plain(Looks, read_json_file(run_dir / LOOKS_NAME))
+            return looks
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

@@ -26,6 +26,7 @@ from gputui.model.units import (
 )
 from gputui.services.compare.pairing import Cell, Comparison, FigureRow, GroupMean, Row, Side
 from gputui.services.prices import age_at_run
+from gputui.services.results.expected import share_of_sheet, share_text
 from gputui.services.results.labels import (
     cpu_words,
     day,
@@ -34,7 +35,6 @@ from gputui.services.results.labels import (
     metric_text,
     torch_words,
 )
-from gputui.services.results.roofline import share_of_sheet, share_text
 from gputui.store.text import clean_text
 
 LABEL_CELLS = 24

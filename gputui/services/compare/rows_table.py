@@ -38,8 +38,8 @@ from gputui.services.compare.row_text import (
     style_of,
     verdict_text,
 )
-from gputui.services.results.host_bound import HOST_BOUND
 from gputui.services.results.labels import shared_case_words, short_case_name
+from gputui.services.results.throughput import HOST_BOUND
 from gputui.store.text import clean_text
 
 RowOfSides = tuple[Row | None, ...]

@@ -30,7 +30,6 @@ from gputui.services.compare.row_text import (
 from gputui.services.compare.rows_table import is_absent, rows_of_sides, rows_table
 from gputui.services.compare.why import Why, finding_lines, part_table, sentence, trust_line
 from gputui.services.results.conditions import NOT_PROFILED
-from gputui.services.results.host_bound import HOST_BOUND, LIFTS
 from gputui.services.results.labels import (
     ending_words,
     lost_words,
@@ -38,6 +37,7 @@ from gputui.services.results.labels import (
     short_case_name,
     some_of,
 )
+from gputui.services.results.throughput import HOST_BOUND, LIFTS
 
 _ANY_WIDTH = 10_000
 

@@ -1,19 +1,22 @@
-"""A comparison as plain text, as wide as where it is shown."""
+"""A comparison as plain text, as wide as where it is shown: its rows, what its intervals rest on, and what
+would turn its answer round."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
+from typing import Any  # JSON
 
+from gputui.analysis.spread import ASSUMED, RUN_DF, BoxSpread
 from gputui.document.page import Console, Page, console_on
 from gputui.document.spans import Line, Span, command_spans, wrapped
 from gputui.model.absent import Missing
 from gputui.model.serving import SERVE_PROFILE
-from gputui.model.units import counted
+from gputui.model.units import RATES, counted, format_hourly, format_percent, three_digits
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
-from gputui.services.compare.headline import names_of
-from gputui.services.compare.pairing import Comparison, main_row
+from gputui.services.compare.headline import claim, names_of, subject
+from gputui.services.compare.pairing import Comparison, Row, Side, SideCase, main_row
 from gputui.services.compare.row_text import (
     choice_words,
     difference_words,
@@ -24,11 +27,11 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.rows_table import RowOfSides, first_of, rows_of_sides, rows_table
 from gputui.services.compare.session import Answer, Asked
-from gputui.services.compare.spread_text import spread_lines
 from gputui.services.compare.suggestions import effort_words
 from gputui.services.compare.tables import Naming, absent_lines, below_rows, column_table, missing_lines
-from gputui.services.compare.turning_points import turning_points
 from gputui.services.compare.why import Why
+from gputui.services.results.throughput import run_spread_of
+from gputui.services.results.variation import NOTHING_KNOWN
 
 _LEAST_ROWS = 3
 _LINES_AROUND = 4
@@ -288,3 +291,110 @@ def _write_more(
     below = [column for column in COLUMNS if column.default == "below" and not columns]
     for part in below_rows(comparison, whys, naming, below, spread_lines(comparison)):
         page.part(part)
+
+
+_MOST_CASES = 4
+
+
+def turning_points(comparison: Comparison) -> list[tuple[str, str]]:
+    """Conditions, and what holds then: `if L4 costs $2.25/h or more`, `H200 is cheaper per token`.
+
+    From the price at which costs are even, and from the cases that are decided the other way.
+
+    They are of the main case; none where it is undecided.
+    """
+    main = main_row(comparison.rows)
+    if main is None or not main.rate.differs:
+        return []
+    return [*price_points(main, comparison), *_cases(main, comparison)]
+
+
+def price_points(main: Row, comparison: Comparison) -> Iterable[tuple[str, str]]:
+    """The hourly price of b at which a unit of work costs the same on both."""
+    noun, (name_a, name_b) = RATES[main.case.unit].noun, names_of(comparison)
+    a, b = main.a.run, main.b.run
+    if a is None or b is None or a.run_id == b.run_id or main.rate.ratio is None:
+        return
+    ratio = main.rate.ratio[0]
+    if main.cost.ratio is None or isinstance(b.price, Missing):
+        share = f"{format_percent(ratio)} of" if ratio < 1 else f"{three_digits(ratio)} times"
+        yield (f"if {name_b} costs less than {share} {name_a}", f"{name_b} is cheaper per {noun}")
+        return
+    even = format_hourly(float(f"{b.price.usd_per_hour / main.cost.ratio[0]:.3g}"))
+    if main.cost.word == "cheaper":
+        yield (f"if {name_b} costs {even} or more", f"{name_a} is cheaper per {noun}")
+    elif main.cost.word == "dearer":
+        yield (f"if {name_b} costs {even} or less", f"{name_b} is cheaper per {noun}")
+
+
+def _cases(main: Row, comparison: Comparison) -> Iterable[tuple[str, str]]:
+    """Cases decided the other way, by cost where costs are known."""
+    by_cost = main.cost.differs
+    mine = (main.cost if by_cost else main.rate).verdict.word
+    against = [
+        row
+        for row in comparison.rows
+        if row is not main
+        and not row.is_host_bound
+        and (j := row.cost if by_cost else row.rate).differs
+        and j.verdict.word != mine
+    ]
+    better = names_of(comparison)[mine == "slower"]
+    for row in against[:_MOST_CASES]:
+        yield (f"for {subject(row, comparison.rows)}", f"{claim(row, comparison)}: take {better}")
+    if len(against) > _MOST_CASES:
+        yield (counted(len(against) - _MOST_CASES, "more case"), f"take {better}")
+
+
+def spread_lines(comparison: Comparison) -> Iterator[str]:
+    """A line for each side and device; one for both sides if they are one run."""
+    is_one_run = comparison.a.run.run_id == comparison.b.run.run_id
+    sides = (("", comparison.a),) if is_one_run else (("a: ", comparison.a), ("b: ", comparison.b))
+    for name, side in sides:
+        for device, case in _devices(side).items():
+            if (spread := case.result.between_boxes) is not None:
+                boxes = counted(case.run.replicates, "box")
+                few = "too few to show how much such boxes vary, so an assumed spread is taken"
+                many = "how much they vary, each row shows"
+                is_few = math.isinf(spread.df)
+                yield f"{name}{boxes}: {few}" if is_few else f"{name}{boxes} and one more: {many}"
+                continue
+            prior, runs = _box_spread(side, case), run_spread_of(case.result)
+            launches = "as much as assumed"
+            if prior.rows:
+                known = f"{counted(prior.launches, 'launch')} of {counted(prior.rows, 'row')}"
+                launches = f"{math.sqrt(prior.factor):.2g} times as much as assumed, as {known} show"
+            how = "assumed" if runs.df <= RUN_DF else "as its runs show"
+            of_runs = f"; its runs vary by {format_percent(math.sqrt(runs.variance))}, {how}"
+            yield f"{name}launches on the {device.upper()} vary {launches}{'' if is_one_run else of_runs}"
+
+
+def spread_as_json(side: Side) -> list[dict[str, Any]]:
+    """The same as numbers, for one side."""
+    found = []
+    for device, case in _devices(side).items():
+        prior = _box_spread(side, case)
+        runs = case.result.between_boxes or run_spread_of(case.result)
+        found.append(
+            {
+                "device_class": device,
+                "launch_sd_over_assumed": math.sqrt(prior.factor) if prior.rows else None,
+                "prior_df": prior.df,
+                "rows": prior.rows,
+                "launches": prior.launches,
+                "run_sd": math.sqrt(runs.variance),
+                "run_df": None if math.isinf(runs.df) else runs.df,
+            }
+        )
+    return found
+
+
+def _box_spread(side: Side, case: SideCase) -> BoxSpread:
+    known = side.variations.get(case.run.machine.machine_id, NOTHING_KNOWN)
+    return known.launches.get(case.result.case.variant.device_class, ASSUMED)
+
+
+def _devices(side: Side) -> dict[str, SideCase]:
+    """A measured case of each class of device."""
+    measured = [case for case in side.cases if case.result.outcome == "ok"]
+    return {case.result.case.variant.device_class: case for case in reversed(measured)}

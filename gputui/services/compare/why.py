@@ -35,7 +35,7 @@ from gputui.services.results.conditions import (
     seen_step,
     step_findings,
 )
-from gputui.services.results.roofline import sheet_peak
+from gputui.services.results.expected import sheet_peak
 from gputui.services.results.step_tables import CATEGORY_WORDS
 
 _WIDEST_BAR = 40

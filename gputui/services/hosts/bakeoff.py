@@ -28,15 +28,16 @@ from gputui.model.journal import (
     RunEnd,
     RunStart,
 )
-from gputui.model.plan import Plan
+from gputui.model.plan import Plan, from_plain
 from gputui.recording.run_directory import Spec, held_if_free
 from gputui.recording.supervisor import HARD_STOP
 from gputui.services.hosts.batch_job import JobRequest
-from gputui.services.hosts.box import Box, box_from, device_of
+from gputui.services.hosts.box import Box, box_from
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import FilePart, HostFailed, Link, LinkLost
 from gputui.services.hosts.slurm import START_S, job_script
 from gputui.services.prices import price_of
+from gputui.services.results.labels import machine_words
 from gputui.services.runs.process import mark_stored
 from gputui.services.runs.progress import ProgressTracker
 from gputui.services.runs.start import check_something_runs
@@ -219,7 +220,7 @@ class HostRun:
             name=self.host.name,
             state=self.state,
             why=self.why,
-            device="" if picture.machine is None else clean_text(device_of(picture.machine)),
+            device="" if picture.machine is None else clean_text(machine_words(picture.machine)),
             case="" if case is None or self.is_over else case.short_name,
             rate="" if case is None or self.is_over else " ".join(filter(None, (case.rate, case.spread))),
             share_done=1.0 if self.is_whole else picture.share_done if is_running else None,
@@ -587,10 +588,9 @@ class Bakeoff:
             note = read_json_file(directory / _NOTE)
             target, runs = Path(note["target"]), []
             for plain in note["hosts"]:
-                run_dir, batch = directory / plain.pop("run_id"), plain.pop("batch")
+                run_dir = directory / plain.pop("run_id")
+                batch = from_plain(BatchPart | None, plain.pop("batch"))
                 host = msgspec.convert(plain, Host)
-                if batch is not None:
-                    batch = BatchPart(JobRequest.read(batch["request"]), tuple(batch["options"]))
                 has_spec = batch is None or (run_dir / SPEC_NAME).exists()
                 spec = Spec.read(run_dir) if has_spec else None
                 runs.append(HostRun(host, spec, run_dir, target, note["step"], batch))

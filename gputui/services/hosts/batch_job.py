@@ -15,14 +15,14 @@ from typing import Any  # Any: JSON
 
 from gputui.errors import EXIT_CASE_FAILED, GputuiError
 from gputui.model.machine import Interpreter, Machine
-from gputui.model.plan import Plan
+from gputui.model.plan import Plan, from_plain
 from gputui.recording.agent import STEP_NAME, describe_here, write_only_below
 from gputui.recording.own_directory import write_whole
 from gputui.recording.probing import describe_step
 from gputui.recording.run_directory import Spec
 from gputui.recording.slurm import DESCRIBED_NAME, ENDED_NAME, REQUEST_NAME
 from gputui.recording.supervisor import Supervisor
-from gputui.services.profiles.loader import Profile, ProfileCase
+from gputui.services.profiles.loader import Profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.torch_builds import check_gpu_is_used
 from gputui.services.profiles.user_workload import profile_as_described
@@ -44,17 +44,6 @@ class JobRequest:
     key: str
     """Hexadecimal key of ids of boxes."""
 
-    @staticmethod
-    def read(plain: dict[str, Any]) -> JobRequest:
-        """From its dictionary. Raises KeyError or TypeError for anything else."""
-        profile = plain["profile"]
-        if profile is not None:
-            cases = tuple(ProfileCase(**_with_tuples(case)) for case in profile["cases"])
-            profile = Profile(**{**_with_tuples(profile), "cases": cases})
-        return JobRequest(
-            **{**plain, "profile": profile, "choices": Choices(**_with_tuples(plain["choices"]))}
-        )
-
     def plan(
         self, machine: Machine, interpreter: Interpreter, step: dict[str, Any] | None
     ) -> tuple[Profile, Plan]:
@@ -66,10 +55,6 @@ class JobRequest:
         if profile is None:
             profile = profile_as_described(step or {}, Path(self.step_name))
         return profile, resolve_plan(profile, interpreter, machine, self.choices)
-
-
-def _with_tuples(plain: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
 
 
 def main(run_dir: Path) -> int:
@@ -88,7 +73,7 @@ def main(run_dir: Path) -> int:
 def _measure(run_dir: Path) -> int:
     home = run_dir.parents[1]
     write_only_below(home)
-    request = JobRequest.read(read_json_file(run_dir / REQUEST_NAME))
+    request: JobRequest = from_plain(JobRequest, read_json_file(run_dir / REQUEST_NAME))
     found = describe_here(home, request.key, request.python or None)
     interpreter = found.chosen.interpreter
     step = None

@@ -13,7 +13,7 @@ from typing import Any  # Any: JSON of another machine
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine
-from gputui.model.units import counted, format_bytes, format_seconds
+from gputui.model.units import format_bytes, format_seconds
 from gputui.recording.probing import PROBE_TIMEOUT_S, ChosenInterpreter
 from gputui.services.hosts.host import LOCAL, Host, quoted, text_from
 from gputui.services.hosts.link import HostFailed, Link
@@ -83,17 +83,6 @@ class Box:
         if self.free_bytes < LITTLE_SPACE_BYTES:
             found.append(f"{format_bytes(self.free_bytes)} are free for its journal: make space, or --dir")
         return tuple(found)
-
-
-def device_of(machine: Machine) -> str:
-    """`8 x NVIDIA H100`, or the processor and its cores."""
-    names = [gpu.name for gpu in machine.gpus]
-    if names:
-        counted_names = {name: names.count(name) for name in names}
-        return ", ".join(f"{n} x {name}" if n > 1 else name for name, n in counted_names.items())
-    cpu = machine.cpu
-    model = "CPU" if isinstance(cpu.model, Missing) else cpu.model
-    return f"{model}, {counted(cpu.usable_cores, 'core')}"
 
 
 def describe(link: Link, key: bytes) -> Box:

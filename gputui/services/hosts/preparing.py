@@ -19,12 +19,13 @@ from gputui.services.hosts.bakeoff import (
     on_all,
     spec_of,
 )
-from gputui.services.hosts.box import Box, describe, device_of, key_for_hosts, same_boxes, step_profile
+from gputui.services.hosts.box import Box, describe, key_for_hosts, same_boxes, step_profile
 from gputui.services.hosts.host import Host, hosts_from
 from gputui.services.hosts.link import Link
 from gputui.services.profiles.loader import Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.user_workload import is_step_file
+from gputui.services.results.labels import machine_words
 from gputui.services.runs.options import RunOptions, to_argv
 from gputui.services.runs.process import new_run_id
 from gputui.services.runs.progress import expected_s
@@ -49,7 +50,7 @@ class PlannedHost:
         to_run = sum(case.outcome is None for case in self.plan.cases)
         left_out = len(self.plan.cases) - to_run
         parts = [
-            device_of(self.box.machine),
+            machine_words(self.box.machine),
             self.box.runtime,
             counted(to_run, "case") + (f", {left_out} cannot run there" if left_out else ""),
             f"about {format_whole_seconds(self.about_s)}",

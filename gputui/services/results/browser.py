@@ -1,9 +1,11 @@
-"""Result files, the runs of several in one list, a case on every box, and one run in full."""
+"""Result files, the runs of several in one list, pairs of them that are worth comparing, a case on every
+box, and one run in full."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +17,15 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass
-from gputui.model.plan import Case
+from gputui.model.plan import TRACE_PROFILE, Case
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.serving import ServingRecords
 from gputui.services.results.conditions import Evidence, findings_of_case
 from gputui.services.results.headline import case_order
-from gputui.services.results.host_bound import is_host_bound
 from gputui.services.results.kept_files import end_of_log, logs_of
 from gputui.services.results.selectors import Selection, batches, files_in, from_here, run_in
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
-from gputui.services.results.throughput import cost_of, speed_of
+from gputui.services.results.throughput import cost_of, is_host_bound, speed_of
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file, run_directories
 from gputui.store.reading import (
@@ -249,3 +250,59 @@ def _detail(file: ResultFile, db: Path, run_id: str, job: Job[Any]) -> RunDetail
         findings=tuple((case, found) for case, found in findings if found),
         loads=file.serving(run_id),
     )
+
+
+_MOST_FILES, _MOST_PAIRS = 8, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Two runs of one profile."""
+
+    a: ListedRun
+    """The earlier one."""
+    b: ListedRun
+    is_one_box: bool
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Behind `gputui compare`."""
+        return self.a.name, self.b.name
+
+    @property
+    def command(self) -> str:
+        return shlex.join(("gputui", "compare", *self.words))
+
+
+def candidates(directory: Path, job: Job[Any]) -> tuple[Candidate, ...]:
+    """For each profile its newest run with the newest one before it, on another box if there is one.
+
+    Looks at the result files that changed last; what is wrong with one is shown where it is opened.
+    Raises Cancelled if the job was cancelled.
+    """
+    found: list[tuple[Path, Sequence[RunSummary]]] = []
+    for entry in recent_files(directory)[:_MOST_FILES]:
+        with suppress(GputuiError):
+            runs = read_runs(entry.path, job).runs
+            found.append(
+                (
+                    entry.path,
+                    [run for run in runs if run.status == "finished" and run.profile != TRACE_PROFILE],
+                )
+            )
+    known = with_common_ids([runs for _, runs in found])
+    stored = [ListedRun(run, path) for (path, _), runs in zip(found, known, strict=True) for run in runs]
+    unique = {one.summary.run_id: one for one in reversed(stored)}
+    newest = sorted(unique.values(), key=lambda one: -one.summary.started_utc_us)
+    return tuple(_pairs(newest))[:_MOST_PAIRS]
+
+
+def _pairs(newest: Sequence[ListedRun]) -> Iterator[Candidate]:
+    by_profile: dict[tuple[str, int], list[ListedRun]] = {}
+    for one in newest:
+        by_profile.setdefault((one.summary.profile, one.summary.profile_version), []).append(one)
+    for b, *earlier in by_profile.values():
+        if earlier:
+            here = b.summary.machine.machine_id
+            a = next((one for one in earlier if one.summary.machine.machine_id != here), earlier[0])
+            yield Candidate(a, b, is_one_box=a.summary.machine.machine_id == here)

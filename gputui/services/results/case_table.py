@@ -13,7 +13,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import cost_unit, format_percent, format_rate, format_usd
-from gputui.services.results.host_bound import HOST_BOUND, STEP_KEYS, is_host_bound
+from gputui.services.results.expected import share_of_sheet, share_text, uses_of
 from gputui.services.results.labels import (
     case_name,
     interval_words,
@@ -23,8 +23,15 @@ from gputui.services.results.labels import (
     short_result_name,
 )
 from gputui.services.results.metrics import CaseMetric, metrics_of
-from gputui.services.results.roofline import share_of_sheet, share_text, uses_of
-from gputui.services.results.throughput import GAVE, Speeds, cost_of, gave_text
+from gputui.services.results.throughput import (
+    GAVE,
+    HOST_BOUND,
+    STEP_KEYS,
+    Speeds,
+    cost_of,
+    gave_text,
+    is_host_bound,
+)
 
 _PEAK, _COST, _BAR = 1, 2, 3
 """The highest goes first where there is little room."""

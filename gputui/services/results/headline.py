@@ -30,7 +30,6 @@ from gputui.model.units import (
     listed,
 )
 from gputui.services.results.expected import performance_checks
-from gputui.services.results.host_bound import LIFTS, NOT_OF_GPU, busy_words, is_host_bound
 from gputui.services.results.labels import (
     case_words,
     ending_words,
@@ -44,10 +43,14 @@ from gputui.services.results.metrics import LOAD_TIMES, is_limit
 from gputui.services.results.throughput import (
     BY_CLOCK,
     GAVE,
+    LIFTS,
+    NOT_OF_GPU,
     Speeds,
+    busy_words,
     contention_of,
     gave_text,
     is_by_clock,
+    is_host_bound,
     is_undecidable,
     speed_ratio,
     speeds_of,

@@ -26,12 +26,15 @@ from gputui.model.units import (
     format_spread,
 )
 from gputui.services.prices import price_source
-from gputui.services.results.host_bound import LIFTS, NOT_OF_GPU, busy_words, is_host_bound
 from gputui.services.results.metrics import CaseMetric
 from gputui.services.results.throughput import (
     BY_CLOCK,
+    LIFTS,
+    NOT_OF_GPU,
+    busy_words,
     is_by_clock,
     is_crowded,
+    is_host_bound,
     is_undecidable,
     speed_of,
     waited_share,

@@ -19,7 +19,6 @@ from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_percent, listed
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.expected import CAPPED_W, performance_checks, power_cap_of
-from gputui.services.results.host_bound import is_host_bound
 from gputui.services.results.labels import some_of
 from gputui.services.results.references import (
     MOST_BYTES,
@@ -34,7 +33,7 @@ from gputui.services.results.references import (
     version_of,
     version_order,
 )
-from gputui.services.results.throughput import contention_of, launches_of, speed_of
+from gputui.services.results.throughput import contention_of, is_host_bound, launches_of, speed_of
 from gputui.services.support.output_files import write_output
 from gputui.services.support.paths import make_directory, references_directory
 from gputui.store.reading import CaseConditions

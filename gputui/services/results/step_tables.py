@@ -13,9 +13,9 @@ from gputui.model.absent import Missing
 from gputui.model.journal import MEMORY_PARTS, MemoryPoint, Operator, ProfiledPass
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_bytes, format_percent, format_ratio, format_seconds
+from gputui.services.results.expected import PEAK_WORKLOADS, peak_name, uses_of
 from gputui.services.results.headline import case_order
 from gputui.services.results.labels import plain_name
-from gputui.services.results.roofline import PEAK_TESTS, peak_name, uses_of
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
 from gputui.services.results.throughput import is_undecidable
 
@@ -198,7 +198,9 @@ def reached_peak(case: CaseResult, run: Run) -> str:
         return ""
     of_peak, unit = max(reached)
     limit = f": {'compute' if unit == 'flop' else 'memory'} is the limit" if of_peak >= BOUND_SHARE else ""
-    return f"reaches {format_percent(of_peak)} of this box's own {peak_name(PEAK_TESTS[unit])} peak{limit}"
+    return (
+        f"reaches {format_percent(of_peak)} of this box's own {peak_name(PEAK_WORKLOADS[unit])} peak{limit}"
+    )
 
 
 def waiting_for(cause: str, *, is_most: bool) -> str:

@@ -36,6 +36,7 @@ from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST
 from gputui.model.units import UNKNOWN, counted, format_rate, format_spread, listed
 from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S, profiled_s
+from gputui.services.results.expected import share_of_sheet, uses_of
 from gputui.services.results.labels import (
     gpu_number,
     interval_words,
@@ -44,7 +45,6 @@ from gputui.services.results.labels import (
     shared_case_words,
     short_case_name,
 )
-from gputui.services.results.roofline import share_of_sheet, uses_of
 from gputui.services.results.throughput import (
     GAVE,
     gave_of_launch,

@@ -33,7 +33,6 @@ from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.case_table import case_lines, metric_rows, metric_table, rates_table
 from gputui.services.results.expected import CHECK_WORDS, performance_checks
 from gputui.services.results.headline import index_in, main_first, run_headline
-from gputui.services.results.host_bound import HOST_BOUND, is_host_bound
 from gputui.services.results.labels import (
     box_lines,
     case_name,
@@ -44,7 +43,7 @@ from gputui.services.results.labels import (
 )
 from gputui.services.results.next_steps import command_again
 from gputui.services.results.step_tables import name_in_run, step_of
-from gputui.services.results.throughput import gave_text, speeds_of
+from gputui.services.results.throughput import HOST_BOUND, gave_text, is_host_bound, speeds_of
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.text import (
     commands_of,

@@ -262,7 +262,7 @@ def _compared(copies: Sequence[Path]) -> tuple[Asked, Answer]:
 
 
 def _as_json(copies: Sequence[Path], compared: tuple[Asked, Answer] | None, shared: Shared) -> str:
-    from gputui.services.results.json import run_as_json
+    from gputui.services.results.exports import run_as_json
     from gputui.services.serving.text import serving_as_json
 
     runs = []

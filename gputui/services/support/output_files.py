@@ -11,10 +11,9 @@ from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
 from gputui.recording.own_directory import write_whole
+from gputui.store.locking import is_database
 from gputui.store.opening import expanded
 
-_DUCKDB_MAGIC = slice(8, 12), b"DUCK"
-"""Where every DuckDB database has its magic bytes."""
 _BYTES_OF_NAMES = "surrogateescape"
 """In a C locale, Python represents file names as bytes; they are written unchanged."""
 
@@ -36,19 +35,11 @@ def _write_bytes(path: Path, data: bytes) -> None:
     if target.exists() and not target.is_file():
         target.write_bytes(data)
         return
-    if _is_database(target):
-        raise GputuiError(f"{path} is a database and will not be overwritten", "choose another file")
     target = target.resolve()  # a symlink's target is replaced, not the link
+    if target.exists() and target.stat().st_size and is_database(target):
+        raise GputuiError(f"{path} is a database and will not be overwritten", "choose another file")
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
     write_whole(target, data, mode)
-
-
-def _is_database(path: Path) -> bool:
-    if not path.exists():
-        return False
-    place, magic = _DUCKDB_MAGIC
-    with path.open("rb") as file:
-        return file.read(place.stop)[place] == magic
 
 
 def write(path: Path, writes: Callable[[], object]) -> None:

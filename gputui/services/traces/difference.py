@@ -27,7 +27,7 @@ from gputui.model.units import (
     format_size_of_change,
     listed,
 )
-from gputui.services.compare.data import judgement_as_json
+from gputui.services.compare.formats import judgement_as_json
 from gputui.services.compare.why import part_name, signed, time_text
 from gputui.services.results.labels import format_ends
 from gputui.services.results.step_answer import (

@@ -30,8 +30,7 @@ from gputui.model.machine import Machine
 from gputui.model.plan import PROFILED, TRACE_PROFILE, Case, PlannedCase, program_case
 from gputui.model.result import Run
 from gputui.model.units import counted, format_percent, format_seconds
-from gputui.recording.program_cpu import ProgramCpu
-from gputui.services.results.operator_rates import product_sentence
+from gputui.recording.recorder import ProgramCpu
 from gputui.services.results.step_answer import (
     ALLOCATES,
     DDP,
@@ -40,6 +39,7 @@ from gputui.services.results.step_answer import (
     OPTIMIZER,
     RECORDED,
 )
+from gputui.services.results.step_breakdown import product_sentence
 from gputui.services.runs.process import uuid7
 from gputui.services.traces.chrome_trace import KINDS, Trace, read_trace
 from gputui.services.traces.collectives import Collective, collective_lines, collectives_of

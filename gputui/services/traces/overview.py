@@ -8,8 +8,8 @@ from gputui.document.table import Table, table_of
 from gputui.model.journal import IDLE, ProfiledPass
 from gputui.model.units import counted, format_percent
 from gputui.services.compare.why import time_text
-from gputui.services.results.operator_rates import efficiency_text
 from gputui.services.results.step_answer import StepAnswer, answer_of_trace
+from gputui.services.results.step_breakdown import efficiency_text
 from gputui.services.results.step_tables import CATEGORY_WORDS, operator_table
 from gputui.services.traces.difference import TraceDifference, short_kernel
 from gputui.services.traces.imported import TraceRun

@@ -37,8 +37,15 @@ from gputui.tui.monitor.frame import (
 from gputui.tui.monitor.gpu_table import details_lines, gpu_table, metrics_lines
 from gputui.tui.monitor.history import SECOND_NS, History, SteadyLoads
 from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, ROOMY, Layout, Rect, laid_out
-from gputui.tui.monitor.process_columns import command_text, is_of_here
-from gputui.tui.monitor.processes import LONGEST_FILTER, USERS_FROM, USERS_WIDTH, ProcessList, users_lines
+from gputui.tui.monitor.processes import (
+    LONGEST_FILTER,
+    USERS_FROM,
+    USERS_WIDTH,
+    ProcessList,
+    command_text,
+    is_of_here,
+    users_lines,
+)
 from gputui.tui.monitor.settings import (
     BY_ID,
     INTERVALS_S,

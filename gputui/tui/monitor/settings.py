@@ -12,7 +12,7 @@ from gputui.document.theme import THEMES
 from gputui.errors import GputuiError
 from gputui.metrics import METRICS, Metric, Units, Values, number, with_unit
 from gputui.services.support.paths import make_directory
-from gputui.tui.monitor.process_columns import COLUMNS
+from gputui.tui.monitor.processes import COLUMNS
 
 OF_GPUS: tuple[Metric, ...] = tuple(one for one in METRICS if one.id and one.scope == "gpu")
 BY_ID = {metric.id: metric for metric in OF_GPUS}

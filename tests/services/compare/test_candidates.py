@@ -12,7 +12,7 @@ from builders import make_machine
 from journals import CPU_MACHINE
 from stored_runs import run_id_of, store
 
-from gputui.services.compare.candidates import Candidate, candidates
+from gputui.services.results.browser import Candidate, candidates
 from gputui.services.support.background import Job
 
 

@@ -6,8 +6,8 @@ from hand_made import make_case, make_run, measured, steady
 from journals import CPU_MACHINE, GPU_MACHINE
 
 from gputui.model.machine import Machine
-from gputui.services.compare.equal_boxes import EqualBoxes, equal_boxes
 from gputui.services.compare.pairing import side_of_runs
+from gputui.services.compare.ranking import EqualBoxes, equal_boxes
 
 CASES = [make_case(name, workload_class="training") for name in ("conv_train", "gpt_train")]
 

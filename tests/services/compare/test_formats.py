@@ -25,10 +25,9 @@ from gputui.errors import EXIT_DONE
 from gputui.model.journal import Block, Price
 from gputui.model.plan import Case
 from gputui.services.compare.columns import COST, ENERGY
-from gputui.services.compare.data import comparison_as_json, comparisons_as_csv
+from gputui.services.compare.formats import comparison_as_json, comparisons_as_csv
 from gputui.services.compare.headline import Headline
-from gputui.services.compare.html import comparisons_as_page
-from gputui.services.compare.html_details import time_axis, time_histogram
+from gputui.services.compare.html import comparisons_as_page, time_axis, time_histogram
 from gputui.services.compare.pairing import Cell, compare_sides, side_of_runs
 from gputui.services.compare.session import ask
 from gputui.services.compare.tables import Naming, column_table, comparisons_as_markdown, row_table

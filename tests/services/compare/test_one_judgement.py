@@ -22,8 +22,7 @@ from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
 from gputui.services.advise.buy import advice_as_json
 from gputui.services.advise.rent import Pick, PricedSide, advise
-from gputui.services.compare.data import comparison_as_json, comparisons_as_csv
-from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, check_gate
+from gputui.services.compare.formats import comparison_as_json, comparisons_as_csv
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.pairing import FigureRow, Row, Side, compare_sides, side_of_runs
@@ -34,6 +33,7 @@ from gputui.services.compare.row_text import (
     verdict_text,
 )
 from gputui.services.compare.session import Answer, Asked
+from gputui.services.compare.suggestions import CANNOT_TELL, FAIL, PASS, check_gate
 from gputui.services.compare.tables import comparisons_as_markdown
 from gputui.services.compare.text import comparison_as_text
 from gputui.services.results.conditions import Evidence

@@ -30,9 +30,9 @@ from gputui.model.result import CaseResult, Run
 from gputui.model.telemetry import LaunchPower
 from gputui.model.units import format_energy
 from gputui.services.compare.columns import BLOCKS, PEAK
-from gputui.services.compare.gate import CANNOT_TELL, FAIL, PASS, GateResult, check_gate, gate_lines
 from gputui.services.compare.pairing import Comparison, compare_sides, side_of_runs
 from gputui.services.compare.session import ask
+from gputui.services.compare.suggestions import CANNOT_TELL, FAIL, PASS, GateResult, check_gate, gate_lines
 from gputui.services.compare.tables import Naming, performance_lines, remarks, row_table
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import Selection

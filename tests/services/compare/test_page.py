@@ -24,8 +24,7 @@ from gputui.model.journal import Price
 from gputui.model.plan import Case
 from gputui.model.result import Run, TimeSeries
 from gputui.services.compare.headline import headline_of
-from gputui.services.compare.html import comparisons_as_page
-from gputui.services.compare.html_details import Line, line_chart, time_axis, time_histogram
+from gputui.services.compare.html import Line, comparisons_as_page, line_chart, time_axis, time_histogram
 from gputui.services.compare.pairing import (
     CAPPED,
     Comparison,

@@ -21,7 +21,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import Figure, Price
 from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run
-from gputui.services.compare.data import comparison_as_json
+from gputui.services.compare.formats import comparison_as_json
 from gputui.services.compare.pairing import (
     Comparison,
     GroupMean,
@@ -40,7 +40,7 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.rows_table import rows_of_sides, rows_table
 from gputui.services.compare.tables import Naming, disturbances, remarks, row_table
-from gputui.services.results.json import run_as_json
+from gputui.services.results.exports import run_as_json
 from gputui.services.results.labels import has_failed, run_notes
 
 LATER_US = STARTED_US + 3_600_000_000

@@ -14,11 +14,10 @@ from gputui.errors import GputuiError
 from gputui.model.result import Run
 from gputui.services.compare.columns import COLUMNS
 from gputui.services.compare.formats import comparison_text
-from gputui.services.compare.gate import FAIL, check_gate
 from gputui.services.compare.pairing import Comparison, _is_among, compare_sides, side_of_runs
 from gputui.services.compare.session import ask
-from gputui.services.compare.spread_text import spread_lines
-from gputui.services.compare.suggestions import next_steps, settling_steps
+from gputui.services.compare.suggestions import FAIL, check_gate, next_steps, settling_steps
+from gputui.services.compare.text import spread_lines
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.references import run_of_reference
 from gputui.services.results.selectors import split_selector

@@ -18,31 +18,31 @@ from gputui.model.journal import Price
 from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run
 from gputui.services.advise.rent import PricedSide, advise
-from gputui.services.compare.data import comparison_as_json
 from gputui.services.compare.fleet import fleet_of
+from gputui.services.compare.formats import comparison_as_json
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.pairing import Comparison, compare_sides, main_row, side_of_runs, sides_by
 from gputui.services.compare.rows_table import rows_of_sides, rows_table
 from gputui.services.compare.tables import Naming, disturbances
-from gputui.services.compare.turning_points import turning_points
+from gputui.services.compare.text import turning_points
 from gputui.services.results.case_table import brief_table, metric_rows
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.expected import performance_checks
+from gputui.services.results.expected import measured_peak, performance_checks
+from gputui.services.results.exports import run_as_json
 from gputui.services.results.headline import main_case, run_headline
-from gputui.services.results.host_bound import (
+from gputui.services.results.labels import run_notes
+from gputui.services.results.reference_making import reference_of
+from gputui.services.results.throughput import (
     HOST_BOUND,
     LIFTS,
     NOT_OF_GPU,
     STEP_KEYS,
     busy_share,
     busy_words,
+    cost_of,
     is_host_bound,
+    speeds_of,
 )
-from gputui.services.results.json import run_as_json
-from gputui.services.results.labels import run_notes
-from gputui.services.results.reference_making import reference_of
-from gputui.services.results.roofline import measured_peak
-from gputui.services.results.throughput import cost_of, speeds_of
 from gputui.services.share.report import key_figures
 
 PRICE = Price(2.0, 1.0, "stated", "", "", "", "")

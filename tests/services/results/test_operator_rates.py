@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gputui.model.journal import Kernel, Operator, ProfiledPass, without_result
-from gputui.services.results.operator_rates import efficiency_text, product_sentence, uses_of_operator
+from gputui.services.results.step_breakdown import efficiency_text, product_sentence, uses_of_operator
 
 HEADS = "1x8x1024x64"
 H100 = "NVIDIA H100 80GB HBM3"

@@ -12,7 +12,7 @@ from test_expected import at_rate
 from gputui.cli.results import print_run
 from gputui.document.page import console_on
 from gputui.model.absent import Missing
-from gputui.services.results.roofline import Use, share_of_sheet, share_text, uses_of
+from gputui.services.results.expected import Use, share_of_sheet, share_text, uses_of
 
 
 def test_training_gpt2_at_347k_tokens_per_second_uses_30_percent_of_an_h200() -> None:

@@ -18,10 +18,10 @@ from gputui.model.journal import trace_name
 from gputui.services.compare.columns import columns_of
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
 from gputui.services.compare.session import ask
-from gputui.services.results import table_export as saving
+from gputui.services.results import exports as saving
 from gputui.services.results.browser import RunDetail, read_detail, read_runs
+from gputui.services.results.exports import Sheet, save_sheet, save_trace, sheet_as_csv, sheet_as_json
 from gputui.services.results.kept_files import traces_directory
-from gputui.services.results.table_export import Sheet, save_sheet, save_trace, sheet_as_csv, sheet_as_json
 from gputui.services.support.background import Job
 from gputui.services.support.output_files import write, write_output
 from gputui.store.journal_reader import read_journal, read_telemetry

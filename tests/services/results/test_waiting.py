@@ -11,8 +11,8 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.plan import Case
 from gputui.model.units import format_rate
+from gputui.services.results.conditions import RecordedUse
 from gputui.services.results.labels import interval_words
-from gputui.services.results.recorded import RecordedUse
 from gputui.services.results.throughput import (
     contention_of,
     gave_of_launch,

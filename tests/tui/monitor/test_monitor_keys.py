@@ -17,8 +17,7 @@ from gputui.model.telemetry import GpuUse
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.actions import ACTIONS
 from gputui.tui.monitor.model import MonitorModel
-from gputui.tui.monitor.process_columns import COLUMNS, columns_for, time_text
-from gputui.tui.monitor.processes import ProcessList
+from gputui.tui.monitor.processes import COLUMNS, ProcessList, columns_for, time_text
 from gputui.tui.monitor.settings import OF_GPUS, MonitorSettings
 from gputui.tui.shell.on_top import help_lines
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS, shown_keys

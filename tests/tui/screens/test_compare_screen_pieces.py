@@ -12,7 +12,7 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.services.compare.columns import COST, RATIO
 from gputui.services.compare.session import ComparisonRequest, ask, request_of
-from gputui.services.compare.telemetry_overlay import SideCurves, curves_of
+from gputui.services.compare.side_records import SideCurves, curves_of
 from gputui.services.results.selectors import from_here
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run

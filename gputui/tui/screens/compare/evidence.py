@@ -17,7 +17,6 @@ from gputui.model.absent import Missing
 from gputui.model.result import TimeSeries
 from gputui.model.units import counted, format_change, format_percent, format_seconds
 from gputui.services.compare.columns import COST, ENERGY, PEAK, ComparisonColumn
-from gputui.services.compare.load_terms import serving_of_side
 from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.row_text import (
     boxes_text,
@@ -33,8 +32,15 @@ from gputui.services.compare.row_text import (
     time_text,
     verdict_text,
 )
+from gputui.services.compare.side_records import (
+    CROWDED,
+    MOST_LAUNCHES,
+    THROTTLE,
+    SideCurves,
+    curves_of,
+    serving_of_side,
+)
 from gputui.services.compare.suggestions import next_steps
-from gputui.services.compare.telemetry_overlay import CROWDED, MOST_LAUNCHES, THROTTLE, SideCurves, curves_of
 from gputui.services.compare.why import Why, finding_lines, part_table, sentence, trust_line
 from gputui.services.results.conditions import NOT_PROFILED
 from gputui.services.results.labels import interval_words

@@ -16,7 +16,6 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import format_hourly
-from gputui.services.compare.candidates import Candidate
 from gputui.services.compare.columns import ENERGY, RATE, RATIO, ComparisonColumn
 from gputui.services.compare.fleet_why import ranking_of
 from gputui.services.compare.formats import comparison_text
@@ -35,9 +34,9 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.rows_table import RowOfSides, rows_of_sides
 from gputui.services.compare.session import Answer, Asked, ComparisonRequest, ask, request_of
-from gputui.services.compare.telemetry_overlay import SideCurves
+from gputui.services.compare.side_records import SideCurves
 from gputui.services.compare.why import Why
-from gputui.services.results.browser import ListedRun
+from gputui.services.results.browser import Candidate, ListedRun
 from gputui.services.results.labels import day, device_words, short_case_name, torch_words
 from gputui.services.results.references import PREFIX, known_references
 from gputui.services.results.selectors import every_file, from_here

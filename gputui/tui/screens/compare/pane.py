@@ -33,7 +33,7 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.rows_table import RowOfSides
 from gputui.services.compare.suggestions import effort_words, next_steps, settling_steps
-from gputui.services.compare.turning_points import turning_points
+from gputui.services.compare.text import turning_points
 from gputui.services.results.labels import short_case_name
 from gputui.services.results.throughput import step_times_of
 from gputui.store.text import clean_text

@@ -15,12 +15,12 @@ from textual.widgets import ContentSwitcher
 
 from gputui.analysis.attribution import Attribution
 from gputui.document.spans import Span
-from gputui.services.compare.candidates import Candidate, candidates
 from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, ComparisonColumn
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
 from gputui.services.compare.pairing import Comparison, Row, main_row
 from gputui.services.compare.row_text import called, letter_of, short_name
 from gputui.services.compare.rows_table import RowOfSides
+from gputui.services.results.browser import Candidate, candidates
 from gputui.store.text import clean_text
 from gputui.tui.screens.compare.evidence import evidence_of, open_row
 from gputui.tui.screens.compare.layout import CompareLayout, lay_out, row_line

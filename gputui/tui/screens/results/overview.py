@@ -29,7 +29,7 @@ from gputui.model.units import (
 )
 from gputui.services.results.browser import RunDetail, on_boxes
 from gputui.services.results.case_table import brief_table
-from gputui.services.results.expected import performance_checks
+from gputui.services.results.expected import performance_checks, share_of_sheet, uses_of
 from gputui.services.results.headline import case_subject, headline_sentences, main_case
 from gputui.services.results.labels import (
     NOT_RUN,
@@ -40,7 +40,6 @@ from gputui.services.results.labels import (
     run_notes,
     torch_words,
 )
-from gputui.services.results.roofline import share_of_sheet, uses_of
 from gputui.services.results.step_answer import answer_of_trace, sentence
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.step_tables import main_step, operator_table, step_parts

@@ -18,6 +18,14 @@ from gputui.model.units import format_bytes, format_seconds, listed
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks
+from gputui.services.results.exports import (
+    TRACE_ENDING,
+    Sheet,
+    default_name,
+    save_sheet,
+    save_trace,
+    trace_of,
+)
 from gputui.services.results.headline import is_bad_news
 from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of
 from gputui.services.results.labels import case_name, launch_number, run_heading, run_notes
@@ -28,14 +36,6 @@ from gputui.services.results.step_tables import (
     memory_table,
     parts_of,
     step_words,
-)
-from gputui.services.results.table_export import (
-    TRACE_ENDING,
-    Sheet,
-    default_name,
-    save_sheet,
-    save_trace,
-    trace_of,
 )
 from gputui.services.results.throughput import speeds_of
 from gputui.services.support.paths import default_result_file

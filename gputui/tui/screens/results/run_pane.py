@@ -15,12 +15,12 @@ from gputui.document.spans import Line, Span
 from gputui.model.absent import Missing
 from gputui.model.journal import Operator
 from gputui.model.result import CaseResult
-from gputui.services.results import table_export as saving
+from gputui.services.results import exports as saving
 from gputui.services.results.browser import RunDetail, breakdown_for
+from gputui.services.results.exports import Sheet
 from gputui.services.results.labels import case_name, outcome_words
 from gputui.services.results.step_breakdown import StepBreakdown
 from gputui.services.results.step_tables import operator_table, profiled_cases
-from gputui.services.results.table_export import Sheet
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results import pages
 from gputui.tui.screens.results.overview import overview_page, step_lines

@@ -24,9 +24,9 @@ from gputui.services.results.browser import (
     read_series,
     recent_files,
 )
+from gputui.services.results.exports import files_sheet
 from gputui.services.results.labels import day
 from gputui.services.results.selectors import split_selector
-from gputui.services.results.table_export import files_sheet
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file
 from gputui.store.opening import expanded

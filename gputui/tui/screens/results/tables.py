@@ -27,7 +27,7 @@ from gputui.model.units import (
 )
 from gputui.services.results.browser import FileEntry, FileRuns, RunDetail
 from gputui.services.results.case_table import brief_metrics
-from gputui.services.results.host_bound import HOST_BOUND, busy_words
+from gputui.services.results.exports import Sheet, runs_sheet
 from gputui.services.results.labels import (
     case_name,
     day,
@@ -40,10 +40,11 @@ from gputui.services.results.labels import (
     short_result_name,
 )
 from gputui.services.results.step_tables import CATEGORY_WORDS
-from gputui.services.results.table_export import Sheet, runs_sheet
 from gputui.services.results.throughput import (
     GAVE,
     HELD_BY_OTHERS,
+    HOST_BOUND,
+    busy_words,
     gave_text,
     is_by_clock,
     is_crowded,

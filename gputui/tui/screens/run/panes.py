@@ -20,7 +20,7 @@ from gputui.model.telemetry import HOST, DeviceSample
 from gputui.model.units import UNKNOWN, counted, format_clock, format_percent, format_seconds, three_digits
 from gputui.services.hosts.bakeoff import STYLES, HostStatus
 from gputui.services.hosts.hosts_table import hosts_table
-from gputui.services.results.roofline import share_text
+from gputui.services.results.expected import share_text
 from gputui.services.results.throughput import BY_CLOCK, CROWDED_SHARE, GAVE, HELD_BY_OTHERS
 from gputui.services.runs.device_history import MOST_BINS, DeviceHistory
 from gputui.services.runs.progress import CaseProgress, OfferedLoad, ProgressSnapshot

@@ -8,7 +8,7 @@ from array import array
 from hand_made import make_case, measured, steady
 
 from gputui.model.absent import Missing
-from gputui.services.compare.telemetry_overlay import _crowded, _joined, _throttled
+from gputui.services.compare.side_records import _crowded, _joined, _throttled
 from gputui.store.reading import LaunchSeries, MeasuredSpan, TelemetrySeries
 
 
