@@ -298,7 +298,7 @@ def command_line(options: RunOptions) -> str:
 def option_words(options: RunOptions) -> list[str]:
     """What was filled into a form, as options of a command line."""
     choices = options.choices
-    stated: dict[str, Option] = {
+    stated = {
         "db": options.db,
         "python": options.pythons,
         "device": choices.device,
@@ -312,10 +312,7 @@ def option_words(options: RunOptions) -> list[str]:
     return list(words_of(stated))
 
 
-Option = str | int | float | bool | Path | Sequence[str | Path] | None
-
-
-def words_of(options: Mapping[str, Option]) -> Iterator[str]:
+def words_of(options: Mapping[str, object]) -> Iterator[str]:
     """Options by name as words of a command line; None, False and empty texts are left out."""
     for name, value in options.items():
         option = f"--{name.replace('_', '-')}"
