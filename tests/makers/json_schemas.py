@@ -131,7 +131,7 @@ def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
         "import": (("import", trace, "--db", m),),
         "reference-add": (("reference", "add", quick),),
         "reference-list": (("reference", "list"),),
-        "reference-show": (("reference", "show", "amd-epyc-2-cores"),),
+        "reference-show": (("reference", "show", "xeon-8481c-1-core"),),
         "run": (
             ("run", spin, *into, "--yes"),
             (
