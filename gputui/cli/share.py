@@ -80,9 +80,12 @@ def command(
     shared = share(files, out, Keep(**kept), draw_card=card_of, trust=trust)
     click.echo(f"wrote {out}", err=True)
     if as_json:
-        print_json({"file": str(out), "in_it": shared.held, "not_in_it": shared.left_out})
+        print_json(
+            {"file": str(out), "in_it": shared.held, "not_in_it": shared.left_out, "called": shared.called}
+        )
         return
-    for heading, lines in (("in it:", shared.held), ("left out:", shared.left_out)):
+    called = [("called, for you alone:", shared.called)] if shared.called else []
+    for heading, lines in (("in it:", shared.held), ("left out:", shared.left_out), *called):
         click.echo(heading)
         for line in lines:
             click.echo(f"  {line}")

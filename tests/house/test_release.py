@@ -93,6 +93,7 @@ def test_version_licence_and_changelog_agree(release: Release, repository: Path)
     assert release.metadata["Version"] == version()
     assert release.metadata["License-Expression"] == "MIT"
     assert f"## [{RELEASED}] - " in (repository / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\nversion: {RELEASED}\n" in (repository / "CITATION.cff").read_text(encoding="utf-8")
     root = f"gputui-{version()}"
     with zipfile.ZipFile(release.wheel) as wheel, tarfile.open(release.sdist) as sdist:
         assert f"{root}.dist-info/licenses/LICENSE" in wheel.namelist()

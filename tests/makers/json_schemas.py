@@ -158,7 +158,9 @@ def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
         attached.stderr.readline()
         yield "run", *_answer("stop")
         yield "run", "attach", json.loads(attached.communicate()[0])
-    yield "share-data", "share", json.loads(Path(report).read_text())
+    gputui_here("share", str(fleets[0]), "-o", str(place / "fleet.json"))
+    for path in (report, place / "fleet.json"):
+        yield "share-data", "share", json.loads(Path(path).read_text())
 
 
 def _answer(*words: str) -> tuple[str, dict[str, Any]]:

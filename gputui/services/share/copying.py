@@ -18,6 +18,7 @@ from gputui.model.units import RATES
 from gputui.services.runs.process import uuid7
 from gputui.services.share import vocabulary as known
 from gputui.services.share.vocabulary import Rule, matching, one_of
+from gputui.store.merging import AT_ONCE
 from gputui.store.opening import CATALOG, rows_of
 from gputui.store.rows import LAYERS
 from gputui.store.schema import RUN_TABLES, TABLE_BY_NAME, Table
@@ -61,6 +62,10 @@ class Names:
     def identifier(self, old: str) -> str:
         """12 random hex digits."""
         return self._new.setdefault(("id", old), secrets.token_hex(6))
+
+    def shared_id(self, old: str) -> str:
+        """What an id is called in a shared file."""
+        return old if self.keep.ids else self.identifier(old)
 
     def numbered(self, kind: str, old: str) -> str:
         """`kernel-3`."""
@@ -364,6 +369,26 @@ def shared_copy(
     and counters of the box begin at 0, and its time zone is UTC: they would tell its uptime and place.
     Raises NotStored.
     """
+    paths = list(picked)
+    for start in range(0, len(paths), AT_ONCE):
+        _copy_some({path: picked[path] for path in paths[start : start + AT_ONCE]}, columns, out, names)
+    with opened_for_writing(out) as connection, explaining(out):
+        connection.execute("BEGIN")
+        rekey(connection, out)
+        connection.execute(f"DELETE FROM {CATALOG}.main.events WHERE message IS NULL")
+        counts = ", ".join(f"(SELECT count(*) FROM {CATALOG}.main.{rows})" for rows in COUNTED.values())
+        (row,) = connection.execute(f"SELECT {counts}").fetchall()
+        connection.execute("COMMIT")
+    return Counter(dict(zip(COUNTED, row, strict=True)))
+
+
+def _copy_some(
+    picked: Mapping[Path, Sequence[RunSummary]],
+    columns: Mapping[Path, frozenset[tuple[str, str]]],
+    out: Path,
+    names: Names,
+) -> None:
+    """Those of a few files: each that is open takes memory."""
     catalogs = {f"d{number}": path for number, path in enumerate(picked, 1)}
     rules = rules_of(names)
     with opened_for_writing(out, catalogs) as connection, explaining(out):
@@ -380,12 +405,7 @@ def shared_copy(
                         names.replaced["price"].update(str(run) for (run,) in rows_of(connection, path, sql))
                         continue
                     _copy(connection, catalog, path, table, columns[path], rules[table.name], names)
-        rekey(connection, out)
-        connection.execute(f"DELETE FROM {CATALOG}.main.events WHERE message IS NULL")
-        counts = ", ".join(f"(SELECT count(*) FROM {CATALOG}.main.{rows})" for rows in COUNTED.values())
-        (row,) = connection.execute(f"SELECT {counts}").fetchall()
         connection.execute("COMMIT")
-    return Counter(dict(zip(COUNTED, row, strict=True)))
 
 
 def _note_runs(
