@@ -32,13 +32,13 @@ _REPLAY_PICTURE_EVERY_S = 1.0
 
 
 def _address(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, int] | None:
-    """`:9400` is a port of loopback, `0.0.0.0:9400` of every interface, `[::1]:9400` of one with IPv6."""
+    """`:9400` is a port of loopback, `0.0.0.0:9400` of every interface."""
     if text is None:
         return None
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise GputuiError(f"--openmetrics {text}: names no port", ":9400, or ADDRESS:9400 for others too")
-    return host.strip("[]") or "127.0.0.1", int(port)
+    return host or "127.0.0.1", int(port)
 
 
 @click.command()

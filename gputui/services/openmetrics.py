@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -24,12 +24,8 @@ from gputui.store.text import clean_text
 
 EVERY_S = 15.0
 """Between two writings of a file: as often as Prometheus asks."""
-_ANEW_AFTER_S = 1.0
-"""Two that ask within it get the same reading: rates need some time between two."""
 _TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _TITLES = {f"gputui_{metric.scope}_{metric.key}": metric.title for metric in METRICS}
-_UNSTABLE = "cpu_core_pct"
-"""A text that is another with each reading, which labels must not be."""
 
 
 def exposition(sample: LiveSample) -> str:
@@ -53,7 +49,8 @@ def _samples(device: DeviceSample) -> Iterator[tuple[str, str]]:
     scope = "host" if device.device == HOST else "gpu"
     labels = {} if device.device == HOST else {"gpu": device.label, "source": device.source}
     values = {} if device.problem else device.values
-    texts = {key: text for key, text in values.items() if isinstance(text, str) and key != _UNSTABLE}
+    # A label must not be another with each reading.
+    texts = {key: text for key, text in values.items() if isinstance(text, str) and key != "cpu_core_pct"}
     found: list[tuple[str, dict[str, str], float]] = [("up", labels, not device.problem)]
     found += [("info", {**labels, **texts}, 1)] if texts else []
     found += [(key, labels, value) for key in values if (value := number(values, key)) is not None]
@@ -73,15 +70,14 @@ def export(address: tuple[str, int] | None, file: Path | None, say: Callable[[st
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with readings(processes=False) as read:
-            latest = _Latest(read)
+            text = partial(_text, read, threading.Lock())
             if address is not None:
-                server = _server_at(address, latest.text)
+                server = _server_at(address, text)
                 threading.Thread(target=server.serve_forever, daemon=True).start()
-                host, port = server.server_address[:2]
-                say(f"http://{host!s}:{port}/metrics")
+                say("http://{}:{}/metrics".format(*server.server_address))
             while True:
                 if file is not None:
-                    write_output(file, latest.text())
+                    write_output(file, text())
                 time.sleep(EVERY_S)
     except KeyboardInterrupt:
         return
@@ -91,21 +87,10 @@ def export(address: tuple[str, int] | None, file: Path | None, say: Callable[[st
                 file.unlink()
 
 
-class _Latest:
-    """What devices say when it is asked for, or a moment ago."""
-
-    def __init__(self, read: Callable[[], LiveSample]) -> None:
-        self._read = read
-        self._lock = threading.Lock()
-        self._read_s = -_ANEW_AFTER_S
-        self._text = ""
-
-    def text(self) -> str:
-        """Of one reading, however many ask at once."""
-        with self._lock:
-            if time.monotonic() - self._read_s >= _ANEW_AFTER_S:
-                self._text, self._read_s = exposition(self._read()), time.monotonic()
-            return self._text
+def _text(read: Callable[[], LiveSample], lock: threading.Lock) -> str:
+    """Of a reading of its own, however many ask at once."""
+    with lock:
+        return exposition(read())
 
 
 def _server_at(address: tuple[str, int], text: Callable[[], str]) -> ThreadingHTTPServer:
@@ -116,21 +101,16 @@ def _server_at(address: tuple[str, int], text: Callable[[], str]) -> ThreadingHT
             if self.path.partition("?")[0] != "/metrics":
                 self.send_error(404, "metrics are at /metrics")
                 return
-            body = text().encode()
             self.send_response(200)
             self.send_header("Content-Type", _TYPE)
-            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(text().encode())
 
         def log_message(self, format: str, *words: object) -> None:
             """Not a line for each time that it is asked."""
 
-    class Server(ThreadingHTTPServer):
-        address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-
     try:
-        return Server(address, Scrape)
+        return ThreadingHTTPServer(address, Scrape)
     except OSError as error:
         raise GputuiError(
             f"--openmetrics: cannot listen at {address[0]} port {address[1]} ({error.strerror})",

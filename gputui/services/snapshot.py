@@ -44,9 +44,9 @@ def readings(*, processes: bool, repeats_s: float = _NO_ROUNDS_S) -> Iterator[Ca
     collector.start()
     try:
         _wait(collector, said, _OPENS_WITHIN_S, _is_read)
-        time.sleep(_APART_S)
 
         def read() -> LiveSample:
+            time.sleep(_APART_S)
             begun = {_key(device): device.t_ns for device in _devices(collector.latest())}
             collector.set_interval(repeats_s)
 

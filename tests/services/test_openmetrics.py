@@ -18,7 +18,7 @@ from nvml.standin import standin_environment
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as metrics_in
 from prometheus_client.parser import text_string_to_metric_families as metrics_in_older_text
 
-GPUS = "driver gpus 8\n" + "".join(
+GPUS = "driver gpus 8\n* field 197 5000000000000\n* field 198 9000000000000\n" + "".join(
     f"{gpu} field 186 {300_000 + gpu}\n{gpu} sm_busy_pct {gpu}\n{gpu} temperature_c {40 + gpu}\n"
     f"{gpu} memory_used_mib {1000 + gpu}\n{gpu} process {900_000 + gpu} C 2048 30\n"
     for gpu in range(8)
