@@ -39,7 +39,7 @@ from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.headline import as_sentence
 from gputui.services.results.kept_files import copy_whole
-from gputui.services.results.selectors import judged_runs, select_all, split_selector
+from gputui.services.results.selectors import every_file, judged_runs, select_all, split_selector
 from gputui.services.serving.curve import serving_of
 from gputui.services.share.copying import Keep, Names, shared_copy
 from gputui.services.share.report import REPEAT, Report, SharedSide, below_normal, report_on
@@ -162,7 +162,7 @@ def share(
         raise NotStored(
             f"{out} already exists and will not be overwritten", "choose another name, or remove that file"
         )
-    picked = [_picked(text, trust) for text in texts]
+    picked = [_picked(text, trust) for text in every_file(texts)]
     if form not in (".db", *CARDS):
         picked = [box for one in picked for box in _each_box(one)]
     names = Names(keep)
