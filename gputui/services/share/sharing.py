@@ -31,7 +31,7 @@ from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, format_percent, listed
 from gputui.services.compare.fleet import FLEET_FROM, fleet_of, fleet_sides
-from gputui.services.compare.fleet_forms import shown_boxes
+from gputui.services.compare.fleet_forms import fleet_plain, shown_boxes
 from gputui.services.compare.fleet_why import explained
 from gputui.services.compare.formats import comparison_plain, comparison_text, ranking_text
 from gputui.services.compare.pairing import Side
@@ -233,12 +233,12 @@ def _share_fleet(picked: Sequence[Picked], out: Path, place: Path, names: Names)
         machine, runs = list(of_boxes.items())[int(number) - 1]
         copies.append(place / f"{number}.db")
         _copy(runs, copies[-1], names)
-        called.append(f"{box.name} is {machine} in {runs[0].path}")
+        called.append(f"{box.name} is machine {machine} of {runs[0].path}")
     shared = Shared(held, _left_out(names), tuple(called))
     report = report_on(_boxes(copies, ()), fleet.headline, _contents(shared))
     if out.suffix.lower() == ".json":
-        ranking = json.loads(ranking_text(fleet, "json"))
-        plain = {"schema": 1, "in_it": held, "not_in_it": shared.left_out, "comparison": ranking}
+        kept = {"in_it": held, "not_in_it": shared.left_out}
+        plain = {"schema": 1, **kept, "comparison": fleet_plain(fleet)}
         text = json.dumps(plain, indent=1) + "\n"
     else:
         writer = as_markdown if out.suffix.lower() == ".md" else as_page
