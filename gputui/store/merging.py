@@ -19,7 +19,7 @@ from gputui.store.writing import delete_runs, explaining, opened_for_writing, re
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-AT_ONCE = 20
+_AT_ONCE = 20
 """Files that are open at the same time: more take memory, fewer take time."""
 
 
@@ -96,8 +96,8 @@ def collect_new(
     `only`: of some files, the runs that are wanted. Raises as `merge_files`.
     """
     merged: list[Merged] = []
-    for place in range(0, len(paths), AT_ONCE):
-        merged += _collect(paths[place : place + AT_ONCE], collection, known, only or {})
+    for place in range(0, len(paths), _AT_ONCE):
+        merged += _collect(paths[place : place + _AT_ONCE], collection, known, only or {})
         progress(len(merged))
     return merged
 
