@@ -8,14 +8,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gputui.version import __version__ as __version__
-
 if TYPE_CHECKING:
     from gputui.errors import GputuiError as GputuiError
     from gputui.errors import NoResult as NoResult
     from gputui.services.compare.notebook import compare as compare
     from gputui.services.results.frames import load as load
     from gputui.services.runs.notebook import run as run
+
+    __version__: str
 
 __all__ = ["GputuiError", "NoResult", "__version__", "compare", "load", "run"]
 
@@ -29,7 +29,11 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:  # Any: what a module attribute may be
-    """What belongs to the Python interface, imported on first use: they need duckdb or pandas."""
+    """What belongs to the Python interface, imported on first use: they need duckdb, pandas or git."""
+    if name == "__version__":
+        from gputui.version import version
+
+        return version()
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

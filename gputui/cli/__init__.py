@@ -15,7 +15,7 @@ from gputui.cli.output import readable_output, wrapped
 from gputui.cli.verbs import COMMANDS, ELSEWHERE, GROUPS, NOUNS, SPELT, Command, understood
 from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError
 from gputui.store.text import clean_text
-from gputui.version import __version__, commit
+from gputui.version import version
 
 _READING = frozenset(
     (
@@ -93,8 +93,7 @@ def _meant(word: str) -> str:
 
 def _print_version(context: click.Context, parameter: click.Parameter, is_set: bool) -> None:
     if is_set:
-        of_clone = commit()
-        click.echo(f"gputui, version {__version__}{f' ({of_clone})' if of_clone else ''}")
+        click.echo(f"gputui, version {version()}")
         context.exit()
 
 

@@ -19,8 +19,8 @@ from typing import Any  # Any: what click passes on
 import click
 
 from gputui.analysis.resolution import looks_up_to
-from gputui.cli.options import all_rows_option, db_option, host_options, run_options
-from gputui.cli.output import beneath, confirmed, console, print_hint, say, shown, unattended
+from gputui.cli.options import all_rows_option, db_option, host_options, json_results_option, run_options
+from gputui.cli.output import beneath, confirmed, console, print_hint, print_json, say, shown, unattended
 from gputui.document.page import Page
 from gputui.document.spans import command_spans
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, GputuiError, MachineLacks, NoResult
@@ -198,6 +198,7 @@ COMMON = (
 @click.option("--yes", is_flag=True, help="Start, or remove, without asking.")
 @all_rows_option
 @click.option("-v", "--verbose", is_flag=True, help="Add notes, reasons, costs and what was left out.")
+@json_results_option
 def command(
     profile: str | None,
     addresses: tuple[str, ...],
@@ -217,6 +218,7 @@ def command(
     yes: bool,
     shows_all: bool,
     verbose: bool,
+    as_json: bool,
     **chosen: Any,
 ) -> int:
     """Measure PROFILE on several boxes at once, over your own ssh, and compare them.
@@ -227,7 +229,7 @@ def command(
     """
     if resume:
         found = find_bakeoff(profile or "", gives_up_after_s)
-        return see_through(found, shows_all=shows_all, verbose=verbose)
+        return see_through(found, shows_all=shows_all, verbose=verbose, as_json=as_json)
     percent = _percent(resolve, partitions)
     named = [*addresses, *(name for file in files for name in hosts_in(file))]
     queues = [partition_from(text, directory) for text in partitions]
@@ -282,7 +284,7 @@ def command(
         gives_up_after_s=gives_up_after_s,
         rounds=rounds,
     )
-    status = see_through(bakeoff, shows_all=shows_all, verbose=verbose)
+    status = see_through(bakeoff, shows_all=shows_all, verbose=verbose, as_json=as_json)
     return status or (EXIT_CASE_FAILED if prepared.refused else EXIT_DONE)
 
 
@@ -356,7 +358,13 @@ def _announce_jobs(kinds: Sequence[NodeType], jobs: Sequence[tuple[Host, BatchPa
 
 
 def see_through(
-    bakeoff: Bakeoff, *, shows_all: bool, verbose: bool, is_ours: bool = True, ends: bool = False
+    bakeoff: Bakeoff,
+    *,
+    shows_all: bool = False,
+    verbose: bool = False,
+    as_json: bool = False,
+    is_ours: bool = True,
+    ends: bool = False,
 ) -> int:
     """Follow all hosts to their ends, then compare what was measured. Raises GputuiError.
 
@@ -377,9 +385,9 @@ def see_through(
         if following is None:
             break
         bakeoff = following
-    has_compared = _compare(bakeoff, shows_all=shows_all, verbose=verbose)
+    has_compared = _compare(bakeoff, shows_all=shows_all, verbose=verbose, as_json=as_json)
     ended_early = [run for run in bakeoff.runs if run.is_stored and not run.is_whole]
-    if ended_early and bakeoff.words:
+    if ended_early and bakeoff.words and not as_json:
         again = shlex.join(["gputui", *bakeoff.words])
         print_hint(f"{_names(ended_early)} did not finish; to measure again", again)
     if not has_compared:
@@ -462,11 +470,12 @@ def _follow(bakeoff: Bakeoff, is_ours: bool, ends: bool) -> int:
     return stopped[0] if stopped else 0
 
 
-def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
+def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool, as_json: bool) -> bool:
     """The comparison of all that were measured, the first as the baseline; whether it has anything.
 
     Raises NoResult if no host measured anything.
     """
+    from gputui.services.compare.formats import comparison_plain
     from gputui.services.compare.ranking import equal_boxes
     from gputui.services.compare.session import ask
     from gputui.services.compare.text import comparison_pages
@@ -480,6 +489,14 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
         raise NoResult("nothing was measured on any host", show or f"gputui bakeoff --resume {bakeoff.name}")
     file = from_here(str(bakeoff.target))
     selectors = [f"{file}@{run}" for _, run in done]
+    hosts = [
+        {"name": run.host.name, "run_id": run.run_id if run.is_stored else None, "is_whole": run.is_whole}
+        for run in bakeoff.runs
+    ]
+    of_bakeoff = {"bakeoff": bakeoff.name, "file": str(bakeoff.target), "hosts": hosts}
+    if len(done) == 1 and as_json:
+        print_json({**of_bakeoff, "by": "", "headline": None, "comparisons": []})
+        return True
     if len(done) == 1:
         print_hint("one host was measured", f"gputui show {done[0][1]} {shlex.quote(file)}")
         return True
@@ -488,6 +505,9 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool) -> bool:
     sides = tuple(replace(side, name=f"{shown(name)} ({run})") for side, (name, run) in named)
     asked = replace(asked, sides=sides)
     answer = asked.compared(0)
+    if as_json:
+        print_json({**of_bakeoff, **comparison_plain(asked, answer)})
+        return not answer.headline.is_empty
     pool = [] if rounds is None else ["--pool"]
     kinds = equal_boxes(asked.sides, [shown(name) for name, _ in done])
     said = [text for kind in kinds for text in (kind.line, "")]

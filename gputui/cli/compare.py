@@ -16,8 +16,9 @@ from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn
 from gputui.services.compare.fleet import FLEET_FROM, Fleet
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of, ranking_text
+from gputui.services.compare.options import OPTIONS
 from gputui.services.compare.pairing import DIMENSIONS
-from gputui.services.compare.session import OPTIONS, ComparisonRequest, ask
+from gputui.services.compare.session import ComparisonRequest, ask
 from gputui.services.compare.suggestions import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
 from gputui.services.results.selectors import every_file
 
@@ -80,6 +81,7 @@ class _Sides(click.Command):
     metavar="FORM",
     help=f"{', '.join(FORMATS)}.  [text]",
 )
+@click.option("--json", "as_json", is_flag=True, help="As --format json.")
 @click.option(
     "--columns",
     **OPTIONS["columns"],
@@ -119,6 +121,7 @@ def command(
     baseline: str | None,
     pool: bool,
     form: str,
+    as_json: bool,
     columns: tuple[ComparisonColumn, ...],
     output: Path | None,
     slower_pct: float | None,
@@ -140,7 +143,10 @@ def command(
     `reference:NAME` is boxes of one model (gputui reference list). A directory is all result files in it.
     Exits with 6 if there is nothing to compare.
     """
-    is_named = _is_stated(context, "form")
+    is_named = as_json or _is_stated(context, "form")
+    if as_json and form not in ("text", "json"):
+        raise GputuiError(f"--json and --format {form}: one of them", "leave the other out")
+    form = "json" if as_json else form
     if output is not None and not on_screen and not is_named and output.suffix.lower() not in ("", ".txt"):
         form = form_of(output)
     are_traces = bool(files) and all(file.endswith((".json", ".json.gz")) for file in files)
@@ -226,8 +232,8 @@ def _compare_traces(
 
     _allow_only(
         context,
-        {"files", "traces_a", "traces_b", "form", "output", "step_range", "window"},
-        "traces: go with --a, --b, --step, --window, --format and -o",
+        {"files", "traces_a", "traces_b", "form", "as_json", "output", "step_range", "window"},
+        "traces: go with --a, --b, --step, --window, --format, --json and -o",
     )
     if files and (a or b):
         raise GputuiError(f"{files[0]}: is it side a or side b?", "name all traces after --a and --b")

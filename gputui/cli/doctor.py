@@ -62,7 +62,7 @@ def command(
     """
     hosts = named_hosts(addresses, files, vias, directory)
     if hosts:
-        return _check_hosts(hosts, python)
+        return _check_hosts(hosts, python, as_json=as_json)
     try:
         box = gathered(
             terminal_here(), python=python, db=db, on_step=lambda what: say_step(f"looking at {what} ...")
@@ -79,7 +79,7 @@ def command(
     return EXIT_CASE_FAILED if any(check.state == "problem" for check in checks) else EXIT_DONE
 
 
-def _check_hosts(hosts: tuple[Host, ...], python: str | None) -> int:
+def _check_hosts(hosts: tuple[Host, ...], python: str | None, *, as_json: bool) -> int:
     """Whether each host can be reached and can measure, and what gputui left there; exit 1 if one cannot."""
     from gputui.services.hosts.bakeoff import on_all
     from gputui.services.hosts.box import checked
@@ -87,33 +87,55 @@ def _check_hosts(hosts: tuple[Host, ...], python: str | None) -> int:
 
     key = hash_key()
     asked = [replace(host, python=python or "") for host in hosts]
-    answers = on_all(asked, lambda host: checked(host, key))
-    with printed() as page:
-        can_measure = [_write_host(page, *answer) for answer in zip(asked, answers, strict=True)]
-    return EXIT_DONE if all(can_measure) else EXIT_CASE_FAILED
+    answers = list(zip(asked, on_all(asked, lambda host: checked(host, key)), strict=True))
+    if as_json:
+        print_json({"hosts": [_plain_host(*answer) for answer in answers]})
+    else:
+        with printed() as page:
+            for answer in answers:
+                _write_host(page, *answer)
+    return EXIT_DONE if all(_can_measure(found) for _, found in answers) else EXIT_CASE_FAILED
 
 
-def _write_host(page: Page, host: Host, found: tuple[Box, Left] | GputuiError) -> bool:
-    """What a host is and what lies there, or why it cannot be used; whether it can measure."""
+def _can_measure(found: tuple[Box, Left] | GputuiError) -> bool:
+    if isinstance(found, GputuiError):
+        return False
+    chosen, machine = found[0].chosen.interpreter, found[0].machine
+    unused = unused_gpu(chosen, machine)
+    return not isinstance(chosen.runtime.torch_version, Missing) if unused is None else unused.is_wanted
+
+
+def _plain_host(host: Host, found: tuple[Box, Left] | GputuiError) -> dict[str, object]:
+    from gputui.services.results.labels import machine_words
+
+    plain: dict[str, object] = {"name": host.name, "can_measure": _can_measure(found)}
+    if isinstance(found, GputuiError):
+        return {**plain, "problem": found.message, "hint": found.hint}
+    box, left = found
+    unused = unused_gpu(box.chosen.interpreter, box.machine)
+    about = {"devices": machine_words(box.machine), "runtime": box.runtime, "python": box.chosen.found_as}
+    problem = None if unused is None else unused.reason
+    return {**plain, **about, "problem": problem, "cautions": box.cautions(), "left": asdict(left)}
+
+
+def _write_host(page: Page, host: Host, found: tuple[Box, Left] | GputuiError) -> None:
+    """What a host is and what lies there, or why it cannot be used."""
     from gputui.services.results.labels import machine_words
 
     name, arrow = Span(f"{host.name}: ", "title"), Span("  -> ", "dim")
     if isinstance(found, GputuiError):
         page.spans((name, Span("cannot be used: ", "alarm"), Span(found.message)))
         page.spans((arrow, Span(found.hint)))
-        return False
+        return
     box, left = found
     page.spans((name, Span(f"{machine_words(box.machine)} · {box.runtime} ({box.chosen.found_as})")))
-    can_measure = True
     unused = unused_gpu(box.chosen.interpreter, box.machine)
     if unused is not None:
         page.spans((Span(f"  {unused.reason}", STYLES["note" if unused.is_wanted else "problem"]),))
         typed = unused.command or ("" if unused.step else unused.look)
         page.spans((arrow, Span(typed or unused.step, "accent" if typed else "")))
-        can_measure = unused.is_wanted
     elif isinstance(box.chosen.interpreter.runtime.torch_version, Missing):
         page.spans((Span("  -> pip install torch there, or name a Python that has it: --python EXE"),))
-        can_measure = False
     for caution in box.cautions():
         page.spans((Span(f"  {caution}", STYLES["note"]),))
     runs = f", {counted(len(left.runs), 'run')}" if left.runs else ""
@@ -121,7 +143,6 @@ def _write_host(page: Page, host: Host, found: tuple[Box, Left] | GputuiError) -
     page.hint(f"  left there: {size} in {left.path}{runs}; to remove it", "gputui bakeoff --clean")
     for run in left.runs:
         page.spans((Span(f"    {run}", "dim"),))
-    return can_measure
 
 
 def _print(headline: str, checks: Sequence[Check], *, shows_all: bool) -> None:

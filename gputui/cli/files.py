@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -31,7 +32,7 @@ from gputui.store.merging import merge_files
 from gputui.store.opening import SUFFIXES, expanded
 from gputui.store.reading import open_result, warnings_of
 from gputui.store.selecting import check_label
-from gputui.store.writing import label_run, remove_run
+from gputui.store.writing import StoredRun, label_run, remove_run
 
 _MOST, _SHOWN = 20, 5
 """Files that get a line each when they are merged, and how many do where there are more."""
@@ -105,7 +106,8 @@ def runs(file: Path | None, trust: bool, as_json: bool) -> None:
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="IN...")
 @click.option("-o", "--output", "out", required=True, type=FILE, metavar="OUT")
-def merge(files: tuple[Path, ...], out: Path) -> None:
+@json_option
+def merge(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
     """Copy all runs of the files IN into OUT, which may exist; merging twice adds nothing."""
     with click.progressbar(
         length=len(files), label="reading", file=sys.stderr, hidden=not sys.stderr.isatty()
@@ -113,6 +115,17 @@ def merge(files: tuple[Path, ...], out: Path) -> None:
         named = [result_file_of(expanded(path)) for path in files]
         results = merge_files(named, out, lambda done: bar.update(done - bar.pos))
     typed = {path.resolve(): file for path, file in zip(named, files, strict=True)}
+    if as_json:
+        plain = [
+            {
+                "file": str(typed.get(one.source, one.source)),
+                "added": one.added,
+                "already_there": one.already_there,
+            }
+            for one in results
+        ]
+        print_json({"file": str(out), "merged": plain})
+        return
     for merged in results[:_SHOWN] if len(results) > _MOST else results:
         there = f", {merged.already_there} were there already" if merged.already_there else ""
         click.echo(f"{typed.get(merged.source, merged.source)}: {len(merged.added)} added{there}")
@@ -133,7 +146,8 @@ def merge(files: tuple[Path, ...], out: Path) -> None:
     metavar="DIR",
     help="The export's directory, created if it does not exist.",
 )
-def export(files: tuple[str, ...], directory: Path) -> None:
+@json_option
+def export(files: tuple[str, ...], directory: Path, as_json: bool) -> None:
     """Add the runs of F, or F@RUN alone, to Parquet files in DIR; exporting twice adds nothing.
 
     F may be a directory: all result files in it. DIR itself can be named wherever a result file can.
@@ -145,6 +159,9 @@ def export(files: tuple[str, ...], directory: Path) -> None:
         length=len(paths), label="reading", file=sys.stderr, hidden=not sys.stderr.isatty()
     ) as bar:
         done = export_runs(paths, directory, only, lambda count: bar.update(count - bar.pos))
+    if as_json:
+        print_json({"directory": str(directory), "files": len(paths), **asdict(done)})
+        return
     there = f", {counted(done.already_there, 'run')} already there" if done.already_there else ""
     click.echo(
         f"{counted(len(done.added), 'run')} of {counted(len(paths), 'file')} added to {directory}{there}"
@@ -166,8 +183,14 @@ def export(files: tuple[str, ...], directory: Path) -> None:
     help="Ranges of this name are the steps.  [ProfilerStep]",
 )
 @click.option("--window", metavar="START:END", help="Only this part of a trace, in seconds from its start.")
+@json_option
 def import_(
-    sources: tuple[Path, ...], db: Path | None, label: str, step_range: str, window: str | None
+    sources: tuple[Path, ...],
+    db: Path | None,
+    label: str,
+    step_range: str,
+    window: str | None,
+    as_json: bool,
 ) -> None:
     """Store traces of torch.profiler (.json, .json.gz) as runs, to show and compare.
 
@@ -189,26 +212,37 @@ def import_(
     target = default_result_file() if db is None else db
     if db is None:
         make_directory_for(target)
+    imported: list[StoredRun] = []
     if traces:
         from gputui.cli.traces import import_traces
 
-        import_traces(traces, target, label, step_range, window)
+        imported += import_traces(traces, target, label, step_range, window, is_quiet=as_json)
     for run_dir in run_dirs:
         stored = import_journal(run_dir, target)
+        imported.append(stored)
+        if as_json:
+            continue
         what = "already there" if stored.already_there else f"{stored.cases} cases, {stored.blocks} blocks"
         click.echo(f"{stored.run_id[-8:]} {stored.status}: {what} ({stored.db})")
         warn(f"  left out: {left_out}" for left_out in stored.left_out)
+    if as_json:
+        plain = [{key: value for key, value in asdict(one).items() if key != "db"} for one in imported]
+        print_json({"file": str(target), "runs": plain})
 
 
 @click.command()
 @click.argument("run", metavar="RUN|F@RUN")
 @click.argument("text")
 @file_argument
-def label(run: str, text: str, file: Path | None) -> None:
+@json_option
+def label(run: str, text: str, file: Path | None, as_json: bool) -> None:
     """Give RUN of FILE another label; an empty TEXT removes it."""
     new = check_label(text)
     path, found = locate_run(run, file)
     label_run(path, found.run_id, new)
+    if as_json:
+        print_json({"run_id": found.run_id, "file": str(path), "label": new})
+        return
     click.echo(f"{found.short_id} is now {new}" if new else f"{found.short_id} now has no label")
 
 
@@ -216,7 +250,8 @@ def label(run: str, text: str, file: Path | None) -> None:
 @click.argument("run", metavar="RUN|F@RUN")
 @file_argument
 @click.option("--yes", is_flag=True, help="Remove without asking.")
-def rm(run: str, file: Path | None, yes: bool) -> None:
+@json_option
+def rm(run: str, file: Path | None, yes: bool, as_json: bool) -> None:
     """Remove RUN (its short id, its label, `latest` or `latest~1`) from FILE, for good."""
     path, found = locate_run(run, file, guesses=False)
     if not yes:
@@ -228,4 +263,7 @@ def rm(run: str, file: Path | None, yes: bool) -> None:
             click.echo("nothing was removed", err=True)
             return
     remove_run(path, found.run_id)
+    if as_json:
+        print_json({"run_id": found.run_id, "file": str(path)})
+        return
     click.echo(f"removed {found.short_id} from {path}")

@@ -124,7 +124,7 @@ def command(
     if lists:
         _take([Path(word) for word in words], provider, date)
     elif adds:
-        add_results(words, name="", note="", trust=trust)
+        add_results(words, name="", note="", trust=trust, as_json=as_json)
     elif free:
         _print_free(as_json=as_json)
     else:

@@ -14,10 +14,11 @@ from typing import Any  # click's signature
 import click
 
 from gputui.cli.options import db_option, machine_option, price_option
-from gputui.cli.output import report_missing_home
+from gputui.cli.output import print_json, report_missing_home
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
 from gputui.machine.describing import describe_machine
 from gputui.model.absent import Missing
+from gputui.model.journal import to_plain
 from gputui.model.units import format_seconds
 from gputui.recording.recorder import Foreground, Recorder
 from gputui.services.prices import price_of
@@ -86,6 +87,7 @@ class ProgramCommand(click.Command):
 @click.option("--label", default="", help="A label; recordings with the same label are compared.")
 @price_option
 @machine_option
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, after what COMMAND prints.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def command(
     db: Path | None,
@@ -94,6 +96,7 @@ def command(
     label: str,
     price: float | None,
     machine: str,
+    as_json: bool,
     words: tuple[str, ...],
 ) -> int:
     """Record the box while COMMAND runs, and end with its exit code; without one, until Ctrl-C."""
@@ -113,6 +116,7 @@ def command(
         machine=machine,
         interval=interval,
         seconds=seconds,
+        as_json=as_json,
     )
     if foreground.hung_up:
         os._exit(EXIT_HUNG_UP)  # there is nobody to report to
@@ -131,6 +135,7 @@ def recorded(
     seconds: float | None = None,
     environ: Mapping[str, str] | None = None,
     at_end: Callable[[Recorder], None] = lambda _: None,
+    as_json: bool = False,
 ) -> int:
     """Record a program, or without one the box, and store that; returns the exit status.
 
@@ -169,7 +174,14 @@ def recorded(
         recorder.end("interrupted" if is_cut else "finished", reason if is_cut else "")
         status = end.exit_status if end.exit_status >= 0 else 128 - end.exit_status
         told = ": " + ", ".join(filter(None, (format_seconds(wall_s), reason)))
-    _store(run_dir, target, recorder, told)
+    run_id = _store(run_dir, target, recorder, told)
+    if as_json:
+        from gputui.services.results.json import run_as_json
+
+        with open_result(target) as result:
+            run = result.run(run_id)
+            used = recorded_use(run, result.telemetry_summary(run_id))
+        print_json({**run_as_json(run), "recorded": to_plain(used)})
     return status
 
 
@@ -203,7 +215,7 @@ def _watch(seconds: float | None, interval: float, foreground: Foreground, recor
     return 128 + number
 
 
-def _store(run_dir: Path, target: Path, recorder: Recorder, told: str) -> None:
+def _store(run_dir: Path, target: Path, recorder: Recorder, told: str) -> str:
     name, file = run_dir.name[-8:], shlex.quote(from_here(str(target)))
     try:
         run_id = store(run_dir, target).run_id
@@ -214,6 +226,7 @@ def _store(run_dir: Path, target: Path, recorder: Recorder, told: str) -> None:
     if recorder.failure:
         raise NotStored(f"run {name} is stored in part: {recorder.failure}", "make space there")
     _say(f"recorded as {name} in {file}{told}{_used(run_id, target)}\n  gputui show {name} {file}")
+    return run_id
 
 
 def _used(run_id: str, target: Path) -> str:

@@ -43,15 +43,16 @@ def command() -> None:
 @click.option("--name", default="", help="Name of the reference.  [the model]")
 @click.option("--note", default="", help="A sentence to keep in the file, readable by anyone who gets it.")
 @trust_option
-def add(selectors: tuple[str, ...], name: str, note: str, trust: bool) -> None:
+@json_option
+def add(selectors: tuple[str, ...], name: str, note: str, trust: bool, as_json: bool) -> None:
     """Make a reference out of results, or extend it; of a file without @RUN, the newest run of each box.
 
     It holds aggregates only: no ids, labels, paths or prices.
     """
-    add_results(selectors, name=name, note=note, trust=trust)
+    add_results(selectors, name=name, note=note, trust=trust, as_json=as_json)
 
 
-def add_results(selectors: Sequence[str], *, name: str, note: str, trust: bool) -> None:
+def add_results(selectors: Sequence[str], *, name: str, note: str, trust: bool, as_json: bool) -> None:
     """Add these results to a reference, and print what became of each. Raises GputuiError."""
     if not selectors:
         raise GputuiError("no results are named", "gputui gpu --add a.db")
@@ -61,16 +62,25 @@ def add_results(selectors: Sequence[str], *, name: str, note: str, trust: bool) 
         raise GputuiError(f"--name {name}: not a name", "letters, digits, - and _")
     candidates = [one for text in selectors for one in _candidates(text, trust)]
     added = add_to_reference(candidates, name=name, note=note)
-    made = added.reference
+    made, problems = added.reference, problems_of_reference(added.reference)
+    if as_json:
+        plain = {
+            "file": str(added.path),
+            "added": added.boxes,
+            "left_out": added.left_out,
+            "problems": problems,
+        }
+        print_json({**_plain(made, with_cases=False), **plain})
+        return
     cases, boxes = counted(len(made.cases), "case"), counted(added.boxes, "box")
     lines = [
         f"{made.name}: {made.model.counted(made.boxes)}, {cases} of {made.profile}; {boxes} added",
         *(f"left out: {line}" for line in added.left_out),
         f"written to {added.path}",
     ]
-    problems = [f"not fit to send: {problem}" for problem in problems_of_reference(made)]
+    unfit = [f"not fit to send: {problem}" for problem in problems]
     with printed() as page:
-        page.part((*lines, *(problems or ["it may be sent as it is: gputui help references.md says how"])))
+        page.part((*lines, *(unfit or ["it may be sent as it is: gputui help references.md says how"])))
 
 
 def _candidates(text: str, trust: bool) -> list[Candidate]:

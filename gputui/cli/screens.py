@@ -5,12 +5,13 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING  # Any: a feed, and what is passed on
 
 import click
 
-from gputui.cli.options import ascii_option, file_argument, host_options, named_hosts, no_mouse_option
+from gputui.cli.options import FILE, ascii_option, file_argument, host_options, named_hosts, no_mouse_option
 from gputui.cli.output import no_terminal, printed, wrapped
 from gputui.document.spans import command_spans
 from gputui.errors import EXIT_DONE, GputuiError
@@ -31,6 +32,16 @@ _REPLAY_PICTURE_EVERY_S = 1.0
 """Replaces the monitor's interval; the speed determines how much of the recording passes."""
 
 
+def _address(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, int] | None:
+    """`:9400` is a port of loopback, `0.0.0.0:9400` of every interface."""
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise GputuiError(f"--openmetrics {text}: names no port", ":9400, or ADDRESS:9400 for others too")
+    return host or "127.0.0.1", int(port)
+
+
 @click.command()
 @click.option(
     "--interval",
@@ -47,6 +58,16 @@ _REPLAY_PICTURE_EVERY_S = 1.0
 @ascii_option
 @click.option("--notify", is_flag=True, help="Ring and show a desktop notification when a run ends or fails.")
 @no_mouse_option
+@click.option(
+    "--openmetrics",
+    "address",
+    callback=_address,
+    metavar="[ADDRESS]:PORT",
+    help="No screen: answer Prometheus here.  [on loopback]",
+)
+@click.option(
+    "--textfile", type=FILE, metavar="FILE", help="No screen: write FILE.prom for node_exporter every 15 s."
+)
 @host_options
 def monitor(
     interval: float | None,
@@ -54,6 +75,8 @@ def monitor(
     is_ascii: bool,
     notify: bool,
     no_mouse: bool,
+    address: tuple[str, int] | None,
+    textfile: Path | None,
     addresses: tuple[str, ...] = (),
     files: tuple[Path, ...] = (),
     vias: tuple[str, ...] = (),
@@ -64,6 +87,13 @@ def monitor(
     ? shows the keys, q leaves. Without a terminal one reading is printed.
     """
     hosts = named_hosts(addresses, files, vias, directory)
+    if address is not None or textfile is not None:
+        if hosts:
+            raise GputuiError("--openmetrics and --textfile: of this box alone", "start them on each host")
+        from gputui.services.openmetrics import export
+
+        export(address, textfile, partial(click.echo, err=True))
+        return EXIT_DONE
     why = no_terminal()
     if hosts and why:
         from gputui.cli.snapshot import print_snapshots

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from gputui.cli.options import trust_option
+from gputui.cli.options import json_option, trust_option
+from gputui.cli.output import print_json
 from gputui.document.drawings import stacked_bar
 from gputui.document.page import Console, Page
 from gputui.document.table import Table
@@ -58,10 +59,12 @@ _SVG = (
     "--with-messages", "messages", is_flag=True, help="Keep events and reasons in other programs' words."
 )
 @trust_option
+@json_option
 def command(
     files: tuple[str, ...],
     outs: tuple[Path, ...],
     trust: bool,
+    as_json: bool,
     **kept: bool,
 ) -> None:
     """Write the runs of F, or F@RUN alone, to one file to hand on, and list what is in it.
@@ -76,7 +79,13 @@ def command(
     (out,) = outs
     shared = share(files, out, Keep(**kept), draw_card=card_of, trust=trust)
     click.echo(f"wrote {out}", err=True)
-    for heading, lines in (("in it:", shared.held), ("left out:", shared.left_out)):
+    if as_json:
+        print_json(
+            {"file": str(out), "in_it": shared.held, "not_in_it": shared.left_out, "called": shared.called}
+        )
+        return
+    called = [("called, for you alone:", shared.called)] if shared.called else []
+    for heading, lines in (("in it:", shared.held), ("left out:", shared.left_out), *called):
         click.echo(heading)
         for line in lines:
             click.echo(f"  {line}")

@@ -36,7 +36,7 @@ from gputui.services.traces.ranks import rank_lines, ranks_of
 from gputui.services.traces.window import described, window_from
 from gputui.store.reading import ResultFile, open_result
 from gputui.store.selecting import find_run
-from gputui.store.writing import store_run
+from gputui.store.writing import StoredRun, store_run
 
 _SHOWN_FROM_BYTES = 20 * 2**20
 """Smaller files are read before anybody looks at a bar."""
@@ -55,15 +55,18 @@ def read_runs(
 
 
 def import_traces(
-    paths: Sequence[Path], target: Path, label: str, step_range: str, window: str | None
-) -> None:
-    """Store each trace as a run, and print its steps; of several ranks of one job, who waits for whom."""
+    paths: Sequence[Path], target: Path, label: str, step_range: str, window: str | None, *, is_quiet: bool
+) -> list[StoredRun]:
+    """Store each trace as a run; unless `is_quiet` print the steps, and of several ranks who waits."""
     if label and len(paths) > 1 and len({path.name for path in paths}) < len(paths):
         raise GputuiError(f"--label {label}: {len(paths)} traces would have it", "import them one by one")
-    runs = []
+    runs, imported = [], []
     for path in paths:
         (run,) = read_runs([path], label, step_range, window)
         stored = store_run(target, contents_of(run), (), imported_from=path.name)
+        imported.append(stored)
+        if is_quiet:
+            continue
         there = ", was there already" if stored.already_there else ""
         where = run.device or "CPU"
         rank = "" if run.rank is None else f", rank {run.rank}"
@@ -73,11 +76,14 @@ def import_traces(
         for note in run.notes:
             click.echo(f"  {note}")
         runs.append(run)
+    if is_quiet:
+        return imported
     found = ranks_of(runs)
     for line in () if isinstance(found, Missing) else rank_lines(found):
         click.echo(line)
     file = shlex.quote(from_here(str(target)))
     print_hint("next", f"gputui show {latest} {file} --verbose")
+    return imported
 
 
 def show_trace(run: TraceRun, named: str, most: int | None) -> None:

@@ -320,7 +320,7 @@ def attach(run: str, notify: bool, shows_all: bool, verbose: bool, as_json: bool
     report_recovered()
     bakeoff = bakeoff_in_progress(run) if run or not runs_in_progress() else None
     if bakeoff is not None:
-        return see_through(bakeoff, shows_all=shows_all, verbose=verbose, is_ours=False)
+        return see_through(bakeoff, shows_all=shows_all, verbose=verbose, as_json=as_json, is_ours=False)
     runs = find_in_progress(run)
     plans = [Spec.read(found.run_dir).plan for found in runs]
     hold_signals()
@@ -351,7 +351,7 @@ def stop(run: str, as_json: bool) -> int:
         _check_only_one()
     bakeoff = bakeoff_in_progress(run)
     if bakeoff is not None:
-        status = see_through(bakeoff, shows_all=False, verbose=False, ends=True)
+        status = see_through(bakeoff, as_json=as_json, ends=True)
         return EXIT_DONE if status == EXIT_TERMINATED else status
     runs = find_in_progress(run)
     plans = [Spec.read(found.run_dir).plan for found in runs]

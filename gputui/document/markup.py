@@ -11,7 +11,7 @@ from importlib import resources
 from gputui.document.spans import Span
 from gputui.document.table import Code, Column, Drawing, Links, Part, Section, Table
 from gputui.store.text import clean_text
-from gputui.version import __version__
+from gputui.version import version
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
@@ -126,7 +126,7 @@ def page_of(title: str, body: str) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>\n{style}</style></head>\n<body>{body}\n"
-        f"<footer>gputui {safe(__version__)}</footer></body></html>\n"
+        f"<footer>gputui {safe(version())}</footer></body></html>\n"
     )
     return page.encode(
         "ascii", "xmlcharrefreplace"

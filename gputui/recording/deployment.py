@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.errors import EXIT_MACHINE_LACKS
+from gputui.version import version
 from gputui.worker.start import NEEDED_PYTHON, OLDEST_PYTHON
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def measuring_half() -> bytes:
 
 def _measuring_files() -> Iterator[tuple[str, bytes]]:
     yield "__main__.py", _MAIN.encode()
+    yield "gputui/built_version.py", f"VERSION = {version()!r}\n".encode()
     package = importlib.resources.files("gputui")
     for name in ("__init__.py", "errors.py", "metrics.py", "version.py"):
         yield f"gputui/{name}", package.joinpath(name).read_bytes()

@@ -28,7 +28,7 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Runtime
 from gputui.model.plan import Plan, from_plain
-from gputui.version import __version__
+from gputui.version import version
 from gputui.worker.foreign_json import read_json_file
 
 
@@ -61,7 +61,7 @@ class Spec:
             started_utc_us=time.time_ns() // 1000,
             started_ns=time.monotonic_ns(),
             utc_offset_min=time.localtime().tm_gmtoff // 60,
-            gputui_version=__version__,
+            gputui_version=version(),
             profile=self.plan.profile,
             profile_version=self.plan.profile_version,
             seed=self.plan.seed,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import getpass
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.recording.collector import FIRST_READING, OPENING, Collector, live_collector
@@ -26,24 +27,38 @@ def take_snapshot(*, processes: bool) -> LiveSample:
 
     What takes too long is left out with the reason: 20 s to open a driver, 5 s to read a device.
     """
+    # While one device hangs the others are read repeatedly: none should look as old as the wait.
+    with readings(processes=processes, repeats_s=_ROUND_S) as read:
+        return read()
+
+
+@contextmanager
+def readings(*, processes: bool, repeats_s: float = _NO_ROUNDS_S) -> Iterator[Callable[[], LiveSample]]:
+    """Open everything, and read it anew with each call; rates are those since the last one.
+
+    A call waits up to 5 s for a device that hangs, and meanwhile repeats the others every `repeats_s`.
+    """
     said = threading.Event()
     collector = live_collector(_NO_ROUNDS_S, said.set)
     collector.want_processes(processes)
     collector.start()
     try:
-        first = _wait(collector, said, _OPENS_WITHIN_S, _is_read)
-        time.sleep(_APART_S)
-        begun = {_key(device): device.t_ns for device in _devices(first)}
-        # While one device hangs the others are read repeatedly: none should look as old as the wait.
-        collector.set_interval(_ROUND_S)
+        _wait(collector, said, _OPENS_WITHIN_S, _is_read)
 
-        def is_read_again(sample: LiveSample) -> bool:
-            return all(
-                device.problem is not None or device.t_ns > begun.get(_key(device), 0)
-                for device in _devices(sample)
-            )
+        def read() -> LiveSample:
+            time.sleep(_APART_S)
+            begun = {_key(device): device.t_ns for device in _devices(collector.latest())}
+            collector.set_interval(repeats_s)
 
-        return _wait(collector, said, _READS_WITHIN_S, is_read_again)
+            def is_read_again(sample: LiveSample) -> bool:
+                return all(
+                    device.problem is not None or device.t_ns > begun.get(_key(device), 0)
+                    for device in _devices(sample)
+                )
+
+            return _wait(collector, said, _READS_WITHIN_S, is_read_again)
+
+        yield read
     finally:
         collector.close()
 

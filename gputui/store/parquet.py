@@ -35,7 +35,7 @@ from gputui.store.opening import (
 from gputui.store.schema import RUN_TABLES, Column, Table
 from gputui.store.text import clean_text
 from gputui.store.writing import explaining, opened_for_writing
-from gputui.version import __version__
+from gputui.version import version
 from gputui.worker.foreign_json import read_json_file
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _write_marker(directory: Path) -> None:
         "schema": EXPORT_SCHEMA,
         "result_schema": schema.SCHEMA_VERSION,
         "partitions": PARTITIONS,
-        "created_by": f"gputui {__version__}",
+        "created_by": f"gputui {version()}",
     }
     draft = directory / f".{MARKER}.new"
     draft.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")

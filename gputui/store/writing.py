@@ -36,7 +36,7 @@ from gputui.store.opening import (
 )
 from gputui.store.rows import Cell, Row, damage_rows, run_rows, telemetry_tuples
 from gputui.store.selecting import common_ids, known_by_ids
-from gputui.version import __version__
+from gputui.version import version
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -285,7 +285,7 @@ def _create(connection: DuckDBPyConnection) -> None:
         "format": schema.FORMAT_NAME,
         "schema_version": str(schema.SCHEMA_VERSION),
         "min_reader_schema": str(schema.MIN_READER_SCHEMA),
-        "created_by": f"gputui {__version__}, duckdb {duckdb.__version__}",
+        "created_by": f"gputui {version()}, duckdb {duckdb.__version__}",
     }
     for key, value in meta.items():
         connection.execute(f"INSERT INTO {CATALOG}.main.meta VALUES (?, ?)", [key, value])
@@ -359,12 +359,12 @@ def _add_what_came_late(connection: DuckDBPyConnection, db: Path, there: Collect
                     connection.execute(f"ALTER TABLE {CATALOG}.main.{table.name} {added}")
 
 
-def _note_migration(connection: DuckDBPyConnection, version: int, note: str) -> None:
+def _note_migration(connection: DuckDBPyConnection, schema_version: int, note: str) -> None:
     import duckdb
 
     connection.execute(
         f"INSERT INTO {CATALOG}.main.migrations VALUES (?, ?, ?, ?, ?)",
-        [version, time.time_ns() // 1000, __version__, duckdb.__version__, note],
+        [schema_version, time.time_ns() // 1000, version(), duckdb.__version__, note],
     )
 
 

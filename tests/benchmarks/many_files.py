@@ -85,6 +85,8 @@ def main() -> None:
                 ("compare --format json", ["compare", *some, "--format", "json"]),
                 ("compare --format html", ["compare", *some, "--format", "html"]),
                 ("compare merged --by machine", ["compare", str(merged), "--by", "machine"]),
+                ("share as a report", ["share", *some, "-o", str(place / f"fleet{count}.html")]),
+                ("share as a result file", ["share", *some, "-o", str(place / f"shared{count}.db")]),
                 ("runs of the merged file", ["runs", str(merged)]),
                 ("runs as JSON", ["runs", str(merged), "--json"]),
                 (
@@ -94,7 +96,7 @@ def main() -> None:
             ):
                 if what == "merge into a new file":
                     merged.unlink(missing_ok=True)
-                wall, cpu, peak = timed(words, times=1 if words[0] == "merge" else 3)
+                wall, cpu, peak = timed(words, times=1 if words[0] in ("merge", "share") else 3)
                 print(f"{count:>5}  {what:<34}{wall:>7.2f} {cpu:>6.2f} {peak:>5}", flush=True)
             wall, cpu, peak = _floor(files[:count])
             print(f"{count:>5}  {'DuckDB alone: open, read blocks':<34}{wall:>7.2f} {cpu:>6.2f} {peak:>5}")

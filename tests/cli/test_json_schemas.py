@@ -3,28 +3,59 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import jsonschema
 import pytest
 from json_schemas import PLACE, schema_texts
 from json_schemas import printed as printed_by_commands
 
-OF_THE_BOX = ("check", "doctor", "snapshot")
+from gputui.cli import gputui as group
+from gputui.cli.verbs import COMMANDS
+
+OF_THE_BOX = (
+    "bakeoff",
+    "check",
+    "doctor",
+    "doctor-hosts",
+    "profiles-plan",
+    "record",
+    "run",
+    "snapshot",
+    "snapshot-hosts",
+)
 """What they list depends on where they run."""
+WITHOUT_RESULT = {"monitor", "demo", "replay", "results", "join", "new-workload", "completion"}
+"""Screens, and commands that write a text for a person or a shell."""
 
-pytestmark = pytest.mark.slow
+
+def _commands() -> Iterator[tuple[str, bool]]:
+    """Each command, those below another too, and whether it has --json."""
+    context = click.Context(group)
+    for one in COMMANDS:
+        found = group.get_command(context, one.name)
+        assert found is not None
+        below = found.commands if isinstance(found, click.Group) else {"": found}
+        for name, command in below.items():
+            yield f"{one.name} {name}".strip(), any("--json" in each.opts for each in command.params)
 
 
+def test_every_command_that_prints_a_result_has_json() -> None:
+    assert {name for name, has_json in _commands() if not has_json} == WITHOUT_RESULT
+
+
+@pytest.mark.slow
 def test_what_is_printed_has_the_shape_of_the_schemas_and_no_other(tmp_path: Path) -> None:
     printed = list(printed_by_commands(tmp_path))
     kept = {path.stem: path.read_text(encoding="utf-8") for path in PLACE.glob("*.json")}
-    assert {name for name, _ in printed} == set(kept)
-    for name, value in printed:
+    assert {name for name, _, _ in printed} == set(kept)
+    assert {command for _, command, _ in printed} == {name for name, has_json in _commands() if has_json}
+    for name, _, value in printed:
         jsonschema.validate(value, json.loads(kept[name]))
-    changed = [
-        name for name, text in schema_texts(printed).items() if name not in OF_THE_BOX and text != kept[name]
-    ]
+    texts = schema_texts((name, value) for name, _, value in printed)
+    changed = [name for name, text in texts.items() if name not in OF_THE_BOX and text != kept[name]]
     assert changed == [], (
         "keys were added: python tests/makers/goldens.py, and docs/json.md; removed or renamed: keep them,"
         " or raise `schema`"

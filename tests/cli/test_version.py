@@ -1,8 +1,9 @@
-"""`gputui --version`: a clone names its commit, an installed gputui does not."""
+"""`gputui --version`: a clone names its tag or commit, an installed gputui what it was built from."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from command_line import gputui
 
-from gputui.version import __version__
+from gputui.version import RELEASED
 
 
 def git(place: Path, *words: str) -> str:
@@ -37,35 +38,51 @@ def version_said(place: Path, **environment: str) -> str:
 @pytest.fixture
 def copied(tmp_path: Path, repository: Path) -> Path:
     """This gputui in a directory that is not a clone."""
-    ignore = shutil.ignore_patterns("__pycache__")
+    ignore = shutil.ignore_patterns("__pycache__", "built_version.py")
     shutil.copytree(repository / "gputui", tmp_path / "here" / "gputui", ignore=ignore)
+    (tmp_path / "here" / ".gitignore").write_text("__pycache__/\n")
     return tmp_path / "here"
 
 
-def test_a_clone_and_a_worktree_of_it_name_the_commit_they_have_checked_out(
+def following(release: str) -> str:
+    major, minor, patch = release.split(".")
+    return f"gputui, version {major}.{minor}.{int(patch) + 1}.dev"
+
+
+def test_a_tag_is_the_version_and_each_commit_after_it_has_one_of_its_own(
     copied: Path, tmp_path: Path
 ) -> None:
     git(copied, "init", "-q")
     git(copied, "add", ".")
     git(copied, "commit", "-q", "-m", "first")
+    git(copied, "tag", "v7.2.9")
     clone, worktree = tmp_path / "clone", tmp_path / "worktree"
     git(tmp_path, "clone", "-q", str(copied), str(clone))
     git(clone, "commit", "-q", "--allow-empty", "-m", "second")
     git(clone, "worktree", "add", "-q", str(worktree), "HEAD~1")
-    first, second = git(copied, "rev-parse", "--short", "HEAD"), git(clone, "rev-parse", "--short", "HEAD")
-    assert first != second
-    assert version_said(clone) == f"gputui, version {__version__} ({second})\n"
-    assert version_said(worktree) == f"gputui, version {__version__} ({first})\n"
+    second = git(clone, "rev-parse", "--short=8", "HEAD")
+    assert version_said(worktree) == version_said(copied) == "gputui, version 7.2.9\n"
+    assert version_said(clone) == f"gputui, version 7.2.10.dev1+g{second}\n"
     of_hook = {"GIT_DIR": str(copied / ".git")}  # as git sets it for its hooks
-    assert version_said(clone, **of_hook) == f"gputui, version {__version__} ({second})\n"
+    assert version_said(clone, **of_hook) == f"gputui, version 7.2.10.dev1+g{second}\n"
+    (worktree / "gputui" / "__main__.py").open("a").write("\n")
+    assert re.fullmatch(r"gputui, version 7\.2\.10\.dev0\+g[0-9a-f]{8}\.dirty\n", version_said(worktree))
+
+
+def test_without_a_tag_commits_count_from_the_last_release(copied: Path) -> None:
+    git(copied, "init", "-q")
+    git(copied, "add", ".")
+    git(copied, "commit", "-q", "-m", "first")
+    commit = git(copied, "rev-parse", "--short=8", "HEAD")
+    assert version_said(copied) == f"{following(RELEASED)}1+g{commit}\n"
 
 
 @pytest.mark.parametrize("lacks", ["a clone", "a commit", "git"])
-def test_without_a_clone_a_commit_or_git_the_version_stands_alone(lacks: str, copied: Path) -> None:
+def test_without_a_clone_a_commit_or_git_it_is_some_development_version(lacks: str, copied: Path) -> None:
     if lacks != "a clone":
         git(copied, "init", "-q")
     path = "" if lacks == "git" else os.environ["PATH"]
-    assert version_said(copied, PATH=path) == f"gputui, version {__version__}\n"
+    assert version_said(copied, PATH=path) == f"{following(RELEASED)}0\n"
 
 
 def test_capital_v_is_short_for_it() -> None:

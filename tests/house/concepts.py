@@ -43,6 +43,7 @@ def trees_of(package: Path = REPOSITORY / "gputui") -> Trees:
     return {
         path.relative_to(package.parent).as_posix(): ast.parse(path.read_text("utf-8"))
         for path in sorted(package.rglob("*.py"))
+        if path.name != "built_version.py"  # which a build leaves in a clone
     }
 
 

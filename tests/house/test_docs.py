@@ -141,7 +141,8 @@ def test_the_page_of_doctor_names_the_topic_of_every_check(repository: Path, pag
 
 
 def test_every_file_that_contributors_are_sent_to_is_there(repository: Path) -> None:
-    page = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    both = (repository / name for name in ("CONTRIBUTING.md", "SECURITY.md"))
+    page = "\n".join(path.read_text(encoding="utf-8") for path in both)
     named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.py)?)`", page))
     assert len(named) > 20
     roots = (repository, repository / "gputui", repository / "gputui" / "worker")

@@ -19,7 +19,7 @@ from environments import make_environment
 from pty_harness import Terminal
 from readme_renderer.markdown import render
 
-from gputui.version import __version__
+from gputui.version import RELEASED, version
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,7 @@ def installed(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Pat
     (index / "index.html").write_text(f"<!DOCTYPE html><html><body>{links}</body></html>")
     python = make_environment(place / "env", ("torch", "pandas", "numpy", "scipy"))
     pip = (sys.executable, "-m", "pip", "--isolated", "--python", str(python), "install", "--no-deps")
-    said(place, *pip, "--index-url", (place / "simple").as_uri(), f"gputui=={__version__}")
+    said(place, *pip, "--index-url", (place / "simple").as_uri(), f"gputui=={version()}")
     return python
 
 
@@ -90,10 +90,11 @@ def test_the_description_names_no_topic_that_help_does_not_have(release: Release
 
 
 def test_version_licence_and_changelog_agree(release: Release, repository: Path) -> None:
-    assert release.metadata["Version"] == __version__
+    assert release.metadata["Version"] == version()
     assert release.metadata["License-Expression"] == "MIT"
-    assert f"## [{__version__}] - " in (repository / "CHANGELOG.md").read_text(encoding="utf-8")
-    root = f"gputui-{__version__}"
+    assert f"## [{RELEASED}] - " in (repository / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\nversion: {RELEASED}\n" in (repository / "CITATION.cff").read_text(encoding="utf-8")
+    root = f"gputui-{version()}"
     with zipfile.ZipFile(release.wheel) as wheel, tarfile.open(release.sdist) as sdist:
         assert f"{root}.dist-info/licenses/LICENSE" in wheel.namelist()
         needed = (
@@ -123,7 +124,7 @@ def test_installed_by_name_every_command_works_without_torch_pandas_and_numpy(
         asked = subprocess.run([installed, "-c", f"import {name}"], capture_output=True, check=False)
         assert asked.returncode == 1
     gputui = str(installed.parent / "gputui")
-    assert said(tmp_path, gputui, "--version") == f"gputui, version {__version__}\n"
+    assert said(tmp_path, gputui, "--version") == f"gputui, version {version()}\n"
     profile = str(write_spin_profile(tmp_path / "spin.toml"))
     for name in ("a", "b"):
         assert "Hashing on one thread" in said(

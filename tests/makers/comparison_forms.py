@@ -85,8 +85,8 @@ def forms() -> dict[str, str]:
 
 
 def _lasting(page: str) -> str:
-    """A page without its style, an element a line."""
-    return re.sub(r"(?s)<style>.*?</style>", "", page).replace("><", ">\n<")
+    """A page without its style and version, an element a line."""
+    return re.sub(r"(?s)<style>.*?</style>|(?<=<footer>)[^<]*", "", page).replace("><", ">\n<")
 
 
 if __name__ == "__main__":

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import gc
 import json
+import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any  # JSON
 
 import pytest
 from chrome_traces import write_training
-from command_line import gputui_here
+from command_line import WORDS, gputui, gputui_here, write_long_profile, write_spin_profile
 from journals import GPU_MACHINE
+from model_server import Behaviour, serving_process
 from quick_runs import box, store_quick
 from stored_loads import Server, store_loads
 from stored_runs import run_id_of, store
@@ -43,15 +46,31 @@ _DEFS = {
     **{leaf: {"anyOf": [{"type": leaf}, {"$ref": "#/$defs/absent"}]} for leaf in sorted({*_LEAVES.values()})},
 }
 _TITLES = {
-    "compare-ranking": f"gputui compare --format json, from {FLEET_FROM} sides on",
     "pick-train": "gputui pick --train --json",
+    "compare-ranking": f"gputui compare --json, from {FLEET_FROM} sides on",
+    "compare-traces": "gputui compare TRACE TRACE --json",
+    "profiles-plan": "gputui profiles NAME --json",
+    "run": "gputui run --json, and attach, stop and serve-bench --json",
+    "run-detach": "gputui run --detach --json",
+    "share-data": "gputui share -o FILE.json",
+    "snapshot-hosts": "gputui snapshot --host HOST --json",
+    "doctor-hosts": "gputui doctor --host HOST --json",
+    **{f"reference-{word}": f"gputui reference {word} --json" for word in ("add", "list", "show")},
 }
-_BY_NAME = frozenset({"values", "absent", "outcomes", "parameters", "judgements"})
+_LOADS = """schema = 1
+version = 1
+prompt_tokens = 40
+output_tokens = 10
+slo = "ttft=100ms"
+"""
+_STARTING = {"run", "attach", "stop", "serve-bench", "bakeoff", "record"}
+"""Commands that start processes or handle signals, which are run as people run them."""
+_BY_NAME = frozenset({"hosts", "values", "absent", "outcomes", "parameters", "judgements"})
 """Objects whose keys are data."""
 
 
-def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The name of each schema with what a command prints as JSON, several times where outputs differ."""
+def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Of each schema its name, a command and what that prints as JSON; several times where outputs differ."""
     a, b = str(place / "a.db"), str(place / "b.db")
     store(Path(a), 1, machine=GPU_MACHINE, on_gpu=True)
     store(Path(a), 2, machine=GPU_MACHINE, log_tail="it died")
@@ -81,14 +100,23 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     gputui_here("import", trace, "--db", imported)
     served = str(place / "served.db")
     store_loads(Path(served), Server(failures=3, preemptions=1.0), launches=1, requests=100)
+    other = str(write_training(place / "other.json", wait_us=80))
+    spin = str(write_spin_profile(place / "spin.toml"))
+    long = str(write_long_profile(place / "long.toml"))
+    (place / "tiny.toml").write_text(_LOADS)
+    m, report = str(place / "merged.db"), str(place / "shared.json")
+    quick = str(place / "quick.db")
+    store_quick(Path(quick), 20)
+    into, brief = ("--db", str(place / "run.db")), ("--launches", "1", "--budget", "9")
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {
         "runs": (("runs", a),),
         "show": (("show", "latest", a), ("show", "latest~1", a), ("show", "latest", served)),
-        "compare": (("compare", a, b, "--format"), ("compare", a, "--by", "device", "--format")),
+        "compare": (("compare", a, b), ("compare", a, "--by", "device")),
         "compare-ranking": (
-            *(("compare", str(fleet), "--format") for fleet in fleets),
-            ("compare", str(fleets[0]), "--by", "gpu", "--format"),
+            *(("compare", str(fleet)) for fleet in fleets),
+            ("compare", str(fleets[0]), "--by", "gpu"),
         ),
+        "compare-traces": (("compare", trace, other),),
         "why": (("why", trace), ("why", a), ("why", imported)),
         "advise": (("advise", a, b, "--job", "50M tokens train"),),
         "pick": (("pick", "--params", "7e9"), ("pick", "gpt-oss-120b")),
@@ -96,24 +124,68 @@ def printed(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         "paths": (("paths",),),
         "profiles": (("profiles",),),
         "check": (("check", "--quick"),),
-        "doctor": (("doctor",),),
         "gpu": (("gpu", "H200 SXM", of_gpu), ("gpu", "RTX 4090"), ("gpu", "B200")),
+        "profiles-plan": (("profiles", "quick"),),
+        "doctor": (("doctor",),),
+        "doctor-hosts": (("doctor", "--via", "env"),),
         "prices": (("prices", "H200 SXM"),),
         "snapshot": (("snapshot", "--processes"),),
+        "snapshot-hosts": (("snapshot", "--via", "env"),),
+        "merge": (("merge", a, b, "-o", m),),
+        "label": (("label", "latest", "mine", m),),
+        "export": (("export", m, "--parquet", str(place / "fleet")),),
+        "share": (("share", m, "-o", report),),
+        "rm": (("rm", "latest", m, "--yes"),),
+        "import": (("import", trace, "--db", m),),
+        "reference-add": (("reference", "add", quick),),
+        "reference-list": (("reference", "list"),),
+        "reference-show": (("reference", "show", "xeon-8481c-1-core"),),
+        "run": (
+            ("run", spin, *into, "--yes"),
+            (
+                "serve-bench",
+                "URL",
+                "--profile",
+                str(place / "tiny.toml"),
+                "--concurrency",
+                "2",
+                *into,
+                *brief,
+            ),
+        ),
+        "record": (("record", *into, "--", "true"),),
+        "bakeoff": (("bakeoff", spin, "--local", "--via", "env", *into, "--yes"),),
+        "run-detach": (("run", long, *into, "--yes", "--detach"),),
     }
     with open_result(Path(a)) as file:
-        run = run_in(file, run_id_of(1))
-        conditions = file.conditions(run.summary.run_id)
-    other = replace(run, cases=tuple(replace(case, device_index=1) for case in run.cases))
+        stored = run_in(file, run_id_of(1))
+        conditions = file.conditions(stored.summary.run_id)
+    second = replace(stored, cases=tuple(replace(case, device_index=1) for case in stored.cases))
     machine = replace(GPU_MACHINE, gpus=(GPU_MACHINE.gpus[0], replace(GPU_MACHINE.gpus[0], index=1)))
-    made_up = checked(machine, (), [Measured(run, conditions), Measured(other, conditions)])
-    yield "check", json.loads(json.dumps({"schema": 1, **json_of(made_up, 1.0)}))
-    for name, each in commands.items():
-        for words in each:
-            done = gputui_here(*words, *(("json",) if words[-1] == "--format" else ("--json",)))
-            if not done.stdout:
-                raise ValueError(f"{words}: {done.stderr}")
-            yield name, json.loads(done.stdout)
+    made_up = checked(machine, (), [Measured(stored, conditions), Measured(second, conditions)])
+    yield "check", "check", json.loads(json.dumps({"schema": 1, **json_of(made_up, 1.0)}))
+    with serving_process(Behaviour(slots=4, prefill_s=0.01, decode_s=0.001)) as url:
+        for name, each in commands.items():
+            for words in each:
+                yield name, *_answer(*(url if word == "URL" else word for word in words))
+    with subprocess.Popen([*WORDS, "attach", "--json"], stdout=PIPE, stderr=PIPE, text=True) as attached:
+        assert attached.stderr is not None
+        attached.stderr.readline()
+        yield "run", *_answer("stop")
+        yield "run", "attach", json.loads(attached.communicate()[0])
+    gputui_here("share", str(fleets[0]), "-o", str(place / "fleet.json"))
+    for path in (report, place / "fleet.json"):
+        yield "share-data", "share", json.loads(Path(path).read_text())
+
+
+def _answer(*words: str) -> tuple[str, dict[str, Any]]:
+    """The command, and what it prints."""
+    verbs = words[: 2 if words[0] == "reference" else 1]
+    name = " ".join(verbs)
+    done = (gputui if name in _STARTING else gputui_here)(*verbs, "--json", *words[len(verbs) :])
+    if not done.stdout:
+        raise ValueError(f"{words}: {done.stderr}")
+    return name, json.loads(done.stdout)
 
 
 def schema_texts(outputs: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, str]:
@@ -178,7 +250,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUTUI_STATE", place)
         patch.setenv("HOME", place)
-        for name, text in schema_texts(printed(Path(place))).items():
+        for name, text in schema_texts((name, value) for name, _, value in printed(Path(place))).items():
             (PLACE / f"{name}.json").write_text(text)
     gc.unfreeze()  # a command froze DuckDB's types, which would be reported as leaked
 

@@ -203,8 +203,13 @@ def _row(fleet: Fleet, place: int) -> dict[str, Value]:
 
 
 def fleet_as_json(fleet: Fleet) -> str:
+    """What `gputui compare --json` prints of many sides."""
+    return json.dumps(fleet_plain(fleet), indent=1) + "\n"
+
+
+def fleet_plain(fleet: Fleet) -> dict[str, object]:
     """The ranking, with rates in units per second and shares of the median of the kind."""
-    plain = {
+    return {
         "schema": 1,
         "by": fleet.by,
         "headline": fleet.headline,
@@ -261,7 +266,6 @@ def fleet_as_json(fleet: Fleet) -> str:
         ],
         "unmeasured": list(fleet.unmeasured),
     }
-    return json.dumps(plain, indent=1) + "\n"
 
 
 def fleet_as_page(fleet: Fleet) -> str:

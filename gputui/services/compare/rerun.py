@@ -23,7 +23,7 @@ from gputui.services.profiles.planner import case_of
 from gputui.services.results.selectors import split_selector
 from gputui.store.reading import open_result
 from gputui.store.selecting import find_run
-from gputui.version import __version__
+from gputui.version import version
 from gputui.worker import declared_as
 from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
@@ -140,7 +140,7 @@ def differences_here(
     here = replace(
         there,
         started_utc_us=time.time_ns() // 1000,
-        gputui_version=__version__,
+        gputui_version=version(),
         machine=machine,
         runtime=runtime,
     )

@@ -55,7 +55,7 @@ from gputui.services.runs.process import uuid7
 from gputui.services.runs.progress import ProgressSnapshot, ProgressTracker
 from gputui.services.traces.imported import contents_of, read_run
 from gputui.store.journal_reader import JournalContents
-from gputui.version import __version__
+from gputui.version import version
 
 if TYPE_CHECKING:
     from gputui.services.doctor.checks import SystemState, Terminal
@@ -120,7 +120,7 @@ def _journal(number: int, plan: Plan, started_utc_us: int, started_ns: int) -> J
         started_utc_us=started_utc_us,
         started_ns=started_ns,
         utc_offset_min=0,
-        gputui_version=__version__,
+        gputui_version=version(),
         profile=DEMO_PROFILE,
         profile_version=plan.profile_version,
         seed=number,

@@ -10,19 +10,47 @@ import tempfile
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any  # JSON
+from typing import Any, TypedDict, Unpack  # Any: JSON
 
 from gputui.errors import EXIT_NO_RESULT, GputuiError, NoResult
 from gputui.services.results.frames import Frames, load_runs
-from gputui.services.runs.options import Value, words_of
+from gputui.services.runs.options import words_of
 from gputui.services.support.paths import default_result_file
 from gputui.worker.foreign_json import read_json
 
 _LAST_LINES = 8
 """Enough for an error and its hint, which the command prints at its end."""
+_Words = str | Path | Sequence[str | Path]
 
 
-def run(profile: str | Path = "quick", *, db: str | Path | None = None, **options: Value) -> Frames:
+class StatedOptions(TypedDict, total=False):
+    """Options of `gputui run`, by their names there; without those of a terminal."""
+
+    python: _Words
+    device: str
+    only: _Words
+    precision: _Words
+    launches: int
+    budget: float
+    blocks: int
+    rendezvous: str
+    label: str
+    price: float
+    instance: str
+    machine: str
+    seed: int
+    trace: bool
+    like: str
+    against: str
+    resolve: float
+    yes: bool
+    all: bool
+    verbose: bool
+
+
+def run(
+    profile: str | Path = "quick", *, db: str | Path | None = None, **options: Unpack[StatedOptions]
+) -> Frames:
     """Measure a profile, store the result, and return its frames. As `gputui run`.
 
     `options` are those of the command: `only="gemm"`, `launches=3`, `python=["/usr/bin/python3"]`,

@@ -222,7 +222,6 @@ OPTIONS: tuple[Option, ...] = (
 """In the order of the help, and of a command line."""
 HOSTS = Option("hosts", "", title="hosts", unset="this box only; or ssh hosts: gpu-a gpu-b local")
 """Other boxes that measure in place of this one; `gputui bakeoff` names each with an option."""
-Value = str | int | float | bool | Path | Sequence[str | Path] | None
 
 
 def to_argv(options: RunOptions) -> list[str]:
@@ -232,7 +231,7 @@ def to_argv(options: RunOptions) -> list[str]:
     return list(words_of({one.name: stated[one.key] for one in OPTIONS}))
 
 
-def words_of(options: Mapping[str, Value]) -> Iterator[str]:
+def words_of(options: Mapping[str, object]) -> Iterator[str]:
     """Options by name as words of a command line; None, False and empty texts are left out."""
     for name, value in options.items():
         option = f"--{name.replace('_', '-')}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -368,6 +369,9 @@ def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     run, tried = box.run.summary, [case for case in box.run.cases if case.outcome in REPEATED]
     result = f"the result of box {box.letter}" if box.letter else "the result"
     tool = f"gputui {run.gputui_version}"
+    if commit := re.search(r"\+g([0-9a-f]{7,40})", run.gputui_version):
+        yield "This gputui, in a clone of its repository:"
+        yield Code((f"git checkout {commit[1]} && pip install .",))
     to_share = f"With {result} as a file (gputui share F@RUN -o shared.db)"
     if not isinstance(box.serving, Missing):
         model, server = f"{box.serving.model} stands for its name", box.serving.server

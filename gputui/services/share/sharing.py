@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 from gputui.document.drawings import stacked_bar
@@ -29,12 +30,16 @@ from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, format_percent, listed
-from gputui.services.compare.formats import comparison_plain, comparison_text
+from gputui.services.compare.fleet import FLEET_FROM, fleet_of, fleet_sides
+from gputui.services.compare.fleet_forms import fleet_plain, shown_boxes
+from gputui.services.compare.fleet_why import explained
+from gputui.services.compare.formats import comparison_plain, comparison_text, ranking_text
 from gputui.services.compare.pairing import Side
 from gputui.services.compare.session import Answer, Asked, ask
+from gputui.services.results.conditions import Evidence
 from gputui.services.results.headline import as_sentence
 from gputui.services.results.kept_files import copy_whole
-from gputui.services.results.selectors import judged_runs, split_selector
+from gputui.services.results.selectors import every_file, judged_runs, select_all, split_selector
 from gputui.services.serving.curve import serving_of
 from gputui.services.share.copying import Keep, Names, shared_copy
 from gputui.services.share.report import REPEAT, Report, SharedSide, below_normal, report_on
@@ -43,8 +48,11 @@ from gputui.store.opening import expanded
 from gputui.store.reading import ResultFile, check_runs, open_result
 from gputui.store.selecting import find_run
 
+Comparison = Callable[[str], str]
+"""Boxes side by side, in a form of `gputui compare`."""
 
-def as_markdown(report: Report, compared: tuple[Asked, Answer] | None) -> str:
+
+def as_markdown(report: Report, compared: Comparison | None) -> str:
     """Headings, lists and tables; names from files cannot become markup."""
     lines = [f"# {escaped(report.title)}\n", f"{escaped(report.lead)}\n" if report.lead else ""]
     words, parts = report.step
@@ -53,20 +61,19 @@ def as_markdown(report: Report, compared: tuple[Asked, Answer] | None) -> str:
     lines += [markdown_table(report.figures), markdown_of(f"{step}.") if step else ""]
     for section in report.sections:
         if compared and section.title == REPEAT:
-            _, _, rows = comparison_text(*compared, "markdown").partition("\n\n")  # the title is its headline
+            _, _, rows = compared("markdown").partition("\n\n")  # the title is its headline
             lines += ["## Side by side\n", rows]
         lines.append(f"## {section.title}\n")
         lines += [markdown_of(one) for one in section.parts if one]
     return "\n".join(filter(None, lines)).rstrip() + "\n"
 
 
-def as_page(report: Report, compared: tuple[Asked, Answer] | None) -> str:
+def as_page(report: Report, compared: Comparison | None) -> str:
     """The page that `compare` writes if there is something to compare, with the report below; it fetches and
     runs nothing."""
     if compared:
-        whole = comparison_text(*compared, "html")
         body = "".join(_sections(report))
-        return whole.replace("<footer>", f"{body}<footer>", 1)
+        return compared("html").replace("<footer>", f"{body}<footer>", 1)
     lead = f'<p class="lead">{safe(report.lead)}</p>' if report.lead else ""
     head = f"<h1>{with_units(safe(report.title))}</h1>{lead}{_drawn(report)}"
     return page_of(safe(report.title), head + "".join(_sections(report)))
@@ -97,7 +104,10 @@ CARDS = (".png", ".svg", ".txt")
 """Endings of a card: the answer, figures, rates and a step of one run, to post."""
 FORMS = (".html", ".md", *CARDS, ".json", ".db")
 """Endings of the files that can be shared."""
-_MOST_BOXES = 8
+_MOST_BOXES = FLEET_FROM - 1
+"""Side by side; more are ranked."""
+_EVIDENCE = 5
+"""Boxes of a ranking whose evidence is in the report: those that stand out, else the fastest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +126,8 @@ class Shared:
 
     held: tuple[str, ...]
     left_out: tuple[str, ...]
+    called: tuple[str, ...] = ()
+    """For its owner alone: which boxes of a ranking stand out."""
 
 
 def share(
@@ -145,22 +157,22 @@ def share(
         raise GputuiError(
             f"{len(texts)} results on one card: it shows one", "compare them on a page: -o x.html"
         )
-    if form != ".db" and len(texts) > _MOST_BOXES:
-        raise GputuiError(
-            f"{len(texts)} results in one report: up to {_MOST_BOXES} are shown", "share them as a .db file"
-        )
     target = expanded(out)
     if form == ".db" and target.exists():
         raise NotStored(
             f"{out} already exists and will not be overwritten", "choose another name, or remove that file"
         )
-    picked = [_picked(text, trust) for text in texts]
+    picked = [_picked(text, trust) for text in every_file(texts)]
+    if form not in (".db", *CARDS):
+        picked = [box for one in picked for box in _each_box(one)]
     names = Names(keep)
     with tempfile.TemporaryDirectory(prefix="gputui-share-") as place:
         if form == ".db":
             copy = Path(place) / "shared.db"
             held = _held([copy], _copy(picked, copy, names))
             write(out, lambda: copy_whole(copy, target))
+        elif len(picked) > _MOST_BOXES:
+            return _share_fleet(picked, out, Path(place), names)
         else:
             copies, rows = [], Counter[str]()
             for letter, one in zip(_letters(len(picked)), picked, strict=True):
@@ -185,7 +197,60 @@ def _picked(text: str, trust: bool) -> Picked:
             raise GputuiError(f"{text}: holds no run", "gputui runs lists those of a file")
         chosen = (find_run(summaries, selector),) if selector else summaries
         check_runs([file], [chosen])
-        return Picked(expanded(path).resolve(), chosen, file.layout[0])
+        return Picked(expanded(path).resolve(), chosen, _kept_once(file.layout[0]))
+
+
+@cache
+def _kept_once(columns: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """The same object for equal ones: a thousand files have one layout, of which each takes 60 kB."""
+    return columns
+
+
+def _each_box(picked: Picked) -> Iterator[Picked]:
+    """The runs of each box, which a file of many would else have one newest of."""
+    of_boxes: dict[str, list[RunSummary]] = {}
+    for run in picked.runs:
+        of_boxes.setdefault(run.machine.machine_id, []).append(run)
+    for runs in of_boxes.values():
+        yield replace(picked, runs=tuple(runs))
+
+
+def _share_fleet(picked: Sequence[Picked], out: Path, place: Path, names: Names) -> Shared:
+    """More boxes than stand side by side: ranked, with the evidence of those that stand out."""
+    of_boxes: dict[str, list[Picked]] = {}
+    for one in picked:
+        of_boxes.setdefault(one.runs[0].machine.machine_id, []).append(one)
+    if len(of_boxes) <= _MOST_BOXES:
+        raise GputuiError(
+            f"{len(picked)} results of {counted(len(of_boxes), 'box')} in one report: up to {_MOST_BOXES}"
+            " are shown",
+            "share them as a .db file",
+        )
+    numbers = {names.shared_id(box): str(number) for number, box in enumerate(of_boxes, 1)}
+    everything = place / "all.db"
+    held = _held([everything], _copy(picked, everything, names))
+    selections = select_all([str(everything)], only_rates=True)
+    sides = fleet_sides(selections, "machine")
+    named = [replace(side, name=f"box {numbers[side.run.machine.machine_id]}") for side in sides]
+    fleet = explained(fleet_of(named), Evidence(selections))
+    copies, called = [], []
+    for box in shown_boxes(fleet, _EVIDENCE):
+        number = box.name.removeprefix("box ")
+        machine, runs = list(of_boxes.items())[int(number) - 1]
+        copies.append(place / f"{number}.db")
+        _copy(runs, copies[-1], names)
+        called.append(f"{box.name} is machine {machine} of {runs[0].path}")
+    shared = Shared(held, _left_out(names), tuple(called))
+    report = report_on(_boxes(copies, ()), fleet.headline, _contents(shared))
+    if out.suffix.lower() == ".json":
+        kept = {"in_it": held, "not_in_it": shared.left_out}
+        plain = {"schema": 1, **kept, "comparison": fleet_plain(fleet)}
+        text = json.dumps(plain, indent=1) + "\n"
+    else:
+        writer = as_markdown if out.suffix.lower() == ".md" else as_page
+        text = writer(report, partial(ranking_text, fleet))
+    write_output(out, text)
+    return shared
 
 
 def _copy(picked: Sequence[Picked], out: Path, names: Names) -> Counter[str]:
@@ -204,28 +269,33 @@ def _letters(count: int) -> list[str]:
     return [""] if count == 1 else [chr(ord("a") + place) for place in range(count)]
 
 
-def _text(form: str, copies: Sequence[Path], shared: Shared) -> str:
-    compared = _compared(copies) if len(copies) > 1 else None
-    contents = [
+def _contents(shared: Shared) -> list[str]:
+    return [
         *(f"In it: {line}." for line in shared.held),
         *(f"Left out: {line}." for line in shared.left_out),
     ]
+
+
+def _text(form: str, copies: Sequence[Path], shared: Shared) -> str:
+    compared = _compared(copies) if len(copies) > 1 else None
     if form == ".json":
         return _as_json(copies, compared, shared)
 
-    boxes = _boxes(copies, compared[0].sides if compared else ())
+    boxes, side_by_side = _boxes(copies, compared[0].sides if compared else ()), None
     if compared:
         asked, answer = compared
         sentences = (*below_normal(boxes), *answer.headline.sentences)
         compared = asked, replace(answer, headline=replace(answer.headline, sentences=sentences))
-    report = report_on(boxes, compared[1].headline.text if compared else "", contents)
-    return (as_markdown if form == ".md" else as_page)(report, compared)
+        side_by_side = partial(comparison_text, *compared)
+    report = report_on(boxes, compared[1].headline.text if compared else "", _contents(shared))
+    return (as_markdown if form == ".md" else as_page)(report, side_by_side)
 
 
 def _boxes(copies: Sequence[Path], sides: Sequence[Side]) -> list[SharedSide]:
     """The newest run of each copy that measured something; of a side, the cases that are compared."""
     boxes = []
-    for place, (letter, copy) in enumerate(zip(_letters(len(copies)), copies, strict=True)):
+    for place, copy in enumerate(copies):
+        letter = copy.stem if len(copies) > 1 else ""
         with open_result(copy) as file:
             run, count = _newest(file), len(file.summaries())
             if sides:

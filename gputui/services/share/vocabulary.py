@@ -51,7 +51,7 @@ def version(text: str) -> str | None:
     """A release such as `2.11.0+cu128`; builds whose name is not that of a platform lose it."""
     found = re.match(
         r"\d{1,6}(?:\.\d{1,6}){0,4}(?:\.?(?:a|b|rc|dev|post)\d{0,8})?"
-        r"(?:\+(?:cpu|xpu|cu\d{2,3}|rocm\d[\d.]*|git[0-9a-f]{4,10})\b)?",
+        r"(?:\+(?:cpu|xpu|cu\d{2,3}|rocm\d[\d.]*|g(?:it)?[0-9a-f]{4,10}(?:\.dirty)?)\b)?",
         text,
     )
     return found[0] if found else None

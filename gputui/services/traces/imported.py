@@ -54,7 +54,7 @@ from gputui.services.traces.window import (
     window_of,
 )
 from gputui.store.journal_reader import JournalContents
-from gputui.version import __version__
+from gputui.version import version
 from gputui.worker.profiling.step_breakdown import Partition
 
 NOT_TIMED = "a trace has no timed steps, so it has no rate"
@@ -372,7 +372,7 @@ def contents_of(run: TraceRun, machine: Machine | None = None) -> JournalContent
         started_utc_us=run.started_utc_us,
         started_ns=0,
         utc_offset_min=0,
-        gputui_version=__version__,
+        gputui_version=version(),
         profile=TRACE_PROFILE,
         profile_version=1,
         seed=0,

@@ -21,7 +21,7 @@ from gputui.services.compare.rerun import (
 )
 from gputui.services.profiles.loader import OwnStep, Profile, ProfileCase, ProfileCommand
 from gputui.services.profiles.planner import case_of
-from gputui.version import __version__
+from gputui.version import version
 from gputui.worker.workloads import workload_named
 
 
@@ -203,14 +203,14 @@ def test_differences_are_reported_as_there_and_here() -> None:
     differences = {what: (on_a, on_b) for what, on_a, on_b in differences_here(older, GPU_MACHINE, other)}
 
     assert differences["torch"] == (str(RUNTIME.torch_version), "9.9.9")
-    assert differences["gputui"] == ("0.0.9", __version__)
+    assert differences["gputui"] == ("0.0.9", version())
     assert differences["GPU"][0] == "none"
 
 
 def test_in_the_same_place_nothing_differs() -> None:
     model = model_of(done(real("spin")))
     same = replace(
-        model, run=replace(model.run, summary=replace(model.run.summary, gputui_version=__version__))
+        model, run=replace(model.run, summary=replace(model.run.summary, gputui_version=version()))
     )
 
     assert differences_here(same, CPU_MACHINE, RUNTIME) == ()

@@ -8,26 +8,36 @@ import sys
 import threading
 import traceback
 from pathlib import Path
+from typing import Any  # Any: an option that a type checker refuses
 
 import pytest
 from command_line import write_long_profile, write_spin_profile
 
 import gputui
+from gputui.cli.run import command
 from gputui.errors import GputuiError
-from gputui.services.runs.options import Value
+from gputui.services.runs.notebook import StatedOptions
 
 
 def test_a_run_prints_plain_lines_and_returns_its_rates(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     profile = write_spin_profile(tmp_path / "spin.toml")
-    frames = gputui.run(profile, db=tmp_path / "a.db", label="mine", only=["spin"], notify=False)
+    frames = gputui.run(profile, db=tmp_path / "a.db", label="mine", only=["spin"], verbose=False)
     out = capsys.readouterr().out
     assert "0:00 launch 1 of hashing mini cpu" in out
     assert "\r" not in out
     assert "\x1b" not in out
     assert list(frames.rates["workload"]) == ["spin"]
     assert list(frames.runs["label"]) == ["mine"]
+
+
+def test_a_type_checker_knows_the_options_of_the_command() -> None:
+    names = {
+        parameter.opts[-1].removeprefix("--") for parameter in command.params if parameter.name != "profile"
+    }
+    assert names - StatedOptions.__annotations__.keys() == {"db", "detach", "notify", "json"}
+    assert StatedOptions.__annotations__.keys() <= names
 
 
 def test_wrong_options_are_reported_by_the_command_itself(
@@ -40,7 +50,7 @@ def test_wrong_options_are_reported_by_the_command_itself(
 
 
 def test_a_typo_is_raised_with_what_the_command_said_of_it_and_no_other_error(tmp_path: Path) -> None:
-    typos: tuple[tuple[str, dict[str, Value], str, str], ...] = (
+    typos: tuple[tuple[str, dict[str, Any], str, str], ...] = (
         ("quik", {}, 'unknown profile "quik"', "did you mean quick?"),
         ("quick", {"bugdet": 1}, "no such option '--bugdet'", "did you mean --budget?"),
     )

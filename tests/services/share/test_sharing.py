@@ -21,6 +21,7 @@ import pytest
 import resvg_py
 from journals import GPU_MACHINE
 from matplotlib.image import imread
+from quick_runs import box
 from stored_loads import Server, store_loads
 from stored_runs import run_id_of, store
 
@@ -35,6 +36,7 @@ from gputui.services.serving.profiles import limits_of
 from gputui.services.share import vocabulary
 from gputui.services.share.copying import SHIFTED, Keep, Names, rules_of, shared_copy
 from gputui.services.share.sharing import CARDS, FORMS, share
+from gputui.store.merging import merge_files
 from gputui.store.reading import open_result
 from gputui.store.schema import RUN_TABLES
 from gputui.worker.serving.load import NEEDED
@@ -364,6 +366,64 @@ def test_a_report_names_the_box_what_is_expected_the_evidence_and_the_commands(
     plain = json.loads((tmp_path / "two.json").read_text(encoding="utf-8"))
     assert len(plain["runs"]) == 2
     assert plain["comparison"]["comparisons"]
+
+
+def test_many_boxes_are_ranked_with_the_slow_ones_in_title_table_and_evidence_and_only_the_owner_knows_which(
+    tmp_path: Path,
+) -> None:
+    for number in range(12):
+        slow = 1.3 if number in (4, 9) else 1.0
+        machine = box(number + 1, GPU_MACHINE)
+        gpt_ms = slow * (100.0 + number / 10)
+        store(
+            tmp_path / f"acme{number}.db", 10 + number, label=f"rack {number}", gpt_ms=gpt_ms, machine=machine
+        )
+    files = [str(tmp_path / f"acme{number}.db") for number in range(12)]
+    merge_files([Path(file) for file in files], tmp_path / "merged.db")
+
+    shared = share(files, tmp_path / "fleet.md", Keep())
+    report = (tmp_path / "fleet.md").read_text(encoding="utf-8")
+
+    title, *_, rest = report.split("\n", 1)
+    assert title.startswith("# ")
+    assert {"box 5", "box 10"} <= set(re.findall(r"box \d+", title))
+    assert re.search(r"\| 12 \| box (5|10) \|", rest)
+    assert "| box 5 | box 10 |" in rest or "| box 10 | box 5 |" in rest
+    assert [line.rpartition("/")[2] for line in shared.called[:2]] == ["acme9.db", "acme4.db"]
+    assert "gputui run quick" in rest
+    assert not re.search("acme|rack", report)
+    share(files, tmp_path / "fleet.html", Keep())
+    page = (tmp_path / "fleet.html").read_text(encoding="utf-8")
+    assert page.index("box 10") < page.index("What is expected") < page.index("<footer>")
+    of_one_file = share([str(tmp_path / "merged.db")], tmp_path / "merged.json", Keep())
+    plain = json.loads((tmp_path / "merged.json").read_text(encoding="utf-8"))
+    assert len(plain["comparison"]["boxes"]) == 12
+    assert len(of_one_file.called) == 5
+
+
+def test_a_file_of_two_boxes_is_a_report_of_both_and_nine_runs_of_one_box_of_none(
+    tmp_path: Path,
+) -> None:
+    for number in range(2):
+        store(
+            tmp_path / "two.db", number + 1, gpt_ms=100.0 + 60 * number, machine=box(number + 1, GPU_MACHINE)
+        )
+    share([str(tmp_path / "two.db")], tmp_path / "two.md", Keep())
+    report = (tmp_path / "two.md").read_text(encoding="utf-8")
+    assert "| box a | box b |" in report
+    assert "## Side by side" in report
+    with pytest.raises(GputuiError, match="9 results of 1 box in one report: up to 8 are shown"):
+        share([str(tmp_path / "two.db@latest")] * 9, tmp_path / "nine.md", Keep())
+
+
+def test_a_report_says_which_commit_measured(stored: Path, tmp_path: Path) -> None:
+    share([f"{stored}@latest"], tmp_path / "report.md", Keep())
+    release = (tmp_path / "report.md").read_text(encoding="utf-8")
+    with duckdb.connect(str(stored)) as connection:
+        connection.execute("UPDATE runs SET gputui_version = '0.2.1.dev3+g1a2b3c4d.dirty'")
+    share([f"{stored}@latest"], tmp_path / "report.md", Keep())
+    assert "git checkout 1a2b3c4d && pip install ." in (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "pip install" not in release
 
 
 def test_an_existing_database_and_an_unknown_ending_are_refused(stored: Path, tmp_path: Path) -> None:

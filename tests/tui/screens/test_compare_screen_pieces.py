@@ -11,7 +11,8 @@ from journals import make_journal, make_telemetry, write_telemetry
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.services.compare.columns import COST, RATIO
-from gputui.services.compare.session import ComparisonRequest, ask, request_of
+from gputui.services.compare.options import request_of
+from gputui.services.compare.session import ComparisonRequest, ask
 from gputui.services.compare.side_records import SideCurves, curves_of
 from gputui.services.results.selectors import from_here
 from gputui.store.journal_reader import read_journal, read_telemetry

@@ -20,6 +20,7 @@ from gputui.services.compare.columns import ENERGY, RATE, RATIO, ComparisonColum
 from gputui.services.compare.fleet_why import ranking_of
 from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.headline import Headline
+from gputui.services.compare.options import request_of
 from gputui.services.compare.pairing import Comparison, Row, Side
 from gputui.services.compare.row_text import (
     LABEL_CELLS,
@@ -33,7 +34,7 @@ from gputui.services.compare.row_text import (
     unmeasured_words,
 )
 from gputui.services.compare.rows_table import RowOfSides, rows_of_sides
-from gputui.services.compare.session import Answer, Asked, ComparisonRequest, ask, request_of
+from gputui.services.compare.session import Answer, Asked, ComparisonRequest, ask
 from gputui.services.compare.side_records import SideCurves
 from gputui.services.compare.why import Why
 from gputui.services.results.browser import Candidate, ListedRun
