@@ -40,6 +40,7 @@ COPIES = "copies"
 UNFUSED_ELEMENTWISE = "unfused elementwise"
 COMPILES_AGAIN = "compiles again"
 READS_SINGLE_VALUES = "reads single values"
+MICRO_BATCHES = "micro-batches"
 _BOUNDS = (COMPUTE_BOUND, MEMORY_BOUND)
 _WAITS = (
     STARVED,
@@ -90,6 +91,7 @@ _TO_TRY = {
     COPIES: "to keep one type and layout: fewer to(), clone(), contiguous(), cat()",
     UNFUSED_ELEMENTWISE: "torch.compile, which fuses them",
     READS_SINGLE_VALUES: "to compute on whole tensors, and to read one value at the end",
+    MICRO_BATCHES: f"{_LARGER_BATCH}: fewer and larger ones do the same work in fewer calls",
     COMPILES_AGAIN: _RECOMPILES,
 }
 _TITLES = {
@@ -117,6 +119,11 @@ _TITLES_ON_CPU = {
     PAUSED_IN_PYTHON: "Python runs between operators",
     WAITS_FOR_DRIVER: "It waits for calls of the driver",
 }
+_EXPLAINS = {
+    READS_SINGLE_VALUES: (LAUNCH_BOUND, PAUSED_IN_PYTHON, TINY_OPERATORS),
+    MICRO_BATCHES: (LAUNCH_BOUND, TINY_OPERATORS),
+}
+"""What is said of the same time more generally."""
 _ONLY_WHERE = (LAUNCH_BOUND, TINY_OPERATORS)
 _MOST_LINES = 3
 WORTH_A_LINE = 0.1
@@ -158,13 +165,17 @@ _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 """Optimizers of torch that take `fused=True` on any device."""
 _FOREACH = ("Adadelta", "Adafactor", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")
 """Those that take only `foreach=True`."""
-_MANY_CALLS = 50
+_MANY_CALLS, _UPDATES = 50, 8
+_JOINED = "an optimizer of torch.optim with fused=True, or torch._foreach_ functions"
 PRODUCTS = ("gemm", "conv", "attention")
+_OF_NUMBERS = (*PRODUCTS, "elementwise", "norm", "reduction", "softmax_loss")
 _BYTES_OF = {"c10::Half": 2, "Half": 2, "BFloat16": 2, "float": 4, "double": 8}
 _TYPES = {"float": "fp32", "double": "fp64"}
 _TINY_NS = 10_000
 """An operator of a CPU that takes less is mostly the call itself."""
 _TINY_CALLS, _TINY_SHARE = 500, 0.5
+_MICRO_BATCHES, _SHORT_NS = 4, 50_000
+"""So many a step are worth a word, where most of the time goes to calls that take less than this."""
 _MUCH = 0.2
 """Share of a step from which a kind of work that every step has some of is worth a word."""
 _COMPILES = re.compile(r"dynamo|\w*_compile")
@@ -200,10 +211,14 @@ class StepFacts:
     """Whether its DataLoader is known to have no workers."""
     optimizer: str = ""
     """The name of its class in torch.optim; empty if unknown."""
+    has_optimizer: bool = True
+    """Whether one of torch updates its parameters, if anything does."""
     has_ddp: bool = True
     """Whether DistributedDataParallel averages its gradients, if anything does."""
     allocates: bool = False
     """Whether its calls of the driver are known to be those that allocate and free memory."""
+    backward_calls: int = 0
+    """In a step, by the program; 0 if unknown."""
     compiled_again: bool | None = None
     """Whether torch.compile compiled again in these steps what it had compiled; None if unknown."""
 
@@ -327,16 +342,11 @@ def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
         found = [
             f for f in found if f.kind != LAUNCH_BOUND or f.at_best_ns <= most_ns
         ]  # what is left is little
-    if facts.compiled_again is not True and any(finding.kind == COMPILES_AGAIN for finding in found):
-        found = [f for f in found if f.kind not in (LAUNCH_BOUND, PAUSED_IN_PYTHON)]  # its own Python
-    if any(
-        finding.kind == READS_SINGLE_VALUES for finding in found
-    ):  # its loop is that Python, and those operators
-        found = [
-            finding
-            for finding in found
-            if finding.kind not in (LAUNCH_BOUND, PAUSED_IN_PYTHON, TINY_OPERATORS)
-        ]
+    kinds = {finding.kind for finding in found}
+    within = {kind for cause, explained in _EXPLAINS.items() if cause in kinds for kind in explained}
+    if COMPILES_AGAIN in kinds and facts.compiled_again is not True:
+        within |= {LAUNCH_BOUND, PAUSED_IN_PYTHON}  # its own Python
+    found = [finding for finding in found if finding.kind not in within]
     low, high = BELIEVED_INFLATION
     if not facts.side.is_on_device and not low <= inflation(facts.side) <= high:
         found = [replace(finding, confidence="low") for finding in found]
@@ -612,7 +622,8 @@ def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
 def _single_values(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """A loop over elements of tensors on a CPU: `.item()`, what is called as often, and its Python.
 
-    torch's own optimizers read the number of their step so, for each parameter.
+    torch's own optimizers read the number of their step so, for each parameter. Where a product is called as
+    often, the loop is over calls of a model.
     """
     mine = [p for p in pieces if p.phase != "optimizer"]
     calls: dict[str, float] = defaultdict(float)
@@ -620,7 +631,8 @@ def _single_values(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Findin
         if piece.category in _OF_ELEMENTS:
             calls[piece.operator] += float(piece.calls)
     count = calls[_ITEM]
-    if facts.side.is_on_device or count < _MANY_ITEMS:
+    of_model = any(p.category in PRODUCTS and p.calls >= _AS_OFTEN * count for p in mine)
+    if facts.side.is_on_device or count < _MANY_ITEMS or of_model:
         return
     loop = {name for name, often in calls.items() if often >= _AS_OFTEN * count}
     of_loop = [p for p in mine if p.operator in loop]
@@ -665,8 +677,8 @@ def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
     found, step_ns = facts.side.found, facts.side.step_ns
     products = [p for p in pieces if p.category in PRODUCTS]
     times_ns = product_types(found)
-    if set(times_ns) == {"double"} and not facts.side.is_on_device:
-        yield from _in_fp64(facts, products)
+    if not facts.side.is_on_device:
+        yield from _in_fp64(facts, pieces)
     if len(times_ns) < 2:
         return
     narrow = min(times_ns, key=_BYTES_OF.__getitem__)
@@ -690,18 +702,22 @@ def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
     yield _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", title=title, of=products)
 
 
-def _in_fp64(facts: StepFacts, products: Sequence[Piece]) -> Iterable[Finding]:
-    """Products that a CPU computes in fp64: in fp32 it takes twice as many numbers at once."""
-    time_ns, step_ns = sum(p.time_ns for p in products), facts.side.step_ns
-    if time_ns < _MUCH * step_ns:
+def _in_fp64(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """What a CPU computes in fp64: in fp32 it takes twice as many numbers at once."""
+    are_wide = (row for row in facts.side.found.operators if set(row.dtypes.split(",")) == {"double"})
+    rows = [row for row in are_wide if row.category in _OF_NUMBERS]
+    wide = {(row.phase, row.operator, row.shapes) for row in rows}
+    share = sum(row.time_ns for row in rows) / facts.side.found.window_ns
+    if share < _MUCH:
         return
-    share = format_percent(time_ns / step_ns)
-    evidence = f"products in double take {share} of the step; in float they take half of that at best"
-    names = {p.operator for p in products}
-    lines = lines_of(facts.side.found, lambda row: row.operator in names)
-    found = _without(
-        facts, WIDER_TYPES, evidence, time_ns / 2, "fair", lines, "Products run in fp64", of=products
-    )
+    are_products = sum(r.time_ns for r in rows if r.category in PRODUCTS) > sum(r.time_ns for r in rows) / 2
+    which = "products" if are_products else "operators"
+    evidence = f"{which} in double take {format_percent(share)} of the step; in float half of that at best"
+    names = {(row.phase, row.operator) for row in rows}
+    lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
+    mine = [p for p in pieces if (p.phase, p.operator, p.shapes) in wide]
+    title, gone_ns = f"{which.capitalize()} run in fp64", share * facts.side.step_ns / 2
+    found = _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", lines, title, of=mine)
     yield replace(found, change="float32 for data and weights: NumPy's arrays are float64 unless told")
 
 
@@ -736,6 +752,28 @@ def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     names = {(p.phase, p.operator) for p in tiny}
     lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
     yield _without(facts, TINY_OPERATORS, evidence, time_ns, "fair", lines, of=tiny)
+
+
+def _micro_batches(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """Gradients of several small batches added up: backward() is called for each, after equal products."""
+    count, step_ns = facts.backward_calls, facts.side.step_ns
+    products = [p for p in pieces if p.category in PRODUCTS and p.phase == "forward" and p.calls]
+    repeated_ns = sum(p.time_ns for p in products if p.calls % count == 0) if count else 0
+    if count < _MICRO_BATCHES or repeated_ns < _AS_OFTEN * sum(p.time_ns for p in products):
+        return
+    short = [p for p in pieces if p.phase != "optimizer" and 0 < p.time_ns < _SHORT_NS * p.calls]
+    mine = [*short, *_of_host(pieces)]
+    time_ns = sum(p.time_ns for p in mine)
+    if not products or time_ns < _TINY_SHARE * step_ns:
+        return
+    calls = sum(float(p.calls) for p in short)
+    evidence = (
+        f"backward() is called {count} times before the optimizer steps; {calls:.0f} short calls, and what"
+        f" lies between them, take {format_percent(time_ns / step_ns)} of the step"
+    )
+    lines = lines_of(facts.side.found, lambda row: row.phase != "optimizer")
+    title = f"It computes {count} micro-batches one by one"
+    yield _without(facts, MICRO_BATCHES, evidence, time_ns, "fair", lines, title, of=mine)
 
 
 def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -851,18 +889,31 @@ def _copies(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
 
 
 def _elementwise(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    """On a GPU each of these reads and writes all its tensors; compiled, several do so once."""
-    if not facts.side.is_on_device or any(p.category == "fused" for p in pieces):
+    """On a GPU each of these reads and writes all its tensors; compiled, several do so once.
+
+    A CPU always has some for its model, and as much again going back: only what has no gradient is told.
+    """
+    if any(p.category == "fused" for p in pieces):
         return
     mine = [p for p in pieces if p.category == "elementwise" and p.phase != "optimizer"]
+    if not facts.side.is_on_device:
+        backward_ns = sum(p.time_ns for p in mine if p.phase == "backward")
+        mine = [p for p in mine if p.phase == "forward"]
+        if not 0 < backward_ns < sum(p.time_ns for p in mine) / 2:
+            return
     time_ns, step_ns = sum(p.time_ns for p in mine), facts.side.step_ns
-    if time_ns < _MUCH * step_ns:
+    calls, least = sum(float(p.calls) for p in mine), 0 if facts.side.is_on_device else _MANY_CALLS
+    if time_ns < _MUCH * step_ns or calls < least:
         return
-    calls = sum(float(p.calls) for p in mine)
     evidence = f"{calls:.0f} elementwise calls, each through memory, take {format_percent(time_ns / step_ns)}"
     names = {(p.phase, p.operator) for p in mine}
     lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
-    yield _without(facts, UNFUSED_ELEMENTWISE, f"{evidence} of the step", time_ns, "fair", lines, of=mine)
+    unfused = _without(facts, UNFUSED_ELEMENTWISE, f"{evidence} of the step", time_ns, "fair", lines, of=mine)
+    in_place = sum(float(p.calls) for p in mine if p.operator.endswith("_"))
+    if not facts.has_optimizer and in_place >= _UPDATES:
+        title = "Parameters are updated by hand, one operator at a time"
+        unfused = replace(unfused, kind=MANY_OPTIMIZER_CALLS, title=title, change=_JOINED)
+    yield unfused
 
 
 def _compiling(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -901,6 +952,7 @@ _RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = 
     _optimizer,
     _wider_types,
     _tiny,
+    _micro_batches,
     _bound,
     _matrix_units,
     _power_capped,

@@ -97,11 +97,20 @@ def _cpu_ns(thread: int) -> int:
     return 0 if clock is None else time.clock_gettime_ns(clock(thread))
 
 
+def _delayed_ns() -> int:
+    """How long this thread has been ready to run and waited for a core; 0 where the system does not tell."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 class Lines:
     """Where one thread was, by a look at it every few milliseconds.
 
     A sample stands for the time since the one before, since a thread that keeps the GIL is seen when it lets
-    go. Each pause of the garbage collector is noted exactly.
+    go; but of the time that a look waited for a core while the thread ran, nothing is known. Each pause of
+    the garbage collector is noted exactly.
     """
 
     def __init__(self, thread: int) -> None:
@@ -114,6 +123,8 @@ class Lines:
         self._pause: tuple[int, int] | None = None
         self._mark_ns = (0, 0)
         self._cpu_ns: dict[int, int] = {}
+        self._delayed_ns = 0
+        """How long the thread that looks has waited for a core."""
         self._is_over = False
 
     def begin(self) -> None:
@@ -154,9 +165,14 @@ class Lines:
     def _look(self, before_ns: int, now_ns: int) -> None:
         frames = sys._current_frames()
         frames.pop(threading.get_ident(), None)
-        place = self._held_by(frames, before_ns, now_ns)
+        had_ns, had_been_delayed_ns = self._cpu_ns.get(self._thread, 0), self._delayed_ns
+        place, self._delayed_ns = self._held_by(frames, before_ns, now_ns), _delayed_ns()
         if place is None and self._thread in frames:
             place = self._place(frames[self._thread])
+            ran_ns = self._cpu_ns.get(self._thread, 0) - had_ns
+            unseen_ns = min(self._delayed_ns - had_been_delayed_ns, ran_ns)
+            if had_ns and unseen_ns > _SAMPLED_EVERY_NS:
+                before_ns = min(before_ns + unseen_ns, now_ns)
         if place is None:
             return
         last = self._spans[-1] if self._spans else [-1, 0, 0]
@@ -266,6 +282,7 @@ class Capture:
         self._backward_depth = 0
         self._window_s = 0.0
         self._compiled_before = (0, 0)
+        self._seen_before = (0, 0)
         self._is_last = False
         self._profiler: Any = None
         self._unmarked: Any = None
@@ -330,7 +347,7 @@ class Capture:
             self._profiler.start()
 
     def _sample_lines(self) -> None:
-        self._compiled_before = _compiled()
+        self._compiled_before, self._seen_before = _compiled(), self._seen()
         self._lines = Lines(threading.get_ident())
         self._lines.begin()
 
@@ -358,8 +375,14 @@ class Capture:
             self._is_last = is_enough or step == _MOST_STEPS
         return action.RECORD_AND_SAVE if self._is_last else action.RECORD
 
+    def _seen(self) -> tuple[int, int]:
+        """Steps of the kind that is recorded, and calls of backward()."""
+        return (self._recorded or self._by_backward).seen, self._by_backward.seen
+
     def _store(self, profiler: Any) -> None:
         self._is_over = True
+        steps, calls = (now - before for now, before in zip(self._seen(), self._seen_before, strict=True))
+        self._tell(backward_calls=calls / max(steps, 1))
         self._export(profiler, "trace")
 
     def _export(self, profiler: Any, kind: str) -> None:
