@@ -122,6 +122,7 @@ _TITLES_ON_CPU = {
 _EXPLAINS = {
     READS_SINGLE_VALUES: (LAUNCH_BOUND, PAUSED_IN_PYTHON, TINY_OPERATORS),
     MICRO_BATCHES: (LAUNCH_BOUND, TINY_OPERATORS),
+    PAUSED_IN_PYTHON: (MICRO_BATCHES,),
 }
 """What is said of the same time more generally."""
 _ONLY_WHERE = (LAUNCH_BOUND, TINY_OPERATORS)
@@ -169,6 +170,8 @@ _MANY_CALLS, _UPDATES = 50, 8
 _JOINED = "an optimizer of torch.optim with fused=True, or torch._foreach_ functions"
 PRODUCTS = ("gemm", "conv", "attention")
 _OF_NUMBERS = (*PRODUCTS, "elementwise", "norm", "reduction", "softmax_loss")
+_LEAST_OWN = 0.05
+"""As much as waiting is thought to prolong a call: 20 times."""
 _BYTES_OF = {"c10::Half": 2, "Half": 2, "BFloat16": 2, "float": 4, "double": 8}
 _TYPES = {"float": "fp32", "double": "fp64"}
 _TINY_NS = 10_000
@@ -441,7 +444,7 @@ def _for_host(
     of_host = _of_host(pieces)
     calls = sum(float(p.calls) for p in pieces)
     lines = lines_of(found, lambda row: _is_of_host(row) and not row.doing)
-    a_pause_ns = _PAUSE_NS if on_device else _PAUSE_ON_CPU_NS
+    a_pause_ns = _PAUSE_NS if on_device else _PAUSE_ON_CPU_NS / _own_share(facts)
     if not calls and not on_device:
         return  # its operators were not recorded
     is_paused = python > for_host / 2 and python * step_ns > a_pause_ns * calls
@@ -478,9 +481,15 @@ def _for_host(
     else:
         evidence = f"{format_percent(for_host)} of the step lies between operators"
         apart = _without(facts, LAUNCH_BOUND, evidence, for_host * step_ns, "fair", lines, of=of_host)
-        tiny = sum(float(p.calls) for p in pieces if p.calls and p.time_ns < _TINY_NS * p.calls)
+        tiny_ns = _TINY_NS / _own_share(facts)
+        tiny = sum(float(p.calls) for p in pieces if p.calls and p.time_ns < tiny_ns * p.calls)
         are_tiny = tiny >= _TINY_SHARE * calls
         yield apart if are_tiny else replace(apart, change=_FEWER_OPERATORS, has_at_best=True)
+
+
+def _own_share(facts: StepFacts) -> float:
+    """Of the time of its calls, what they would take if other programs had no core."""
+    return max(1 - (facts.side.found.waited_share or 0.0), _LEAST_OWN)
 
 
 def _own_python_ns(found: ProfiledPass) -> int:
@@ -742,7 +751,8 @@ def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """On a CPU, operators that take hardly longer than their call; on a GPU that is being launch-bound."""
     if facts.side.is_on_device:
         return
-    tiny = [p for p in pieces if p.calls and p.time_ns / float(p.calls) < _TINY_NS]
+    tiny_ns = _TINY_NS / _own_share(facts)
+    tiny = [p for p in pieces if p.calls and p.time_ns / float(p.calls) < tiny_ns]
     calls, time_ns = sum(float(p.calls) for p in tiny), sum(p.time_ns for p in tiny)
     if calls < _TINY_CALLS or time_ns < _TINY_SHARE * facts.side.step_ns:
         return
@@ -761,7 +771,8 @@ def _micro_batches(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Findin
     repeated_ns = sum(p.time_ns for p in products if p.calls % count == 0) if count else 0
     if count < _MICRO_BATCHES or repeated_ns < _AS_OFTEN * sum(p.time_ns for p in products):
         return
-    short = [p for p in pieces if p.phase != "optimizer" and 0 < p.time_ns < _SHORT_NS * p.calls]
+    short_ns = _SHORT_NS / _own_share(facts)
+    short = [p for p in pieces if p.phase != "optimizer" and 0 < p.time_ns < short_ns * p.calls]
     mine = [*short, *_of_host(pieces)]
     time_ns = sum(p.time_ns for p in mine)
     if not products or time_ns < _TINY_SHARE * step_ns:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputui.analysis.attribution import ProfiledSide
+from gputui.analysis.contention import CONTENTION
 from gputui.analysis.findings import (
     COMPUTE_BOUND,
     LAUNCH_BOUND,
@@ -390,6 +391,13 @@ def test_products_in_fp64_are_a_cause_on_a_cpu_of_half_their_time() -> None:
     assert "float32" in finding.change
 
 
+def test_all_that_a_cpu_computes_in_fp64_is_told_and_a_python_number_beside_a_tensor_is_no_fp64() -> None:
+    wide = called("cos", 4, 80, types="double")
+    assert only(findings_of(facts(0, 20, "sync", wide, on_gpu=False))).title == "Operators run in fp64"
+    with_number = replace(wide, dtypes="float,double")
+    assert kinds(facts(0, 20, "sync", with_number, on_gpu=False)) == [[]]
+
+
 def test_products_of_the_forward_pass_count_where_kernels_tell_their_type() -> None:
     narrow = called("mm", 1, 30, phase="backward", category="gemm", types="BFloat16,BFloat16")
     wide = replace(narrow, dtypes="float,float", time_ns=20 * MS)
@@ -413,6 +421,45 @@ def test_an_optimizer_with_calls_for_each_parameter_is_named_and_a_fused_one_is_
         facts(70, 0, "python", few),
         facts(70, 0, "python", forward),
     ) == [[], [], [], []]
+
+
+def test_updates_written_by_hand_are_told_of_a_cpu_by_work_that_no_gradient_needs() -> None:
+    update, model = called("sub_", 100, 40), called("gelu_backward", 4, 5, phase="backward")
+    step = facts(55, 0, "python", update, model, on_gpu=False)
+    finding = only(findings_of(replace(step, has_optimizer=False)))
+    assert finding.title == "Parameters are updated by hand, one operator at a time"
+    assert "torch.optim" in finding.change
+    assert only(findings_of(step)).title == "Elementwise operators run one by one"
+    of_model = replace(update, operator="aten::gelu", calls=100), replace(model, time_ns=40 * MS)
+    assert kinds(
+        facts(55, 0, "python", *of_model, on_gpu=False),
+        facts(55, 0, "python", update, on_gpu=False),  # nothing of it goes back: it trains nothing
+    ) == [[], []]
+
+
+@pytest.mark.parametrize(("calls", "each"), [(16, True), (24, True), (15, False)])
+def test_small_batches_one_after_the_other_are_told_before_their_short_operators(
+    calls: int, each: bool
+) -> None:
+    product = called("addmm", calls, 0.3, category="gemm")
+    step = facts(0, 40, "dispatch", product, called("add", 2000, 10), on_gpu=False)
+    step = replace(step, backward_calls=8)
+    rows = [row for row in step.side.found.operators if row.operator != "aten::mm"]
+    found = replace(step.side.found, operators=tuple(rows))
+    finding = only(findings_of(replace(step, side=replace(step.side, found=found))))
+    assert (finding.title == "It computes 8 micro-batches one by one") == each
+    assert finding.change.startswith("a larger batch")
+
+
+def test_calls_that_wait_for_a_core_are_as_short_as_they_would_be_without_waiting() -> None:
+    calls = called("addmm", 8, 6, category="gemm")  # 750 us each, of which it waits 712
+    step = replace(facts(0, 4, "dispatch", calls, on_gpu=False), backward_calls=8)
+    rows = tuple(row for row in step.side.found.operators if row.operator != "aten::mm")
+    step = replace(step, side=replace(step.side, found=replace(step.side.found, operators=rows)))
+    assert kinds(step, crowded(step, 0.95, 1.9)) == [
+        ["launch-bound"],
+        [CONTENTION, "micro-batches"],
+    ]
 
 
 def test_products_of_a_backward_pass_in_a_wider_type_than_others_fell_back() -> None:
@@ -521,6 +568,8 @@ def test_a_loop_that_reads_values_one_by_one_on_a_cpu_is_told_with_its_python() 
     few, of_optimizer = replace(item, calls=20), replace(item, phase="optimizer")
     for other in (few, of_optimizer):
         assert kinds(facts(60, 5, "python", other, on_gpu=False)) == [[]]
+    of_model = work("gemm", "aten::addmm", 10, 200)
+    assert kinds(facts(60, 5, "python", item, select, of_model, on_gpu=False)) == [[]]
 
 
 def test_other_programs_that_took_the_cores_come_before_all_that_they_inflate() -> None:
