@@ -177,7 +177,7 @@ _TYPES = {"float": "fp32", "double": "fp64"}
 _TINY_NS = 10_000
 """An operator of a CPU that takes less is mostly the call itself."""
 _TINY_CALLS, _TINY_SHARE = 500, 0.5
-_MICRO_BATCHES, _SHORT_NS = 4, 50_000
+_MICRO_BATCHES, _SHORT_NS = 4, 100_000
 """So many a step are worth a word, where most of the time goes to calls that take less than this."""
 _MUCH = 0.2
 """Share of a step from which a kind of work that every step has some of is worth a word."""

@@ -452,7 +452,7 @@ def test_small_batches_one_after_the_other_are_told_before_their_short_operators
 
 
 def test_calls_that_wait_for_a_core_are_as_short_as_they_would_be_without_waiting() -> None:
-    calls = called("addmm", 8, 6, category="gemm")  # 750 us each, of which it waits 712
+    calls = called("addmm", 8, 6, category="gemm")  # 750 us each, most of which it waits
     step = replace(facts(0, 4, "dispatch", calls, on_gpu=False), backward_calls=8)
     rows = tuple(row for row in step.side.found.operators if row.operator != "aten::mm")
     step = replace(step, side=replace(step.side, found=replace(step.side.found, operators=rows)))
