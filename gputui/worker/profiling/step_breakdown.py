@@ -376,7 +376,7 @@ def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
     links_calls = any(e.operator for e in events if e.kind == "runtime")
     found = _Thread()
     open_nodes: list[_Node] = []
-    at_ns = start_ns
+    at_ns, begun = start_ns, 0
 
     def close_until(t_ns: int) -> None:
         nonlocal at_ns
@@ -406,6 +406,12 @@ def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
         parent = open_nodes[-1] if open_nodes else None
         last_ns = min(event.end_ns, end_ns if parent is None else parent.end_ns)
         node = _node(event, begin_ns, last_ns, parent, found.nodes[-1].phase if found.nodes else "forward")
+        around = "" if parent is None else parent.phase
+        if (around, node.phase) == ("optimizer", "backward"):
+            for earlier in found.nodes[begun:]:  # called by its closure, not by the optimizer
+                earlier.phase = "forward" if earlier.phase == "optimizer" else earlier.phase
+        if node.phase == "backward" or (node.phase == "optimizer" and around != "optimizer"):
+            begun = len(found.nodes) + 1
         found.nodes.append(node)
         open_nodes.append(node)
     close_until(end_ns)
