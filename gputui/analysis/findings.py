@@ -766,9 +766,9 @@ def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
 
 def _micro_batches(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """Gradients of several small batches added up: backward() is called for each, after equal products."""
-    count, step_ns = facts.backward_calls, facts.side.step_ns
+    count, step_ns, steps = facts.backward_calls, facts.side.step_ns, facts.side.found.steps
     products = [p for p in pieces if p.category in PRODUCTS and p.phase == "forward" and p.calls]
-    repeated_ns = sum(p.time_ns for p in products if p.calls % count == 0) if count else 0
+    repeated_ns = sum(p.time_ns for p in products if p.calls * steps % count == 0) if count else 0
     if count < _MICRO_BATCHES or repeated_ns < _AS_OFTEN * sum(p.time_ns for p in products):
         return
     short_ns = _SHORT_NS / _own_share(facts)
