@@ -537,14 +537,20 @@ def _without(
     evidence: str,
     gone_ns: float,
     confidence: str,
-    lines: tuple[LineShare, ...] = (),
+    lines: tuple[LineShare, ...] | None = None,
     title: str = "",
     *,
     of: Iterable[Piece] = (),
 ) -> Finding:
-    """What the step would take at best if so much of it were gone, `of` these pieces of it."""
+    """What the step would take at best if so much of it were gone, `of` these pieces of it.
+
+    Unless given, `lines` are those of the operators in these pieces.
+    """
     step_ns, change = facts.side.step_ns, _change(facts, kind)
     pieces = list(of)
+    called = {(piece.phase, piece.operator) for piece in pieces if piece.operator}
+    if lines is None:
+        lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in called)
     share = gone_ns / max(sum(piece.time_ns for piece in pieces), 1)
     return Finding(
         kind,
@@ -708,7 +714,7 @@ def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
         f" step, while others of it are in {narrow}"
     )
     title = f"{which.capitalize()} run in {' and '.join(_TYPES.get(name, name) for name in wide_ns)}"
-    yield _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", title=title, of=products)
+    yield _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", (), title, of=products)
 
 
 def _in_fp64(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -722,11 +728,9 @@ def _in_fp64(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     are_products = sum(r.time_ns for r in rows if r.category in PRODUCTS) > sum(r.time_ns for r in rows) / 2
     which = "products" if are_products else "operators"
     evidence = f"{which} in double take {format_percent(share)} of the step; in float half of that at best"
-    names = {(row.phase, row.operator) for row in rows}
-    lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
     mine = [p for p in pieces if (p.phase, p.operator, p.shapes) in wide]
     title, gone_ns = f"{which.capitalize()} run in fp64", share * facts.side.step_ns / 2
-    found = _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", lines, title, of=mine)
+    found = _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", title=title, of=mine)
     yield replace(found, change="float32 for data and weights: NumPy's arrays are float64 unless told")
 
 
@@ -759,9 +763,7 @@ def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     each = format_seconds(time_ns / calls * 1e-9)
     share = format_percent(time_ns / facts.side.step_ns)
     evidence = f"{calls:.0f} calls of {each} each take {share} of the step"
-    names = {(p.phase, p.operator) for p in tiny}
-    lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
-    yield _without(facts, TINY_OPERATORS, evidence, time_ns, "fair", lines, of=tiny)
+    yield _without(facts, TINY_OPERATORS, evidence, time_ns, "fair", of=tiny)
 
 
 def _micro_batches(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -840,9 +842,7 @@ def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
         return
     if saved_ns >= WORTH_A_LINE * step_ns:
         title = "" if facts.precision_used == "fp32" else "Matmul is no faster in half precision"
-        names = {p.operator for p in products}
-        lines = lines_of(facts.side.found, lambda row: row.operator in names)
-        yield _without(facts, MATRIX_UNITS_UNUSED, evidence, saved_ns, confidence, lines, title, of=products)
+        yield _without(facts, MATRIX_UNITS_UNUSED, evidence, saved_ns, confidence, title=title, of=products)
 
 
 def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -860,7 +860,7 @@ def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
         f"a power cap held the clock down for {format_percent(share)} of the time,"
         f" to {clock / 1000:.2f} of {most / 1000:.2f} GHz"
     )
-    yield _without(facts, POWER_CAPPED, evidence, saved_ns, "fair", of=busy)
+    yield _without(facts, POWER_CAPPED, evidence, saved_ns, "fair", (), of=busy)
 
 
 def _communication(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -871,10 +871,8 @@ def _communication(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Findin
         return
     evidence = f"for {format_percent(share)} of the step it sends, or waits for other ranks, and nothing else"
     mine = [p for p in pieces if p.category == "communication"]
-    names = {p.operator for p in mine}
-    lines = lines_of(found, lambda row: row.operator in names)
     gone_ns = share * facts.side.step_ns
-    exposed = _without(facts, EXPOSED_COMMUNICATION, evidence, gone_ns, "fair", lines, of=mine)
+    exposed = _without(facts, EXPOSED_COMMUNICATION, evidence, gone_ns, "fair", of=mine)
     yield exposed if facts.has_ddp else replace(exposed, change=_BY_HAND)
 
 
@@ -887,16 +885,14 @@ def _copies(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     most = sorted(mine, key=lambda p: -p.time_ns)[:2]
     named = " and ".join(dict.fromkeys(bare_name(p.operator) for p in most))
     evidence = f"copies and casts take {format_percent(time_ns / step_ns)} of the step, most of it in {named}"
-    names = {p.operator for p in mine}
-    lines = lines_of(found, lambda row: row.operator in names)
     copied = [k for k in found.kernels if k.time_class == "copy_h2d"]
     from_pageable_ns = sum(k.time_ns for k in copied if _PAGEABLE in k.name.lower()) / found.steps
     if from_pageable_ns > time_ns / 2:
         title = "Data comes from pageable memory"
-        pinned = _without(facts, COPIES, evidence, time_ns, "high", lines, title, of=mine)
+        pinned = _without(facts, COPIES, evidence, time_ns, "high", title=title, of=mine)
         yield replace(pinned, change="pin_memory=True of the DataLoader, to(device, non_blocking=True)")
     else:
-        yield _without(facts, COPIES, evidence, time_ns, "fair", lines, of=mine)
+        yield _without(facts, COPIES, evidence, time_ns, "fair", of=mine)
 
 
 def _elementwise(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -917,9 +913,7 @@ def _elementwise(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
     if time_ns < _MUCH * step_ns or calls < least:
         return
     evidence = f"{calls:.0f} elementwise calls, each through memory, take {format_percent(time_ns / step_ns)}"
-    names = {(p.phase, p.operator) for p in mine}
-    lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
-    unfused = _without(facts, UNFUSED_ELEMENTWISE, f"{evidence} of the step", time_ns, "fair", lines, of=mine)
+    unfused = _without(facts, UNFUSED_ELEMENTWISE, f"{evidence} of the step", time_ns, "fair", of=mine)
     in_place = sum(float(p.calls) for p in mine if p.operator.endswith("_"))
     if not facts.has_optimizer and in_place >= _UPDATES:
         title = "Parameters are updated by hand, one operator at a time"
@@ -934,9 +928,7 @@ def _compiling(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     if time_ns < WORTH_A_LINE * step_ns:
         return
     evidence = f"torch.compile compiles for {format_percent(time_ns / step_ns)} of the profiled steps"
-    names = {p.operator for p in mine}
-    lines = lines_of(facts.side.found, lambda row: row.operator in names)
-    compiles = _without(facts, COMPILES_AGAIN, evidence, time_ns, "high", lines, of=mine)
+    compiles = _without(facts, COMPILES_AGAIN, evidence, time_ns, "high", of=mine)
     if facts.compiled_again is None:
         compiles = replace(compiles, title="torch.compile compiles", change=f"{_LATER}; else {_RECOMPILES}")
     elif not facts.compiled_again:
@@ -953,7 +945,7 @@ def _contention(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
         f"other programs took {others:.1f} cores while it ran: the step waited"
         f" {format_percent(waited)} of the time for one"
     )
-    yield _without(facts, CONTENTION, evidence, waited * facts.side.step_ns, "fair", of=pieces)
+    yield _without(facts, CONTENTION, evidence, waited * facts.side.step_ns, "fair", (), of=pieces)
 
 
 _RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = (
