@@ -170,8 +170,6 @@ _MANY_CALLS, _UPDATES = 50, 8
 _JOINED = "an optimizer of torch.optim with fused=True, or torch._foreach_ functions"
 PRODUCTS = ("gemm", "conv", "attention")
 _OF_NUMBERS = (*PRODUCTS, "elementwise", "norm", "reduction", "softmax_loss")
-_LEAST_OWN = 0.05
-"""As much as waiting is thought to prolong a call: 20 times."""
 _BYTES_OF = {"c10::Half": 2, "Half": 2, "BFloat16": 2, "float": 4, "double": 8}
 _TYPES = {"float": "fp32", "double": "fp64"}
 _TINY_NS = 10_000
@@ -489,7 +487,7 @@ def _for_host(
 
 def _own_share(facts: StepFacts) -> float:
     """Of the time of its calls, what they would take if other programs had no core."""
-    return max(1 - (facts.side.found.waited_share or 0.0), _LEAST_OWN)
+    return max(1 - (facts.side.found.waited_share or 0.0), WORTH_A_LINE)
 
 
 def _own_python_ns(found: ProfiledPass) -> int:
@@ -658,9 +656,8 @@ def _single_values(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Findin
     if share < WORTH_A_LINE:
         return
     evidence = f"{count:.0f} values are read one by one, for {format_percent(share)} of the step"
-    lines = lines_of(facts.side.found, lambda row: row.operator in loop)
     title = f".item() is called {count:.0f} times a step"
-    yield _without(facts, READS_SINGLE_VALUES, evidence, time_ns, "fair", lines, title, of=of_loop)
+    yield _without(facts, READS_SINGLE_VALUES, evidence, time_ns, "fair", title=title, of=of_loop)
 
 
 def bare_name(operator: str) -> str:
@@ -680,8 +677,7 @@ def _optimizer(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
         return
     share = format_percent(time_ns / step_ns)
     evidence = f"the optimizer takes {share} of the step in {calls:.0f} calls for one parameter each"
-    lines = lines_of(facts.side.found, lambda row: row.phase == "optimizer")
-    yield _without(facts, MANY_OPTIMIZER_CALLS, evidence, time_ns, "fair", lines, of=mine)
+    yield _without(facts, MANY_OPTIMIZER_CALLS, evidence, time_ns, "fair", of=mine)
 
 
 def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -725,11 +721,9 @@ def _in_fp64(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     share = sum(row.time_ns for row in rows) / facts.side.found.window_ns
     if share < _MUCH:
         return
-    are_products = sum(r.time_ns for r in rows if r.category in PRODUCTS) > sum(r.time_ns for r in rows) / 2
-    which = "products" if are_products else "operators"
-    evidence = f"{which} in double take {format_percent(share)} of the step; in float half of that at best"
+    evidence = f"operators in double take {format_percent(share)} of the step; in float half of that at best"
     mine = [p for p in pieces if (p.phase, p.operator, p.shapes) in wide]
-    title, gone_ns = f"{which.capitalize()} run in fp64", share * facts.side.step_ns / 2
+    title, gone_ns = "It computes in fp64", share * facts.side.step_ns / 2
     found = _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", title=title, of=mine)
     yield replace(found, change="float32 for data and weights: NumPy's arrays are float64 unless told")
 

@@ -387,13 +387,13 @@ def test_gradients_that_are_averaged_by_hand_are_not_advised_the_options_of_ddp(
 def test_products_in_fp64_are_a_cause_on_a_cpu_of_half_their_time() -> None:
     wide = called("mm", 1, 80, phase="backward", category="gemm", types="double,double")
     finding = only(findings_of(facts(0, 20, "sync", wide, on_gpu=False)))
-    assert (finding.title, finding.at_best_ns) == ("Products run in fp64", 60 * MS)
+    assert (finding.title, finding.at_best_ns) == ("It computes in fp64", 60 * MS)
     assert "float32" in finding.change
 
 
 def test_all_that_a_cpu_computes_in_fp64_is_told_and_a_python_number_beside_a_tensor_is_no_fp64() -> None:
     wide = called("cos", 4, 80, types="double")
-    assert only(findings_of(facts(0, 20, "sync", wide, on_gpu=False))).title == "Operators run in fp64"
+    assert only(findings_of(facts(0, 20, "sync", wide, on_gpu=False))).title == "It computes in fp64"
     with_number = replace(wide, dtypes="float,double")
     assert kinds(facts(0, 20, "sync", with_number, on_gpu=False)) == [[]]
 

@@ -228,7 +228,7 @@ class Steps:
 
     def __init__(self, mark: str) -> None:
         self.mark = mark
-        self.seen = 0
+        self.seen = self.recorded = 0
         self.first_s = 0.0
         self._last_s = 0.0
         self._took_s, self._compiling_s = array("d"), array("d")
@@ -241,6 +241,7 @@ class Steps:
     def end(self, now_s: float, *, is_recorded: bool) -> None:
         """One more has ended."""
         self.seen += 1
+        self.recorded += is_recorded
         self.first_s = self.first_s or now_s
         before, self._compiled = self._compiled, _compiled()
         compiles = self._compiled != before
@@ -287,7 +288,6 @@ class Capture:
         self._backward_depth = 0
         self._window_s = 0.0
         self._compiled_before = (0, 0)
-        self._seen_before = (0, 0)
         self._is_last = False
         self._profiler: Any = None
         self._unmarked: Any = None
@@ -352,7 +352,7 @@ class Capture:
             self._profiler.start()
 
     def _sample_lines(self) -> None:
-        self._compiled_before, self._seen_before = _compiled(), self._seen()
+        self._compiled_before = _compiled()
         self._lines = Lines(threading.get_ident())
         self._lines.begin()
 
@@ -380,14 +380,10 @@ class Capture:
             self._is_last = is_enough or step == _MOST_STEPS
         return action.RECORD_AND_SAVE if self._is_last else action.RECORD
 
-    def _seen(self) -> tuple[int, int]:
-        """Steps of the kind that is recorded, and calls of backward()."""
-        return (self._recorded or self._by_backward).seen, self._by_backward.seen
-
     def _store(self, profiler: Any) -> None:
         self._is_over = True
-        steps, calls = (now - before for now, before in zip(self._seen(), self._seen_before, strict=True))
-        self._tell(backward_calls=calls / max(steps, 1))
+        steps = (self._recorded or self._by_backward).recorded
+        self._tell(backward_calls=self._by_backward.recorded / max(steps, 1))
         self._export(profiler, "trace")
 
     def _export(self, profiler: Any, kind: str) -> None:
