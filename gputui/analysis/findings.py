@@ -560,7 +560,7 @@ def _without(
         change,
         _code(facts, kind),
         lines,
-        facts.side.is_on_device or not change.startswith(_LARGER_BATCH),
+        facts.side.is_on_device or not (change.startswith(_LARGER_BATCH) or kind == CONTENTION),
         {piece: min(share, 1.0) * piece.time_ns for piece in pieces},
     )
 
@@ -688,9 +688,9 @@ def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
     found, step_ns = facts.side.found, facts.side.step_ns
     products = [p for p in pieces if p.category in PRODUCTS]
     times_ns = product_types(found)
-    if not facts.side.is_on_device:
-        yield from _in_fp64(facts, pieces)
-    if len(times_ns) < 2:
+    in_fp64 = [] if facts.side.is_on_device else list(_in_fp64(facts, pieces))
+    yield from in_fp64
+    if len(times_ns) < 2 or in_fp64:
         return
     narrow = min(times_ns, key=_BYTES_OF.__getitem__)
     wide_ns = {name: ns for name, ns in times_ns.items() if _BYTES_OF[name] > _BYTES_OF[narrow]}

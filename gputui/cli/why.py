@@ -60,7 +60,7 @@ from gputui.worker.foreign_json import read_json_file
 _MOST_STEPS = 1000
 _COMMAND_KEPT = 200
 """Characters of a command that are stored."""
-_MUCH_APART, _FEW_LONG = 0.2, 2.0
+_MUCH_APART, _FEW_LONG = 0.2, 1.5
 """Of a step: a mean that lies further from the median is worth a note."""
 _MANY_COMPILING = 4
 """Steps: a program compiles in one or two."""

@@ -284,7 +284,8 @@ def _clauses(answer: StepAnswer) -> list[str]:
         # Other programs inflate everything: what the step itself does is named beside them.
         named = answer.causes[: 2 if answer.causes[0].kind == CONTENTION else 1]
         waits = [(one.gain_ns / one.step_ns, within(one.title)) for one in named]
-        busy = [one for one in busy if abs(one[0] - waits[-1][0]) > _SAME_SHARE]
+        if named[-1].kind != CONTENTION:
+            busy = [one for one in busy if abs(one[0] - waits[-1][0]) > _SAME_SHARE]
         waits = [(share, f"for {format_percent(share)} {title}") for share, title in waits]
     if waits and not answer.is_on_gpu:  # a CPU works while it loads: what is said of both is said once
         busy = [one for one in busy[:1] if one[0] + waits[0][0] <= 1]

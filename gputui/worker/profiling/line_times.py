@@ -41,18 +41,24 @@ class LineTimes:
             self._end_ns.append(end_ns)
             self._places.append(place)
         self._found: dict[tuple[str, str, str], Counter[Place]] = {}
+        self._sampled: dict[tuple[str, str, str], Counter[Place]] = {}
+        """By the instants of samples, which end their pieces: how long these are."""
 
     def add(self, phase: str, operator: str, cause: str, start_ns: int, end_ns: int) -> None:
         """A stretch of the window that belongs to an operator, or is idle for a cause."""
         if not self._places:
             return
         times = self._found.setdefault((phase, operator, cause), Counter())
+        sampled = self._sampled.setdefault((phase, operator, cause), Counter())
         index = bisect.bisect_right(self._end_ns, start_ns)
         unknown_ns = end_ns - start_ns
         while index < len(self._places) and self._start_ns[index] < end_ns:
             there_ns = min(self._end_ns[index], end_ns) - max(self._start_ns[index], start_ns)
-            times[self._places[index]] += there_ns
+            place = self._places[index]
+            times[place] += there_ns
             unknown_ns -= there_ns
+            if self._end_ns[index] <= end_ns and not (place.is_definition or place.doing):
+                sampled[place] += self._end_ns[index] - self._start_ns[index]
             index += 1
         times[_NOWHERE] += unknown_ns
 
@@ -71,13 +77,26 @@ class LineTimes:
         rows: list[LineTime] = []
         for (phase, operator, cause), times in largest:
             rest_ns = times.total()
-            known = Counter({place: time_ns for place, time_ns in times.items() if place != _NOWHERE})
+            known = self._known((phase, operator, cause), times)
             for place, time_ns in known.most_common(_MOST_LINES):
                 rows.append(LineTime(phase, operator, cause, *_cells(place), time_ns))
                 rest_ns -= time_ns
             if rest_ns:
                 rows.append(LineTime(phase, operator, cause, *_cells(_NOWHERE), rest_ns))
         return tuple(rows)
+
+    def _known(self, part: tuple[str, str, str], times: Counter[Place]) -> Counter[Place]:
+        """How long the thread was at each place. What is not noted from begin to end is divided as its
+        samples are: where one was taken is sure, and not where the thread was since the one before."""
+        known = Counter({place: ns for place, ns in times.items() if place != _NOWHERE})
+        sampled = self._sampled.get(part, Counter())
+        if not sampled:
+            return known
+        exact = Counter({place: ns for place, ns in known.items() if place.is_definition or place.doing})
+        rest_ns = times.total() - exact.total()
+        return exact + Counter(
+            {place: round(rest_ns * ns / sampled.total()) for place, ns in sampled.items()}
+        )
 
 
 def _cells(place: Place) -> tuple[str, str, int, str, bool, str]:

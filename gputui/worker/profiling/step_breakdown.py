@@ -38,6 +38,8 @@ WAKES_NS, WAKES_SHARE = 300_000, 0.05
 """Within this, or this share of its waiting, a thread goes on before or after what it waited for ends."""
 _ENGINE_FRAME = "autograd::engine::evaluate_function: "
 _SYNC_WORDS = ("Synchronize", "StreamWait", "EventQuery")
+_OF_MEMORY = ("cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cuMem")
+"""How calls begin that the thread makes itself, whether or not they name an operator."""
 _LAUNCH_WORDS = ("Launch", "Memcpy", "Memset", "launch")
 
 
@@ -365,9 +367,8 @@ def _is_elsewhere(call: TraceEvent, open_nodes: Sequence[_Node]) -> bool:
     In the profiler's own lists, calls of threads without operators carry the number of the thread that
     profiles. A call in an operator names that operator.
     """
-    return (
-        call.kind == "runtime" and not call.operator and any(node.event.kind == "op" for node in open_nodes)
-    )
+    is_linked = call.operator or call.name.startswith(_OF_MEMORY)
+    return call.kind == "runtime" and not is_linked and any(node.event.kind == "op" for node in open_nodes)
 
 
 def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:

@@ -173,12 +173,7 @@ class Lines:
             unseen_ns = min(self._delayed_ns - had_been_delayed_ns, ran_ns)
             if had_ns and unseen_ns > _SAMPLED_EVERY_NS:
                 before_ns = min(before_ns + unseen_ns, now_ns)
-        if place is None:
-            return
-        last = self._spans[-1] if self._spans else [-1, 0, 0]
-        if last[0] == place and last[2] == before_ns:
-            last[2] = now_ns
-        else:
+        if place is not None:
             self._spans.append([place, before_ns, now_ns])
 
     def _held_by(self, frames: dict[int, FrameType], before_ns: int, now_ns: int) -> int | None:
