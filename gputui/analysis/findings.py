@@ -177,7 +177,7 @@ _TINY_NS = 10_000
 _TINY_CALLS, _TINY_SHARE = 500, 0.5
 _MICRO_BATCHES, _SHORT_NS = 4, 100_000
 """So many a step are worth a word, where most of the time goes to calls that take less than this."""
-_MUCH = 0.2
+_MUCH, _MOSTLY = 0.2, 0.5
 """Share of a step from which a kind of work that every step has some of is worth a word."""
 _COMPILES = re.compile(r"dynamo|\w*_compile")
 """Ranges in which torch.compile compiles, as torch 2.13 names them."""
@@ -453,7 +453,9 @@ def _for_host(
         evidence += between if often.calls >= _MANY_CALLS and often.calls >= calls / 2 else ""
         lines = lines_of(found, lambda row: row.cause == "python" and not row.doing)
         mine = [p for p in of_host if p.category == PYTHON]
-        paused = _without(facts, PAUSED_IN_PYTHON, evidence, python * step_ns, "fair", lines, of=mine)
+        of_one = lines and lines[0].share > _MOSTLY and lines[0].function != "<module>"
+        title = _title(facts, PAUSED_IN_PYTHON) + (f" in {lines[0].function}()" if of_one else "")
+        paused = _without(facts, PAUSED_IN_PYTHON, evidence, python * step_ns, "fair", lines, title, of=mine)
         yield replace(paused, change=_LESS_PYTHON) if lines and not on_device else paused
     elif driver > for_host / 2:
         evidence = f"for {format_percent(driver)} of the step the host is in calls of the driver"

@@ -316,7 +316,7 @@ def test_lines_that_call_no_operator_make_it_python_that_runs_and_no_short_opera
         "torch.compile, or fewer operators",
     ), "operators of 30 us are not tiny: a larger batch only makes them longer"
     own = only(findings_of(at_lines(step, line(7, 35), line(3, 5), line(3, 20, "aten::add"))))
-    assert (own.title, own.line) == ("Python runs between operators", "train.py:7")
+    assert (own.title, own.line) == ("Python runs between operators in main()", "train.py:7")
     assert own.change.startswith("to do this less often")
 
 

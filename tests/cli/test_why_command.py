@@ -7,8 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from command_line import LONGEST_S, WORDS, gputui, gputui_here
 from stored_runs import store
 
 from gputui.services.traces import in_program
-from gputui.services.traces.in_program import sitecustomize
 
 _TRAINS = """
 import sys, torch
@@ -266,27 +263,6 @@ def test_what_cannot_be_explained_is_named_and_ends_with_a_status_that_is_no_pro
     done = gputui("why", *words)
     assert done.returncode == status
     assert said in done.stderr
-
-
-def test_a_look_that_waited_for_a_core_while_the_program_ran_tells_only_of_the_time_after(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    lines = sitecustomize.Lines(threading.get_ident())
-    spans = []
-    for waited_ns in (0, 40_000_000):
-        monkeypatch.setattr(sitecustomize, "_delayed_ns", lambda waited_ns=waited_ns: waited_ns)
-        begun_ns = time.perf_counter_ns()
-        used_ns = time.thread_time_ns() + 60_000_000
-        while time.thread_time_ns() < used_ns:
-            pass
-        now_ns = time.perf_counter_ns()
-        looks = threading.Thread(target=lines._look, args=(begun_ns, now_ns))
-        looks.start()
-        looks.join()
-        spans.append(begun_ns)
-    (_, first_ns, _), (_, second_ns, until_ns) = lines._spans
-    assert first_ns == spans[0]
-    assert (second_ns, until_ns) == (spans[1] + 40_000_000, now_ns)
 
 
 def test_the_variables_of_the_program_are_those_that_its_half_reads() -> None:

@@ -223,6 +223,13 @@ def test_what_an_optimizers_closure_computes_before_going_back_is_no_work_of_the
     assert of_phase == {"forward": 30, "backward": 40, "optimizer": 20}
 
 
+def test_memory_that_an_operator_asks_of_the_driver_is_its_call_even_if_it_names_no_operator() -> None:
+    asks = TraceEvent("cudaMalloc", "runtime", 10, 70, thread=MAIN)
+    launch = TraceEvent("cudaLaunchKernel", "runtime", 80, 85, thread=MAIN, operator=1, correlation=3)
+    events = [op("aten::empty", 0, 90, number=1), asks, launch, kernel("fill", 90, 100, correlation=3)]
+    assert slices(partition(events, 0, 100, MAIN))["forward", "idle", "runtime_api"] == 60
+
+
 def test_what_other_threads_of_a_cpu_do_is_not_added_to_the_step() -> None:
     found = partition([op("aten::mm", 0, 50), op("aten::mm", 0, 90, thread=9)], 0, 100, MAIN)
     assert times(found) == {"aten::mm": 50}

@@ -97,20 +97,11 @@ def _cpu_ns(thread: int) -> int:
     return 0 if clock is None else time.clock_gettime_ns(clock(thread))
 
 
-def _delayed_ns() -> int:
-    """How long this thread has been ready to run and waited for a core; 0 where the system does not tell."""
-    try:
-        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
 class Lines:
     """Where one thread was, by a look at it every few milliseconds.
 
     A sample stands for the time since the one before, since a thread that keeps the GIL is seen when it lets
-    go; but of the time that a look waited for a core while the thread ran, nothing is known. Each pause of
-    the garbage collector is noted exactly.
+    go. Each pause of the garbage collector is noted exactly.
     """
 
     def __init__(self, thread: int) -> None:
@@ -123,8 +114,6 @@ class Lines:
         self._pause: tuple[int, int] | None = None
         self._mark_ns = (0, 0)
         self._cpu_ns: dict[int, int] = {}
-        self._delayed_ns = 0
-        """How long the thread that looks has waited for a core."""
         self._is_over = False
 
     def begin(self) -> None:
@@ -165,14 +154,9 @@ class Lines:
     def _look(self, before_ns: int, now_ns: int) -> None:
         frames = sys._current_frames()
         frames.pop(threading.get_ident(), None)
-        had_ns, had_been_delayed_ns = self._cpu_ns.get(self._thread, 0), self._delayed_ns
-        place, self._delayed_ns = self._held_by(frames, before_ns, now_ns), _delayed_ns()
+        place = self._held_by(frames, before_ns, now_ns)
         if place is None and self._thread in frames:
             place = self._place(frames[self._thread])
-            ran_ns = self._cpu_ns.get(self._thread, 0) - had_ns
-            unseen_ns = min(self._delayed_ns - had_been_delayed_ns, ran_ns)
-            if had_ns and unseen_ns > _SAMPLED_EVERY_NS:
-                before_ns = min(before_ns + unseen_ns, now_ns)
         if place is not None:
             self._spans.append([place, before_ns, now_ns])
 
