@@ -668,18 +668,32 @@ def bare_name(operator: str) -> str:
 
 
 def _optimizer(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    """An optimizer that calls each operator for each parameter."""
-    mine = [p for p in pieces if p.phase == "optimizer"]
+    """An optimizer that calls each operator for each parameter.
+
+    Without one of torch, updates are what a CPU computes in place and without a gradient.
+    """
+    by_phase: dict[str, list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        if piece.category == "elementwise" or piece.phase == "optimizer":
+            by_phase[piece.phase].append(piece)
+    mine, title, step_ns = by_phase["optimizer"], "", facts.side.step_ns
+    if not (facts.has_optimizer or facts.side.is_on_device):
+        mine, title = by_phase["forward"], "Parameters are updated by hand, one operator at a time"
+        in_place = sum(float(p.calls) for p in mine if p.operator.endswith("_"))
+        twice_ns = 2 * sum(p.time_ns for p in by_phase["backward"])
+        if in_place < _UPDATES or not 0 < twice_ns < sum(p.time_ns for p in mine):
+            return
     calls = sum(
         float(p.calls) for p in mine if p.category == "elementwise" and p.operator.startswith("aten::")
     )
     is_joined = any("_foreach_" in p.operator or "_fused_" in p.operator for p in mine)
-    time_ns, step_ns = sum(p.time_ns for p in mine), facts.side.step_ns
+    time_ns = sum(p.time_ns for p in mine)
     if calls < _MANY_CALLS or is_joined or time_ns < WORTH_A_LINE * step_ns:
         return
     share = format_percent(time_ns / step_ns)
-    evidence = f"the optimizer takes {share} of the step in {calls:.0f} calls for one parameter each"
-    yield _without(facts, MANY_OPTIMIZER_CALLS, evidence, time_ns, "fair", of=mine)
+    evidence = f"updates take {share} of the step in {calls:.0f} calls for one parameter each"
+    updates = _without(facts, MANY_OPTIMIZER_CALLS, evidence, time_ns, "fair", title=title, of=mine)
+    yield replace(updates, change=_JOINED) if title else updates
 
 
 def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -892,29 +906,16 @@ def _copies(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
 
 
 def _elementwise(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    """On a GPU each of these reads and writes all its tensors; compiled, several do so once.
-
-    A CPU always has some for its model, and as much again going back: only what has no gradient is told.
-    """
-    if any(p.category == "fused" for p in pieces):
+    """On a GPU each of these reads and writes all its tensors; compiled, several do so once."""
+    if not facts.side.is_on_device or any(p.category == "fused" for p in pieces):
         return
     mine = [p for p in pieces if p.category == "elementwise" and p.phase != "optimizer"]
-    if not facts.side.is_on_device:
-        backward_ns = sum(p.time_ns for p in mine if p.phase == "backward")
-        mine = [p for p in mine if p.phase == "forward"]
-        if not 0 < backward_ns < sum(p.time_ns for p in mine) / 2:
-            return
     time_ns, step_ns = sum(p.time_ns for p in mine), facts.side.step_ns
-    calls, least = sum(float(p.calls) for p in mine), 0 if facts.side.is_on_device else _MANY_CALLS
-    if time_ns < _MUCH * step_ns or calls < least:
+    if time_ns < _MUCH * step_ns:
         return
+    calls = sum(float(p.calls) for p in mine)
     evidence = f"{calls:.0f} elementwise calls, each through memory, take {format_percent(time_ns / step_ns)}"
-    unfused = _without(facts, UNFUSED_ELEMENTWISE, f"{evidence} of the step", time_ns, "fair", of=mine)
-    in_place = sum(float(p.calls) for p in mine if p.operator.endswith("_"))
-    if not facts.has_optimizer and in_place >= _UPDATES:
-        title = "Parameters are updated by hand, one operator at a time"
-        unfused = replace(unfused, kind=MANY_OPTIMIZER_CALLS, title=title, change=_JOINED)
-    yield unfused
+    yield _without(facts, UNFUSED_ELEMENTWISE, f"{evidence} of the step", time_ns, "fair", of=mine)
 
 
 def _compiling(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:

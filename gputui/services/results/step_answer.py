@@ -287,7 +287,7 @@ def _clauses(answer: StepAnswer) -> list[str]:
         if named[-1].kind != CONTENTION:
             busy = [one for one in busy if abs(one[0] - waits[-1][0]) > _SAME_SHARE]
         waits = [(share, f"for {format_percent(share)} {title}") for share, title in waits]
-    if waits and not answer.is_on_gpu:  # a CPU works while it loads: what is said of both is said once
+    if waits:  # what it computes meanwhile, or what the cause is about, is said once
         busy = [one for one in busy[:1] if one[0] + waits[0][0] <= 1]
     shown = [*waits, *busy][:2]
     if not (answer.causes and answer.causes[0].kind == CONTENTION):

@@ -46,8 +46,6 @@ JUDGED_FROM = 2
 """Traces a side: steps of one process say nothing about how processes vary."""
 _MUCH_OF_IT = 0.3
 """Of a difference: a cause that makes less of it is not named in the first sentence."""
-_NEARLY_ALL = 1.1
-"""Of a difference: a cause that makes more of it is named without its time."""
 _LEAST_SHARE = 0.2
 """Of all that moved: a part with less is not named in the first sentence."""
 _THREADS_THAT_MEET = 2.0
@@ -186,17 +184,18 @@ def sentences(found: TraceDifference) -> tuple[str, ...]:
     steps = f", {a.found.steps} and {b.found.steps} steps" if whole == "steps" else ""
     first = [f"b's {whole} {take} {_amount(*(own_ns or seen_ns), steps)}"]
     named, ns = _named(attribution), attribution.difference_ns
-    cause = _cause(found, has_amount=own_ns in (None, seen_ns))
-    if own_ns is not None and own_ns != seen_ns:
-        first[0] += f": {cause}" if cause and (own_ns[0] < own_ns[1]) == (ns > 0) else ""
-        cause = ""
+    is_explained = own_ns is None or (own_ns[0] < own_ns[1]) == (ns > 0)
+    cause = _cause(found) if is_explained else ""
+    first[0] += f": {cause}" if cause else ""
+    if own_ns not in (None, seen_ns):
         first.append(f"While profiled they {take} {_amount(*seen_ns)}")
-    if own_ns is not None and (own_ns[0] < own_ns[1]) != (ns > 0):
+    if not is_explained:
         first[-1] += ", which does not explain it"
     elif named:
         rest_ns = ns - sum(part_ns for _, part_ns in named)
         parts = [f"{name} {signed(part_ns)}" for name, part_ns in named]
-        first[-1] += f": {f'{cause}; ' if cause else ''}{', '.join(parts)}, all else {signed(rest_ns)}"
+        begin = "; " if first[-1].endswith(cause or ":") else ": "
+        first[-1] += f"{begin}{', '.join(parts)}, all else {signed(rest_ns)}"
     told = [f"{one}." for one in first]
     different = different_work(a.found, b.found)
     if different:
@@ -223,8 +222,8 @@ def _amount(a_ns: int, b_ns: int, more: str = "") -> str:
     return f"{format_seconds(abs(b_ns - a_ns) * 1e-9)} {'less' if b_ns < a_ns else 'more'} than a's ({times})"
 
 
-def _cause(found: TraceDifference, *, has_amount: bool) -> str:
-    """`in b the GPU waits for data (+30.5 ms)`: what holds up the slower side more, if that is much of the
+def _cause(found: TraceDifference) -> str:
+    """`in b the GPU waits for data`: what holds up the slower side more, if that is much of the
     difference; else empty."""
     ns = found.attribution.difference_ns
     gains: dict[str, int] = {}
@@ -238,9 +237,7 @@ def _cause(found: TraceDifference, *, has_amount: bool) -> str:
     kind = max(titles, key=lambda one: abs(gains[one]), default="")
     if not kind or abs(gains[kind]) < _MUCH_OF_IT * abs(ns) or (gains[kind] > 0) != (ns > 0):
         return ""
-    is_part = abs(gains[kind]) <= _NEARLY_ALL * abs(ns)  # else it takes the place of other work
-    amount = f" ({signed(gains[kind])})" if is_part and has_amount else ""
-    return f"in {'b' if ns > 0 else 'a'} {titles[kind]}{amount}"
+    return f"in {'b' if ns > 0 else 'a'} {titles[kind]}"
 
 
 def change_sentence(before: TraceRun, after: TraceRun) -> str:
