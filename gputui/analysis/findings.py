@@ -385,16 +385,12 @@ def _waits(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     if for_loader is not None:
         who = "the GPU waits for the data loader" if on_device else "it is in the data loader"
         evidence = f"{who} for {format_percent(for_loader)} of the step"
-        lines = lines_of(
-            facts.side.found,
-            lambda row: row.cause == "data_wait" if on_device else _is_of_loader(row),
-        )
         of_loader = [
             p
             for p in pieces
             if p.category == LOADER or (not on_device and p.phase == "data" and p not in of_host)
         ]
-        yield _without(facts, STARVED, evidence, for_loader * step_ns, "high", lines, of=of_loader)
+        yield _without(facts, STARVED, evidence, for_loader * step_ns, "high", of=of_loader)
     held_up = tuple(_held_up(facts, of_host))
     yield from held_up
     known = sum(finding.gain_ns for finding in held_up) / step_ns
@@ -441,7 +437,6 @@ def _for_host(
     own_python = 0.0 if on_device else min(python, _own_python_ns(found) / found.window_ns)
     of_host = _of_host(pieces)
     calls = sum(float(p.calls) for p in pieces)
-    lines = lines_of(found, lambda row: _is_of_host(row) and not row.doing)
     a_pause_ns = _PAUSE_NS if on_device else _PAUSE_ON_CPU_NS / _own_share(facts)
     if not calls and not on_device:
         return  # its operators were not recorded
@@ -451,17 +446,15 @@ def _for_host(
         between = f", mostly around {float(often.calls):.0f} calls of {bare_name(often.operator)}"
         evidence = f"for {format_percent(python)} of the step the host is in Python and no operator runs"
         evidence += between if often.calls >= _MANY_CALLS and often.calls >= calls / 2 else ""
-        lines = lines_of(found, lambda row: row.cause == "python" and not row.doing)
         mine = [p for p in of_host if p.category == PYTHON]
-        of_one = lines and lines[0].share > _MOSTLY and lines[0].function != "<module>"
-        title = _title(facts, PAUSED_IN_PYTHON) + (f" in {lines[0].function}()" if of_one else "")
-        paused = _without(facts, PAUSED_IN_PYTHON, evidence, python * step_ns, "fair", lines, title, of=mine)
-        yield replace(paused, change=_LESS_PYTHON) if lines and not on_device else paused
+        paused = _without(facts, PAUSED_IN_PYTHON, evidence, python * step_ns, "fair", of=mine)
+        if any(one.share > _MOSTLY and one.function != "<module>" for one in paused.lines):
+            paused = replace(paused, title=f"{paused.title} in {paused.lines[0].function}()")
+        yield replace(paused, change=_LESS_PYTHON) if paused.lines and not on_device else paused
     elif driver > for_host / 2:
         evidence = f"for {format_percent(driver)} of the step the host is in calls of the driver"
-        lines = lines_of(found, lambda row: row.cause == "runtime_api")
         mine = [p for p in of_host if p.category == _DRIVER]
-        waits = _without(facts, WAITS_FOR_DRIVER, evidence, driver * step_ns, "fair", lines, of=mine)
+        waits = _without(facts, WAITS_FOR_DRIVER, evidence, driver * step_ns, "fair", of=mine)
         yield replace(waits, title=_ALLOCATES[0], change=_ALLOCATES[1]) if facts.allocates else waits
     elif on_device:
         lengths = [k.time_ns / k.calls for k in found.kernels for _ in range(k.calls)]
@@ -475,12 +468,11 @@ def _for_host(
             evidence,
             for_host * step_ns,
             "high" if is_sure else "fair",
-            lines,
             of=of_host,
         )
     else:
         evidence = f"{format_percent(for_host)} of the step lies between operators"
-        apart = _without(facts, LAUNCH_BOUND, evidence, for_host * step_ns, "fair", lines, of=of_host)
+        apart = _without(facts, LAUNCH_BOUND, evidence, for_host * step_ns, "fair", of=of_host)
         tiny_ns = _TINY_NS / _own_share(facts)
         tiny = sum(float(p.calls) for p in pieces if p.calls and p.time_ns < tiny_ns * p.calls)
         are_tiny = tiny >= _TINY_SHARE * calls
@@ -503,11 +495,12 @@ def _own_python_ns(found: ProfiledPass) -> int:
 
 
 def _is_of_host(row: LineTime) -> bool:
-    return f"{IDLE}: {row.cause.replace('_', ' ')}" in HOST_CAUSES
+    return _idle(row) in HOST_CAUSES
 
 
-def _is_of_loader(row: LineTime) -> bool:
-    return row.phase == "data" and not _is_of_host(row)
+def _idle(row: LineTime) -> str:
+    """The category of its piece, where no operator runs."""
+    return f"{IDLE}: {row.cause.replace('_', ' ')}"
 
 
 def lines_of(
@@ -544,13 +537,16 @@ def _without(
 ) -> Finding:
     """What the step would take at best if so much of it were gone, `of` these pieces of it.
 
-    Unless given, `lines` are those of the operators in these pieces.
+    Unless given, `lines` are those of these pieces.
     """
     step_ns, change = facts.side.step_ns, _change(facts, kind)
     pieces = list(of)
-    called = {(piece.phase, piece.operator) for piece in pieces if piece.operator}
+    parts = {(piece.phase, piece.operator or piece.category) for piece in pieces}
     if lines is None:
-        lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in called)
+        lines = lines_of(
+            facts.side.found,
+            lambda row: not row.doing and (row.phase, row.operator or _idle(row)) in parts,
+        )
     share = gone_ns / max(sum(piece.time_ns for piece in pieces), 1)
     return Finding(
         kind,
@@ -794,9 +790,8 @@ def _micro_batches(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Findin
         f"backward() is called {count} times before the optimizer steps; {calls:.0f} short calls, and what"
         f" lies between them, take {format_percent(time_ns / step_ns)} of the step"
     )
-    lines = lines_of(facts.side.found, lambda row: row.phase != "optimizer")
     title = f"It computes {count} micro-batches one by one"
-    yield _without(facts, MICRO_BATCHES, evidence, time_ns, "fair", lines, title, of=mine)
+    yield _without(facts, MICRO_BATCHES, evidence, time_ns, "fair", title=title, of=mine)
 
 
 def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:

@@ -62,8 +62,6 @@ _COMMAND_KEPT = 200
 """Characters of a command that are stored."""
 _MUCH_APART, _FEW_LONG = 0.2, 1.5
 """Of a step: a mean that lies further from the median is worth a note."""
-_MANY_COMPILING = 4
-"""Steps: a program compiles in one or two."""
 _SILENT = "99"
 """Above every level at which torch's profiler prints something of its work to stderr."""
 
@@ -348,11 +346,6 @@ def _notes(told: Mapping[str, Any]) -> Iterator[str]:
     first, again = told["compiled"]
     if first or again:
         yield f"{COMPILED}{first} for the first time, {again} again"
-    elif int(told.get("compiling", 0)) >= _MANY_COMPILING:
-        yield (
-            f"torch.compile compiled in {told['compiling']} other steps, which are left out:"
-            " TORCH_LOGS=recompiles says why"
-        )
     if not told["has_steps"]:
         return
     if float(told["backward_calls"]).is_integer():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from gputui.analysis.attribution import Attribution, ProfiledSide, divide_difference, doubtful
-from gputui.analysis.contention import effect_of_waiting
+from gputui.analysis.contention import CONTENTION, effect_of_waiting
 from gputui.analysis.findings import WORTH_A_LINE
 from gputui.analysis.judgement import RATE, Judgement, judgements
 from gputui.analysis.priors import LAUNCH_SD
@@ -226,12 +226,16 @@ def _cause(found: TraceDifference) -> str:
     """`in b the GPU waits for data`: what holds up the slower side more, if that is much of the
     difference; else empty."""
     ns = found.attribution.difference_ns
-    gains: dict[str, int] = {}
+    longer_ns = max(found.attribution.step_a_ns, found.attribution.step_b_ns)
+    gains: dict[str, float] = {}
     titles: dict[str, str] = {}
     for sign, side in ((-1, found.a[0]), (1, found.b[0])):
         answer = answer_of_trace(side.found, side.device, "", side.notes)
         for cause in answer.causes:
-            gains[cause.kind] = gains.get(cause.kind, 0) + sign * cause.gain_ns
+            # Other programs prolong both sides: as much of each as of the longer one.
+            whole_ns = longer_ns if cause.kind == CONTENTION else cause.step_ns
+            gain_ns = whole_ns * cause.gain_ns / cause.step_ns
+            gains[cause.kind] = gains.get(cause.kind, 0) + sign * gain_ns
             if (sign > 0) == (ns > 0):
                 titles[cause.kind] = within(cause.title)
     kind = max(titles, key=lambda one: abs(gains[one]), default="")

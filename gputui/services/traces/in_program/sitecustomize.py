@@ -213,7 +213,7 @@ class Steps:
         self._took_s, self._compiling_s = array("d"), array("d")
         """Of those that were not recorded; apart, those in which torch.compile compiled."""
         self._compiled = (0, 0)
-        self.compiling = 0
+        self._compiling = 0
         """Steps in which torch.compile compiled."""
         self._since_compiling = 0
 
@@ -228,12 +228,12 @@ class Steps:
         if self._last_s and not is_recorded and len(took_s) < _MOST_TIMED:
             took_s.append(now_s - self._last_s)
         self._last_s = 0.0 if is_recorded else now_s
-        self.compiling += compiles
+        self._compiling += compiles
         self._since_compiling = 0 if compiles else self._since_compiling + 1
 
     def have_settled(self) -> bool:
         """Whether a window may begin: what is done once at the beginning is over."""
-        compiles = self._since_compiling < _LEAST_BEFORE and self.compiling < _MOST_COMPILING
+        compiles = self._since_compiling < _LEAST_BEFORE and self._compiling < _MOST_COMPILING
         are_enough = self.seen >= _LEAST_BEFORE and self._last_s - self.first_s >= _SETTLED_S
         return not compiles and (are_enough or self.seen >= _MOST_BEFORE)
 
@@ -438,7 +438,7 @@ class Capture:
             self._guarded(self._profiler.stop)
         steps = self._recorded or (self._by_optimizer if self._by_optimizer.seen else self._by_backward)
         times = steps.times(compiles=any(self._told.get("compiled", ())))
-        self._tell(seen=steps.seen, marks=steps.mark, compiling=steps.compiling, **times)
+        self._tell(seen=steps.seen, marks=steps.mark, **times)
 
     def _tell(self, **what: object) -> None:
         self._told.update(what)
