@@ -40,6 +40,7 @@ COPIES = "copies"
 UNFUSED_ELEMENTWISE = "unfused elementwise"
 COMPILES_AGAIN = "compiles again"
 READS_SINGLE_VALUES = "reads single values"
+MICRO_BATCHES = "micro-batches"
 _BOUNDS = (COMPUTE_BOUND, MEMORY_BOUND)
 _WAITS = (
     STARVED,
@@ -90,6 +91,7 @@ _TO_TRY = {
     COPIES: "to keep one type and layout: fewer to(), clone(), contiguous(), cat()",
     UNFUSED_ELEMENTWISE: "torch.compile, which fuses them",
     READS_SINGLE_VALUES: "to compute on whole tensors, and to read one value at the end",
+    MICRO_BATCHES: f"{_LARGER_BATCH}: fewer and larger ones do the same work in fewer calls",
     COMPILES_AGAIN: _RECOMPILES,
 }
 _TITLES = {
@@ -117,6 +119,12 @@ _TITLES_ON_CPU = {
     PAUSED_IN_PYTHON: "Python runs between operators",
     WAITS_FOR_DRIVER: "It waits for calls of the driver",
 }
+_EXPLAINS = {
+    READS_SINGLE_VALUES: (LAUNCH_BOUND, PAUSED_IN_PYTHON, TINY_OPERATORS),
+    MICRO_BATCHES: (LAUNCH_BOUND, TINY_OPERATORS),
+    PAUSED_IN_PYTHON: (MICRO_BATCHES,),
+}
+"""What is said of the same time more generally."""
 _ONLY_WHERE = (LAUNCH_BOUND, TINY_OPERATORS)
 _MOST_LINES = 3
 WORTH_A_LINE = 0.1
@@ -158,14 +166,18 @@ _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 """Optimizers of torch that take `fused=True` on any device."""
 _FOREACH = ("Adadelta", "Adafactor", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")
 """Those that take only `foreach=True`."""
-_MANY_CALLS = 50
+_MANY_CALLS, _UPDATES = 50, 8
+_JOINED = "an optimizer of torch.optim with fused=True, or torch._foreach_ functions"
 PRODUCTS = ("gemm", "conv", "attention")
+_OF_NUMBERS = (*PRODUCTS, "elementwise", "norm", "reduction", "softmax_loss")
 _BYTES_OF = {"c10::Half": 2, "Half": 2, "BFloat16": 2, "float": 4, "double": 8}
 _TYPES = {"float": "fp32", "double": "fp64"}
 _TINY_NS = 10_000
 """An operator of a CPU that takes less is mostly the call itself."""
 _TINY_CALLS, _TINY_SHARE = 500, 0.5
-_MUCH = 0.2
+_MICRO_BATCHES, _SHORT_NS = 4, 100_000
+"""So many a step are worth a word, where most of the time goes to calls that take less than this."""
+_MUCH, _MOSTLY = 0.2, 0.5
 """Share of a step from which a kind of work that every step has some of is worth a word."""
 _COMPILES = re.compile(r"dynamo|\w*_compile")
 """Ranges in which torch.compile compiles, as torch 2.13 names them."""
@@ -200,10 +212,14 @@ class StepFacts:
     """Whether its DataLoader is known to have no workers."""
     optimizer: str = ""
     """The name of its class in torch.optim; empty if unknown."""
+    has_optimizer: bool = True
+    """Whether one of torch updates its parameters, if anything does."""
     has_ddp: bool = True
     """Whether DistributedDataParallel averages its gradients, if anything does."""
     allocates: bool = False
     """Whether its calls of the driver are known to be those that allocate and free memory."""
+    backward_calls: int = 0
+    """In a step, by the program; 0 if unknown."""
     compiled_again: bool | None = None
     """Whether torch.compile compiled again in these steps what it had compiled; None if unknown."""
 
@@ -327,16 +343,11 @@ def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
         found = [
             f for f in found if f.kind != LAUNCH_BOUND or f.at_best_ns <= most_ns
         ]  # what is left is little
-    if facts.compiled_again is not True and any(finding.kind == COMPILES_AGAIN for finding in found):
-        found = [f for f in found if f.kind not in (LAUNCH_BOUND, PAUSED_IN_PYTHON)]  # its own Python
-    if any(
-        finding.kind == READS_SINGLE_VALUES for finding in found
-    ):  # its loop is that Python, and those operators
-        found = [
-            finding
-            for finding in found
-            if finding.kind not in (LAUNCH_BOUND, PAUSED_IN_PYTHON, TINY_OPERATORS)
-        ]
+    kinds = {finding.kind for finding in found}
+    within = {kind for cause, explained in _EXPLAINS.items() if cause in kinds for kind in explained}
+    if COMPILES_AGAIN in kinds and facts.compiled_again is not True:
+        within |= {LAUNCH_BOUND, PAUSED_IN_PYTHON}  # its own Python
+    found = [finding for finding in found if finding.kind not in within]
     low, high = BELIEVED_INFLATION
     if not facts.side.is_on_device and not low <= inflation(facts.side) <= high:
         found = [replace(finding, confidence="low") for finding in found]
@@ -374,16 +385,12 @@ def _waits(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     if for_loader is not None:
         who = "the GPU waits for the data loader" if on_device else "it is in the data loader"
         evidence = f"{who} for {format_percent(for_loader)} of the step"
-        lines = lines_of(
-            facts.side.found,
-            lambda row: row.cause == "data_wait" if on_device else _is_of_loader(row),
-        )
         of_loader = [
             p
             for p in pieces
             if p.category == LOADER or (not on_device and p.phase == "data" and p not in of_host)
         ]
-        yield _without(facts, STARVED, evidence, for_loader * step_ns, "high", lines, of=of_loader)
+        yield _without(facts, STARVED, evidence, for_loader * step_ns, "high", of=of_loader)
     held_up = tuple(_held_up(facts, of_host))
     yield from held_up
     known = sum(finding.gain_ns for finding in held_up) / step_ns
@@ -430,8 +437,7 @@ def _for_host(
     own_python = 0.0 if on_device else min(python, _own_python_ns(found) / found.window_ns)
     of_host = _of_host(pieces)
     calls = sum(float(p.calls) for p in pieces)
-    lines = lines_of(found, lambda row: _is_of_host(row) and not row.doing)
-    a_pause_ns = _PAUSE_NS if on_device else _PAUSE_ON_CPU_NS
+    a_pause_ns = _PAUSE_NS if on_device else _PAUSE_ON_CPU_NS / _own_share(facts)
     if not calls and not on_device:
         return  # its operators were not recorded
     is_paused = python > for_host / 2 and python * step_ns > a_pause_ns * calls
@@ -440,15 +446,15 @@ def _for_host(
         between = f", mostly around {float(often.calls):.0f} calls of {bare_name(often.operator)}"
         evidence = f"for {format_percent(python)} of the step the host is in Python and no operator runs"
         evidence += between if often.calls >= _MANY_CALLS and often.calls >= calls / 2 else ""
-        lines = lines_of(found, lambda row: row.cause == "python" and not row.doing)
         mine = [p for p in of_host if p.category == PYTHON]
-        paused = _without(facts, PAUSED_IN_PYTHON, evidence, python * step_ns, "fair", lines, of=mine)
-        yield replace(paused, change=_LESS_PYTHON) if lines and not on_device else paused
+        paused = _without(facts, PAUSED_IN_PYTHON, evidence, python * step_ns, "fair", of=mine)
+        if any(one.share > _MOSTLY and one.function != "<module>" for one in paused.lines):
+            paused = replace(paused, title=f"{paused.title} in {paused.lines[0].function}()")
+        yield replace(paused, change=_LESS_PYTHON) if paused.lines and not on_device else paused
     elif driver > for_host / 2:
         evidence = f"for {format_percent(driver)} of the step the host is in calls of the driver"
-        lines = lines_of(found, lambda row: row.cause == "runtime_api")
         mine = [p for p in of_host if p.category == _DRIVER]
-        waits = _without(facts, WAITS_FOR_DRIVER, evidence, driver * step_ns, "fair", lines, of=mine)
+        waits = _without(facts, WAITS_FOR_DRIVER, evidence, driver * step_ns, "fair", of=mine)
         yield replace(waits, title=_ALLOCATES[0], change=_ALLOCATES[1]) if facts.allocates else waits
     elif on_device:
         lengths = [k.time_ns / k.calls for k in found.kernels for _ in range(k.calls)]
@@ -462,15 +468,20 @@ def _for_host(
             evidence,
             for_host * step_ns,
             "high" if is_sure else "fair",
-            lines,
             of=of_host,
         )
     else:
         evidence = f"{format_percent(for_host)} of the step lies between operators"
-        apart = _without(facts, LAUNCH_BOUND, evidence, for_host * step_ns, "fair", lines, of=of_host)
-        tiny = sum(float(p.calls) for p in pieces if p.calls and p.time_ns < _TINY_NS * p.calls)
+        apart = _without(facts, LAUNCH_BOUND, evidence, for_host * step_ns, "fair", of=of_host)
+        tiny_ns = _TINY_NS / _own_share(facts)
+        tiny = sum(float(p.calls) for p in pieces if p.calls and p.time_ns < tiny_ns * p.calls)
         are_tiny = tiny >= _TINY_SHARE * calls
         yield apart if are_tiny else replace(apart, change=_FEWER_OPERATORS, has_at_best=True)
+
+
+def _own_share(facts: StepFacts) -> float:
+    """Of the time of its calls, what they would take if other programs had no core."""
+    return max(1 - (facts.side.found.waited_share or 0.0), WORTH_A_LINE)
 
 
 def _own_python_ns(found: ProfiledPass) -> int:
@@ -484,11 +495,12 @@ def _own_python_ns(found: ProfiledPass) -> int:
 
 
 def _is_of_host(row: LineTime) -> bool:
-    return f"{IDLE}: {row.cause.replace('_', ' ')}" in HOST_CAUSES
+    return _idle(row) in HOST_CAUSES
 
 
-def _is_of_loader(row: LineTime) -> bool:
-    return row.phase == "data" and not _is_of_host(row)
+def _idle(row: LineTime) -> str:
+    """The category of its piece, where no operator runs."""
+    return f"{IDLE}: {row.cause.replace('_', ' ')}"
 
 
 def lines_of(
@@ -518,14 +530,23 @@ def _without(
     evidence: str,
     gone_ns: float,
     confidence: str,
-    lines: tuple[LineShare, ...] = (),
+    lines: tuple[LineShare, ...] | None = None,
     title: str = "",
     *,
     of: Iterable[Piece] = (),
 ) -> Finding:
-    """What the step would take at best if so much of it were gone, `of` these pieces of it."""
+    """What the step would take at best if so much of it were gone, `of` these pieces of it.
+
+    Unless given, `lines` are those of these pieces.
+    """
     step_ns, change = facts.side.step_ns, _change(facts, kind)
     pieces = list(of)
+    parts = {(piece.phase, piece.operator or piece.category) for piece in pieces}
+    if lines is None:
+        lines = lines_of(
+            facts.side.found,
+            lambda row: not row.doing and (row.phase, row.operator or _idle(row)) in parts,
+        )
     share = gone_ns / max(sum(piece.time_ns for piece in pieces), 1)
     return Finding(
         kind,
@@ -537,7 +558,7 @@ def _without(
         change,
         _code(facts, kind),
         lines,
-        facts.side.is_on_device or not change.startswith(_LARGER_BATCH),
+        facts.side.is_on_device or not (change.startswith(_LARGER_BATCH) or kind == CONTENTION),
         {piece: min(share, 1.0) * piece.time_ns for piece in pieces},
     )
 
@@ -612,7 +633,8 @@ def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
 def _single_values(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """A loop over elements of tensors on a CPU: `.item()`, what is called as often, and its Python.
 
-    torch's own optimizers read the number of their step so, for each parameter.
+    torch's own optimizers read the number of their step so, for each parameter. Where a product is called as
+    often, the loop is over calls of a model.
     """
     mine = [p for p in pieces if p.phase != "optimizer"]
     calls: dict[str, float] = defaultdict(float)
@@ -620,7 +642,8 @@ def _single_values(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Findin
         if piece.category in _OF_ELEMENTS:
             calls[piece.operator] += float(piece.calls)
     count = calls[_ITEM]
-    if facts.side.is_on_device or count < _MANY_ITEMS:
+    of_model = any(p.category in PRODUCTS and p.calls >= _AS_OFTEN * count for p in mine)
+    if facts.side.is_on_device or count < _MANY_ITEMS or of_model:
         return
     loop = {name for name, often in calls.items() if often >= _AS_OFTEN * count}
     of_loop = [p for p in mine if p.operator in loop]
@@ -631,9 +654,8 @@ def _single_values(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Findin
     if share < WORTH_A_LINE:
         return
     evidence = f"{count:.0f} values are read one by one, for {format_percent(share)} of the step"
-    lines = lines_of(facts.side.found, lambda row: row.operator in loop)
     title = f".item() is called {count:.0f} times a step"
-    yield _without(facts, READS_SINGLE_VALUES, evidence, time_ns, "fair", lines, title, of=of_loop)
+    yield _without(facts, READS_SINGLE_VALUES, evidence, time_ns, "fair", title=title, of=of_loop)
 
 
 def bare_name(operator: str) -> str:
@@ -642,19 +664,32 @@ def bare_name(operator: str) -> str:
 
 
 def _optimizer(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    """An optimizer that calls each operator for each parameter."""
-    mine = [p for p in pieces if p.phase == "optimizer"]
+    """An optimizer that calls each operator for each parameter.
+
+    Without one of torch, updates are what a CPU computes in place and without a gradient.
+    """
+    by_phase: dict[str, list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        if piece.category == "elementwise" or piece.phase == "optimizer":
+            by_phase[piece.phase].append(piece)
+    mine, title, step_ns = by_phase["optimizer"], "", facts.side.step_ns
+    if not (facts.has_optimizer or facts.side.is_on_device):
+        mine, title = by_phase["forward"], "Parameters are updated by hand, one operator at a time"
+        in_place = sum(float(p.calls) for p in mine if p.operator.endswith("_"))
+        twice_ns = 2 * sum(p.time_ns for p in by_phase["backward"])
+        if in_place < _UPDATES or not 0 < twice_ns < sum(p.time_ns for p in mine):
+            return
     calls = sum(
         float(p.calls) for p in mine if p.category == "elementwise" and p.operator.startswith("aten::")
     )
     is_joined = any("_foreach_" in p.operator or "_fused_" in p.operator for p in mine)
-    time_ns, step_ns = sum(p.time_ns for p in mine), facts.side.step_ns
+    time_ns = sum(p.time_ns for p in mine)
     if calls < _MANY_CALLS or is_joined or time_ns < WORTH_A_LINE * step_ns:
         return
     share = format_percent(time_ns / step_ns)
-    evidence = f"the optimizer takes {share} of the step in {calls:.0f} calls for one parameter each"
-    lines = lines_of(facts.side.found, lambda row: row.phase == "optimizer")
-    yield _without(facts, MANY_OPTIMIZER_CALLS, evidence, time_ns, "fair", lines, of=mine)
+    evidence = f"updates take {share} of the step in {calls:.0f} calls for one parameter each"
+    updates = _without(facts, MANY_OPTIMIZER_CALLS, evidence, time_ns, "fair", title=title, of=mine)
+    yield replace(updates, change=_JOINED) if title else updates
 
 
 def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -665,9 +700,9 @@ def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
     found, step_ns = facts.side.found, facts.side.step_ns
     products = [p for p in pieces if p.category in PRODUCTS]
     times_ns = product_types(found)
-    if set(times_ns) == {"double"} and not facts.side.is_on_device:
-        yield from _in_fp64(facts, products)
-    if len(times_ns) < 2:
+    in_fp64 = [] if facts.side.is_on_device else list(_in_fp64(facts, pieces))
+    yield from in_fp64
+    if len(times_ns) < 2 or in_fp64:
         return
     narrow = min(times_ns, key=_BYTES_OF.__getitem__)
     wide_ns = {name: ns for name, ns in times_ns.items() if _BYTES_OF[name] > _BYTES_OF[narrow]}
@@ -687,21 +722,21 @@ def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
         f" step, while others of it are in {narrow}"
     )
     title = f"{which.capitalize()} run in {' and '.join(_TYPES.get(name, name) for name in wide_ns)}"
-    yield _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", title=title, of=products)
+    yield _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", (), title, of=products)
 
 
-def _in_fp64(facts: StepFacts, products: Sequence[Piece]) -> Iterable[Finding]:
-    """Products that a CPU computes in fp64: in fp32 it takes twice as many numbers at once."""
-    time_ns, step_ns = sum(p.time_ns for p in products), facts.side.step_ns
-    if time_ns < _MUCH * step_ns:
+def _in_fp64(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """What a CPU computes in fp64: in fp32 it takes twice as many numbers at once."""
+    are_wide = (row for row in facts.side.found.operators if set(row.dtypes.split(",")) == {"double"})
+    rows = [row for row in are_wide if row.category in _OF_NUMBERS]
+    wide = {(row.phase, row.operator, row.shapes) for row in rows}
+    share = sum(row.time_ns for row in rows) / facts.side.found.window_ns
+    if share < _MUCH:
         return
-    share = format_percent(time_ns / step_ns)
-    evidence = f"products in double take {share} of the step; in float they take half of that at best"
-    names = {p.operator for p in products}
-    lines = lines_of(facts.side.found, lambda row: row.operator in names)
-    found = _without(
-        facts, WIDER_TYPES, evidence, time_ns / 2, "fair", lines, "Products run in fp64", of=products
-    )
+    evidence = f"operators in double take {format_percent(share)} of the step; in float half of that at best"
+    mine = [p for p in pieces if (p.phase, p.operator, p.shapes) in wide]
+    title, gone_ns = "It computes in fp64", share * facts.side.step_ns / 2
+    found = _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", title=title, of=mine)
     yield replace(found, change="float32 for data and weights: NumPy's arrays are float64 unless told")
 
 
@@ -726,16 +761,37 @@ def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """On a CPU, operators that take hardly longer than their call; on a GPU that is being launch-bound."""
     if facts.side.is_on_device:
         return
-    tiny = [p for p in pieces if p.calls and p.time_ns / float(p.calls) < _TINY_NS]
+    tiny_ns = _TINY_NS / _own_share(facts)
+    tiny = [p for p in pieces if p.calls and p.time_ns / float(p.calls) < tiny_ns]
     calls, time_ns = sum(float(p.calls) for p in tiny), sum(p.time_ns for p in tiny)
     if calls < _TINY_CALLS or time_ns < _TINY_SHARE * facts.side.step_ns:
         return
     each = format_seconds(time_ns / calls * 1e-9)
     share = format_percent(time_ns / facts.side.step_ns)
     evidence = f"{calls:.0f} calls of {each} each take {share} of the step"
-    names = {(p.phase, p.operator) for p in tiny}
-    lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
-    yield _without(facts, TINY_OPERATORS, evidence, time_ns, "fair", lines, of=tiny)
+    yield _without(facts, TINY_OPERATORS, evidence, time_ns, "fair", of=tiny)
+
+
+def _micro_batches(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """Gradients of several small batches added up: backward() is called for each, after equal products."""
+    count, step_ns, steps = facts.backward_calls, facts.side.step_ns, facts.side.found.steps
+    products = [p for p in pieces if p.category in PRODUCTS and p.phase == "forward" and p.calls]
+    repeated_ns = sum(p.time_ns for p in products if p.calls * steps % count == 0) if count else 0
+    if count < _MICRO_BATCHES or repeated_ns < _AS_OFTEN * sum(p.time_ns for p in products):
+        return
+    short_ns = _SHORT_NS / _own_share(facts)
+    short = [p for p in pieces if p.phase != "optimizer" and 0 < p.time_ns < short_ns * p.calls]
+    mine = [*short, *_of_host(pieces)]
+    time_ns = sum(p.time_ns for p in mine)
+    if not products or time_ns < _TINY_SHARE * step_ns:
+        return
+    calls = sum(float(p.calls) for p in short)
+    evidence = (
+        f"backward() is called {count} times before the optimizer steps; {calls:.0f} short calls, and what"
+        f" lies between them, take {format_percent(time_ns / step_ns)} of the step"
+    )
+    title = f"It computes {count} micro-batches one by one"
+    yield _without(facts, MICRO_BATCHES, evidence, time_ns, "fair", title=title, of=mine)
 
 
 def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -791,9 +847,7 @@ def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
         return
     if saved_ns >= WORTH_A_LINE * step_ns:
         title = "" if facts.precision_used == "fp32" else "Matmul is no faster in half precision"
-        names = {p.operator for p in products}
-        lines = lines_of(facts.side.found, lambda row: row.operator in names)
-        yield _without(facts, MATRIX_UNITS_UNUSED, evidence, saved_ns, confidence, lines, title, of=products)
+        yield _without(facts, MATRIX_UNITS_UNUSED, evidence, saved_ns, confidence, title=title, of=products)
 
 
 def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -811,7 +865,7 @@ def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding
         f"a power cap held the clock down for {format_percent(share)} of the time,"
         f" to {clock / 1000:.2f} of {most / 1000:.2f} GHz"
     )
-    yield _without(facts, POWER_CAPPED, evidence, saved_ns, "fair", of=busy)
+    yield _without(facts, POWER_CAPPED, evidence, saved_ns, "fair", (), of=busy)
 
 
 def _communication(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -822,10 +876,8 @@ def _communication(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Findin
         return
     evidence = f"for {format_percent(share)} of the step it sends, or waits for other ranks, and nothing else"
     mine = [p for p in pieces if p.category == "communication"]
-    names = {p.operator for p in mine}
-    lines = lines_of(found, lambda row: row.operator in names)
     gone_ns = share * facts.side.step_ns
-    exposed = _without(facts, EXPOSED_COMMUNICATION, evidence, gone_ns, "fair", lines, of=mine)
+    exposed = _without(facts, EXPOSED_COMMUNICATION, evidence, gone_ns, "fair", of=mine)
     yield exposed if facts.has_ddp else replace(exposed, change=_BY_HAND)
 
 
@@ -838,16 +890,14 @@ def _copies(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     most = sorted(mine, key=lambda p: -p.time_ns)[:2]
     named = " and ".join(dict.fromkeys(bare_name(p.operator) for p in most))
     evidence = f"copies and casts take {format_percent(time_ns / step_ns)} of the step, most of it in {named}"
-    names = {p.operator for p in mine}
-    lines = lines_of(found, lambda row: row.operator in names)
     copied = [k for k in found.kernels if k.time_class == "copy_h2d"]
     from_pageable_ns = sum(k.time_ns for k in copied if _PAGEABLE in k.name.lower()) / found.steps
     if from_pageable_ns > time_ns / 2:
         title = "Data comes from pageable memory"
-        pinned = _without(facts, COPIES, evidence, time_ns, "high", lines, title, of=mine)
+        pinned = _without(facts, COPIES, evidence, time_ns, "high", title=title, of=mine)
         yield replace(pinned, change="pin_memory=True of the DataLoader, to(device, non_blocking=True)")
     else:
-        yield _without(facts, COPIES, evidence, time_ns, "fair", lines, of=mine)
+        yield _without(facts, COPIES, evidence, time_ns, "fair", of=mine)
 
 
 def _elementwise(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -860,9 +910,7 @@ def _elementwise(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
         return
     calls = sum(float(p.calls) for p in mine)
     evidence = f"{calls:.0f} elementwise calls, each through memory, take {format_percent(time_ns / step_ns)}"
-    names = {(p.phase, p.operator) for p in mine}
-    lines = lines_of(facts.side.found, lambda row: (row.phase, row.operator) in names)
-    yield _without(facts, UNFUSED_ELEMENTWISE, f"{evidence} of the step", time_ns, "fair", lines, of=mine)
+    yield _without(facts, UNFUSED_ELEMENTWISE, f"{evidence} of the step", time_ns, "fair", of=mine)
 
 
 def _compiling(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -872,9 +920,7 @@ def _compiling(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     if time_ns < WORTH_A_LINE * step_ns:
         return
     evidence = f"torch.compile compiles for {format_percent(time_ns / step_ns)} of the profiled steps"
-    names = {p.operator for p in mine}
-    lines = lines_of(facts.side.found, lambda row: row.operator in names)
-    compiles = _without(facts, COMPILES_AGAIN, evidence, time_ns, "high", lines, of=mine)
+    compiles = _without(facts, COMPILES_AGAIN, evidence, time_ns, "high", of=mine)
     if facts.compiled_again is None:
         compiles = replace(compiles, title="torch.compile compiles", change=f"{_LATER}; else {_RECOMPILES}")
     elif not facts.compiled_again:
@@ -891,7 +937,7 @@ def _contention(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
         f"other programs took {others:.1f} cores while it ran: the step waited"
         f" {format_percent(waited)} of the time for one"
     )
-    yield _without(facts, CONTENTION, evidence, waited * facts.side.step_ns, "fair", of=pieces)
+    yield _without(facts, CONTENTION, evidence, waited * facts.side.step_ns, "fair", (), of=pieces)
 
 
 _RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = (
@@ -901,6 +947,7 @@ _RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = 
     _optimizer,
     _wider_types,
     _tiny,
+    _micro_batches,
     _bound,
     _matrix_units,
     _power_capped,

@@ -8,9 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gputui.analysis.findings import PRODUCTS, bare_name, product_types
+from gputui.analysis.operator_flops import flops_of_call
+from gputui.model.absent import Missing
 from gputui.model.journal import Operator, ProfiledPass
 from gputui.model.units import format_ratio
 
+_EQUAL = 0.02
 _ALIKE = 0.5
 """Share of the time of products, from which equal shapes make the work of two steps the same."""
 _KNOWN = 0.8
@@ -31,9 +34,9 @@ def different_work(a: ProfiledPass, b: ProfiledPass) -> str:
     if not common or any(_share(rows, [o for o in rows if o.shapes]) < _KNOWN for rows in sides):
         return ""
     calls = [_calls(rows, found) for rows, found in zip(sides, (a, b), strict=True)]
-    alike = {key for key in calls[0] if math.isclose(calls[0][key], calls[1].get(key, 0.0), rel_tol=0.02)}
+    alike = {key for key in calls[0] if math.isclose(calls[0][key], calls[1].get(key, 0.0), rel_tol=_EQUAL)}
     shares = [_share(rows, [o for o in rows if _work(o) in alike]) for rows in sides]
-    if min(shares) >= _ALIKE:
+    if min(shares) >= _ALIKE or _is_divided(sides, (a, b)):
         return ""
     least = shares.index(min(shares))
     row = max((o for o in sides[least] if _work(o) not in alike), key=lambda o: o.time_ns)
@@ -50,6 +53,15 @@ def different_work(a: ProfiledPass, b: ProfiledPass) -> str:
         f"a and b do different work: {name} of {row.shapes} is called {often[0]} times a step in a,"
         f" {often[1]} in b"
     )
+
+
+def _is_divided(sides: Sequence[Sequence[Operator]], passes: Sequence[ProfiledPass]) -> bool:
+    """Whether both do as many operations in larger or smaller pieces, as far as that is known."""
+    flops = []
+    for rows, found in zip(sides, passes, strict=True):
+        each = ((row.calls, flops_of_call(row.operator, row.shapes)) for row in rows)
+        flops.append(sum(calls * one for calls, one in each if not isinstance(one, Missing)) / found.steps)
+    return flops[0] > 0 and math.isclose(*flops, rel_tol=_EQUAL)
 
 
 def _batches(a: str, b: str) -> tuple[str, str] | None:

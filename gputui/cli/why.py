@@ -34,7 +34,14 @@ from gputui.services.results.conditions import Evidence
 from gputui.services.results.headline import answering_run
 from gputui.services.results.labels import run_heading_in_one
 from gputui.services.results.selectors import Selection, from_here, run_and_file, run_in
-from gputui.services.results.step_answer import COMPILED, PROFILED, StepAnswer, answer_of_case
+from gputui.services.results.step_answer import (
+    BACKWARD,
+    BY_HAND,
+    COMPILED,
+    PROFILED,
+    StepAnswer,
+    answer_of_case,
+)
 from gputui.services.results.step_answer_forms import as_json, brief
 from gputui.services.results.step_tables import profiled_cases
 from gputui.services.runs.process import writable_target
@@ -52,7 +59,7 @@ from gputui.worker.foreign_json import read_json_file
 _MOST_STEPS = 1000
 _COMMAND_KEPT = 200
 """Characters of a command that are stored."""
-_MUCH_APART, _FEW_LONG = 0.2, 2.0
+_MUCH_APART, _FEW_LONG = 0.2, 1.5
 """Of a step: a mean that lies further from the median is worth a note."""
 _SILENT = "99"
 """Above every level at which torch's profiler prints something of its work to stderr."""
@@ -340,8 +347,10 @@ def _notes(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"{COMPILED}{first} for the first time, {again} again"
     if not told["has_steps"]:
         return
+    if float(told["backward_calls"]).is_integer():
+        yield f"{BACKWARD}{told['backward_calls']:.0f}"
     if told["marks"] == "backward":
-        yield "a step ends with backward(): no optimizer of torch makes any"
+        yield BY_HAND
     middle_s, mean_s = (float(told.get(key, 0.0)) for key in ("step_s", "mean_step_s"))
     if abs(mean_s - middle_s) > _MUCH_APART * middle_s:
         is_mean = _step_s(told) == mean_s

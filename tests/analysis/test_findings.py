@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputui.analysis.attribution import ProfiledSide
+from gputui.analysis.contention import CONTENTION
 from gputui.analysis.findings import (
     COMPUTE_BOUND,
     LAUNCH_BOUND,
@@ -315,7 +316,7 @@ def test_lines_that_call_no_operator_make_it_python_that_runs_and_no_short_opera
         "torch.compile, or fewer operators",
     ), "operators of 30 us are not tiny: a larger batch only makes them longer"
     own = only(findings_of(at_lines(step, line(7, 35), line(3, 5), line(3, 20, "aten::add"))))
-    assert (own.title, own.line) == ("Python runs between operators", "train.py:7")
+    assert (own.title, own.line) == ("Python runs between operators in main()", "train.py:7")
     assert own.change.startswith("to do this less often")
 
 
@@ -386,8 +387,15 @@ def test_gradients_that_are_averaged_by_hand_are_not_advised_the_options_of_ddp(
 def test_products_in_fp64_are_a_cause_on_a_cpu_of_half_their_time() -> None:
     wide = called("mm", 1, 80, phase="backward", category="gemm", types="double,double")
     finding = only(findings_of(facts(0, 20, "sync", wide, on_gpu=False)))
-    assert (finding.title, finding.at_best_ns) == ("Products run in fp64", 60 * MS)
+    assert (finding.title, finding.at_best_ns) == ("It computes in fp64", 60 * MS)
     assert "float32" in finding.change
+
+
+def test_all_that_a_cpu_computes_in_fp64_is_told_and_a_python_number_beside_a_tensor_is_no_fp64() -> None:
+    wide = called("cos", 4, 80, types="double")
+    assert only(findings_of(facts(0, 20, "sync", wide, on_gpu=False))).title == "It computes in fp64"
+    with_number = replace(wide, dtypes="float,double")
+    assert kinds(facts(0, 20, "sync", with_number, on_gpu=False)) == [[]]
 
 
 def test_products_of_the_forward_pass_count_where_kernels_tell_their_type() -> None:
@@ -404,7 +412,7 @@ def test_an_optimizer_with_calls_for_each_parameter_is_named_and_a_fused_one_is_
     each = called("addcdiv_", 200, 30, phase="optimizer")
     finding = only(findings_of(facts(70, 0, "python", each)))
     assert (finding.kind, finding.at_best_ns) == ("many optimizer calls", 70 * MS)
-    assert "takes 30 % of the step in 200 calls for one parameter each" in finding.text
+    assert "take 30 % of the step in 200 calls for one parameter each" in finding.text
     fused = called("_fused_adamw_", 1, 30, phase="optimizer", category="optimizer")
     few, forward = replace(each, calls=10), replace(each, phase="forward", category="reduction")
     assert kinds(
@@ -413,6 +421,45 @@ def test_an_optimizer_with_calls_for_each_parameter_is_named_and_a_fused_one_is_
         facts(70, 0, "python", few),
         facts(70, 0, "python", forward),
     ) == [[], [], [], []]
+
+
+def test_updates_written_by_hand_are_told_of_a_cpu_by_work_that_no_gradient_needs() -> None:
+    update, model = called("sub_", 100, 40), called("gelu_backward", 4, 5, phase="backward")
+    step = facts(55, 0, "python", update, model, on_gpu=False)
+    finding = only(findings_of(replace(step, has_optimizer=False)))
+    assert finding.title == "Parameters are updated by hand, one operator at a time"
+    assert "torch.optim" in finding.change
+    of_model = replace(update, operator="aten::gelu", calls=100), replace(model, time_ns=40 * MS)
+    healthy = facts(55, 0, "python", *of_model, on_gpu=False)
+    trains_nothing = facts(55, 0, "python", update, on_gpu=False)
+    for other in (healthy, trains_nothing):
+        assert findings_of(replace(other, has_optimizer=False)) == ()
+    assert findings_of(step) == (), "with an optimizer of torch it is something else"
+
+
+@pytest.mark.parametrize(("calls", "each"), [(16, True), (24, True), (15, False)])
+def test_small_batches_one_after_the_other_are_told_before_their_short_operators(
+    calls: int, each: bool
+) -> None:
+    product = called("addmm", calls, 0.3, category="gemm")
+    step = facts(0, 40, "dispatch", product, called("add", 2000, 10), on_gpu=False)
+    step = replace(step, backward_calls=8)
+    rows = [row for row in step.side.found.operators if row.operator != "aten::mm"]
+    found = replace(step.side.found, operators=tuple(rows))
+    finding = only(findings_of(replace(step, side=replace(step.side, found=found))))
+    assert (finding.title == "It computes 8 micro-batches one by one") == each
+    assert finding.change.startswith("a larger batch")
+
+
+def test_calls_that_wait_for_a_core_are_as_short_as_they_would_be_without_waiting() -> None:
+    calls = called("addmm", 8, 6, category="gemm")  # 750 us each, most of which it waits
+    step = replace(facts(0, 4, "dispatch", calls, on_gpu=False), backward_calls=8)
+    rows = tuple(row for row in step.side.found.operators if row.operator != "aten::mm")
+    step = replace(step, side=replace(step.side, found=replace(step.side.found, operators=rows)))
+    assert kinds(step, crowded(step, 0.95, 1.9)) == [
+        ["launch-bound"],
+        [CONTENTION, "micro-batches"],
+    ]
 
 
 def test_products_of_a_backward_pass_in_a_wider_type_than_others_fell_back() -> None:
@@ -521,6 +568,8 @@ def test_a_loop_that_reads_values_one_by_one_on_a_cpu_is_told_with_its_python() 
     few, of_optimizer = replace(item, calls=20), replace(item, phase="optimizer")
     for other in (few, of_optimizer):
         assert kinds(facts(60, 5, "python", other, on_gpu=False)) == [[]]
+    of_model = work("gemm", "aten::addmm", 10, 200)
+    assert kinds(facts(60, 5, "python", item, select, of_model, on_gpu=False)) == [[]]
 
 
 def test_other_programs_that_took_the_cores_come_before_all_that_they_inflate() -> None:
@@ -528,8 +577,7 @@ def test_other_programs_that_took_the_cores_come_before_all_that_they_inflate() 
     first, *rest = findings_of(crowded(waits, 0.45, 1.6))
     assert first.text == (
         "It waits for cores that other programs have: other programs took 1.6 cores while it ran: the step"
-        " waited 45 % of the time for one; without that the step would take at best 55.0 ms of 100 ms."
-        " Try it again on an idle box: everything else takes longer too"
+        " waited 45 % of the time for one. Try it again on an idle box: everything else takes longer too"
     )
     assert rest == list(findings_of(waits))
 

@@ -38,6 +38,11 @@ def test_another_batch_is_other_work_and_the_sizes_are_said() -> None:
     assert different_work(BASE, small) == ("a and b do different work: mm gets 64x8,8x8 in a, 4x8,8x8 in b")
 
 
+def test_the_same_work_in_more_and_smaller_pieces_is_no_other_work() -> None:
+    pieces = step(row(shapes="4x8,8x8", calls=16), row("linear", "4x8,8x8", phase="forward", calls=16))
+    assert different_work(BASE, pieces) == ""
+
+
 def test_as_many_shapes_in_more_calls_are_other_work() -> None:
     more = step(row(calls=4), row("linear", "64x8,8x8", 5, calls=4, phase="forward"))
     assert different_work(BASE, more) == (

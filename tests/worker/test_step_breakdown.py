@@ -203,6 +203,33 @@ def test_phases_are_recognized_by_what_autograd_and_optimizers_mark() -> None:
     }
 
 
+def test_what_an_optimizers_closure_computes_before_going_back_is_no_work_of_the_optimizer() -> None:
+    found = partition(
+        [
+            TraceEvent("Optimizer.step#SGD.step", "range", 0, 100, thread=MAIN),
+            op("aten::mm", 0, 30),
+            TraceEvent("Optimizer.zero_grad#SGD.zero_grad", "range", 30, 35, thread=MAIN),
+            op("autograd::engine::evaluate_function: MmBackward0", 40, 80),
+            op("aten::mm", 40, 80),
+            op("aten::add_", 80, 100),
+        ],
+        0,
+        100,
+        MAIN,
+    )
+    of_phase = Counter[str]()
+    for row in found.rows:
+        of_phase[row.phase] += row.time_ns
+    assert of_phase == {"forward": 30, "backward": 40, "optimizer": 20}
+
+
+def test_memory_that_an_operator_asks_of_the_driver_is_its_call_even_if_it_names_no_operator() -> None:
+    asks = TraceEvent("cudaMalloc", "runtime", 10, 70, thread=MAIN)
+    launch = TraceEvent("cudaLaunchKernel", "runtime", 80, 85, thread=MAIN, operator=1, correlation=3)
+    events = [op("aten::empty", 0, 90, number=1), asks, launch, kernel("fill", 90, 100, correlation=3)]
+    assert slices(partition(events, 0, 100, MAIN))["forward", "idle", "runtime_api"] == 60
+
+
 def test_what_other_threads_of_a_cpu_do_is_not_added_to_the_step() -> None:
     found = partition([op("aten::mm", 0, 50), op("aten::mm", 0, 90, thread=9)], 0, 100, MAIN)
     assert times(found) == {"aten::mm": 50}

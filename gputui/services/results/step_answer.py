@@ -55,10 +55,12 @@ PROFILED = "profiled: "
 """How the note begins that says where a trace was made, of a program that `why` ran."""
 COMPILED = "compiled in these steps: "
 """How the note begins that says whether torch.compile compiled them for the first time."""
+BACKWARD = "calls of backward() in a step: "
+BY_HAND = "a step ends with backward(): no optimizer of torch makes any"
 DDP = "DistributedDataParallel averages its gradients"
 ALLOCATES = "its calls of the driver mostly allocate and free memory"
 """Notes of what the ranges and calls of a trace tell."""
-FOR_PROGRAMS = (OPTIMIZER, PROFILED, COMPILED, DDP, ALLOCATES)
+FOR_PROGRAMS = (OPTIMIZER, PROFILED, COMPILED, BACKWARD, DDP, ALLOCATES)
 """Notes of what else is known; nobody has to read them to believe an answer."""
 _TELLS_NOTHING = 10.0
 """Times as long, or as short, as the program's own: a profiled step that tells nothing of it."""
@@ -150,8 +152,10 @@ def answer_of_trace(
         None,
         loads_alone=any(note.startswith(LOADS_ALONE) for note in notes),
         optimizer=_noted(notes, OPTIMIZER),
+        has_optimizer=BY_HAND not in notes,
         has_ddp=DDP in notes,
         allocates=ALLOCATES in notes,
+        backward_calls=int(_noted(notes, BACKWARD) or 0),
         compiled_again=not compiled.endswith(" 0 again") if compiled else None,
     )
     known = [note for note in notes if not note.startswith(FOR_PROGRAMS)]
@@ -280,9 +284,10 @@ def _clauses(answer: StepAnswer) -> list[str]:
         # Other programs inflate everything: what the step itself does is named beside them.
         named = answer.causes[: 2 if answer.causes[0].kind == CONTENTION else 1]
         waits = [(one.gain_ns / one.step_ns, within(one.title)) for one in named]
-        busy = [one for one in busy if abs(one[0] - waits[-1][0]) > _SAME_SHARE]
+        if named[-1].kind != CONTENTION:
+            busy = [one for one in busy if abs(one[0] - waits[-1][0]) > _SAME_SHARE]
         waits = [(share, f"for {format_percent(share)} {title}") for share, title in waits]
-    if waits and not answer.is_on_gpu:  # a CPU works while it loads: what is said of both is said once
+    if waits:  # what it computes meanwhile, or what the cause is about, is said once
         busy = [one for one in busy[:1] if one[0] + waits[0][0] <= 1]
     shown = [*waits, *busy][:2]
     if not (answer.causes and answer.causes[0].kind == CONTENTION):

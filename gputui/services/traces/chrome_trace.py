@@ -227,7 +227,7 @@ class _Reading:
     def _take_frame(self, event: dict[str, Any]) -> None:
         """Keep a call of the user's own code that is not too short to matter."""
         name = event.get("name")
-        if not isinstance(name, str) or (name != COLLECTS and name.startswith(("<", "nn.Module: "))):
+        if not isinstance(name, str) or (name not in COLLECTS and name.startswith(("<", "nn.Module: "))):
             return
         if name not in self._place:
             place, places = place_of_frame(_storable(name)), self.trace.frames.places

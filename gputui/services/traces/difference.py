@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from gputui.analysis.attribution import Attribution, ProfiledSide, divide_difference, doubtful
-from gputui.analysis.contention import effect_of_waiting
+from gputui.analysis.contention import CONTENTION, effect_of_waiting
 from gputui.analysis.findings import WORTH_A_LINE
 from gputui.analysis.judgement import RATE, Judgement, judgements
 from gputui.analysis.priors import LAUNCH_SD
@@ -183,15 +183,19 @@ def sentences(found: TraceDifference) -> tuple[str, ...]:
     take = "take" if whole == "steps" else "takes"
     steps = f", {a.found.steps} and {b.found.steps} steps" if whole == "steps" else ""
     first = [f"b's {whole} {take} {_amount(*(own_ns or seen_ns), steps)}"]
+    named, ns = _named(attribution), attribution.difference_ns
+    is_explained = own_ns is None or (own_ns[0] < own_ns[1]) == (ns > 0)
+    cause = _cause(found) if is_explained else ""
+    first[0] += f": {cause}" if cause else ""
     if own_ns not in (None, seen_ns):
         first.append(f"While profiled they {take} {_amount(*seen_ns)}")
-    named, ns = _named(attribution), attribution.difference_ns
-    if own_ns is not None and (own_ns[0] < own_ns[1]) != (ns > 0):
+    if not is_explained:
         first[-1] += ", which does not explain it"
     elif named:
         rest_ns = ns - sum(part_ns for _, part_ns in named)
         parts = [f"{name} {signed(part_ns)}" for name, part_ns in named]
-        first[-1] += f": {_cause(found)}{', '.join(parts)}, all else {signed(rest_ns)}"
+        begin = "; " if first[-1].endswith(cause or ":") else ": "
+        first[-1] += f"{begin}{', '.join(parts)}, all else {signed(rest_ns)}"
     told = [f"{one}." for one in first]
     different = different_work(a.found, b.found)
     if different:
@@ -219,21 +223,25 @@ def _amount(a_ns: int, b_ns: int, more: str = "") -> str:
 
 
 def _cause(found: TraceDifference) -> str:
-    """`in b the GPU waits for data (+30.5 ms); `: what holds up the slower side more, if that is much of the
+    """`in b the GPU waits for data`: what holds up the slower side more, if that is much of the
     difference; else empty."""
     ns = found.attribution.difference_ns
-    gains: dict[str, int] = {}
+    longer_ns = max(found.attribution.step_a_ns, found.attribution.step_b_ns)
+    gains: dict[str, float] = {}
     titles: dict[str, str] = {}
     for sign, side in ((-1, found.a[0]), (1, found.b[0])):
         answer = answer_of_trace(side.found, side.device, "", side.notes)
         for cause in answer.causes:
-            gains[cause.kind] = gains.get(cause.kind, 0) + sign * cause.gain_ns
+            # Other programs prolong both sides: as much of each as of the longer one.
+            whole_ns = longer_ns if cause.kind == CONTENTION else cause.step_ns
+            gain_ns = whole_ns * cause.gain_ns / cause.step_ns
+            gains[cause.kind] = gains.get(cause.kind, 0) + sign * gain_ns
             if (sign > 0) == (ns > 0):
                 titles[cause.kind] = within(cause.title)
     kind = max(titles, key=lambda one: abs(gains[one]), default="")
     if not kind or abs(gains[kind]) < _MUCH_OF_IT * abs(ns) or (gains[kind] > 0) != (ns > 0):
         return ""
-    return f"in {'b' if ns > 0 else 'a'} {titles[kind]} ({signed(gains[kind])}); "
+    return f"in {'b' if ns > 0 else 'a'} {titles[kind]}"
 
 
 def change_sentence(before: TraceRun, after: TraceRun) -> str:

@@ -43,6 +43,7 @@ from gputui.services.results.step_breakdown import product_sentence
 from gputui.services.runs.process import uuid7
 from gputui.services.traces.chrome_trace import KINDS, Trace, read_trace
 from gputui.services.traces.collectives import Collective, collective_lines, collectives_of
+from gputui.services.traces.lines import MARK
 from gputui.services.traces.window import (
     WHOLE,
     Window,
@@ -225,7 +226,8 @@ def _notes(
     trace: Trace, window: Window, device: int | None, found: Partition, collectives: Sequence[Collective]
 ) -> Iterator[str]:
     if not window.has_steps:
-        how = f"; {_HOW_TO_MARK}" if window.found_by == WHOLE else ""
+        is_ours = MARK in trace.names  # of a program that stays as it is
+        how = f"; {_HOW_TO_MARK}" if window.found_by == WHOLE and not is_ours else ""
         yield f"{NOT_MARKED}: all figures are of {window.found_by}{how}"
     busy_ns = sum(s.time_ns for s in found.slices if s.time_class != "idle")
     if window.host_steps_ns:

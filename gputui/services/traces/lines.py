@@ -16,8 +16,8 @@ MEMBER = "gputuiLines"
 """Of a trace's document: samples that `why --` adds to it."""
 MARK = "gputui clock"
 """A range whose begin the samples know on their own clock."""
-COLLECTS = "<built-in function collect>"
-"""Of Python's garbage collector, as stacks name it."""
+COLLECTS = ("<built-in function collect>", "Python GC")
+"""Of Python's garbage collector, as stacks and torch name it."""
 LEAST_NS = 50_000
 """A shorter call in a recorded stack counts toward its caller."""
 _ANY_THREAD = 0
@@ -127,7 +127,7 @@ def place_of_frame(name: str) -> Place | None:
 
     That of a call of the garbage collector is where it was called.
     """
-    if name == COLLECTS:
+    if name in COLLECTS:
         return Place(GC, "", 0, "", False, "")
     found = _FRAME.fullmatch(name)
     if found is None:

@@ -38,6 +38,8 @@ WAKES_NS, WAKES_SHARE = 300_000, 0.05
 """Within this, or this share of its waiting, a thread goes on before or after what it waited for ends."""
 _ENGINE_FRAME = "autograd::engine::evaluate_function: "
 _SYNC_WORDS = ("Synchronize", "StreamWait", "EventQuery")
+_OF_MEMORY = ("cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cuMem")
+"""How calls begin that the thread makes itself, whether or not they name an operator."""
 _LAUNCH_WORDS = ("Launch", "Memcpy", "Memset", "launch")
 
 
@@ -365,9 +367,8 @@ def _is_elsewhere(call: TraceEvent, open_nodes: Sequence[_Node]) -> bool:
     In the profiler's own lists, calls of threads without operators carry the number of the thread that
     profiles. A call in an operator names that operator.
     """
-    return (
-        call.kind == "runtime" and not call.operator and any(node.event.kind == "op" for node in open_nodes)
-    )
+    is_linked = call.operator or call.name.startswith(_OF_MEMORY)
+    return call.kind == "runtime" and not is_linked and any(node.event.kind == "op" for node in open_nodes)
 
 
 def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
@@ -376,7 +377,7 @@ def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
     links_calls = any(e.operator for e in events if e.kind == "runtime")
     found = _Thread()
     open_nodes: list[_Node] = []
-    at_ns = start_ns
+    at_ns, begun = start_ns, 0
 
     def close_until(t_ns: int) -> None:
         nonlocal at_ns
@@ -406,6 +407,12 @@ def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
         parent = open_nodes[-1] if open_nodes else None
         last_ns = min(event.end_ns, end_ns if parent is None else parent.end_ns)
         node = _node(event, begin_ns, last_ns, parent, found.nodes[-1].phase if found.nodes else "forward")
+        around = "" if parent is None else parent.phase
+        if (around, node.phase) == ("optimizer", "backward"):
+            for earlier in found.nodes[begun:]:  # called by its closure, not by the optimizer
+                earlier.phase = "forward" if earlier.phase == "optimizer" else earlier.phase
+        if node.phase == "backward" or (node.phase == "optimizer" and around != "optimizer"):
+            begun = len(found.nodes) + 1
         found.nodes.append(node)
         open_nodes.append(node)
     close_until(end_ns)

@@ -92,12 +92,13 @@ def test_a_trace_with_stacks_names_the_function_with_most_of_a_cause_and_how_muc
     assert "no operator runs (log, train.py:12, 75 % of it); without that" in finding.text
 
 
+@pytest.mark.parametrize("collects", COLLECTS)
 def test_a_call_of_the_garbage_collector_in_a_stack_is_a_cause_at_the_line_that_calls_it(
-    tmp_path: Path,
+    tmp_path: Path, collects: str
 ) -> None:
     calls = [
         *(frame("hooks.py(9): tidy", k * 10_000 + 2000, k * 10_000 + 9000) for k in (0, 1)),
-        *(frame(COLLECTS, k * 10_000 + 2500, k * 10_000 + 9000) for k in (0, 1)),
+        *(frame(collects, k * 10_000 + 2500, k * 10_000 + 9000) for k in (0, 1)),
     ]
     (finding,) = found_in(read_run(write_trace(tmp_path / "a.json", steps(*calls), deviceProperties=[])))
     assert (finding.kind, finding.line, finding.at_best_ns) == ("collects garbage", "hooks.py:9", 3_500_000)
@@ -128,10 +129,11 @@ def test_without_stacks_and_samples_a_finding_has_no_line(tmp_path: Path) -> Non
 
 def test_samples_on_a_clock_of_their_own_are_placed_by_the_mark(tmp_path: Path) -> None:
     places = [["", "train.py", 63, "main", "log"], ["", "train.py", 64, "main", ""]]
-    spans = [[0, 2_000_000, 9_000_000], [1, 9_000_000, 12_000_000], [0, 12_000_000, 20_000_000]]
+    spans = [[0, 2_000_000, 9_000_000], [1, 9_000_000, 13_000_000], [0, 13_000_000, 20_000_000]]
     (finding,) = sampled(tmp_path / "a.json", places, spans)
     assert [(one.name, one.called, round(one.share, 3)) for one in finding.lines] == [
-        ("train.py:63", "log", 0.938),
+        ("train.py:63", "log", 0.778),
+        ("train.py:64", "", 0.222),
     ]
 
 
