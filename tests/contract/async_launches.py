@@ -348,7 +348,7 @@ def apart(small: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
     from gputui.worker import timing
 
     usual_ns = device.launch_ns
-    for name in ("gemm", "gpt_train", "decode", "infer_lat"):
+    for name in ("gemm", "decode", "infer_lat"):
         workload = resized(name, small[name])
         step = step_of(workload, "fp32")
         for launch_ns in (usual_ns, 10 * device.least_kernel_ns):

@@ -25,9 +25,7 @@ CASES = (
     "gpt_train fp32",
     "gpt_train amp",
     "decode fp32",
-    "decode amp",
     "infer_lat fp32",
-    "conv_train fp32",
 )
 PROFILED = ("gemm fp32", "gpt_train fp32")
 """Reading a trace takes a second or more."""
@@ -133,7 +131,7 @@ def test_a_missing_wait_is_noticed(place: str, found: list[dict[str, Any]]) -> N
     assert (one["sound"], one["planted"]) == (True, False)
 
 
-@pytest.mark.parametrize("name", ["gemm", "gpt_train", "decode"])
+@pytest.mark.parametrize("name", ["gemm", "decode"])
 def test_device_and_host_time_of_a_step_are_told_apart(name: str, found: list[dict[str, Any]]) -> None:
     times = {one["apart"]: one for one in found if "apart" in one}
     for one in (times[f"{name} quickly"], times[f"{name} slowly"]):
@@ -201,7 +199,7 @@ def test_kernels_follow_each_other_closely_only_if_they_were_launched_before(
 
 @pytest.mark.slow
 def test_the_shipped_sizes_for_cpus_are_timed_as_long_as_their_kernels_take() -> None:
-    shipped = [case for case in CASES if case.endswith("fp32")]
+    shipped = [*(case for case in CASES if case.endswith("fp32")), "conv_train fp32"]
     asked = {"cases": shipped, "small": {}, "profiled": (), "per_s": 1e11}
     measured = [one for one in shown(asked) if "case" in one]
     assert [one["case"] for one in measured] == shipped

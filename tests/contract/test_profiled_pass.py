@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -70,17 +71,23 @@ class Heard:
 def measured(
     *workloads: Workload, precision: str = "fp32", trace: str = "", profiled_s: float = 60
 ) -> list[dict[str, Any]]:
-    """What a launch of these sends that times them all and then profiles them all."""
+    """What a launch sends that times these all and then profiles them all, the first with its trace."""
     heard = Heard()
     cases = [
-        {"case_id": number, "workload": one.name, "size": "mini", "precision": precision, "trace": trace}
+        {
+            "case_id": number,
+            "workload": one.name,
+            "size": "mini",
+            "precision": precision,
+            "trace": "" if number else trace,
+        }
         for number, one in enumerate(workloads)
     ]
     described = {
         "device": "cpu",
         "threads": 1,
         "seed": 1,
-        "allowance_s": 1,
+        "allowance_s": 0.5 * len(workloads),
         "limit_s": 120,
         "most_blocks": 5,
         "profiled": list(range(len(workloads))),
@@ -92,24 +99,59 @@ def measured(
     return json.loads(json.dumps(heard.messages))  # type: ignore[no-any-return]
 
 
-def passes(*workloads: Workload, **more: Any) -> list[ProfiledPass]:
-    """The profiled passes of such a launch."""
-    found = [message for message in measured(*workloads, **more) if message.pop("kind") == "profiled"]
-    return [profiled_pass_of(0, message) for message in found]
+def passes_in(messages: list[dict[str, Any]]) -> list[ProfiledPass]:
+    """The profiled passes of a launch."""
+    found = [dict(message) for message in messages if message["kind"] == "profiled"]
+    return [profiled_pass_of(0, message) for message in found if message.pop("kind")]
 
 
-def profiled(workload: Workload, precision: str = "fp32", trace: str = "") -> ProfiledPass:
+def profiled(workload: Workload, precision: str = "fp32", **more: Any) -> ProfiledPass:
     """The only profiled pass of such a launch."""
-    (found,) = passes(workload, precision=precision, trace=trace)
+    (found,) = passes_in(measured(workload, precision=precision, **more))
     return found
+
+
+def build_and_fail(request: Request) -> Step:
+    raise RuntimeError("no such thing")
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("traced") / "traces" / "tiny.json.gz"
+
+
+@pytest.fixture(scope="module")
+def launch(trace: Path) -> list[dict[str, Any]]:
+    """One launch of two sound cases, one that fails, one that is built only once, one without operators."""
+    built: list[str] = []
+
+    def build_once(request: Request) -> Step:
+        if built:
+            raise RuntimeError("no such thing")
+        built.append("once")
+        return build(request)
+
+    return measured(
+        TINY,
+        replace(TINY, name="other"),
+        replace(TINY, name="broken", build=build_and_fail),
+        replace(TINY, name="once", build=build_once),
+        replace(TINY, name="bare", build=lambda request: Step(lambda: sum(range(100)))),
+        trace=str(trace),
+    )
+
+
+@pytest.fixture(scope="module")
+def tiny(launch: list[dict[str, Any]]) -> ProfiledPass:
+    return passes_in(launch)[0]
 
 
 def by_operator(found: ProfiledPass, phase: str) -> dict[str, int]:
     return {row.operator: row.calls for row in found.operators if row.phase == phase}
 
 
-def test_a_tiny_training_step_is_divided_exactly_and_by_phase() -> None:
-    found = profiled(TINY)
+def test_a_tiny_training_step_is_divided_exactly_and_by_phase(tiny: ProfiledPass) -> None:
+    found = tiny
     assert (found.is_valid, found.reason, found.fault()) == (True, "", "")
     assert {s.phase for s in found.slices} == {"forward", "backward", "optimizer", "between"}
     forward, backward = by_operator(found, "forward"), by_operator(found, "backward")
@@ -126,8 +168,8 @@ def test_under_amp_the_casts_are_rows_of_their_own() -> None:
     assert {"forward", "backward"} <= casts
 
 
-def test_memory_at_each_point_is_what_can_be_counted_by_hand() -> None:
-    points = {point.point: point for point in profiled(TINY).memory}
+def test_memory_at_each_point_is_what_can_be_counted_by_hand(tiny: ProfiledPass) -> None:
+    points = {point.point: point for point in tiny.memory}
     weight_bytes, input_bytes = 4 * WIDTH * WIDTH, 4 * BATCH * WIDTH
     assert list(points) == ["start", "after_forward", "after_backward", "after_optimizer", "peak"]
     assert {p.weights_bytes for p in points.values()} == {weight_bytes}
@@ -162,46 +204,31 @@ def test_our_workloads_are_profiled_and_every_operator_has_a_category(name: str)
     assert found.events <= 60_000
 
 
-def test_a_trace_is_kept_for_other_programs(tmp_path: Path) -> None:
-    trace = tmp_path / "traces" / "tiny.json.gz"
-    found = profiled(TINY, trace=str(trace))
-    assert found.trace_bytes == trace.stat().st_size
+def test_a_trace_is_kept_for_other_programs(tiny: ProfiledPass, trace: Path) -> None:
+    assert tiny.trace_bytes == trace.stat().st_size
     with gzip.open(trace) as file:
         names = {event.get("name") for event in json.load(file)["traceEvents"]}
     assert "aten::linear" in names
 
 
-def test_a_pass_follows_the_end_of_all_cases_and_each_has_its_own_memory() -> None:
-    other = replace(TINY, name="other")
-    messages = measured(TINY, other)
-    kinds = [message["kind"] for message in messages]
-    assert (kinds.count("case_end"), kinds[-3:]) == (2, ["case_end", "profiled", "profiled"])
-    assert [message["case_id"] for message in messages[-2:]] == [0, 1]
-    for message in messages[-2:]:
+def test_passes_follow_the_end_of_all_cases_that_were_measured_and_each_has_its_own_memory(
+    launch: list[dict[str, Any]],
+) -> None:
+    kinds = [message["kind"] for message in launch]
+    assert (kinds.count("case_end"), kinds[-5:]) == (5, ["case_end", *["profiled"] * 4])
+    assert [message["case_id"] for message in launch[-4:]] == [0, 1, 3, 4], "the third could not be built"
+    for message in launch[-4:-2]:
         assert message["is_valid"], message["reason"]
         assert {point["weights_bytes"] for point in message["memory"]} == {4 * WIDTH * WIDTH}
 
 
-def test_a_case_that_could_not_be_measured_is_not_profiled() -> None:
-    def build_and_fail(request: Request) -> Step:
-        raise RuntimeError("no such thing")
-
-    broken = replace(TINY, name="broken", build=build_and_fail)
-    assert [one.case_id for one in passes(broken, TINY)] == [1]
-
-
-def test_a_step_that_cannot_be_built_again_or_has_no_time_says_why() -> None:
-    built: list[str] = []
-
-    def build_once(request: Request) -> Step:
-        if built:
-            raise RuntimeError("no such thing")
-        built.append("once")
-        return build(request)
-
-    first, second = passes(TINY, replace(TINY, name="once", build=build_once))
-    assert (first.is_valid, second.reason) == (True, "RuntimeError; its message is in the worker's log")
-    assert ["no time was left" in one.reason for one in passes(TINY, TINY, profiled_s=0.0)] == [True, True]
+def test_a_step_that_cannot_be_built_again_has_no_operators_or_no_time_says_why(
+    launch: list[dict[str, Any]],
+) -> None:
+    *_, once, bare = passes_in(launch)
+    assert once.reason == "RuntimeError; its message is in the worker's log"
+    assert (bare.is_valid, bare.reason) == (False, "the trace holds no operator")
+    assert "no time was left" in profiled(TINY, profiled_s=0.0).reason
 
 
 def test_a_pass_with_time_for_one_step_traces_that() -> None:
@@ -210,13 +237,11 @@ def test_a_pass_with_time_for_one_step_traces_that() -> None:
 
         def run() -> None:
             step.run()
-            until = time.monotonic() + 1.0
-            while time.monotonic() < until:
-                pass
+            threading.Event().wait(1.0)
 
         return Step(run)
 
-    (found,) = passes(replace(TINY, build=build_slow), profiled_s=2.9)
+    found = profiled(replace(TINY, build=build_slow), profiled_s=2.9)
     assert (found.is_valid, found.steps, found.memory_reason) == (True, 1, "no time was left for it")
 
 
@@ -239,12 +264,6 @@ def test_a_window_holds_as_many_steps_as_time_and_events_allow(
     events: int, step_s: float, left_s: float, steps: int
 ) -> None:
     assert steps_of_window(events, round(step_s * 1e9), round(left_s * 1e9)) == steps
-
-
-def test_a_step_without_operators_is_not_believed() -> None:
-    bare = replace(TINY, build=lambda request: Step(lambda: sum(range(100))))
-    found = profiled(bare)
-    assert (found.is_valid, found.reason) == (False, "the trace holds no operator")
 
 
 def test_the_needs_of_a_device_of_another_kind_are_reported() -> None:
@@ -314,11 +333,10 @@ def test_a_run_with_traces_shows_where_its_steps_go(tmp_path: Path) -> None:
     assert len(list((tmp_path / "a-traces").iterdir())) == 1
 
 
-def test_the_kept_trace_is_divided_like_the_events_in_the_process(tmp_path: Path) -> None:
+def test_the_kept_trace_is_divided_like_the_events_in_the_process(tiny: ProfiledPass, trace: Path) -> None:
     from gputui.services.traces.imported import read_run
 
-    trace = tmp_path / "tiny.json.gz"
-    found = profiled(TINY, trace=str(trace))
+    found = tiny
     of_file = read_run(trace).found
     assert of_file.steps == found.steps
 

@@ -29,12 +29,19 @@ def sizes_by_work_of_one_sample(workload: Workload) -> list[list[str]]:
     return list(together.values())
 
 
+COUNTED_QUICKLY = 2
+"""Sizes of a workload that are counted at once: a formula that is wrong does not agree with torch at two."""
 SLOW = {"lstm_train-base", "lstm_train-mini"}
 """Consecutive states with separate operations, which torch needs seconds to count."""
 COUNTED = [
-    pytest.param(w, name, id=f"{w.name}-{name}", marks=pytest.mark.slow if f"{w.name}-{name}" in SLOW else ())
+    pytest.param(
+        w,
+        name,
+        id=f"{w.name}-{name}",
+        marks=pytest.mark.slow if number >= COUNTED_QUICKLY or f"{w.name}-{name}" in SLOW else (),
+    )
     for w in WORKLOADS
-    for name, *_ in sizes_by_work_of_one_sample(w)
+    for number, (name, *_) in enumerate(sizes_by_work_of_one_sample(w))
 ]
 
 

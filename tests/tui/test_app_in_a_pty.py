@@ -59,8 +59,11 @@ def test_control_c_leaves_as_interrupted(still: Terminal) -> None:
     still.wait_for(lambda: is_given_back(still))
 
 
-@pytest.mark.parametrize("number", END_SIGNALS, ids=lambda number: number.name)
-@pytest.mark.parametrize("words", [(), ("splash",)], ids=["", "splash"])
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [*((number, ()) for number in END_SIGNALS), (signal.SIGTERM, ("splash",))],
+    ids=lambda value: value.name if isinstance(value, signal.Signals) else " ".join(value),
+)
 def test_a_signal_ends_the_app_and_gives_the_terminal_back(
     number: signal.Signals, words: tuple[str, ...], repository: Path
 ) -> None:
@@ -171,11 +174,6 @@ def test_memory_does_not_grow_with_the_pictures(repository: Path) -> None:
         assert grown[2] - grown[0] < 2**20
 
 
-def test_samples_are_painted(repository: Path) -> None:
-    with monitor(repository, "every", "0.1") as terminal:
-        terminal.wait_for(lambda: bool(re.search(r"samples [1-9]", terminal.screen.display[0])))
-
-
 def test_a_resized_window_is_filled(still: Terminal) -> None:
     for columns, lines in ((200, 50), (50, 12), (80, 24)):
         still.resize(columns, lines)
@@ -276,7 +274,9 @@ def test_it_can_be_put_aside_and_taken_up_again(still: Terminal) -> None:
     still.wait_for("presses 1")
 
 
-def test_without_colours_nothing_but_bold_underline_and_reverse_is_sent(repository: Path) -> None:
+def test_samples_are_painted_and_without_colours_nothing_but_bold_underline_and_reverse_is_sent(
+    repository: Path,
+) -> None:
     with monitor(repository, "every", "0.1", environment={"NO_COLOR": "1"}) as terminal:
         terminal.wait_for(lambda: bool(re.search(r"samples [1-9]", terminal.screen.display[0])))
         codes = {

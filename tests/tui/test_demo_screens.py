@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -38,8 +39,18 @@ TABS = 8
 TRACE = "demo trace"
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a demo that has written its runs, which takes a second or more."""
+    made, place = Demo(1), tmp_path_factory.mktemp("demo")
+    made.write(lambda step: None)
+    shutil.copytree(made.db.parent, place, dirs_exist_ok=True)
+    made.close()
+    return place
+
+
 @pytest.fixture
-def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Demo]:
+def unwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Demo]:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     made = Demo(8)
     yield made
@@ -47,7 +58,18 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Demo]:
 
 
 @pytest.fixture
+def demo(unwritten: Demo, written: Path) -> Demo:
+    shutil.copytree(written, unwritten.db.parent, dirs_exist_ok=True)
+    unwritten._is_written = True
+    return unwritten
+
+
+@pytest.fixture
 def app(demo: Demo) -> MonitorApp:
+    return app_of(demo)
+
+
+def app_of(demo: Demo) -> MonitorApp:
     made = make_app()
     made.demo = demo
     return made
@@ -55,7 +77,6 @@ def app(demo: Demo) -> MonitorApp:
 
 @pytest.fixture
 def runs(demo: Demo) -> tuple[Run, ...]:
-    demo.write(lambda step: None)
     with open_result(demo.db) as file:
         found = [file.run(summary.run_id) for summary in file.summaries()]
     return tuple(run for run in found if run.summary.label != TRACE)
@@ -133,10 +154,9 @@ def test_without_a_temporary_directory_the_monitor_is_shown_alone(repository: Pa
         assert b"only the monitor is shown" in before_the_monitor
 
 
-async def test_a_file_that_cannot_be_written_is_reported_where_it_is_needed(
-    app: MonitorApp, demo: Demo
-) -> None:
-    demo.db.mkdir()
+async def test_a_file_that_cannot_be_written_is_reported_where_it_is_needed(unwritten: Demo) -> None:
+    unwritten.db.mkdir()
+    app = app_of(unwritten)
     async with app.run_test(size=(120, 40)) as pilot:
         await press(pilot, "3")
         assert "demo.db" in picture(app)
@@ -186,7 +206,6 @@ async def test_the_trace_says_where_its_steps_go_on_every_tab(app: MonitorApp) -
 
 
 def test_a_copy_of_the_trace_says_that_it_is_made_up(demo: Demo) -> None:
-    demo.write(lambda step: None)
     label_run(demo.db, _run_id(demo, TRACE), "my trace")
     assert CAUTION in gputui("show", "my trace", demo.db).stdout
 
