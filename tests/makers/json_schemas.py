@@ -93,7 +93,7 @@ def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
                 on_gpu=True,
                 profiled=profiled,
             )
-    of_gpu = str(place / "quick.db")
+    of_gpu = str(place / "of_gpu.db")
     store_quick(Path(of_gpu), 1, on_gpu=True, scale=1.3)
     trace = str(write_training(place / "trace.json", wait_us=40))
     imported = str(place / "imported.db")

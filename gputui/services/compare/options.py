@@ -1,4 +1,4 @@
-"""The options of a comparison that the command and the Compare screen share, and what reads them from words."""
+"""The options of a comparison that the command and the Compare screen share, and what reads them."""
 
 from __future__ import annotations
 
