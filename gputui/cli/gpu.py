@@ -31,6 +31,8 @@ from gputui.facts.tables import (
     source_rows,
 )
 from gputui.model.absent import Missing, known
+from gputui.model.machine import Gpu
+from gputui.model.result import Run
 from gputui.model.units import counted, format_percent, format_rate, three_digits
 from gputui.services.prices import (
     OLD_DAYS,
@@ -135,8 +137,13 @@ def command(
 def _print_gpus(
     words: Sequence[str], files: Sequence[str], trust: bool, is_verbose: bool, as_json: bool
 ) -> None:
-    rows = _meant(words) if words else _gpus_here()
-    pages = [(row, _measured(row, files, trust)) for row in rows]
+    runs = _measured_runs(files, trust)
+    rows = _meant(words) if words else _models(gpu for run in runs for gpu in run.summary.machine.gpus)
+    if not words and not files:
+        rows = _gpus_here()
+    elif not rows:
+        raise GputuiError(f"no known GPU in {', '.join(files)}", "name one: gputui gpu H100")
+    pages = [(row, _reached(row, runs)) for row in rows]
     if len(pages) > 1 and files:
         pages = [(row, here) for row, here in pages if here] or pages
     if len(pages) > 1 and (words or as_json):
@@ -160,15 +167,19 @@ def _gpus_here() -> list[GpuRow]:
     """The models of this box, each once."""
     from gputui.machine.gpus import describe_gpus
 
-    sizes = {gpu.name: gpu.memory_bytes for gpu in describe_gpus().gpus}
+    return _models(describe_gpus().gpus)
+
+
+def _models(gpus: Iterable[Gpu]) -> list[GpuRow]:
+    sizes = {gpu.name: gpu.memory_bytes for gpu in gpus}
     found = [
         find_gpu(name, None if isinstance(size, Missing) else size / 2**30) for name, size in sizes.items()
     ]
     return list({one.name: one.row for one in found if not isinstance(one, Missing)}.values())
 
 
-def _measured(row: GpuRow, files: Sequence[str], trust: bool) -> Here:
-    """What the newest run with such a GPU reached, of these results or, without any, of the user's own."""
+def _measured_runs(files: Sequence[str], trust: bool) -> list[Run]:
+    """Of these results or, without any, the newest of the user's own; the newest first."""
     from gputui.services.results.selectors import select_all
     from gputui.store.reading import open_result
 
@@ -176,11 +187,13 @@ def _measured(row: GpuRow, files: Sequence[str], trust: bool) -> Here:
     if not texts and mine.exists():
         with open_result(mine, trust) as file:
             texts = [f"{mine}@latest"] if file.summaries() else []
-    for selection in select_all(texts, trust=trust):
-        for run in sorted(selection.runs, key=lambda one: -one.summary.started_utc_us):
-            if found := peak_tests_of(run, row.name):
-                return found
-    return {}
+    runs = [run for selection in select_all(texts, trust=trust) for run in selection.runs]
+    return sorted(runs, key=lambda run: -run.summary.started_utc_us)
+
+
+def _reached(row: GpuRow, runs: Sequence[Run]) -> Here:
+    """By the newest of these runs with such a GPU."""
+    return next(filter(None, (peak_tests_of(run, row.name) for run in runs)), {})
 
 
 def _print_free(*, as_json: bool) -> None:
