@@ -235,7 +235,7 @@ def _busy_cell(one: HostSample) -> Line:
         return ()
     busy, shown = _busy(one)
     gauge = gauge_spans(busy, 100.0, _GAUGE_CELLS, "stale" if one.problem else "compute 1")
-    return (*gauge, Span(f"{shown:>9}", "dim" if one.problem else ""))
+    return (*gauge, Span(f"{shown:>10}", "dim" if one.problem else ""))
 
 
 def _figures(one: HostSample) -> list[Span]:
