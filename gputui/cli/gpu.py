@@ -123,6 +123,10 @@ def command(
         raise GputuiError("--add, --free and --prices are three answers", "ask for one")
     if (provider or date) and not lists:
         raise GputuiError("--provider and --date describe price lists", "add --prices FILE")
+    named = next((word for word in words if not Path(word).suffix and "@" not in word), "")
+    if (lists or adds) and named and not Path(named).exists():
+        option = "--prices" if lists else "--add"
+        raise GputuiError(f"{named}: {option} takes files", f"leave {named} out: they say which GPU is meant")
     if lists:
         _take([Path(word) for word in words], provider, date)
     elif adds:

@@ -172,7 +172,7 @@ def _print_inference(found: FitReport[ServedModel], every: bool) -> None:
 
     serving, model = found.work, found.work.model
     longest = max(model.context, serving.context) if model.name else MOST_CONTEXT
-    each = f"On each of {serving.gpus} GPUs" if serving.gpus > 1 else "On one GPU"
+    each = f"On each of {serving.gpus} GPUs" if serving.gpus > 1 else "In all"
     parts = inference_parts(serving)
     listed = _listed((title, getattr(parts, name)) for name, title in INFERENCE_PART_TITLES.items())
     kept = ""

@@ -291,7 +291,7 @@ def _explain(
         _say(f"nothing was profiled: {why}")
         return
     try:
-        run = with_others(read, recorder.cpu, recorder.short_id)
+        run = with_others(read, recorder.cpu, recorder.short_id, one.get("looks_waited_ns", 0))
         before_ns = round(_step_s(one) * 1e9) if one["has_steps"] else 0
         notes = (*run.notes, *_notes(one), f"{PROFILED}{_heading(run, one)}")
         run = replace(run, found=replace(run.found, before_ns=before_ns), notes=notes)

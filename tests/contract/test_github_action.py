@@ -129,8 +129,12 @@ def test_two_commits_are_measured_in_turn_and_nothing_of_it_stays_in_the_clone(t
     said = (
         (tmp_path / "output").read_text() if (tmp_path / "output").exists() else ended.stdout + ended.stderr
     )
-    assert (ended.returncode, said.partition("\n")[0]) == (1, "conclusion=failure"), said
-    assert "gate: fail" in (tmp_path / "summary.md").read_text()
+    summary = (tmp_path / "summary.md").read_text()
+    if "that others had" in summary:  # on a crowded box nothing is decided, whatever was measured
+        assert (ended.returncode, said.partition("\n")[0]) == (0, "conclusion=neutral"), summary
+    else:
+        assert (ended.returncode, said.partition("\n")[0]) == (1, "conclusion=failure"), summary
+        assert "gate: fail" in summary
     results = Path(said.partition("results=")[2].strip())
     rows = subprocess.run(
         [GPUTUI, "db", "runs", *(str(results / f"{side}.db") for side in ("base", "head")), "--json"],

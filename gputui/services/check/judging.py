@@ -25,7 +25,7 @@ from gputui.services.doctor.disturbances import DISTURBING, SLOWING, TELL, Check
 from gputui.services.results.expected import performance_checks, power_cap_of
 from gputui.services.results.headline import case_subject
 from gputui.services.results.labels import gpu_words, plain_name
-from gputui.services.results.throughput import rate_of
+from gputui.services.results.throughput import contention_of, rate_of
 from gputui.sources.nvml_live.questions import Values
 from gputui.store.reading import CaseConditions
 
@@ -247,6 +247,9 @@ def _device(
             "", "note", f"its measurement {first.outcome}: {first.reason}", "gputui run check shows more"
         )
         return _because(found, FAULT if first.outcome == "failed" else CANNOT_TELL, why)
+    if others := max(map(contention_of, measured.run.cases)):
+        busy = f"other programs had the CPU for {format_percent(others)} of the time"
+        return _because(found, CANNOT_TELL, Check("", "note", busy, "check again when they are done"))
     if not low:
         return _not_slow(found, beside, tests)
     by = 1 - min(low.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -153,16 +153,17 @@ def share(
             f"{out.name}: its ending does not say what to write",
             f"end it in {', '.join(FORMS[:-1])} or {FORMS[-1]}",
         )
-    if form in CARDS and len(texts) > 1:
-        raise GputuiError(
-            f"{len(texts)} results on one card: it shows one", "compare them on a page: -o x.html"
-        )
     target = expanded(out)
     if form == ".db" and target.exists():
         raise NotStored(
             f"{out} already exists and will not be overwritten", "choose another name, or remove that file"
         )
-    picked = [_picked(text, trust) for text in every_file(texts)]
+    picked = list(_each_once(_picked(text, trust) for text in every_file(texts)))
+    if form in CARDS and len(picked) > 1:
+        raise GputuiError(
+            f"{len(picked)} results on one card: it shows one",
+            f"name one, such as {picked[-1].path.name}; or compare them on a page: -o x.html",
+        )
     if form not in (".db", *CARDS):
         picked = [box for one in picked for box in _each_box(one)]
     names = Names(keep)
@@ -198,6 +199,16 @@ def _picked(text: str, trust: bool) -> Picked:
         chosen = (find_run(summaries, selector),) if selector else summaries
         check_runs([file], [chosen])
         return Picked(expanded(path).resolve(), chosen, _kept_once(file.layout[0]))
+
+
+def _each_once(picked: Iterable[Picked]) -> Iterator[Picked]:
+    """Each run in the first file that holds it: copies of a file are no more measurements."""
+    seen = set[str]()
+    for one in picked:
+        runs = tuple(run for run in one.runs if run.run_id not in seen)
+        seen.update(run.run_id for run in runs)
+        if runs:
+            yield replace(one, runs=runs)
 
 
 @cache

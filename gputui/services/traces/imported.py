@@ -147,18 +147,22 @@ def read_run(
     )
 
 
-def with_others(run: TraceRun, program: ProgramCpu, recorded_as: str) -> TraceRun:
-    """A trace of a program that was recorded here, with what others took of the CPUs in its window."""
+def with_others(run: TraceRun, program: ProgramCpu, recorded_as: str, ours_ns: int = 0) -> TraceRun:
+    """A trace of a program that was recorded here, with what others took of the CPUs in its window.
+
+    `ours_ns` is what the thread that looks at its lines waited for a core: the steps did not wait for that.
+    """
     run = replace(run, notes=(*run.notes, f"{RECORDED}{recorded_as}"))
     since_boot_ns = run.started_utc_us * 1000 - (time.time_ns() - time.monotonic_ns())
     first_ns, last_ns = (since_boot_ns + ns for ns in (run.window.start_ns, run.window.end_ns))
     use = program.use(first_ns, last_ns)
     if use is None:
         return run
-    thread_ns = max(use.cpu_ns + use.waited_for_others_ns, use.wall_ns)
+    waited_ns = min(max(use.waited_ns - ours_ns, 0), use.others_ns)
+    thread_ns = max(use.cpu_ns + waited_ns, use.wall_ns)
     found = replace(
         run.found,
-        waited_share=use.waited_for_others_ns / thread_ns,
+        waited_share=waited_ns / thread_ns,
         others_cores=use.others_ns / use.wall_ns,
     )
     return replace(run, found=found)

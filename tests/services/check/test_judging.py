@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from checked_boxes import box_of, measured_box, measured_gpu
+from hand_made import make_case, make_run, measured, steady
 from quick_runs import add_boxes
 
-from gputui.services.check.judging import BoxCheck, checked
+from gputui.services.check.judging import BoxCheck, Measured, checked
 from gputui.services.doctor.disturbances import Check
 
 SLOW_PRODUCTS = {"amp": 0.85, "fp32": 0.87}
@@ -106,3 +107,12 @@ def test_a_gpu_on_which_the_measurement_fails_is_a_fault_and_one_without_time_is
         broken = replace(broken, run=replace(broken.run, cases=cases))
         found = checked(machine, (), [measured_gpu(machine, 0), broken]).devices[1]
         assert (found.word, found.reason) == (word, f"its measurement {outcome}: CUDA error")
+
+
+def test_a_cpu_whose_cores_others_had_says_so_and_not_that_figures_are_missing() -> None:
+    alone = replace(box_of(1), gpus=())
+    case = make_case("gemm", device_class="cpu")
+    run = make_run(measured(case, steady(0.1), waited_share=0.5), machine=alone)
+    found = checked(alone, (), [Measured(run, {})])
+    assert found.headline == "CPU: other programs had the CPU for 50 % of the time"
+    assert found.devices[0].next_step == "check again when they are done"

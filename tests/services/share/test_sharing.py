@@ -287,9 +287,16 @@ def test_a_card_says_why_it_has_no_step(tmp_path: Path) -> None:
     assert why in (tmp_path / "page.md").read_text()
 
 
-def test_a_card_shows_one_result(stored: Path, tmp_path: Path) -> None:
+def test_a_card_shows_one_result_and_a_copy_of_a_file_is_no_other(tmp_path: Path) -> None:
+    (folder := tmp_path / "folder").mkdir()
+    store(folder / "a.db", 1)
+    shutil.copy(folder / "a.db", folder / "b.db")
+    share([str(folder)], tmp_path / "card.txt", Keep(), draw_card=card_of)
+    alone = share([str(folder / "a.db")], tmp_path / "alone.md", Keep())
+    assert share([str(folder)], tmp_path / "folder.md", Keep()).held == alone.held
+    store(folder / "c.db", 2)
     with pytest.raises(GputuiError, match="2 results on one card"):
-        share([str(stored), str(stored)], tmp_path / "card.svg", Keep(), draw_card=card_of)
+        share([str(folder)], tmp_path / "card.svg", Keep(), draw_card=card_of)
 
 
 def test_a_report_on_loads_has_no_planted_text(stored_with_loads: Path, tmp_path: Path) -> None:
@@ -412,8 +419,11 @@ def test_a_file_of_two_boxes_is_a_report_of_both_and_nine_runs_of_one_box_of_non
     report = (tmp_path / "two.md").read_text(encoding="utf-8")
     assert "| box a | box b |" in report
     assert "## Side by side" in report
+    nine = tmp_path / "nine.db"
+    for number in range(1, 10):
+        store(nine, number, machine=box(1, GPU_MACHINE))
     with pytest.raises(GputuiError, match="9 results of 1 box in one report: up to 8 are shown"):
-        share([str(tmp_path / "two.db@latest")] * 9, tmp_path / "nine.md", Keep())
+        share([f"{nine}@{run_id_of(number)}" for number in range(1, 10)], tmp_path / "nine.md", Keep())
 
 
 def test_a_report_says_which_commit_measured(stored: Path, tmp_path: Path) -> None:

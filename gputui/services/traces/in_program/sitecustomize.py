@@ -97,6 +97,14 @@ def _cpu_ns(thread: int) -> int:
     return 0 if clock is None else time.clock_gettime_ns(clock(thread))
 
 
+def _waited_ns(thread: int | None) -> int:
+    """How long a thread that is alive has waited for a core; 0 where the system does not tell."""
+    try:
+        return int(Path(f"/proc/self/task/{thread}/schedstat").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 class Lines:
     """Where one thread was, by a look at it every few milliseconds.
 
@@ -113,6 +121,7 @@ class Lines:
         self._pauses: list[list[int]] = []
         self._pause: tuple[int, int] | None = None
         self._mark_ns = (0, 0)
+        self._looks: threading.Thread | None = None
         self._cpu_ns: dict[int, int] = {}
         self._is_over = False
 
@@ -124,14 +133,18 @@ class Lines:
         with sys.modules["torch"].profiler.record_function(MARK):
             self._mark_ns = before_ns, time.perf_counter_ns()
         gc.callbacks.append(self._collected)
-        threading.Thread(target=self._sample, name="gputui lines", daemon=True).start()
+        self._looks = threading.Thread(target=self._sample, name="gputui lines", daemon=True)
+        self._looks.start()
 
-    def end(self) -> None:
+    def end(self) -> int:
+        """Returns how long its own looks waited for a core, in ns: the program did not wait for that."""
         import gc
 
+        waited_ns = 0 if self._looks is None else _waited_ns(self._looks.native_id)
         self._is_over = True
         if self._collected in gc.callbacks:
             gc.callbacks.remove(self._collected)
+        return waited_ns
 
     def write(self, trace: Path) -> None:
         """Add the samples to the document of the trace, as its last member."""
@@ -368,7 +381,7 @@ class Capture:
     def _export(self, profiler: Any, kind: str) -> None:
         lines, self._lines = self._lines, None
         if lines is not None:
-            lines.end()
+            self._tell(looks_waited_ns=lines.end())
         begun_s = time.perf_counter()
         name = f"{kind}-{os.environ.get('RANK', '0')}-{os.getpid()}.json"
         profiler.export_chrome_trace(str(self._directory / name))
