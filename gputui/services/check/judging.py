@@ -247,8 +247,8 @@ def _device(
             "", "note", f"its measurement {first.outcome}: {first.reason}", "gputui run check shows more"
         )
         return _because(found, FAULT if first.outcome == "failed" else CANNOT_TELL, why)
-    if others := max(map(contention_of, measured.run.cases)):
-        busy = f"other programs had the CPU for {format_percent(others)} of the time"
+    if waited := max(map(contention_of, measured.run.cases)):
+        busy = f"other programs had the CPU for {format_percent(waited)} of the time"
         return _because(found, CANNOT_TELL, Check("", "note", busy, "check again when they are done"))
     if not low:
         return _not_slow(found, beside, tests)
