@@ -182,7 +182,8 @@ def test_too_few_matches_are_reported_with_their_number(run: Supervised) -> None
 def test_a_progress_bar_that_rewrites_its_line_has_lines_too(run: Supervised) -> None:
     bar = journal_of(run, "bar")
     assert bar.end.outcome == "ok"
-    assert sum(block.steps for block in bar.blocks) == 39
+    # the first starts the clock, and so do those that a busy box hands over together with it
+    assert 30 <= sum(block.steps for block in bar.blocks) <= 39
 
 
 def test_garbage_and_endless_lines_between_matches_change_nothing(run: Supervised) -> None:
