@@ -137,7 +137,7 @@ def test_two_commits_are_measured_in_turn_and_nothing_of_it_stays_in_the_clone(t
         assert "gate: fail" in summary
     results = Path(said.partition("results=")[2].strip())
     for side in ("base", "head"):
-        runs = [GPUTUI, "db", "runs", str(results / f"{side}.db"), "--json"]
+        runs = [str(GPUTUI), "db", "runs", str(results / f"{side}.db"), "--json"]
         rows = subprocess.run(runs, capture_output=True, text=True, check=True)
         assert rows.stdout.count(f'"label": "{side}"') == 2
     assert subprocess.run(["git", "worktree", "list"], cwd=repo, capture_output=True).stdout.count(b"\n") == 1
