@@ -2,7 +2,7 @@
 
 A roofline (Williams et al. 2009, doi 10.1145/1498765.1498785): a generated token reads every weight it is
 multiplied with and the whole KV cache, so that memory bandwidth bounds it, and the peak the arithmetic of
-many sequences; each layer takes a time of its own, for launches and for what GPUs tell each other. The
+many sequences; each layer adds a fixed time for launches and for what GPUs tell each other. The
 constants are those of public results, whose spread is the range: `tests/benchmarks/decode_speeds.py`.
 """
 

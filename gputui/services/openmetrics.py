@@ -88,7 +88,7 @@ def export(address: tuple[str, int] | None, file: Path | None, say: Callable[[st
 
 
 def _text(read: Callable[[], LiveSample], lock: threading.Lock) -> str:
-    """Of a reading of its own, however many ask at once."""
+    """One new reading for each request, one after the other."""
     with lock:
         return exposition(read())
 
