@@ -255,7 +255,7 @@ class Progress:
                 page.spans(line)
             has_changed = size != self._rows.size and self._show_typing is not None
             in_sight = (has_changed and cursor_row()) or size[1]
-            self._write(self._rows.drawing(page.lines, size, in_sight))
+            self._write(self._rows.drawing(page.written, size, in_sight))
 
     def hear(self, index: int, line: JournalLine) -> None:
         """Take one line of the journal of run `index`, possibly written long before."""

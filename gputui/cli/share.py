@@ -96,10 +96,10 @@ def card_of(run: Run, passes: Mapping[int, ProfiledPass], form: str) -> str | by
 
     Raises GputuiError if a picture cannot be made here.
     """
-    from gputui.cli.results import missing_lines, with_gains, write_answer
     from gputui.services.results.case_table import brief_table
     from gputui.services.results.labels import run_heading_in_one
     from gputui.services.results.step_tables import step_of
+    from gputui.services.run_page import missing_lines, with_gains, write_answer
     from gputui.services.share.report import key_figures, main_cases
 
     is_picture = form != ".txt"

@@ -11,7 +11,7 @@ import click
 from gputui.cli.options import all_cases_option, file_argument, json_option, trust_option
 from gputui.cli.output import console, print_json, step_lines, warn
 from gputui.document.page import Page
-from gputui.document.spans import Line, Span, cut
+from gputui.document.spans import Line, Span
 from gputui.document.table import Table, table_of
 from gputui.errors import GputuiError
 from gputui.metrics import with_unit
@@ -24,21 +24,14 @@ from gputui.services.results.conditions import recorded_use
 from gputui.services.results.headline import answering_run
 from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of, where_messages_are
 from gputui.services.results.labels import (
-    case_name,
     plain_case_name,
     run_heading,
     run_heading_in_one,
     some_of,
 )
 from gputui.services.results.selectors import from_here, is_there, run_and_file, run_in
-from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
-from gputui.services.results.step_tables import (
-    memory_table,
-    operator_table,
-    profiled_cases,
-    step_parts,
-    step_words,
-)
+from gputui.services.results.step_breakdown import breakdown_of, is_believed
+from gputui.services.results.step_tables import profiled_cases, step_parts
 from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import API_PRICE_HELP, api_price_from, serving_as_json
 from gputui.services.support.paths import exports_cache
@@ -47,8 +40,6 @@ from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
 COMMON = ("--verbose", "--all", "--json")
-_LEAST_SHARE = 0.005
-_NAME = 28
 
 
 @click.command()
@@ -113,8 +104,8 @@ def command(
         again = shlex.quote(f"{from_here(str(path))}@{found.summary.short_id}")
         show_trace(stored_run(found, passes[0], notes), again, 20 if verbose and top is None else top)
         return
-    from gputui.cli.results import print_run, print_serving
     from gputui.services.results.next_steps import next_steps
+    from gputui.services.run_page import run_page, serving_page
 
     out = console()
     heading = ["", *run_heading(found)] if verbose else run_heading_in_one(found)
@@ -135,14 +126,13 @@ def command(
                 if step.command.startswith(("gputui show", "gputui replay", "gputui compare"))
             )
         footer += step_lines(steps, out)
-    page = Page(out)
+    if isinstance(loads, Missing):
+        page = run_page(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all, passes=passes)
+    else:
+        page = serving_page(out, found, loads, heading, footer, is_verbose=verbose, api_price=api_price)
     if verbose or words or top is not None:
         again = f"gputui show {found.summary.short_id} {shlex.quote(from_here(str(named)))}"
         _write_breakdowns(page, found, passes, 5 if top is None else top, words=words, command=again)
-    if isinstance(loads, Missing):
-        print_run(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all, passes=passes)
-    else:
-        print_serving(out, found, loads, heading, footer, is_verbose=verbose, api_price=api_price)
     if verbose:
         for trace in traces_of(found.summary.run_id, path):
             page.line(f"trace: {trace}; {HOW_TO_OPEN}")
@@ -198,6 +188,8 @@ def _write_breakdowns(
             if found
             else "it profiled none: gputui run --trace profiles every case that can be",
         )
+    from gputui.services.run_page import write_step
+
     for case in chosen:
         page.line()
         write_step(page, case, passes[case.case_id], top)
@@ -225,35 +217,3 @@ def _others_table(cases: Sequence[CaseResult], passes: Mapping[int, ProfiledPass
         rows.append((plain_case_name(case.case), length, *busy, f"{part} {format_percent(share)}{rough}"))
     headings = ("a step of each other profiled case", "per step", "busy", "idle", "largest part")
     return table_of(headings, rows, (1, 2, 3), breaks=(0, 4))
-
-
-def write_step(page: Page, case: CaseResult, found: ProfiledPass, top: int) -> None:
-    """How long a step takes, its parts, `top` of its operators, and its memory; or why that is not known."""
-    breakdown = breakdown_of(found, case)
-    if isinstance(breakdown, Missing):
-        page.line(f"{case_name(case)}: not profiled: {breakdown.reason}")
-        return
-    page.line(f"a step of {case_name(case)}: {step_words(breakdown, found)}", "title")
-    for line in _breakdown(breakdown):
-        page.line(f"  {line}")
-    if operators := breakdown.operators[:top]:
-        names = [cut(row.operator.removeprefix("aten::"), _NAME) for row in operators]
-        page.table(operator_table(found, operators, breakdown.step_ns, names), margin=2)
-    if found.memory:
-        page.table(memory_table(found), margin=2)
-    else:
-        page.line(f"  memory: not known: {found.memory_reason}")
-
-
-def _breakdown(breakdown: StepBreakdown) -> Iterator[str]:
-    """`compute 94 %: backward 66 %, forward 24 %, optimizer 4 %`."""
-    for share in breakdown.shares:
-        if share.share >= _LEAST_SHARE:
-            parts = [
-                f"{phase} {format_percent(part)}" for phase, part in share.phases if part >= _LEAST_SHARE
-            ]
-            where = f": {', '.join(parts)}" if len(share.phases) > 1 else f" ({share.phases[0][0]})"
-            yield f"{share.name} {format_percent(share.share)}{where}"
-    rest = sum(share.share for share in breakdown.shares if share.share < _LEAST_SHARE)
-    if rest >= _LEAST_SHARE:
-        yield f"others {format_percent(rest)}"

@@ -199,9 +199,9 @@ def finish(
         said = see_stored(run, watched.stored.get(index))
         warn(said)
         was_killed = was_killed or bool(said)
-    from gputui.cli.results import print_run, print_serving
     from gputui.services.compare.pairing import runtime_name
     from gputui.services.compare.resolve import Looks
+    from gputui.services.run_page import run_page, serving_page
 
     with open_result(target) as file:
         results = [run_in(file, run.run_id) for run in runs]
@@ -241,9 +241,9 @@ def finish(
             if not isinstance(load, Missing):
                 lines = list(_last_lines(target, results, steps, console()))
                 click.echo()
-                print_serving(
+                serving_page(
                     console(), result, load, footer=lines, is_verbose=is_verbose, api_price=api_price
-                )
+                ).show()
     else:
         out = console()
         for result, one in zip(results, looks, strict=True):
@@ -251,7 +251,7 @@ def finish(
                 click.echo()
             is_last = result is results[-1]
             which = [f"{result.summary.short_id}: {runtime_name(result.summary)}"]
-            print_run(
+            run_page(
                 out,
                 result,
                 [*(which if len(results) > 1 else ()), *(() if one is None else one.lines())],
@@ -261,7 +261,7 @@ def finish(
                 share=1 / len(results),
                 headline="" if one is None else one.headline,
                 passes=passes,
-            )
+            ).show()
     failed = any(map(has_failed, results)) or was_killed
     is_empty = any(result.cases and not has_measured(result) for result in results)
     warn(line for result in results for line in where_messages_are(result))

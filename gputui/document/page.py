@@ -11,7 +11,7 @@ from typing import IO
 
 from gputui.document.background import palette_here
 from gputui.document.drawings import in_hues
-from gputui.document.spans import Span, in_encoding, wrapped
+from gputui.document.spans import Line, Span, in_encoding, wrapped
 from gputui.document.table import Section, Table, changed, columns_that_fit, lines_of, parts_of
 from gputui.document.theme import Depth, Palette, sgr
 from gputui.store.text import clean_text
@@ -86,7 +86,12 @@ class Page:
 
     def __init__(self, out: Console) -> None:
         self.out, self.width = out, out.width
-        self.lines: list[str] = []
+        self.lines: list[Line] = []
+
+    @property
+    def written(self) -> list[str]:
+        """Its lines as the stream gets them."""
+        return ["".join(map(self._written, line)) for line in self.lines]
 
     @property
     def height(self) -> int:
@@ -158,7 +163,7 @@ class Page:
 
     def show(self) -> None:
         """Write it."""
-        self.out.file.write("".join(f"{line}\n" for line in self.lines))
+        self.out.file.write("".join(f"{line}\n" for line in self.written))
         self.out.file.flush()
 
     def _plain(self, text: str) -> str:
@@ -172,7 +177,7 @@ class Page:
             spans.pop()
         if spans:
             spans[-1] = Span(spans[-1].text.rstrip(" "), spans[-1].style)
-        self.lines.append("".join(map(self._written, spans)))
+        self.lines.append(tuple(spans))
 
     def _written(self, span: Span) -> str:
         codes = [code for name in _STYLES.findall(span.style) if (code := self._code(name))]

@@ -11,10 +11,10 @@ from builders import make_plan
 from hand_made import make_case, make_run, measured
 
 from gputui.cli.progress import Progress
-from gputui.cli.results import print_run
 from gputui.document.page import console_on
 from gputui.model.journal import CaseEnd, LaunchEnd, LaunchStart
 from gputui.services.results.labels import plain_case_name
+from gputui.services.run_page import run_page
 
 
 class _Interrupted(io.RawIOBase):
@@ -51,7 +51,7 @@ def test_the_line_of_a_case_that_ended_has_the_rate_of_the_table(capfd: pytest.C
             progress.hear(0, block)
         progress.hear(0, CaseEnd(0, 0, "ok", "", len(steps_s), 1))
         output = capfd.readouterr().err
-        print_run(console_on(sys.stdout, 120), make_run(result))
+        run_page(console_on(sys.stdout, 120), make_run(result)).show()
         rate = output.split("  ")[1]
         assert rate.endswith("/s")
         assert f" {rate} " in capfd.readouterr().out

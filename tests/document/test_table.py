@@ -22,7 +22,7 @@ TABLE = table_of(("case", "a", "b against a"), ROWS, (1,))
 def page_of(table: Table, width: int, *, is_terminal: bool = False) -> list[str]:
     page = Page(console_on(StringIO(), width, is_terminal=is_terminal))
     page.table(table)
-    return page.lines
+    return page.written
 
 
 def headings(columns: list[Column]) -> list[str]:

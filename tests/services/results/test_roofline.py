@@ -9,10 +9,10 @@ from hand_made import make_run, unmeasured
 from journals import CPU_MACHINE, GPU_MACHINE
 from test_expected import at_rate
 
-from gputui.cli.results import print_run
 from gputui.document.page import console_on
 from gputui.model.absent import Missing
 from gputui.services.results.expected import Use, share_of_sheet, share_text, uses_of
+from gputui.services.run_page import run_page
 
 
 def test_training_gpt2_at_347k_tokens_per_second_uses_30_percent_of_an_h200() -> None:
@@ -83,7 +83,7 @@ def test_the_shares_are_printed_and_what_is_impossible_is_called_an_error() -> N
     gemm = at_rate(1.2e15, "gemm", "large", "amp")
     run = make_run(gemm, at_rate(347_000, "gpt_train", "base", "amp"), machine=GPU_MACHINE)
     page = io.StringIO()
-    print_run(console_on(page, 100), run, is_verbose=True)
+    run_page(console_on(page, 100), run, is_verbose=True).show()
     lines = page.getvalue().partition("efficiency")[2].splitlines()
     assert " ".join(lines[0].split()) == "achieved of this box's peak of the data sheet"
     assert lines[1].split()[-4:] == ["PFLOP/s", "—", "121", "%"]

@@ -13,7 +13,6 @@ from journals import GPU_MACHINE, make_case
 from test_expected import H200, at_rate, copy, gemm, shipped_case
 
 from gputui.cli.output import step_lines
-from gputui.cli.results import missing_lines, print_run
 from gputui.document.page import console_on
 from gputui.document.spans import Span
 from gputui.model.journal import Price
@@ -23,6 +22,7 @@ from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import resolve_plan
 from gputui.services.results.headline import headline_sentences, run_headline
 from gputui.services.results.next_steps import NextStep
+from gputui.services.run_page import missing_lines, run_page
 
 LINKS = [at_rate(55.4e9, "xfer", "256m-h2d"), at_rate(55.0e9, "xfer", "256m-d2h")]
 TRAINING = [at_rate(31.2e3, "gpt_train", "base", "fp32"), at_rate(215e3, "gpt_train", "base", "amp")]
@@ -157,7 +157,7 @@ def on_terminal(rows: int, cases: list[CaseResult], *, shows_all: bool = False) 
     footer = [(Span("stored as 1 in a.db"),), (Span("next: "), Span("compare"))]
     price = Price(3.5, 2, "stated", "", "", "", "")
     run = make_run(*cases, machine=GPU_MACHINE, price=price)
-    print_run(out, run, ["run 1"], footer, shows_all=shows_all)
+    run_page(out, run, ["run 1"], footer, shows_all=shows_all).show()
     return re.sub(r"\x1b\[[\d;]*m", "", page.getvalue()).splitlines()
 
 
@@ -219,7 +219,7 @@ def test_bad_news_is_amber_and_bold_other_answers_bold_and_commands_are_cyan() -
     for cases, style in (([gemm(300)], r"1;[\d;]+"), ([gemm(780)], "1")):
         page = io.StringIO()
         out = console_on(page, 80, is_terminal=True)
-        print_run(out, make_run(*cases, machine=GPU_MACHINE), footer=command)
+        run_page(out, make_run(*cases, machine=GPU_MACHINE), footer=command).show()
         first, *_, last = page.getvalue().splitlines()
         assert re.match(rf"\x1b\[{style}m", first)
         assert re.search(r"\x1b\[\d[\d;]+mgputui doctor\x1b\[0m", last)
@@ -236,7 +236,7 @@ def test_of_quick_on_a_busy_cpu_every_case_and_the_whole_end_fit_24_lines() -> N
     footer = [(Span(line),) for line in ("stored as 1 in a.db", "next: a command", "      another")]
     page = io.StringIO()
     out = console_on(page, 80, height=24, is_terminal=True)
-    print_run(out, make_run(*cases), footer=footer)
+    run_page(out, make_run(*cases), footer=footer).show()
     lines = re.sub(r"\x1b\[[\d;]*m", "", page.getvalue()).splitlines()
     assert len(lines) <= 23  # and the prompt
     assert (

@@ -1,8 +1,9 @@
-"""The results of one run, as `run` ends with them and `show` prints them; and those of loads on a server."""
+"""What one run says, for `run`, `show` and the Results screen; and the same of loads on a server, and of a
+profiled step."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -10,7 +11,7 @@ from gputui.analysis.peak_tests import NO_REFERENCE
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.drawings import stacked_bar
 from gputui.document.page import Console, Page
-from gputui.document.spans import Line, Span, line_width
+from gputui.document.spans import Line, Span, cut, line_width
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.journal import NOTHING_MEASURED, Price, ProfiledPass
@@ -45,7 +46,8 @@ from gputui.services.results.labels import (
     some_of,
 )
 from gputui.services.results.step_answer import why_sentence
-from gputui.services.results.step_tables import step_of
+from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
+from gputui.services.results.step_tables import memory_table, operator_table, step_of, step_words
 from gputui.services.results.throughput import Speeds, speed_of, speeds_of
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.text import (
@@ -61,6 +63,8 @@ from gputui.services.serving.text import (
     unmeasured_lines,
 )
 
+_LEAST_SHARE = 0.005
+_NAME = 28
 _LEAST_ROWS = 3
 _OTHER_LINES = 4
 """The headings of the table, what is left out of it, the line below it, and the prompt."""
@@ -75,7 +79,7 @@ _GAIN = 3.5
 """What precisions bring, which the rates say too, goes before bars and costs."""
 
 
-def print_run(
+def run_page(
     out: Console,
     run: Run,
     heading: Sequence[str] = (),
@@ -86,7 +90,7 @@ def print_run(
     share: float = 1.0,
     headline: str = "",
     passes: Mapping[int, ProfiledPass] = MappingProxyType({}),
-) -> None:
+) -> Page:
     """The headline, `heading`, the cases, a step of the main one, what else is to know, and `footer`.
 
     A terminal gets what fits on `share` of its screen, unless it is to show all: the case of the headline,
@@ -124,7 +128,7 @@ def print_run(
         page.add(end)
     for one in footer:
         page.spans(one)  # the terminal breaks it, so that a command can be copied whole
-    page.show()
+    return page
 
 
 def write_answer(
@@ -276,7 +280,7 @@ def _whole(run: Run, measured: Speeds) -> Table:
     )
 
 
-def print_serving(
+def serving_page(
     out: Console,
     run: Run,
     serving: ServingRun,
@@ -285,7 +289,7 @@ def print_serving(
     *,
     is_verbose: bool = False,
     api_price: tuple[float, float] | None = None,
-) -> None:
+) -> Page:
     """The headline, the server, the curve, what limits its meaning, and `footer`."""
     page = Page(out)
     price: Price | Missing = run.summary.price
@@ -313,4 +317,36 @@ def print_serving(
     page.part((*hosted, *unmeasured_lines(serving), *serving_notes(serving)))
     for one in footer:
         page.spans(one)  # the terminal breaks it, so that a command can be copied whole
-    page.show()
+    return page
+
+
+def write_step(page: Page, case: CaseResult, found: ProfiledPass, top: int) -> None:
+    """How long a step takes, its parts, `top` of its operators, and its memory; or why that is not known."""
+    breakdown = breakdown_of(found, case)
+    if isinstance(breakdown, Missing):
+        page.line(f"{case_name(case)}: not profiled: {breakdown.reason}")
+        return
+    page.line(f"a step of {case_name(case)}: {step_words(breakdown, found)}", "title")
+    for line in _breakdown(breakdown):
+        page.line(f"  {line}")
+    if operators := breakdown.operators[:top]:
+        names = [cut(row.operator.removeprefix("aten::"), _NAME) for row in operators]
+        page.table(operator_table(found, operators, breakdown.step_ns, names), margin=2)
+    if found.memory:
+        page.table(memory_table(found), margin=2)
+    else:
+        page.line(f"  memory: not known: {found.memory_reason}")
+
+
+def _breakdown(breakdown: StepBreakdown) -> Iterator[str]:
+    """`compute 94 %: backward 66 %, forward 24 %, optimizer 4 %`."""
+    for share in breakdown.shares:
+        if share.share >= _LEAST_SHARE:
+            parts = [
+                f"{phase} {format_percent(part)}" for phase, part in share.phases if part >= _LEAST_SHARE
+            ]
+            where = f": {', '.join(parts)}" if len(share.phases) > 1 else f" ({share.phases[0][0]})"
+            yield f"{share.name} {format_percent(share.share)}{where}"
+    rest = sum(share.share for share in breakdown.shares if share.share < _LEAST_SHARE)
+    if rest >= _LEAST_SHARE:
+        yield f"others {format_percent(rest)}"
