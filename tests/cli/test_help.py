@@ -27,7 +27,7 @@ def context_of(name: str) -> click.Context:
 
 def lines_of(context: click.Context, *, common: tuple[str, ...] = (), shows_all: bool = False) -> list[str]:
     out = console_on(io.StringIO(), 80, is_terminal=False)
-    return help_page(context, out, common, shows_all=shows_all).lines
+    return help_page(context, out, common, shows_all=shows_all).written
 
 
 def options_in(lines: list[str]) -> list[str]:
@@ -95,7 +95,7 @@ def test_on_a_terminal_titles_are_bold_and_what_can_be_typed_is_cyan(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     out = console_on(io.StringIO(), 80, is_terminal=True)
-    screen, of_run = ("\n".join(help_page(one, out).lines) for one in (ROOT, context_of("run")))
+    screen, of_run = ("\n".join(help_page(one, out).written) for one in (ROOT, context_of("run")))
     for typed, text in (("  compare", screen), ("gputui db", screen), ("  --device D", of_run)):
         assert (f"\x1b[{sgr('accent', out.palette)}m{typed}" in text) is has_colours
     for title, text in (("MEASURE", screen), ("Options:", of_run)):

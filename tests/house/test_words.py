@@ -64,12 +64,12 @@ def helps() -> Iterator[tuple[str, str]]:
     """What `--help --all` of each command prints."""
     out = console_on(io.StringIO(), 80, is_terminal=False)
     with click.Context(gputui, info_name="gputui") as context:
-        yield "gputui --help", "\n".join(help_page(context, out).lines)
+        yield "gputui --help", "\n".join(help_page(context, out).written)
         for name in (command.name for command in COMMANDS):
             found = gputui.get_command(context, name)
             assert found is not None
             page = help_page(click.Context(found, context, info_name=name), out, shows_all=True)
-            yield f"gputui {name} --help", "\n".join(page.lines)
+            yield f"gputui {name} --help", "\n".join(page.written)
 
 
 def messages(repository: Path) -> Iterator[tuple[str, str]]:

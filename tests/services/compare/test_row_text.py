@@ -101,7 +101,7 @@ def terminal(width: int, height: int = 100) -> Console:
 
 def painted(page: Page) -> Iterator[tuple[str, str]]:
     """What has a color, with it."""
-    for codes, text in re.findall(r"\x1b\[([\d;]+)m([^\x1b]*)", "\n".join(page.lines)):
+    for codes, text in re.findall(r"\x1b\[([\d;]+)m([^\x1b]*)", "\n".join(page.written)):
         for code in codes.split(";"):
             if code in COLORS:
                 yield text.strip(), COLORS[code]

@@ -133,7 +133,7 @@ def test_of_a_profile_that_is_ten_times_off_no_share_and_no_cause_is_told(before
     assert limit(found) == "No cause is named. Try other steps: --after N."
     page = Page(console_on(io.StringIO(), 80))
     write_step_answer(page, found, None)
-    assert "%" not in "\n".join(page.lines)
+    assert "%" not in "\n".join(page.written)
 
 
 def test_causes_that_are_about_the_same_time_gain_no_more_than_there_is_of_it() -> None:
@@ -255,7 +255,7 @@ def test_three_causes_fit_a_small_terminal_with_what_follows(
     write_step_answer(page, three_causes(tmp_path), None, steps, stored="stored in a.db as 51c0e7aa")
     assert page.height < 24, "the prompt follows"
     assert max(map(len, page.lines)) <= 80
-    text = "\n".join(page.lines)
+    text = "\n".join(page.written)
     assert "train.py:41  for x, y in DataLoader(data, 16):         at best 412 to 314 ms" in text
     assert "change to    DataLoader(..., num_workers=8, pin_memory=True)     31 % faster" in text
     assert "All three: at best 412 to 111 ms." in text
