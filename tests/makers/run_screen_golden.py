@@ -38,7 +38,6 @@ from gputui.model.machine import Interpreter
 from gputui.model.plan import Plan
 from gputui.model.telemetry import HOST
 from gputui.recording.probing import ChosenInterpreter
-from gputui.services.hosts.bakeoff import HostStatus
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
 from gputui.services.results.case_table import CaseLine
@@ -48,7 +47,6 @@ from gputui.services.runs.progress import LogTail, ProgressTracker
 from gputui.services.runs.start import CheckedDraft
 from gputui.tui.screens.run.background_tasks import BackgroundTasks, rows_of_progress
 from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns
-from gputui.tui.screens.run.panes import HostsPlan, HostsProgress
 from gputui.tui.screens.run.pictures import picture
 
 FOLDER = Path(__file__).parents[1] / "tui" / "golden"
@@ -431,69 +429,6 @@ def asked(question: str) -> RunModel:
     return model
 
 
-def hosts_asked() -> RunModel:
-    """Two hosts that can be measured, one of them busy, and one that cannot."""
-    model = choosing()
-    model.form.texts["hosts"].insert("gpu-a gpu-b gpu-c")
-    model.view = "starting"
-    model.know_hosts_asked(
-        HostsPlan(
-            "quick on 2 hosts of 3, about 3 min, about $0.31 in all",
-            (
-                (
-                    "gpu-a",
-                    ("8x H100 80GB HBM3 · torch 2.9.1+cu130 · 12 cases · about 2 min · $24.00/h",),
-                ),
-                (
-                    "gpu-b",
-                    (
-                        "1x L4 · torch 2.8.0+cu128 · 10 cases, 2 cannot run there · about 3 min",
-                        "it is busy (load 7.2): look with top there",
-                    ),
-                ),
-            ),
-            ("gpu-c: it accepts none of your keys without a question: log in once: ssh gpu-c",),
-        )
-    )
-    return model
-
-
-def hosts_measuring(*, is_over: bool = False) -> RunModel:
-    """Four hosts: one measures, one is done, one is lost, and one has failed."""
-    model = choosing()
-    states = (
-        HostStatus(
-            "gpu-a",
-            "running",
-            "",
-            "8x H100 80GB HBM3",
-            "gpt_train mini gpu fp32",
-            "812 k seq/s ±1 %",
-            0.45,
-            83.0,
-            "",
-            0.4,
-        ),
-        HostStatus("gpu-b", "done", "", "1x L4", "", "", 1.0, None, "", 31.0),
-        HostStatus("gpu-c", "link lost", "it does not answer", "1x A10G", "", "", None, None, "", 45.0),
-        HostStatus(
-            "gpu-d",
-            "stopped",
-            "its supervisor was killed: what was finished is stored",
-            "2x RTX 4090",
-            "",
-            "",
-            None,
-            None,
-            "",
-            61.0,
-        ),
-    )
-    selectors = ("a.db@1", "a.db@2") if is_over else ()
-    model.know_hosts(HostsProgress("20261122-190000", states, 83.0, is_over, selectors))
-    return model
-
-
 def details() -> RunModel:
     """The cases of a profile."""
     model = choosing()
@@ -512,8 +447,6 @@ def models() -> Iterator[tuple[str, RunModel]]:
     yield "stop", asked("stop")
     yield "leave", asked("leave")
     yield "logs", failing()
-    yield "hosts_asked", hosts_asked()
-    yield "hosts", hosts_measuring()
     yield "ended", ended()
     yield "ended_gpu", ended_gpu()
     yield "ended_boxes", ended_beside_boxes()

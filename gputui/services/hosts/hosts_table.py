@@ -1,4 +1,4 @@
-"""Hosts while they are measured, as a table: the same on the Run screen and below `gputui bakeoff`."""
+"""Hosts while they are measured, as the table that `gputui bakeoff` draws."""
 
 from __future__ import annotations
 

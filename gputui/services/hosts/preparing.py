@@ -20,13 +20,12 @@ from gputui.services.hosts.bakeoff import (
     spec_of,
 )
 from gputui.services.hosts.box import Box, describe, key_for_hosts, same_boxes, step_profile
-from gputui.services.hosts.host import Host, hosts_from
+from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import Link
 from gputui.services.profiles.loader import Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.profiles.user_workload import is_step_file
 from gputui.services.results.labels import machine_words
-from gputui.services.runs.options import RunOptions, to_argv
 from gputui.services.runs.process import new_run_id
 from gputui.services.runs.progress import expected_s
 from gputui.services.runs.start import cautions, check_something_runs
@@ -132,37 +131,6 @@ def _planned(box: Box, profile: Profile, choices: Choices) -> PlannedHost:
     plan = resolve_plan(profile, box.chosen.interpreter, box.machine, choices)
     check_something_runs(profile, plan, box.chosen, box.machine)
     return PlannedHost(box, replace(plan, step_file=Path(plan.step_file).name))  # no path of this box
-
-
-LOCAL_WORD = "local"
-"""Names this box among hosts."""
-
-
-def named_in(text: str, options: RunOptions) -> tuple[Host, ...]:
-    """The hosts of a form, separated by blanks or commas, with the interpreter and price of its other fields.
-
-    Raises GputuiError for the first that is wrong, and for what a run on hosts cannot have.
-    """
-    names = text.replace(",", " ").split()
-    if options.label:
-        raise GputuiError("runs on hosts have no label", "leave the label empty")
-    if len(options.pythons) > 1:
-        raise GputuiError("hosts take one interpreter", "name one, or use gputui bakeoff --python HOST=EXE")
-    return hosts_from(
-        [name for name in names if name != LOCAL_WORD],
-        (),
-        with_local=LOCAL_WORD in names,
-        pythons=options.pythons,
-        prices=[] if options.price is None else [f"{options.price:g}"],
-    )
-
-
-def command_of(options: RunOptions, hosts: str) -> list[str]:
-    """The command line that does the same as a form, on the hosts that it names, or here if it names none."""
-    words = ["gputui", "bakeoff" if hosts else "run", *filter(None, [options.profile])]
-    for name in hosts.replace(",", " ").split():
-        words += ["--local"] if name == LOCAL_WORD else ["--host", name]
-    return words + to_argv(options)
 
 
 def new_bakeoff(

@@ -220,8 +220,6 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 """In the order of the help, and of a command line."""
-HOSTS = Option("hosts", "", title="hosts", unset="this box only; or ssh hosts: gpu-a gpu-b local")
-"""Other boxes that measure in place of this one; `gputui bakeoff` names each with an option."""
 
 
 def to_argv(options: RunOptions) -> list[str]:

@@ -55,10 +55,9 @@ from gputui.model.journal import JOURNAL_NAME, Block, Stored
 from gputui.model.result import Run
 from gputui.recording.run_directory import read_holder
 from gputui.services.doctor.disturbances import Check
-from gputui.services.hosts.preparing import command_of
 from gputui.services.profiles.planner import Choices
 from gputui.services.runs.device_history import DeviceHistory
-from gputui.services.runs.options import Draft, RunOptions, read_draft
+from gputui.services.runs.options import Draft, RunOptions, read_draft, to_argv
 from gputui.services.runs.process import LiveRun
 from gputui.services.runs.progress import Happened, ProgressTracker
 from gputui.services.runs.start import DraftChecker
@@ -516,10 +515,10 @@ def test_the_command_line_shown_means_the_same() -> None:
         label="-x'y",
         price=0.1,
     )
-    words = "gputui run 'my profile.toml' --db '~/r.db' --python /a/python --python '/b c/python'"
+    words = "--db '~/r.db' --python /a/python --python '/b c/python'"
     narrowed = " --device gpu:0 --only gemm --only membw --precision fp32 --precision amp"
     options = """ --launches 3 --budget 300 "--label=-x'y" --price 0.1"""
-    assert command_of(asked, "") == shlex.split(words + narrowed + options)
+    assert to_argv(asked) == shlex.split(words + narrowed + options)
 
 
 def test_pictures_are_as_they_were() -> None:

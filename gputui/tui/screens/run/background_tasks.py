@@ -9,14 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
 
-from gputui.errors import GputuiError, MachineLacks
+from gputui.errors import GputuiError
 from gputui.model.result import Run
 from gputui.recording.probing import ChosenInterpreter
 from gputui.recording.run_directory import Spec
 from gputui.services.doctor.disturbances import disturbances, gpus_of
-from gputui.services.hosts.bakeoff import Bakeoff, bakeoff_in_progress, find_bakeoff
-from gputui.services.hosts.preparing import command_of, named_in, new_bakeoff, profile_for_hosts
-from gputui.services.hosts.preparing import prepare as prepare_hosts
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.profiles.user_workload import is_step_file
 from gputui.services.results.case_table import CaseLine, case_lines
@@ -39,7 +36,6 @@ from gputui.services.runs.process import (
     stop,
     target_of,
     wait_until_begun,
-    writable_target,
 )
 from gputui.services.runs.progress import CaseProgress, LogTail, ProgressTracker
 from gputui.services.runs.recovery import recover_orphans, see_stored
@@ -47,11 +43,10 @@ from gputui.services.runs.start import DraftChecker, prepare
 from gputui.services.runs.watching import watch_runs
 from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import headline_of
-from gputui.services.support.paths import error_log, hash_key, keep_error
+from gputui.services.support.paths import error_log, keep_error
 from gputui.store.journal_reader import TelemetryTail
 from gputui.store.text import clean_text
 from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns, sentence
-from gputui.tui.screens.run.panes import HostsPlan, HostsProgress
 
 TELL_EVERY_S = 1.0
 Tell = Callable[[Callable[[RunModel], None]], None]
@@ -74,15 +69,11 @@ class BackgroundTasks:
         """Runs whose supervisor is a child of this process."""
         self._logs: dict[tuple[str, int], tuple[str, ...]] = {}
         """What was read of logs, by run and launch."""
-        self._prepared: Callable[[], Bakeoff] | None = None
-        """Writes down the bakeoff of the hosts that were asked last."""
-        self._bakeoff: Bakeoff | None = None
-        """The one that is followed."""
 
     def open(self) -> None:
         """Begin to look."""
         self._begin(self._drafts, self._read_profiles, self._find_default_file)
-        self._begin(self._jobs, self._recover, self._find_left_bakeoff)
+        self._begin(self._jobs, self._recover)
         watch_runs(self._know_runs, self._closed)
 
     def close(self) -> None:
@@ -104,25 +95,6 @@ class BackgroundTasks:
     def start(self, draft: Draft, *, anyway: bool = False) -> None:
         """Start runs, as `gputui run --detach` does; `anyway` if the user was asked about disturbances."""
         self._jobs.put(lambda: self._start(draft, anyway=anyway))
-
-    def ask_hosts(self, draft: Draft) -> None:
-        """Ask other boxes what they are and what they would measure; starts nothing."""
-        self._jobs.put(lambda: self._ask_hosts(draft))
-
-    def start_hosts(self) -> None:
-        """Start on the hosts that were asked last, and follow them in a thread."""
-        prepared, self._prepared = self._prepared, None
-        if prepared is not None:
-            self._in_thread("hosts", lambda: self._bring_home(prepared()))
-
-    def follow_hosts(self, name: str) -> None:
-        """Go on with a bakeoff that nobody brings home."""
-        self._in_thread("hosts", lambda: self._bring_home(find_bakeoff(name)))
-
-    def stop_hosts(self) -> None:
-        """Have all hosts end their runs."""
-        if self._bakeoff is not None:
-            self._jobs.put(self._bakeoff.stop)
 
     def watch(self, run_id: str) -> None:
         """Follow the runs of the supervisor that executes this one; nothing else is followed."""
@@ -158,45 +130,6 @@ class BackgroundTasks:
 
     def _probing(self, path: str) -> None:
         self._say(lambda model: setattr(model, "probing", path))
-
-    def _ask_hosts(self, draft: Draft) -> None:
-        options, _ = read_draft(draft)
-        hosts = named_in(draft["hosts"], options)
-        self._probing(", ".join(host.name for host in hosts))
-        profile, step_file, step = profile_for_hosts(options.profile)
-        target, key = writable_target(options.db), hash_key()
-        asked = prepare_hosts(hosts, profile, options.choices, key, step_file=step_file, step=step)
-        self._probing("")
-        if not asked.planned:
-            raise MachineLacks("no host can be measured", "; ".join(asked.refused))
-        words = command_of(options, draft["hosts"])[1:]
-        self._prepared = lambda: new_bakeoff(asked, target, key, step=step, words=words)
-        rows = tuple((one.box.host.name, tuple(one.lines())) for one in asked.planned)
-        plan = HostsPlan(asked.summary(), rows, (*asked.same(), *asked.refused))
-        self._say(lambda model: model.know_hosts_asked(plan))
-
-    def _bring_home(self, bakeoff: Bakeoff) -> None:
-        """Follow a bakeoff to its end, or to the end of this process: what runs on hosts goes on."""
-        begun_s = monotonic()
-        with bakeoff.held():
-            self._bakeoff = bakeoff
-            bakeoff.start()
-            is_over = False
-            while not is_over:
-                is_over = bakeoff.wait(TELL_EVERY_S)
-                self._say_hosts(bakeoff, monotonic() - begun_s, is_over=is_over)
-
-    def _say_hosts(self, bakeoff: Bakeoff, elapsed_s: float, *, is_over: bool) -> None:
-        statuses = tuple(run.status() for run in bakeoff.runs)
-        stored = [run.short_id for run in bakeoff.runs if run.is_stored] if is_over else []
-        selectors = tuple(f"{bakeoff.target}@{short_id}" for short_id in stored)
-        found = HostsProgress(bakeoff.name, statuses, elapsed_s, is_over, selectors)
-        self._say(lambda model: model.know_hosts(found))
-
-    def _find_left_bakeoff(self) -> None:
-        found = bakeoff_in_progress("")
-        if found is not None:
-            self._say(lambda model: setattr(model, "left_bakeoff", found.name))
 
     def _read_profiles(self) -> None:
         profiles = shipped_profiles()
@@ -343,7 +276,7 @@ class DemoTasks(BackgroundTasks):
             )
         )
 
-    start = ask_hosts = follow_hosts = start_hosts = stop_hosts = stop = _refuse
+    start = stop = _refuse
 
     def _watch(self, run_id: str, ends: threading.Event) -> None:
         watched = WatchedRuns(self._group, (self._progress.plan,), "demo.db", "a made-up torch")

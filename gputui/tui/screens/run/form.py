@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.services.runs.options import HOSTS, OPTIONS, Draft, Option
+from gputui.services.runs.options import OPTIONS, Draft, Option
 from gputui.tui.shell.registry import Action, shown_key
 
 ACTIONS: tuple[Action, ...] = (
@@ -37,8 +37,8 @@ LONGEST = 500
 """Letters of a field; a paste is cut."""
 
 
-_FIELDS = ("device", "only", "precision", "launches", "budget", "python", "hosts", "label", "price", "db")
-FIELDS = tuple(one for name in _FIELDS for one in (*OPTIONS, HOSTS) if one.name == name)
+_FIELDS = ("device", "only", "precision", "launches", "budget", "python", "label", "price", "db")
+FIELDS = tuple(one for name in _FIELDS for one in OPTIONS if one.name == name)
 
 
 class EditedText:

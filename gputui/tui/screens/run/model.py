@@ -10,15 +10,13 @@ from typing import Protocol
 from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.errors import GputuiError
 from gputui.model.plan import Plan
-from gputui.services.hosts.preparing import command_of, named_in
 from gputui.services.profiles.loader import Profile
 from gputui.services.results.case_table import CaseLine
 from gputui.services.results.next_steps import NextStep
-from gputui.services.runs.options import Draft, Wrong, read_draft
+from gputui.services.runs.options import Draft, Wrong, read_draft, to_argv
 from gputui.services.runs.progress import ProgressSnapshot
 from gputui.services.runs.start import CheckedDraft
-from gputui.tui.screens.run.form import KEYS, EditedText, RunForm
-from gputui.tui.screens.run.panes import HostsPlan, HostsProgress
+from gputui.tui.screens.run.form import EditedText, RunForm
 
 _STEPS = {"down": 1, "up": -1}
 _OF_PLAN = ("device", "only", "precision", "python")
@@ -79,10 +77,6 @@ class Tasks(Protocol):
 
     def check(self, draft: Draft, editing: str, *, anew: bool = False) -> None: ...
     def start(self, draft: Draft, *, anyway: bool = False) -> None: ...
-    def ask_hosts(self, draft: Draft) -> None: ...
-    def start_hosts(self) -> None: ...
-    def follow_hosts(self, name: str) -> None: ...
-    def stop_hosts(self) -> None: ...
     def watch(self, run_id: str) -> None: ...
     def unwatch(self) -> None: ...
     def stop(self, run_id: str) -> None: ...
@@ -118,20 +112,14 @@ class RunModel:
         """Of the list of cases: of a profile's, or of a run's."""
         self.in_progress: tuple[InProgress, ...] = ()
         self.view = "choose"
-        """`choose`, `starting`, `watch`, `ended` or `hosts`."""
+        """`choose`, `starting`, `watch` or `ended`."""
         self.watched: WatchedRuns | None = None
         self.progress: ProgressSnapshot | None = None
         self.ended: EndedRuns | None = None
-        self.hosts_plan: HostsPlan | None = None
-        """Hosts that were asked; None once they are started."""
-        self.hosts_progress: HostsProgress | None = None
-        self.left_bakeoff = ""
-        """A bakeoff that is not over and that nobody brings home; empty for none."""
-        self.selected_host = 0
         self.shows_logs = False
         """Whether the last words of workers stand where cases or results would."""
         self.question = ""
-        """`start`, `stop`, `start hosts`, `stop hosts` or `leave`: what yes and no are for."""
+        """`start`, `stop` or `leave`: what yes and no are for."""
         self.disturbed: tuple[str, ...] = ()
         """What would disturb the run that is to be started, a line each."""
         self.notice: tuple[str, str] = ("", "")
@@ -161,28 +149,19 @@ class RunModel:
     @property
     def command(self) -> str:
         """The command line that does the same."""
-        return shlex.join(command_of(read_draft(self.draft)[0], self.hosts))
+        options = read_draft(self.draft)[0]
+        return shlex.join(["gputui", "run", *filter(None, [options.profile]), *to_argv(options)])
 
     @property
     def is_checked(self) -> bool:
         """Whether what is known of the draft is of all of it."""
         return self.checked is not None and self.checked.draft == self.draft
 
-    @property
-    def hosts(self) -> str:
-        """The boxes that are to measure, as typed; empty for this one."""
-        return self.form.texts["hosts"].text.strip()
-
     def wrong(self) -> Wrong:
         """What is wrong with the draft, as far as it is known."""
         draft, checked = self.draft, self.checked
-        options, wrong = read_draft(draft)
-        if self.hosts:  # what is wrong with this box does not matter
-            try:
-                named_in(self.hosts, options)
-            except GputuiError as unusable:
-                wrong["hosts"] = unusable
-        elif checked is not None and checked.draft["profile"] == draft["profile"]:
+        wrong = read_draft(draft)[1]
+        if checked is not None and checked.draft["profile"] == draft["profile"]:
             same = {name for name, text in draft.items() if checked.draft.get(name, "") == text}
             if not same.issuperset(_OF_PLAN):
                 same -= {"profile", "device", "only", "precision"}
@@ -224,8 +203,6 @@ class RunModel:
                 return self._press_choosing(action_id, is_list=self.region == "cases")
             case "watch" | "ended":
                 return self._press_run(action_id)
-            case "hosts":
-                return self._press_hosts(action_id)
         return False
 
     def type(self, text: str) -> None:
@@ -321,24 +298,6 @@ class RunModel:
             self.scrolled = 0
             self.shows_logs = False
 
-    def know_hosts_asked(self, plan: HostsPlan) -> None:
-        """The hosts have said what they are: the user is asked before anything begins."""
-        if self.view == "starting":
-            self.view, self.question, self.hosts_plan, self.hosts_progress = (
-                "hosts",
-                "start hosts",
-                plan,
-                None,
-            )
-
-    def know_hosts(self, progress: HostsProgress) -> None:
-        """How far the hosts are."""
-        if self.hosts_progress is None or self.hosts_progress.name != progress.name:
-            self.view, self.hosts_plan, self.selected_host = "hosts", None, 0
-        self.hosts_progress, self.left_bakeoff = progress, ""
-        if progress.is_over and self.question == "stop hosts":
-            self.question = ""
-
     def say(self, text: str, style: str = "good") -> None:
         """One sentence, until the next key."""
         self.notice = (text, style)
@@ -357,10 +316,6 @@ class RunModel:
     def _press_choosing(self, action_id: str, *, is_list: bool) -> bool:
         """A key among profiles and fields, or in the list of cases."""
         match action_id:
-            case "attach" if self.hosts_progress is not None:
-                self.view = "hosts"
-            case "attach" if self.left_bakeoff:
-                self.tasks.follow_hosts(self.left_bakeoff)
             case "attach" if self.in_progress:
                 self._watch(self.in_progress[0])
             case "down" | "up" if is_list:
@@ -428,43 +383,9 @@ class RunModel:
         elif wrong:
             name = next(name for name in ("profile", *self.form.texts) if name in wrong)
             self.say(sentence(wrong[name]), "alarm")
-        elif self.hosts and self._hosts_go_on:
-            self.say(f"hosts are already measuring: {KEYS['attach']} watches them", "alarm")
-        elif self.hosts:
-            self.view = "starting"
-            self.tasks.ask_hosts(self.draft)
         else:
             self.view = "starting"
             self.tasks.start(self.draft)
-
-    @property
-    def _hosts_go_on(self) -> bool:
-        return self.hosts_progress is not None and not self.hosts_progress.is_over
-
-    def _press_hosts(self, action_id: str) -> bool:
-        progress = self.hosts_progress
-        if action_id == "back":
-            self.view, self.region = "choose", "profiles"
-            if not self._hosts_go_on:
-                self.hosts_progress = None
-            self._check()
-            return True
-        if progress is None:
-            return False
-        match action_id:
-            case "down" | "up":
-                to = self.selected_host + _STEPS[action_id]
-                self.selected_host = min(max(to, 0), len(progress.statuses) - 1)
-            case "stop" if not progress.is_over:
-                self.question = "stop hosts"
-            case "results" | "choose" if progress.selectors:
-                self.open_screen("compare", progress.selectors)
-            case "copy":
-                compare = shlex.join(["gputui", "compare", *progress.selectors])
-                self.copy_text(compare if progress.selectors else f"gputui attach {progress.name}")
-            case _:
-                return False
-        return True
 
     def _press_run(self, action_id: str) -> bool:
         """A key where a run is watched, or has ended."""
@@ -509,9 +430,7 @@ class RunModel:
 
     def _leave(self) -> bool:
         """Say first that a run goes on; without one the key is for the program around this screen."""
-        if not (
-            any(run.outlives for run in self.in_progress) or self._hosts_go_on or self.view == "starting"
-        ):
+        if not any(run.outlives for run in self.in_progress) and self.view != "starting":
             return False
         self.question = "leave"
         return True
@@ -519,8 +438,6 @@ class RunModel:
     @property
     def parting_words(self) -> str:
         """What is to be said in the shell when the program is left now; empty without a run."""
-        if self._hosts_go_on and self.hosts_progress is not None:
-            return f"the hosts continue; to bring their runs home: gputui attach {self.hosts_progress.name}"
         if not self.in_progress:
             return ""
         run = self.in_progress[0]
@@ -538,13 +455,6 @@ class RunModel:
             case "start":
                 self.view = "starting"
                 self.tasks.start(self.draft, anyway=True)
-            case "start hosts":
-                self.tasks.start_hosts()
-            case "not start hosts":
-                self.view, self.hosts_plan = "choose", None
-            case "stop hosts":
-                self.tasks.stop_hosts()
-                self.say("ending the runs and keeping what is finished ...", "warn")
             case "stop" if self.watched is not None:
                 self.tasks.stop(self.watched.in_progress.run_ids[0])
                 self.say("ending the run and keeping what is finished ...", "warn")

@@ -12,7 +12,6 @@ from gputui.services.runs.options import Option
 from gputui.services.runs.start import CheckedDraft, reasons_of
 from gputui.tui.screens.run.form import FIELDS, KEYS, TITLES, EditedText
 from gputui.tui.screens.run.model import RunModel, sentence
-from gputui.tui.screens.run.panes import plan_lines, progress_lines
 from gputui.tui.screens.run.watching import ended_lines, watching
 from gputui.tui.shell.registry import key_hint, keys_line
 from gputui.tui.widgets.cells import (
@@ -42,7 +41,6 @@ _FOOTERS = {
     "watch": ("next", "stop", "logs", "copy", "back", "leave"),
     "opening": ("back", "leave"),
     "ended": ("results", "logs", "copy", "back", "leave"),
-    "hosts": ("results", "stop", "copy", "back", "leave"),
     "logs": ("back", "copy", "leave"),
     "starting": ("leave",),
 }
@@ -50,7 +48,6 @@ _CALLED: Mapping[tuple[str, str], str] = {
     ("form", "choose"): "Next field",
     ("form", "next"): "Profiles",
     ("watch", "next"): "Next run",
-    ("hosts", "results"): "Compare",
 }
 """Keys whose action has another name in a place."""
 
@@ -71,10 +68,6 @@ def picture(model: RunModel, width: int, height: int, now_ns: int, *, ends: str 
             body = ended_lines(model, model.ended, width, room)
         case "watch" | "ended":
             body = watching(model, width, room, now_ns, ends)
-        case "hosts" if model.hosts_progress is not None:
-            body = progress_lines(model.hosts_progress, model.selected_host, width, room)
-        case "hosts" if model.hosts_plan is not None:
-            body = plan_lines(model.hosts_plan, width, room)
         case _ if model.region == "cases" and model.checked is not None:
             body = _cases_of_profile(model, model.checked, width, room)
         case _:
@@ -135,7 +128,7 @@ def _shortened(about: list[Line], width: int) -> list[Line]:
 def _planned(model: RunModel, width: int, height: int) -> list[Line]:
     """What would be measured here, in columns, where there is room for all of it below the form."""
     checked = model.checked
-    if checked is None or checked.draft["profile"] != model.profile_name or model.hosts:
+    if checked is None or checked.draft["profile"] != model.profile_name:
         return []
     cases = [case for plan in checked.plans for case in plan.cases]
     names = list(dict.fromkeys(clean(case.case.name) for case in cases if case.outcome is None))
@@ -164,9 +157,7 @@ def _planned(model: RunModel, width: int, height: int) -> list[Line]:
 def _heading(model: RunModel, width: int) -> Line:
     parts = [Span("What to measure", "title")]
     count = len(model.in_progress)
-    if model.hosts_progress is not None or model.left_bakeoff:
-        parts.append(Span(f"hosts measure: {KEYS['attach']} watches them", "warn"))
-    elif count:
+    if count:
         runs = "1 run" if count == 1 else f"{count} runs"
         parts.append(Span(f"{runs} in progress: {KEYS['attach']} watches it", "warn"))
     return ruled(parts, width)
@@ -218,10 +209,6 @@ def _about(model: RunModel, width: int) -> list[Line]:
     """What the selected profile would do here: at least `_ABOUT_ROWS` lines."""
     checked = model.checked
     name = clean(model.profile_name.rpartition("/")[2]) or "of your own"
-    if model.hosts:
-        lines = [ruled((Span(name, "title"), Span(f"on {clean(model.hosts)}", "accent")), width)]
-        lines.append(_words("  each is asked what it is, before anything starts there", width, "dim"))
-        return filled(lines, width, _ABOUT_ROWS)
     if checked is None or checked.draft["profile"] != model.profile_name:
         lines = [ruled((Span(name, "title"), Span("checking this box ...", "dim")), width)]
         if model.probing:
@@ -326,20 +313,14 @@ def _folded(model: RunModel, form: Sequence[Line], width: int) -> list[Line]:
 
 def _start_note(model: RunModel) -> list[Span]:
     if model.view == "starting":
-        asked = f"asking {clean(model.probing)} ..." if model.hosts and model.probing else "starting ..."
-        return [Span(f"  {asked}", "accent")]
+        return [Span("  starting ...", "accent")]
     wrong = model.wrong()
     if "profile" in wrong:
         return [Span("  ! ", "alarm"), Span(clean(wrong["profile"].message), "alarm")]
     if model.probing:
         return [Span(f"  checking {clean(model.probing)} ...", "dim")]
     key = KEYS["choose" if model.region == "form" else "start"]
-    does = (
-        "asks the hosts; nothing starts yet"
-        if model.hosts
-        else "starts the run; it continues in the background"
-    )
-    return [Span(f"  {key} {does}", "dim")]
+    return [Span(f"  {key} starts the run; it continues in the background", "dim")]
 
 
 def _edited(text: EditedText, room: int) -> tuple[Span, ...]:
@@ -415,10 +396,6 @@ def _said(model: RunModel, width: int, most: int) -> list[Line]:
             text, style = f"End run {called} and keep what is finished?", "warn"
         case "start":
             text, style = f"Measure anyway? {'; '.join(model.disturbed)}.", "warn"
-        case "start hosts" if model.hosts_plan is not None:
-            text, style = f"Start {model.hosts_plan.summary}?", "warn"
-        case "stop hosts":
-            text, style = "End the runs on all hosts and keep what is finished?", "warn"
         case "leave":
             words = model.parting_words or "a run is being started"
             text, style = f"Leave? {words[:1].upper()}{words[1:]}.", "warn"
@@ -429,18 +406,17 @@ def _said(model: RunModel, width: int, most: int) -> list[Line]:
 
 
 def _keys(model: RunModel, width: int) -> Line:
-    place, hosts = model.region if model.view == "choose" else model.view, model.hosts_progress
+    place = model.region if model.view == "choose" else model.view
     if model.shows_logs and place in ("watch", "ended"):
         place = "logs"
     elif place == "watch" and model.watched is None:
         place = "opening"
     is_measured = model.ended is not None and model.ended.wrong is None
     unfit = {
-        "attach": model.is_typing or not (model.in_progress or hosts is not None or model.left_bakeoff),
+        "attach": model.is_typing or not model.in_progress,
         "next": place == "watch" and len(model.in_progress) < 2,
         "logs": model.progress is None or not model.progress.last_words,
-        "stop": place == "hosts" and hosts is not None and hosts.is_over,
-        "results": not is_measured if place == "ended" else hosts is not None and not hosts.is_over,
+        "results": not is_measured,
     }
     names = ("yes", "no") if model.question else [name for name in _FOOTERS[place] if not unfit.get(name)]
     help_too = not model.is_typing and not model.question
