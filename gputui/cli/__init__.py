@@ -19,7 +19,7 @@ from gputui.version import version
 
 _READING = frozenset(
     (
-        *("compare", "advise", "fit", "gpu", "reference", "runs", "show"),
+        *("compare", "advise", "pick", "gpu", "runs", "show"),
         *("merge", "export", "share", "label", "rm"),
     )
 )

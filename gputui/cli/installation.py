@@ -21,7 +21,6 @@ from gputui.cli.options import COMPLETES, json_option
 from gputui.cli.output import print_json
 from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.units import format_bytes
-from gputui.worker import PRECISIONS
 
 
 @click.command()
@@ -79,9 +78,7 @@ def completion(shell: str | None) -> int:
 
 
 def add_completions(found: click.Command, name: str) -> None:
-    """Let the parameters of a command, and of those below it, be completed."""
-    for below in found.commands.values() if isinstance(found, click.Group) else ():
-        add_completions(below, f"{name} {below.name}")
+    """Let the parameters of a command be completed."""
     for parameter in found.params:
         complete = _COMPLETED.get((name, parameter.name or ""))
         if complete is not None:
@@ -112,28 +109,13 @@ def _profiles(incomplete: str) -> Iterator[CompletionItem]:
 def _workloads(incomplete: str) -> Iterator[CompletionItem]:
     from gputui.worker.workloads import WORKLOADS
 
-    name, colon, _ = incomplete.partition(":")
     for workload in WORKLOADS:
-        if not colon:
-            yield CompletionItem(workload.name, help=workload.title)
-        elif workload.name == name:
-            yield from (CompletionItem(f"{name}:{size}") for size in workload.sizes)
-
-
-def _devices(incomplete: str) -> Iterator[CompletionItem]:
-    from gputui.machine.gpus import gpu_addresses
-
-    yield from (CompletionItem(word) for word in ("cpu", "gpu"))
-    yield from (CompletionItem(f"gpu:{gpu.index}") for gpu in gpu_addresses())
-
-
-def _precisions(incomplete: str) -> Iterator[CompletionItem]:
-    yield from (CompletionItem(word) for word in PRECISIONS)
+        yield CompletionItem(workload.name, help=workload.title)
+        yield from (CompletionItem(f"{workload.name}:{size}") for size in workload.sizes if ":" in incomplete)
 
 
 def _runs(incomplete: str) -> Iterator[CompletionItem]:
     """Short ids and labels of the default file, or `F@RUN` of the file before the `@`."""
-    from gputui.services.results.labels import day
     from gputui.services.support.paths import default_result_file
     from gputui.store.opening import expanded
     from gputui.store.reading import open_result
@@ -141,37 +123,17 @@ def _runs(incomplete: str) -> Iterator[CompletionItem]:
     file, at, _ = incomplete.rpartition("@")
     if not at and Path(incomplete or "-").exists():
         return
-    path = expanded(Path(file)) if at else default_result_file()
-    with open_result(path) as opened:
+    with open_result(expanded(Path(file)) if at else default_result_file()) as opened:
         summaries = opened.summaries()[:_MOST_RUNS]
     yield CompletionItem(f"{file}{at}latest", help="the newest run")
     for run in summaries:
-        about = f"{run.profile}, {run.status}, {day(run)}"
-        yield CompletionItem(
-            f"{file}{at}{run.short_id}", help=f"{run.label}: {about}" if run.label else about
-        )
-        if _PLAIN.fullmatch(run.label):
-            yield CompletionItem(f"{file}{at}{run.label}", help=about)
+        labels = [run.label] if _PLAIN.fullmatch(run.label) else []
+        for name in (run.short_id, *labels):
+            yield CompletionItem(f"{file}{at}{name}", help=f"{run.profile}, {run.status}")
 
 
 def _files_and_runs(incomplete: str) -> Iterator[CompletionItem]:
     return _runs(incomplete) if "@" in incomplete else iter(())
-
-
-def _sides(incomplete: str) -> Iterator[CompletionItem]:
-    """Runs of a file, and references where their prefix is begun."""
-    from gputui.services.results.references import PREFIX
-
-    yield from _files_and_runs(incomplete)
-    if incomplete and PREFIX.startswith(incomplete[: len(PREFIX)]):
-        yield from (CompletionItem(f"{PREFIX}{one.value}", help=one.help) for one in _references(""))
-
-
-def _references(incomplete: str) -> Iterator[CompletionItem]:
-    from gputui.services.results.references import known_references
-
-    for one in known_references():
-        yield CompletionItem(one.name, help=one.model.counted(one.boxes))
 
 
 def _in_progress(incomplete: str) -> Iterator[CompletionItem]:
@@ -184,29 +146,15 @@ def _in_progress(incomplete: str) -> Iterator[CompletionItem]:
 def _gpus(incomplete: str) -> Iterator[CompletionItem]:
     from gputui.facts.tables import gpu_rows
 
-    words = dict.fromkeys(
-        word for row in gpu_rows() for word in row.name.split() if re.fullmatch(r"[A-Z]+\d\w*|\d{4}", word)
-    )
-    yield from (CompletionItem(word) for word in words)
-
-
-def _instances(incomplete: str) -> Iterator[CompletionItem]:
-    from gputui.services.prices import known_instances
-
-    for row in known_instances():
-        name = f"{row.provider}/{row.instance_type}"
-        if _PLAIN.fullmatch(name):
-            yield CompletionItem(name, help=f"{row.gpu_count:g}x {row.gpu}")
+    words = {word for row in gpu_rows() for word in row.name.split()}
+    yield from (CompletionItem(word) for word in sorted(words) if re.fullmatch(r"[A-Z]+\d\w*|\d{4}", word))
 
 
 _COMPLETED: dict[tuple[str, str], Callable[[str], Iterator[CompletionItem]]] = {
     ("run", "profile"): _profiles,
     ("run", "only"): _workloads,
-    ("run", "device"): _devices,
-    ("run", "precisions"): _precisions,
     ("run", "like"): _runs,
     ("run", "against"): _runs,
-    ("run", "instance"): _instances,
     ("run", "attach"): _in_progress,
     ("run", "stop"): _in_progress,
     ("run", "list"): _profiles,
@@ -218,15 +166,11 @@ _COMPLETED: dict[tuple[str, str], Callable[[str], Iterator[CompletionItem]]] = {
     ("replay", "run"): _runs,
     ("label", "run"): _runs,
     ("rm", "run"): _runs,
-    ("compare", "files"): _sides,
-    ("reference add", "selectors"): _files_and_runs,
-    ("reference show", "name"): _references,
+    ("compare", "files"): _files_and_runs,
     ("advise", "files"): _files_and_runs,
     ("results", "file"): _files_and_runs,
     ("gpu", "words"): _gpus,
-    ("facts", "words"): _gpus,
-    ("prices", "name"): _gpus,
-    ("fit", "gpu"): _gpus,
+    ("pick", "gpu"): _gpus,
 }
 """Command and parameter: what completes it; files where nothing fits."""
 

@@ -70,9 +70,7 @@ COMMON = (
 
 @click.command()
 @click.argument("model", metavar="[MODEL]", required=False)
-@click.option(
-    "--infer/--train", default=None, help="Inference or training.  [--infer; `gputui fit`: --train]"
-)
+@click.option("--infer/--train", default=True, help="Inference or training.  [--infer]")
 @click.option("--params", metavar="N", help="Weights of the model: 7e9, 7B, 124M.")
 @click.option(
     "--precision",
@@ -98,7 +96,7 @@ COMMON = (
 @json_option
 def command(
     model: str | None,
-    infer: bool | None,
+    infer: bool,
     params: str | None,
     every: bool,
     as_json: bool,
@@ -116,8 +114,6 @@ def command(
         model, params = None, model
     if params is not None and params.isdigit() and int(params) < _LEAST_PARAMS:
         raise GputuiError(f"{params}: a model of {params} weights is too small", f"did you mean {params}B?")
-    if infer is None:
-        infer = click.get_current_context().info_name != "fit"
     mistaken, why = (_ONLY_TRAINING, "training") if infer else (_ONLY_INFERENCE, "inference")
     for name in mistaken:
         if stated[name] not in (None, False):

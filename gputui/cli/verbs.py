@@ -123,15 +123,7 @@ GROUPS: tuple[Group, ...] = (
     Group(
         "",
         "",
-        (
-            Command("fit", "pick", "the earlier name of pick: --train unless --infer"),
-            Command("doctor", "doctor", "is this box ready to measure? every finding, and other hosts"),
-            Command("facts", "gpu", "what is known about a GPU without measuring it"),
-            Command("prices", "gpu:prices", "what GPUs cost to rent"),
-            Command(
-                "reference", "reference", "collect results into a reference: what boxes of one model reach"
-            ),
-        ),
+        (Command("doctor", "doctor", "is this box ready to measure? every finding, and other hosts"),),
     ),
 )
 """In the order of the first screen; what has no title is not on it."""
@@ -158,12 +150,35 @@ ELSEWHERE = {
 """What people call these commands, by the names that other tools have."""
 
 
+_EARLIER = {
+    "fit": ("pick", "--train"),
+    "facts": ("gpu",),
+    "prices": ("gpu",),
+    "reference": ("gpu",),
+}
+"""Earlier names of commands, and what they are now."""
+_REFERENCES = {"add": ["--add"], "list": [], "show": []}
+"""What stood behind `reference`."""
+
+
+def _of_today(words: list[str]) -> list[str]:
+    """The words of an earlier command in those that it has now: `prices --import F` is `gpu --prices F`."""
+    name, *rest = words
+    if name == "prices":
+        rest = ["--prices" if word == "--import" else word for word in rest]
+    elif name == "reference" and rest[:1]:
+        rest = [*_REFERENCES.get(rest[0], rest[:1]), *rest[1:]]
+    return [*_EARLIER[name], *rest]
+
+
 def understood(words: list[str]) -> list[str]:
     """The words of gputui, with one way to say a thing.
 
     `run --attach RUN` becomes `attach RUN`, `help run` becomes `run --help`, `db` becomes `db --help`, and
     `--help --all` becomes `--help --help`, since a command's own `--all` means another thing.
     """
+    if words and words[0] in _EARLIER:
+        words = _of_today(words)
     for place, word in enumerate(words):
         option, *value = word.split("=", 1)
         if name := INSTEAD.get(f"{words[0]} {option}"):

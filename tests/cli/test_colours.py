@@ -35,11 +35,10 @@ def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("words", "answer", "typed"),
     [
-        (("prices",), "$", "gputui gpu H100"),
+        (("gpu",), "No known GPU", "gputui gpu H100"),
         (("gpu", "H100"), "'H100' matches 4 GPUs:", "gputui gpu 'H100 SXM 80GB'"),
         (("gpu", "B200"), "B200 SXM6: ", "gputui run quick"),
-        (("fit", "7B"), "", "--all"),
-        (("fit", "7B", "--infer"), "", "--all"),
+        (("pick", "7B"), "", "--all"),
         (("profiles",), "", "gputui profiles NAME, or gputui run NAME"),
         (("runs", "a.db"), "", "gputui show"),
         (("compare", "a.db", "a.db"), "Both sides are the same run", "--tui"),

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 from pty_harness import Terminal
@@ -54,10 +53,7 @@ def completed(shell: str, line: str) -> list[str]:
 def test_what_is_completed_exists() -> None:
     context = gputui.make_context("gputui", [], resilient_parsing=True)
     for name, parameter in _COMPLETED:
-        group, _, below = name.partition(" ")
-        found = gputui.get_command(context, group)
-        if isinstance(found, click.Group):
-            found = found.commands.get(below)
+        found = gputui.get_command(context, name)
         assert found is not None
         assert parameter in {one.name for one in found.params}, (name, parameter)
 
@@ -77,7 +73,7 @@ def test_profiles_workloads_runs_labels_and_gpus_are_completed(shell: str) -> No
     assert completed(shell, "gputui run q") == ["quick"]
     assert completed(shell, "gputui run --only ge") == ["gemm"]
     assert set(completed(shell, "gputui show ")) == {"latest", "cccc0001", "cccc0002", "before"}
-    assert "H200" in completed(shell, "gputui facts H20")
+    assert "H200" in completed(shell, "gputui gpu H20")
     offers = completed(shell, "gputui show a.db@b")
     assert offers == (["before"] if shell == "bash" else ["a.db@before"])
     on_screen = {

@@ -55,7 +55,7 @@ _TITLES = {
     "share-data": "gputui share -o FILE.json",
     "snapshot-hosts": "gputui snapshot --host HOST --json",
     "doctor-hosts": "gputui doctor --host HOST --json",
-    **{f"reference-{word}": f"gputui reference {word} --json" for word in ("add", "list", "show")},
+    "gpu-add": "gputui gpu --add --json",
 }
 _LOADS = """schema = 1
 version = 1
@@ -123,16 +123,14 @@ def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
         "pick-train": (
             ("pick", "--train", "--params", "7e9"),
             ("pick", "--train", "mixtral-8x7b"),
-            ("fit", "--params", "7e9"),
         ),
         "paths": (("paths",),),
         "profiles": (("profiles",),),
         "check": (("check", "--quick"),),
-        "gpu": (("gpu", "H200 SXM", of_gpu), ("gpu", "RTX 4090"), ("facts", "B200")),
+        "gpu": (("gpu", "H200 SXM", of_gpu), ("gpu", "RTX 4090"), ("gpu", "B200")),
         "profiles-plan": (("profiles", "quick"),),
         "doctor": (("doctor",),),
         "doctor-hosts": (("doctor", "--via", "env"),),
-        "prices": (("prices", "H200 SXM"),),
         "snapshot": (("snapshot", "--processes"),),
         "snapshot-hosts": (("snapshot", "--via", "env"),),
         "merge": (("merge", a, b, "-o", m),),
@@ -141,9 +139,7 @@ def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
         "share": (("share", m, "-o", report),),
         "rm": (("rm", "latest", m, "--yes"),),
         "import": (("import", trace, "--db", m),),
-        "reference-add": (("reference", "add", quick),),
-        "reference-list": (("reference", "list"),),
-        "reference-show": (("reference", "show", "xeon-8481c-1-core"),),
+        "gpu-add": (("gpu", "--add", quick),),
         "run": (
             ("run", spin, *into, "--yes"),
             (
@@ -184,9 +180,8 @@ def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def _answer(*words: str) -> tuple[str, dict[str, Any]]:
     """The command, and what it prints."""
-    verbs = words[: 2 if words[0] == "reference" else 1]
-    name = " ".join(verbs)
-    done = (gputui if name in _STARTING else gputui_here)(*verbs, "--json", *words[len(verbs) :])
+    name, *rest = words
+    done = (gputui if name in _STARTING else gputui_here)(name, "--json", *rest)
     if not done.stdout:
         raise ValueError(f"{words}: {done.stderr}")
     return name, json.loads(done.stdout)

@@ -119,7 +119,7 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
             new.append((one, made))
     if not new:
         raise GputuiError(
-            f"nothing to add to {name}: {'; '.join(_by_reason(left_out))}", f"gputui reference show {name}"
+            f"nothing to add to {name}: {'; '.join(_by_reason(left_out))}", "add runs of other boxes"
         )
     parts = [made for _, made in new]
     merged = functools.reduce(_both, parts if known is None else [known, *parts])
@@ -149,7 +149,7 @@ def _check_alike(known: Reference, made: Reference) -> None:
     if (known.model, of_known) != (made.model, of_made):
         raise GputuiError(
             f"{known.name} is a reference of {of_known}, these runs are of {of_made}",
-            "give another --name, or remove the old file: gputui reference list",
+            "give another --name, or remove the old file: gputui paths",
         )
 
 

@@ -232,7 +232,7 @@ def known_references() -> tuple[Reference, ...]:
         try:
             found = read_reference(path)
         except GputuiError:
-            continue  # `reference list` reports it
+            continue  # it is said where it is named
         known = by_name.get(found.name)
         if known is None or found.boxes > known.boxes:
             by_name[found.name] = found

@@ -191,8 +191,7 @@ def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
     Raises GputuiError if run and file are swapped.
     """
     if run.startswith(PREFIX) and not is_there(expanded(Path(run))):
-        name = run.removeprefix(PREFIX)
-        raise GputuiError(f"{run} is a reference, not a run", f"gputui reference show {name}")
+        raise GputuiError(f"{run} is a reference, not a run", f"gputui compare a.db {run}")
     if file is not None:
         if is_there(expanded(Path(run))) and not is_there(expanded(file)):
             raise GputuiError(f"{run} is a file, {file} is not", f"the run goes first: {file} {run}")

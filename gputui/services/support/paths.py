@@ -262,10 +262,8 @@ def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
         _place("copies of exports", exports_cache(), "recreated when read"),
         _place("copied texts", copies_directory()),
         _place("monitor settings", monitor_file(environ), "without it the monitor starts with its defaults"),
-        _place("price list", price_list_file(), "yours; gputui prices --forget removes it"),
-        _place(
-            "references", references_directory(environ), "of boxes that you measured: gputui reference list"
-        ),
+        _place("price list", price_list_file(), "yours; without it, those that ship are used"),
+        _place("references", references_directory(environ), "of boxes that you measured"),
         _place("key of hashes", _key_path(environ), "without it a box with no permanent id gets a new one"),
     )
 

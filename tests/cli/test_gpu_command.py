@@ -1,16 +1,17 @@
-"""`gputui gpu`, with its old names `facts` and `prices`: arguments and printed answers."""
+"""`gputui gpu`, with its earlier names `facts`, `prices` and `reference`: arguments and printed answers."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
-from command_line import gputui, printed, printed_json
+from command_line import gputui, gputui_here, printed, printed_json
 from nvml.standin import standin_environment
 from quick_runs import store_quick
+
+from gputui.services.support.paths import references_directory
 
 
 @pytest.fixture(autouse=True)
@@ -80,12 +81,14 @@ def test_a_name_as_people_type_it_is_that_gpu_with_rates_in_one_unit(
     ("words", "said"),
     [
         (("facts", "H100", "--json"), "'H100' matches 4 GPUs"),
-        (("facts", "L4", "H200"), "'L4' is not H200 SXM name one GPU at a time"),
+        (("facts", "L4", "H200"), "'L4 H200' is more than H200 SXM name one GPU at a time"),
         (("facts", "RTX 5091"), "did you mean RTX 5090, RTX 5090 D"),
         (("facts", "H100x"), "did you mean H100 NVL, H100 PCIe, H100 SXM 80GB"),
-        (("prices", "H2000"), "did you mean H200 SXM?"),
+        (("prices", "H2000"), "did you mean H200 NVL, H200 SXM?"),
         (("prices", "p5en.48xlrge"), "did you mean aws/p5en.48xlarge"),
-        (("prices", "--date", "2026-11-22"), "add --import FILE"),
+        (("prices", "--date", "2026-11-22"), "add --prices FILE"),
+        (("gpu", "H200", "--name", "x"), "add --add F@RUN"),
+        (("reference", "add"), "no results are named"),
         (("prices", "--import", "/nonexistent.csv"), "No such file"),
     ],
 )
@@ -95,70 +98,6 @@ def test_what_means_nothing_is_refused_with_what_to_type_instead(
     status, _, err = printed(capsys, *words)
     assert status == 2
     assert said in " ".join(err.split())
-
-
-def test_prices_fit_a_terminal_and_those_of_one_gpu_begin_with_the_cheapest(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for words in ((), ("H100",), ("p5en.48xlarge",)):
-        status, out, _ = printed(capsys, "prices", *words)
-        assert status == 0
-        assert all(len(line) <= 80 for line in out.splitlines())
-    offers = printed_json(capsys, "prices", "H100", "--json")["offers"]
-    paid = [one for one in offers if one["usd_per_hour"]]
-    assert [one["is_recent"] for one in paid] == sorted((one["is_recent"] for one in paid), reverse=True)
-    recent = [one["usd_per_hour"] / one["gpu_count"] for one in paid if one["is_recent"]]
-    assert recent == sorted(recent)
-    assert {one["gpu"] for one in offers} > {"H100 SXM 80GB", "H100 PCIe"}
-
-
-def test_an_imported_list_is_used_until_it_is_forgotten(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    mine = tmp_path / "mine.csv"
-    mine.write_text("instance_type,gpu,gpu_count,usd_per_hour\nbox,H100,2,3.00\n", encoding="utf-8")
-    status, out, _ = printed(
-        capsys, "prices", "--import", str(mine), "--provider", "us", "--date", "2026-11-20"
-    )
-    assert status == 0
-    assert "1 price, kept in " in out
-    assert printed_json(capsys, "prices", "box", "--json")["offers"][0]["usd_per_hour"] == 3.0
-    status, out, _ = printed(capsys, "prices", "--forget")
-    assert out.startswith("removed ")
-    status, _, err = printed(capsys, "prices", "box")
-    assert status == 2
-    assert "no price of 'box' is listed" in err
-
-
-def test_the_cheapest_of_each_gpu_is_a_price_on_demand_and_other_kinds_are_named(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    status, out, _ = printed(capsys, "prices")
-    assert (status, out.splitlines()[0][:24]) == (0, "Cheapest on-demand price")
-    assert "paperspace A100-80G" not in out
-    assert all(one["is_on_demand"] for one in printed_json(capsys, "prices", "--json")["offers"][:15])
-    status, out, _ = printed(capsys, "prices", "A100-SXM4-80GB", "--all")
-    (line,) = [line for line in out.splitlines() if "paperspace A100-80G" in line]
-    assert "commitment" in line
-    offers = printed_json(capsys, "prices", "A100-SXM4-80GB", "--json")["offers"]
-    kinds = {(one["instance_type"], one["price_kind"], one["is_on_demand"]) for one in offers}
-    assert ("A100-80G", "commitment", False) in kinds
-    assert ("A100 SXM (secure)", "on-demand secure cloud", True) in kinds
-    assert all(len(line) <= 80 for line in out.splitlines())
-
-
-def test_the_prices_shown_and_those_named_as_left_out_are_all_there_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    offers = printed_json(capsys, "prices", "H100", "--json")["offers"]
-    out = printed(capsys, "prices", "H100")[1]
-    rows = [line for line in out.splitlines() if line.startswith("H100 ")]
-    left = {word: int(count) for count, word in re.findall(r"(\d+) (more|older)\b", out.splitlines()[-1])}
-    said = re.match(r"(\d+) prices? of the last 90 days", out)
-
-    assert len(rows) + sum(left.values()) == len(offers)
-    assert sum(offer["is_recent"] for offer in offers) == (int(said[1]) if said else 0)
-    assert not said or len(rows) + left.get("more", 0) == int(said[1])
 
 
 def test_fit_and_facts_recommend_no_price_with_a_commitment(capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,7 +122,14 @@ def test_a_price_that_is_not_on_demand_says_so_where_there_is_no_other(
         "provider,instance_type,gpu,gpu_count,usd_per_hour,price_date,price_kind\n"
         "x,one,RTX 3090 Ti,1,0.25,2026-11-20,commitment\n"
     )
-    assert printed(capsys, "prices", "--import", str(tmp_path / "own.csv"))[0] == 0
+    status, out, _ = printed(capsys, "prices", "--import", str(tmp_path / "own.csv"))
+    assert (status, "1 price, kept in " in out) == (0, True)
+    (offer,) = [
+        one
+        for one in printed_json(capsys, "prices", "RTX 3090 Ti", "--json")["offers"]
+        if one["provider"] == "x"
+    ]
+    assert offer["usd_per_hour"] == 0.25
     _, out, _ = printed(capsys, "fit", "1B", "--infer", "--gpu", "RTX 3090 Ti")
     assert "$0.25/h (x, commitment" in out
     assert "+: not on demand: commitment." in out
@@ -200,8 +146,8 @@ def test_everything_about_a_gpu_fits_a_terminal_with_what_was_measured_here(
     status, out, _ = printed(capsys, "gpu", "H200", str(tmp_path / "a.db"))
 
     assert (status, out.split(":")[0]) == (0, "H200 SXM"), "the one of both that the file has"
-    (line,) = [line for line in out.splitlines() if line.startswith("matmul fp32")]
-    assert "●" in line
+    (line,) = [line.rstrip() for line in out.splitlines() if line.startswith("matmul fp32")]
+    assert line.endswith(" %")
     assert all(len(line) <= 80 for line in out.splitlines())
     found = printed_json(capsys, "gpu", "H200", "SXM", str(tmp_path / "a.db"), "--json")
     assert [one["word"] for one in found["here"]]
@@ -214,12 +160,29 @@ def test_results_are_added_to_the_reference_of_their_model(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUTUI_REFERENCES", str(tmp_path))
-    store_quick(tmp_path / "a.db", 1)
+    store_quick(tmp_path / "a.db", 1, label="my label")
+    store_quick(tmp_path / "b.db", 2, scale=1.1)
+    file, copied = str(tmp_path / "a.db"), str(tmp_path / "shared.db")
+    assert printed(capsys, "share", file, "-o", copied)[0] == 0
 
-    status, out, _ = printed(capsys, "gpu", "--add", str(tmp_path / "a.db"))
+    status, out, _ = printed(
+        capsys, "reference", "add", file, copied, str(tmp_path / "b.db"), "--note", "rack 3"
+    )
 
-    assert (status, "1 box added" in out) == (0, True)
-    assert "xeon-8481c-1-core" in printed(capsys, "reference", "list")[1]
+    out = " ".join(out.split())
+    assert status == 0
+    assert out.startswith(
+        "xeon-8481c-1-core: 2 boxes with Xeon 8481C, 1 core, 12 cases of quick; 2 boxes added"
+    )
+    assert ": the same measurements as" in out, "a copy under other ids is no other box"
+    assert "may be sent as it is" in out
+    (path,) = references_directory().glob("*.json")
+    kept = path.read_text(encoding="utf-8")
+    assert ("rack 3" in kept, "my label" in kept) == (True, False)
+    assert "xeon-8481c-1-core" in gputui_here("gpu").stdout
+    for words, said in (((), "already in the reference"), (("--name", "../x"), "not a name")):
+        status, _, err = printed(capsys, "gpu", "--add", file, *words)
+        assert (status, said in err) == (2, True)
 
 
 FOUR = "driver gpus 4\n* name NVIDIA H100 80GB HBM3\n* memory_used_mib 0\n* sm_busy_pct 0\n"
