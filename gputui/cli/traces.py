@@ -13,25 +13,25 @@ from pathlib import Path
 import click
 
 from gputui.cli.output import console, print_hint, print_or_write, printed
-from gputui.cli.step_answer import NextSteps, write_step_answer
+from gputui.document.drawings import stacked_bar
 from gputui.document.page import Console, Page, console_on
+from gputui.document.table import Table
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
-from gputui.services.compare.why import part_table
 from gputui.services.results.selectors import from_here, run_and_file
-from gputui.services.results.step_answer import sentence
-from gputui.services.traces.difference import (
-    TraceDifference,
-    difference_of,
-    kernel_table,
-    notes,
-    sentences,
-    side_lines,
-)
+from gputui.services.results.step_answer import StepAnswer, sentence, tells_nothing
+from gputui.services.results.step_tables import step_parts
+from gputui.services.traces.difference import TraceDifference, difference_of, sentences
 from gputui.services.traces.difference import as_json as difference_as_json
+from gputui.services.traces.forms import (
+    answer_parts,
+    difference_as_markdown,
+    difference_as_page,
+    difference_parts,
+)
 from gputui.services.traces.imported import TraceRun, contents_of, read_run, stored_run
-from gputui.services.traces.overview import answer_of, held_back
+from gputui.services.traces.overview import answer_of, tables_of
 from gputui.services.traces.ranks import rank_lines, ranks_of
 from gputui.services.traces.window import described, window_from
 from gputui.store.reading import ResultFile, open_result
@@ -86,6 +86,10 @@ def import_traces(
     return imported
 
 
+NextSteps = Sequence[tuple[str, str]]
+"""Commands, and what they are for."""
+
+
 def show_trace(run: TraceRun, named: str, most: int | None) -> None:
     """Print one stored trace, which `named` selects; with `most`, so many of its operators and kernels."""
     with printed() as page:
@@ -95,9 +99,32 @@ def show_trace(run: TraceRun, named: str, most: int | None) -> None:
 def next_steps(named: str) -> NextSteps:
     """What to do with a stored trace."""
     return (
-        (f"gputui why {named} --top 20", "its operators, kernels and notes"),
+        (f"gputui why {named} --top 20", "its operators and kernels"),
         (f"gputui why {named} --brief", "as Markdown, for a colleague"),
     )
+
+
+def write_step_answer(
+    page: Page, answer: StepAnswer, most: int | None, next_steps: NextSteps = (), more: Sequence[str] = ()
+) -> None:
+    """The answer, its evidence and causes; with `most`, so many operators and kernels.
+
+    Below them what `more` there is to say, and what to do next.
+    """
+    page.line(sentence(answer), "title")
+    page.line(answer.where, "dim")
+    if not tells_nothing(answer.found):
+        page.part(Table((stacked_bar(step_parts(answer.breakdown, names_waits=True)),)))
+    tables = () if most is None else tables_of(answer, page.width, most)
+    for part in answer_parts(answer, tables):
+        if isinstance(part, str):
+            page.line()
+        page.part(part)
+    for note in ("", *answer.notes) if answer.notes else ():
+        page.line(note, "dim")
+    page.part(("", *filter(None, more)) if any(more) else ())
+    for typed, what_for in next_steps:
+        page.hint(what_for, typed)
 
 
 def compared_traces(
@@ -135,8 +162,6 @@ def write_difference(found: TraceDifference, form: str, output: Path | None) -> 
     if form == "json":
         text = json.dumps({"schema": 1, **difference_as_json(found)}, indent=1) + "\n"
     elif form in ("html", "markdown"):
-        from gputui.services.traces.forms import difference_as_markdown, difference_as_page
-
         text = difference_as_page(found) if form == "html" else difference_as_markdown(found)
     elif output is None:
         _draw(found, console())
@@ -150,13 +175,11 @@ def write_difference(found: TraceDifference, form: str, output: Path | None) -> 
 
 def _draw(found: TraceDifference, out: Console) -> None:
     page = Page(out)
-    page.part((*sentences(found), "", *side_lines(found)))
-    tables = (part_table(found.attribution), kernel_table(found, out.width))
-    for table in () if found.not_comparable else tables:
-        if table.rows:
-            page.part(table)
-    for lines in (held_back(found), notes(found)):
-        page.part(("", *lines) if lines else ())
+    page.part(sentences(found))
+    for part in difference_parts(found, out.width):
+        if isinstance(part, tuple):
+            page.line()
+        page.part(part)
     page.show()
 
 

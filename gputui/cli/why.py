@@ -17,13 +17,14 @@ import click
 from gputui.cli.options import db_option, machine_option, price_option
 from gputui.cli.output import print_or_write, printed, warn
 from gputui.cli.record import ProgramCommand, recorded
-from gputui.cli.step_answer import NextSteps, write_step_answer
 from gputui.cli.traces import (
+    NextSteps,
     compared_stored_traces,
     next_steps,
     read_runs,
     trace_in,
     write_difference,
+    write_step_answer,
 )
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError
 from gputui.model.absent import Missing
@@ -42,14 +43,14 @@ from gputui.services.results.step_answer import (
     StepAnswer,
     answer_of_case,
 )
-from gputui.services.results.step_answer_forms import as_json, brief
 from gputui.services.results.step_tables import profiled_cases
 from gputui.services.runs.process import writable_target
 from gputui.services.traces import in_program
 from gputui.services.traces.difference import TraceDifference, change_sentence, difference_of
+from gputui.services.traces.forms import brief
 from gputui.services.traces.imported import TraceRun, contents_of, with_others
 from gputui.services.traces.in_program import AFTER, DIRECTORY, STEPS
-from gputui.services.traces.overview import answer_of
+from gputui.services.traces.overview import answer_of, as_json
 from gputui.services.traces.ranks import rank_lines, ranks_of
 from gputui.store.reading import open_result
 from gputui.store.selecting import MAX_LABEL, check_label
@@ -310,7 +311,7 @@ def _explain(
     answer, (form, output, top) = answer_of(run), how
     ranks = ranks_of((run, *others))
     with printed(sys.stderr) as page:
-        write_step_answer(page, answer, top, again, change, f"stored in {file} as {short_id}")
+        write_step_answer(page, answer, top, again, (change, f"stored in {file} as {short_id}"))
         page.part(() if isinstance(ranks, Missing) else ("", *rank_lines(ranks)))
     recorder.warn(f"steps of it are profiled in {short_id}", "info")
     if form:

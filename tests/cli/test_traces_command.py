@@ -25,7 +25,7 @@ def test_two_traces_are_compared_without_being_stored(pair: tuple[Path, Path]) -
     done = gputui("compare", *pair)
     assert done.returncode == EXIT_DONE, done.stderr
     assert done.stdout.startswith(
-        "b's steps take 40.0 µs less than a's (160 vs 200 µs, 4 and 4 steps): in a the\nGPU waits for data"
+        "b's steps take 40.0 µs less than a's (160 vs 200 µs, 4 and 4 steps): waiting for\nthe loader -40.0"
     )
     assert "a  before: NVIDIA A100, 4 steps, 200 µs each, busy 60 %" in done.stdout
 
@@ -72,7 +72,7 @@ def test_show_tells_what_slows_the_steps_of_a_trace_down(pair: tuple[Path, Path]
     db = tmp_path / "t.db"
     assert gputui_here("import", *pair, "--db", db).returncode == EXIT_DONE
     words = " ".join(gputui_here("show", "before", db).stdout.split())
-    assert "1 The GPU waits for data 40.0 µs 20 %" in words
+    assert "The GPU waits for data: 40.0 µs, 20 %" in words
     assert "waits for data" not in gputui_here("show", "after", db).stdout
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from gputui.analysis.attribution import ProfiledSide, doubtful
 from gputui.analysis.contention import CONTENTION
@@ -21,12 +20,12 @@ from gputui.analysis.findings import (
     at_best_without,
     findings_of,
     product_types,
-    waits_of,
 )
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_percent, format_seconds, format_size_of_change
 from gputui.services.results.conditions import Evidence, seen_step, step_findings
@@ -34,11 +33,9 @@ from gputui.services.results.headline import case_subject, main_case
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
 from gputui.services.results.step_tables import (
     CATEGORY_WORDS,
-    ON_A_CPU,
     main_step,
     reached_peak,
     step_parts,
-    waiting_for,
 )
 from gputui.services.results.throughput import speed_of, speeds_of
 
@@ -69,9 +66,9 @@ _SAME_LENGTH = 0.05
 _SAME_SHARE = 0.02
 """A part whose share differs by less from that of a cause is what the cause is about."""
 _MOSTLY = 0.5
+_PRODUCTS = {CATEGORY_WORDS.get(category, category) for category in PRODUCTS}
 _BUSY = 0.8
 """Of a step: a device that is busy for so long is limited by what it does."""
-_FUSIBLE = ("elementwise", "norm", "reduction", "cast_copy", "softmax_loss")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +77,20 @@ class StepAnswer:
 
     subject: str
     """`a step`, `the window`, `a step of GPT training amp`."""
-    where: str
-    """Of which device, which steps, of what."""
     device: str
     """The name of the GPU; empty for a CPU."""
     found: ProfiledPass
     breakdown: StepBreakdown
     step_ns: int
     """That the findings are of."""
-    own_ns: int
+    where: str = ""
+    """Of which device, which steps, of what."""
+    own_ns: int = 0
     """Without the profiler; 0 if unknown."""
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...] = ()
     """Largest gain first."""
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     """What a reader must know before believing it."""
-    begun_utc_us: int
-    """When it ran; 0 if unknown."""
     reached: str = ""
     """What it reaches of a peak that was measured beside it; empty if unknown."""
 
@@ -129,9 +124,7 @@ class StepAnswer:
         return at_best_without(self.causes) if self.causes else self.step_ns
 
 
-def answer_of_trace(
-    found: ProfiledPass, device: str, where: str, notes: Sequence[str], begun_utc_us: int = 0
-) -> StepAnswer:
+def answer_of_trace(found: ProfiledPass, device: str, where: str, notes: Sequence[str]) -> StepAnswer:
     """Of a program that torch.profiler recorded; there are no peaks and no telemetry of it.
 
     Raises GputuiError if its pass is not valid.
@@ -164,15 +157,14 @@ def answer_of_trace(
     rough = "the profiled steps took another time than the others, so shares are rough"
     return StepAnswer(
         subject="a step" if is_marked else WINDOW,
-        where=_noted(notes, PROFILED) or where,
         device=device,
         found=found,
         breakdown=breakdown,
         step_ns=side.step_ns,
+        where=_noted(notes, PROFILED) or where,
         own_ns=found.before_ns,
         findings=() if is_far else findings_of(facts),
         notes=(*known, *([rough] if found.before_ns and not is_explained and not is_far else [])),
-        begun_utc_us=begun_utc_us,
     )
 
 
@@ -197,28 +189,23 @@ def answer_of_case(
     breakdown = breakdown_of(found, case)
     if isinstance(breakdown, Missing):
         return breakdown
+    answer = _of_case(case, run, found, breakdown, case_subject(case.case, _cases_of(run)))
     seen = seen_step(case, run.summary, evidence)
-    findings = () if isinstance(seen, Missing) else step_findings(seen, evidence)
-    own_ns = 0 if isinstance(seen, Missing) else seen.step_ns
-    fault = "" if isinstance(seen, Missing) else doubtful(ProfiledSide(found, own_ns, is_on_gpu(case)))
-    profiled_ns = round(found.window_ns / found.steps)
-    return StepAnswer(
-        subject=f"a step of {_name_of(case, run)}",
+    if isinstance(seen, Missing):
+        return replace(answer, where=where)
+    fault = doubtful(ProfiledSide(found, seen.step_ns, is_on_gpu(case)))
+    return replace(
+        answer,
         where=where,
-        device=case.device_name if is_on_gpu(case) else "",
-        found=found,
-        breakdown=breakdown,
-        step_ns=profiled_ns if fault or not own_ns else own_ns,
-        own_ns=own_ns,
-        findings=findings,
+        step_ns=answer.step_ns if fault else seen.step_ns,
+        own_ns=seen.step_ns,
+        findings=step_findings(seen, evidence),
         notes=(fault,) if fault else (),
-        begun_utc_us=run.summary.started_utc_us,
-        reached=reached_peak(case, run),
     )
 
 
 def why_sentence(run: Run, passes: Mapping[int, ProfiledPass]) -> str:
-    """`A step takes 412 ms: 41 % is matmul, and for 35 % the GPU waits, most of it for launches.`
+    """`A step takes 412 ms: 41 % is matmul, and for 35 % the GPU waits, most of it launch gaps.`
 
     `passes` are the profiled ones of the run, by case. Empty if none can be trusted.
     """
@@ -226,29 +213,30 @@ def why_sentence(run: Run, passes: Mapping[int, ProfiledPass]) -> str:
     if isinstance(main, Missing) or not is_believed(main[1]):
         return ""
     case, breakdown = main
-    speed = speed_of(case)
-    step_ns = breakdown.step_ns
+    speed, step_ns = speed_of(case), breakdown.step_ns
     if isinstance(speed, SpeedEstimate):
         step_ns = case.case.units_per_step / speed.units_per_s * 1e9
-    named = "" if main_case(run) is case else f" of {_name_of(case, run)}"
-    answer = StepAnswer(
-        subject=f"a step{named}",
-        where="",
+    name = "" if main_case(run) is case else case_subject(case.case, _cases_of(run))
+    answer = replace(_of_case(case, run, passes[case.case_id], breakdown, name), step_ns=round(step_ns))
+    return f"{sentence(answer)} It {answer.reached}." if answer.reached else sentence(answer)
+
+
+def _of_case(
+    case: CaseResult, run: Run, found: ProfiledPass, breakdown: StepBreakdown, name: str
+) -> StepAnswer:
+    """Of the profiled step alone."""
+    return StepAnswer(
+        subject=f"a step of {name}" if name else "a step",
         device=case.device_name if is_on_gpu(case) else "",
-        found=passes[case.case_id],
+        found=found,
         breakdown=breakdown,
-        step_ns=round(step_ns),
-        own_ns=0,
-        findings=(),
-        notes=(),
-        begun_utc_us=0,
+        step_ns=round(found.window_ns / found.steps),
+        reached=reached_peak(case, run),
     )
-    reached = reached_peak(case, run)
-    return f"{sentence(answer)} It {reached}." if reached else sentence(answer)
 
 
-def _name_of(case: CaseResult, run: Run) -> str:
-    return case_subject(case.case, [one.case for one, _ in speeds_of(run)])
+def _cases_of(run: Run) -> list[Case]:
+    return [one.case for one, _ in speeds_of(run)]
 
 
 def is_on_gpu(case: CaseResult) -> bool:
@@ -256,7 +244,7 @@ def is_on_gpu(case: CaseResult) -> bool:
 
 
 def sentence(answer: StepAnswer) -> str:
-    """`A step takes 412 ms: 41 % is matmul, and for 35 % the GPU waits, most of it for the data loader.`"""
+    """`A step takes 412 ms: 41 % is matmul, and for 35 % the GPU waits for data.`"""
     took = format_seconds(answer.step_ns * 1e-9)
     of_these = ""
     if answer.own_ns:
@@ -276,24 +264,18 @@ def _clauses(answer: StepAnswer) -> list[str]:
     """What holds it up most and what most of it computes, or the largest parts; the larger share first."""
     in_fp32 = " in fp32" if _is_fp32(answer.found) else ""
     busy = [
-        (share, f"{format_percent(share)} is {name}{in_fp32 if name in _words(PRODUCTS) else ''}")
+        (share, f"{format_percent(share)} is {name}{in_fp32 if name in _PRODUCTS else ''}")
         for name, share in busy_parts(answer.breakdown)
     ]
     waits = _waits(answer.breakdown, is_on_gpu=answer.is_on_gpu)
     if answer.causes:
-        # Other programs inflate everything: what the step itself does is named beside them.
-        named = answer.causes[: 2 if answer.causes[0].kind == CONTENTION else 1]
-        waits = [(one.gain_ns / one.step_ns, within(one.title)) for one in named]
-        if named[-1].kind != CONTENTION:
-            busy = [one for one in busy if abs(one[0] - waits[-1][0]) > _SAME_SHARE]
-        waits = [(share, f"for {format_percent(share)} {title}") for share, title in waits]
-    if waits:  # what it computes meanwhile, or what the cause is about, is said once
+        cause = answer.causes[0]
+        share = cause.gain_ns / cause.step_ns
+        waits = [(share, f"for {format_percent(share)} {within(cause.title)}")]
+        busy = [one for one in busy if abs(one[0] - share) > _SAME_SHARE]  # what the cause is about
+    if waits:
         busy = [one for one in busy[:1] if one[0] + waits[0][0] <= 1]
-    shown = [*waits, *busy][:2]
-    if not (answer.causes and answer.causes[0].kind == CONTENTION):
-        shown.sort(key=lambda one: -one[0])
-    elif len(waits) > 1:  # what it waits for cores in, too
-        shown[1] = (shown[1][0], f"{shown[1][1]}, that waiting included")
+    shown = sorted([*waits, *busy][:2], key=lambda one: -one[0])
     return [text for place, (share, text) in enumerate(shown) if share >= WORTH_A_LINE or not place]
 
 
@@ -310,18 +292,14 @@ def busy_parts(breakdown: StepBreakdown) -> list[tuple[str, float]]:
 
 def _waits(breakdown: StepBreakdown, *, is_on_gpu: bool) -> list[tuple[float, str]]:
     idle, whole = breakdown.idle, sum(breakdown.idle.values())
-    if not is_on_gpu:
-        shares = [(one.name, phase, share) for one in breakdown.shares for phase, share in one.phases]
-        waits = waits_of(shares, is_on_device=False)
-        return [
-            (share, f"for {format_percent(share)} the CPU is {ON_A_CPU[kind]}")
-            for kind, share in waits.items()
-        ]
     if whole < WORTH_A_LINE:
         return []
     largest = max(idle, key=idle.__getitem__)
-    words = waiting_for(largest, is_most=idle[largest] > _MOSTLY * whole)
-    return [(whole, f"for {format_percent(whole)} the GPU waits{words}")]
+    words = CATEGORY_WORDS.get(largest, largest)
+    if not is_on_gpu:
+        return [(idle[largest], f"{format_percent(idle[largest])} is {words}")]
+    most = f", most of it {words}" if idle[largest] > _MOSTLY * whole else ""
+    return [(whole, f"for {format_percent(whole)} the GPU waits{most}")]
 
 
 def limit(answer: StepAnswer) -> str:
@@ -332,34 +310,18 @@ def limit(answer: StepAnswer) -> str:
     if answer.causes:
         return ""
     if tells_nothing(answer.found):
-        waited = answer.found.waited_share or 0.0
-        if waited < WORTH_A_LINE:
-            return "No cause is named. Try other steps: --after N."
-        crowded = f"other programs had the cores for {format_percent(waited)} of the profiled steps"
-        return f"No cause is named: {crowded}. Try it again on an idle box."
-    kinds, busy = busy_parts(answer.breakdown), 1 - sum(answer.breakdown.idle.values())
-    if answer.own_ns not in (0, answer.step_ns) and answer.notes:
+        return "No cause is named. Try other steps (--after N), or an idle box."
+    if not answer.is_explained and answer.notes:
         return f"No cause is named: {answer.notes[-1]}."
+    kinds, busy = busy_parts(answer.breakdown), 1 - sum(answer.breakdown.idle.values())
     if not kinds or busy < _BUSY:
         return "No cause that a profile can tell stands out."
-    device = "GPU" if answer.is_on_gpu else "CPU"
-    products = sum(share for name, share in kinds if name in _words(PRODUCTS))
-    simple = sum(share for name, share in kinds if name in _words(_FUSIBLE))
+    device, (name, share) = "GPU" if answer.is_on_gpu else "CPU", kinds[0]
+    advice = f" It {answer.reached}." if answer.reached else ""
+    if name in _PRODUCTS and not answer.reached:
+        advice = f" Try {'amp or ' if _is_fp32(answer.found) else ''}a faster {device}."
     head = f"No single cause stands out: the {device} is busy for {format_percent(busy)} of it"
-    if products >= _MOSTLY * busy:
-        amp = "amp or " if _is_fp32(answer.found) else ""
-        advice = f": {amp}a faster {device} would shorten them"
-        more = f"products ({format_percent(products)}){'' if answer.reached else advice}"
-    elif simple >= _MOSTLY * busy:
-        more = f"simple operators ({format_percent(simple)}): torch.compile may fuse them"
-    else:
-        return f"{head}, {format_percent(kinds[0][1])} with {kinds[0][0]}."
-    reached = f" It {answer.reached}." if answer.reached else ""
-    return f"{head}, over half of that with {more}.{reached}"
-
-
-def _words(categories: Sequence[str]) -> set[str]:
-    return {CATEGORY_WORDS.get(category, category) for category in categories}
+    return f"{head}, {format_percent(share)} with {name}.{advice}"
 
 
 def _is_fp32(found: ProfiledPass) -> bool:
@@ -384,28 +346,10 @@ def gain_text(before_ns: float, after_ns: float) -> str:
 
 
 def all_of_them(answer: StepAnswer) -> str:
-    """`All three: at best 412 to 111 ms.`; empty for fewer than two causes."""
-    is_inflated = any(cause.kind == CONTENTION for cause in answer.causes)
-    are_known = all(cause.has_at_best for cause in answer.causes)
-    if len(answer.causes) < 2 or is_inflated or not (answer.is_explained and are_known):
+    """`All three: at best 412 to 111 ms.`; empty for fewer than two causes, or if it is not known."""
+    are_known = all(cause.has_at_best and cause.kind != CONTENTION for cause in answer.causes)
+    is_little = answer.at_best_ns < WORTH_A_LINE * answer.step_ns  # they are about the same time
+    if len(answer.causes) < 2 or is_little or not (answer.is_explained and are_known):
         return ""
-    if answer.at_best_ns < WORTH_A_LINE * answer.step_ns:
-        return ""  # they are about the same time
     which = "Both" if len(answer.causes) == 2 else "All three"
     return f"{which}: at best {from_to(answer.step_ns, answer.at_best_ns)}."
-
-
-def source_of(line: str, begun_utc_us: int, directory: Path) -> str:
-    """The text of a line such as `train.py:63`; empty if its file is not there, or may have changed."""
-    name, _, number = line.rpartition(":")
-    path = directory / name
-    if not (name and number.isdigit() and begun_utc_us):
-        return ""
-    try:
-        if path.stat().st_mtime * 1e6 > begun_utc_us:
-            return ""
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    place = int(number) - 1
-    return lines[place].strip() if 0 <= place < len(lines) else ""

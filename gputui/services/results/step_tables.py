@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gputui.analysis.findings import BOUND_SHARE, LAUNCH_BOUND, LOADER, STARVED
+from gputui.analysis.findings import BOUND_SHARE
 from gputui.document.drawings import BarPart
 from gputui.document.table import Column, Table, table_of
 from gputui.document.theme import FAMILIES, TONES
@@ -124,10 +124,8 @@ def operator_table(
     operators: Sequence[Operator],
     step_ns: float = 0.0,
     names: Sequence[str] = (),
-    efficiencies: Sequence[str] = (),
 ) -> Table:
-    """Operators with their share of a step; efficiencies, shapes and categories go first where there is no
-    room.
+    """Operators with their share of a step; shapes and categories go first where there is no room.
 
     `step_ns`: of a step, that of the pass by default. `names` may be shorter ones.
     """
@@ -144,7 +142,6 @@ def operator_table(
             Column("phase", [row.phase for row in operators], priority=2),
             Column("category", categories, priority=3),
             Column("shapes", [row.shapes for row in operators], priority=4),
-            *([Column("efficiency", efficiencies, priority=5)] if any(efficiencies) else []),
         )
     )
 
@@ -168,25 +165,6 @@ def memory_table(found: ProfiledPass) -> Table:
     return table_of(headings, rows, range(1, len(headings)), keeps=1)
 
 
-_WAITING_FOR = {
-    "idle: launch": "for launches",
-    "idle: dispatch": "for the dispatch of operators",
-    "idle: python": "for Python between calls",
-    "idle: runtime api": "for calls of the driver",
-    "idle: kernel gap": "between kernels",
-    LOADER: "for the data loader",
-}
-
-
-_HELD_UP = {
-    **_WAITING_FOR,
-    "idle: queue": "for queued work that another stream or a peer holds up",
-    "idle: profiler": "for the profiler itself",
-}
-"""Said only of what is more than half of the waiting: a limit may be another."""
-ON_A_CPU = {STARVED: "in the data loader", LAUNCH_BOUND: "between operators"}
-
-
 def reached_peak(case: CaseResult, run: Run) -> str:
     """`reaches 72 % of this box's own matmul peak: compute is the limit`; empty if that was not measured."""
     reached = [
@@ -201,9 +179,3 @@ def reached_peak(case: CaseResult, run: Run) -> str:
     return (
         f"reaches {format_percent(of_peak)} of this box's own {peak_name(PEAK_WORKLOADS[unit])} peak{limit}"
     )
-
-
-def waiting_for(cause: str, *, is_most: bool) -> str:
-    """`, most of it for the data loader`, of a cause of idle time; empty where words say nothing."""
-    words = (_HELD_UP if is_most else _WAITING_FOR).get(cause)
-    return f", {'most of it' if is_most else 'above all'} {words}" if words else ""

@@ -15,7 +15,6 @@ from json.decoder import JSONDecodeError
 from pathlib import Path
 from typing import Any  # Any: JSON that is not yet checked
 
-from gputui.analysis.operator_flops import told_of_results
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
 from gputui.services.traces.lines import COLLECTS, LEAST_NS, MARK, MEMBER, Frames, place_of_frame
@@ -74,7 +73,6 @@ _OLD_RANGES = (
 )
 """Ranges that old traces list among the operators."""
 _SCALARS = ("Scalar", "ScalarList", "")
-_OF_MESSAGES = ("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +110,8 @@ class Trace:
     """The external id."""
     inputs: array[int] = field(default_factory=lambda: array("i"))
     """Index into `shapes`."""
-    messages: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """What newer traces say of a collective, by the correlation of its kernel: JSON under _OF_MESSAGES."""
+    collectives: dict[int, str] = field(default_factory=dict)
+    """What newer traces call a collective, by the correlation of its kernel."""
     names: list[str] = field(default_factory=list)
     shapes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
     """Shapes and types of inputs."""
@@ -290,11 +288,13 @@ class _Reading:
             0 if kind in ("op", "range", "overhead") else _whole(arguments.get("correlation"))
         )
         trace.operator.append(_whole(arguments.get("External id", arguments.get("external id"))))
-        trace.inputs.append(self._inputs(name, arguments) if kind == "op" else 0)
+        trace.inputs.append(self._inputs(arguments) if kind == "op" else 0)
         if kind == "kernel" and "Collective name" in arguments and trace.correlation[-1]:
-            trace.messages[trace.correlation[-1]] = {key: arguments.get(key) for key in _OF_MESSAGES}
+            trace.collectives[trace.correlation[-1]] = _storable(
+                str(arguments["Collective name"])[:_LONGEST_NAME]
+            )
 
-    def _inputs(self, name: str, arguments: dict[str, Any]) -> int:
+    def _inputs(self, arguments: dict[str, Any]) -> int:
         dims = arguments.get("Input Dims", arguments.get("Input dims"))
         types = arguments.get("Input type")
         if not isinstance(dims, list) or not isinstance(types, list):
@@ -304,10 +304,8 @@ class _Reading:
             for d, t in zip(dims, types, strict=False)
             if isinstance(d, list) and d and t not in _SCALARS
         ]
-        given = arguments.get("Concrete Inputs")
-        told = told_of_results(name, dims, given) if isinstance(given, list) else ""
         key = (
-            _storable((",".join("x".join(map(str, d)) for d, _ in kept) + told)[:_LONGEST_SHAPES]),
+            _storable(",".join("x".join(map(str, d)) for d, _ in kept)[:_LONGEST_SHAPES]),
             _storable(
                 ",".join(str(t).removeprefix("c10::").replace("long int", "int64") for _, t in kept)[
                     :_LONGEST_SHAPES

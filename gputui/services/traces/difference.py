@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from gputui.analysis.attribution import Attribution, ProfiledSide, divide_difference, doubtful
-from gputui.analysis.contention import CONTENTION, effect_of_waiting
+from gputui.analysis.contention import effect_of_waiting
 from gputui.analysis.findings import WORTH_A_LINE
 from gputui.analysis.judgement import RATE, Judgement, judgements
 from gputui.analysis.priors import LAUNCH_SD
@@ -24,7 +24,6 @@ from gputui.model.units import (
     format_change,
     format_percent,
     format_seconds,
-    format_size_of_change,
     listed,
 )
 from gputui.services.compare.formats import judgement_as_json
@@ -34,10 +33,8 @@ from gputui.services.results.step_answer import (
     FOR_PROGRAMS,
     PROFILED,
     RECORDED,
-    answer_of_trace,
     from_to,
     tells_nothing,
-    within,
 )
 from gputui.services.traces.imported import TraceRun
 from gputui.services.traces.window import described
@@ -176,34 +173,34 @@ def sentences(found: TraceDifference) -> tuple[str, ...]:
     """
     if found.not_comparable:
         return (f"Can't tell how they differ: {found.not_comparable}.", _how_sure(found))
-    attribution = found.attribution
     a, b = found.a[0], found.b[0]
-    own_ns, seen_ns = _own_ns(a, b), (attribution.step_a_ns, attribution.step_b_ns)
-    whole = "steps" if a.window.has_steps and b.window.has_steps else "window"
-    take = "take" if whole == "steps" else "takes"
-    steps = f", {a.found.steps} and {b.found.steps} steps" if whole == "steps" else ""
-    first = [f"b's {whole} {take} {_amount(*(own_ns or seen_ns), steps)}"]
-    named, ns = _named(attribution), attribution.difference_ns
-    is_explained = own_ns is None or (own_ns[0] < own_ns[1]) == (ns > 0)
-    cause = _cause(found) if is_explained else ""
-    first[0] += f": {cause}" if cause else ""
-    if own_ns not in (None, seen_ns):
-        first.append(f"While profiled they {take} {_amount(*seen_ns)}")
-    if not is_explained:
-        first[-1] += ", which does not explain it"
-    elif named:
-        rest_ns = ns - sum(part_ns for _, part_ns in named)
-        parts = [f"{name} {signed(part_ns)}" for name, part_ns in named]
-        begin = "; " if first[-1].endswith(cause or ":") else ": "
-        first[-1] += f"{begin}{', '.join(parts)}, all else {signed(rest_ns)}"
-    told = [f"{one}." for one in first]
+    are_steps = a.window.has_steps and b.window.has_steps
+    steps = f", {a.found.steps} and {b.found.steps} steps" if are_steps else ""
+    told = _told(found, "b's steps take" if are_steps else "b's window takes", "a's", steps)
     different = different_work(a.found, b.found)
     if different:
         return (f"{different}.", *told, _how_sure(found))
-    is_one_device = a.device == b.device
-    even = even_factor(a.found, b.found) if is_one_device else ""
+    even = even_factor(a.found, b.found) if a.device == b.device else ""
     causes = [f"{cause[0].upper()}{cause[1:]}." for cause in (wider_type(a.found, b.found), even) if cause]
     return (*told, *causes, _how_sure(found))
+
+
+def _told(found: TraceDifference, subject: str, other: str, more: str = "") -> list[str]:
+    """How much longer or shorter the steps are, and in which of their parts the difference lies."""
+    attribution = found.attribution
+    seen_ns, own_ns = (attribution.step_a_ns, attribution.step_b_ns), _own_ns(found.a[0], found.b[0])
+    told = [f"{subject} {_amount(*(own_ns or seen_ns), other, more)}"]
+    if own_ns not in (None, seen_ns):
+        told.append(f"While profiled: {_amount(*seen_ns, other)}")
+    moved = sum(abs(part.difference_ns) for part in attribution.parts)
+    named = [part for part in attribution.parts[:3] if abs(part.difference_ns) >= _LEAST_SHARE * moved > 0]
+    if own_ns and (own_ns[0] < own_ns[1]) != (seen_ns[0] < seen_ns[1]):
+        told[-1] += ", which does not explain it"
+    elif named:
+        rest_ns = attribution.difference_ns - sum(part.difference_ns for part in named)
+        parts = ", ".join(f"{part_name(part)} {signed(part.difference_ns)}" for part in named)
+        told[-1] += f": {parts}, all else {signed(rest_ns)}"
+    return [f"{one}." for one in told]
 
 
 def _own_ns(a: TraceRun, b: TraceRun) -> tuple[int, int] | None:
@@ -212,70 +209,38 @@ def _own_ns(a: TraceRun, b: TraceRun) -> tuple[int, int] | None:
     return own_ns if all(own_ns) else None
 
 
-def _amount(a_ns: int, b_ns: int, more: str = "") -> str:
+def _amount(a_ns: int, b_ns: int, other: str, more: str = "") -> str:
     """`26.5 ms less than a's (128 vs 155 ms, 6 and 6 steps)`."""
     on_a, on_b = (format_seconds(ns * 1e-9) for ns in (a_ns, b_ns))
     unit = f" {on_a.rpartition(' ')[2]}"
-    times = f"{on_b.removesuffix(unit)} vs {on_a}{more}"
+    times = f"({on_b.removesuffix(unit)} vs {on_a}{more})"
     if a_ns == b_ns:
-        return f"as long as a's ({times})"
-    return f"{format_seconds(abs(b_ns - a_ns) * 1e-9)} {'less' if b_ns < a_ns else 'more'} than a's ({times})"
-
-
-def _cause(found: TraceDifference) -> str:
-    """`in b the GPU waits for data`: what holds up the slower side more, if that is much of the
-    difference; else empty."""
-    ns = found.attribution.difference_ns
-    longer_ns = max(found.attribution.step_a_ns, found.attribution.step_b_ns)
-    gains: dict[str, float] = {}
-    titles: dict[str, str] = {}
-    for sign, side in ((-1, found.a[0]), (1, found.b[0])):
-        answer = answer_of_trace(side.found, side.device, "", side.notes)
-        for cause in answer.causes:
-            # Other programs prolong both sides: as much of each as of the longer one.
-            whole_ns = longer_ns if cause.kind == CONTENTION else cause.step_ns
-            gain_ns = whole_ns * cause.gain_ns / cause.step_ns
-            gains[cause.kind] = gains.get(cause.kind, 0) + sign * gain_ns
-            if (sign > 0) == (ns > 0):
-                titles[cause.kind] = within(cause.title)
-    kind = max(titles, key=lambda one: abs(gains[one]), default="")
-    if not kind or abs(gains[kind]) < _MUCH_OF_IT * abs(ns) or (gains[kind] > 0) != (ns > 0):
-        return ""
-    return f"in {'b' if ns > 0 else 'a'} {titles[kind]}"
+        return f"as long as {other} {times}"
+    less = "less" if b_ns < a_ns else "more"
+    return f"{format_seconds(abs(b_ns - a_ns) * 1e-9)} {less} than {other} {times}"
 
 
 def change_sentence(before: TraceRun, after: TraceRun) -> str:
     """What a change of a program did, from a step of each.
 
-    `A step takes 24 % less time than before (412 to 314 ms): waiting for the loader -98.0 ms.`
+    `A step takes 98.0 ms less than before (314 vs 412 ms): waiting for the loader -98.0 ms, all else +0 s.`
     """
-    difference = difference_of([before], [after])
-    if difference.not_comparable:
-        return f"Can't tell what changed: {difference.not_comparable}."
-    found = difference.attribution
-    seen_ns = found.step_a_ns, found.step_b_ns
-    own_ns = _own_ns(before, after)
-    a_ns, b_ns = own_ns or seen_ns
-    times = f"({'' if own_ns else 'profiled, '}{from_to(a_ns, b_ns)})"
+    found = difference_of([before], [after])
+    if found.not_comparable:
+        return f"Can't tell what changed: {found.not_comparable}."
+    seen_ns = found.attribution.step_a_ns, found.attribution.step_b_ns
+    told_ns = _own_ns(before, after) or seen_ns
     least = _SPREADS * LAUNCH_SD["gpu" if after.device else "cpu", "training"]
     waits = [run.found.waited_share or 0.0 for run in (before, after)]
-    had_cores = f"other programs had the cores for {format_percent(max(waits))} of one window"
-    is_crowded = max(waits) >= WORTH_A_LINE
-    if is_crowded and not all(_is_beyond_waiting(ns, waits, least) for ns in (seen_ns, (a_ns, b_ns))):
-        return f"Can't tell what changed {times}: {had_cores}."
-    if abs(math.log(b_ns / a_ns)) < least:
-        return f"As fast as before, or nearly {times}: runs of one program differ as much."
-    named = ", ".join(f"{name} {signed(ns)}" for name, ns in _named(found)) or "in no part above all"
-    if (a_ns < b_ns) != (seen_ns[0] < seen_ns[1]):
-        named = f"the profiled steps, {from_to(*seen_ns)}, do not explain it"
-    elif own_ns not in (None, seen_ns):
-        named = f"of the profiled steps {from_to(*seen_ns)}, {named}"
-    is_other_work = bool(different_work(before.found, after.found))
-    more = " Its products are not the same, in size or number." if is_other_work else ""
-    crowded = f", more than others explain: {had_cores}" if is_crowded else ""
-    size = format_size_of_change(b_ns / a_ns, b_ns / a_ns, b_ns / a_ns)[0]
-    direction = "as long as" if size.endswith("x") else f"{'more' if b_ns > a_ns else 'less'} time than"
-    return f"A step takes {size} {direction} before {times}{crowded}: {named}.{more}"
+    are_sure = all(_is_beyond_waiting(ns, waits, least) for ns in (seen_ns, told_ns))
+    if max(waits) >= WORTH_A_LINE and not are_sure:
+        share = format_percent(max(waits))
+        return f"Can't tell what changed: other programs had the cores for {share} of one window."
+    if abs(math.log(told_ns[1] / told_ns[0])) < least:
+        return f"As fast as before, or nearly ({from_to(*told_ns)}): runs of one program differ as much."
+    is_other_work = different_work(before.found, after.found)
+    more = ["Its products are not the same, in size or number."] if is_other_work else []
+    return " ".join((*_told(found, "A step takes", "before"), *more))
 
 
 def _is_beyond_waiting(steps_ns: tuple[int, int], waits: Sequence[float], least: float) -> bool:
@@ -288,31 +253,16 @@ def _is_beyond_waiting(steps_ns: tuple[int, int], waits: Sequence[float], least:
     return math.log(own_share * slower_ns / faster_ns) >= least
 
 
-def _named(attribution: Attribution) -> list[tuple[str, int]]:
-    moved = sum(abs(part.difference_ns) for part in attribution.parts)
-    return [
-        (part_name(part), part.difference_ns)
-        for part in attribution.parts[:3]
-        if moved and abs(part.difference_ns) >= _LEAST_SHARE * moved
-    ]
-
-
 def _how_sure(found: TraceDifference) -> str:
     if isinstance(found.judgement, Missing):
-        return (
-            "This describes two traces and judges nothing: for a verdict, give several of each program,"
-            " --a X1 X2 X3 --b Y1 Y2 Y3."
-        )
+        return "This describes two traces; several of each, --a X1 X2 X3 --b Y1 Y2 Y3, are judged."
     estimate = found.judgement.estimate
     if isinstance(estimate, Missing):
         return f"Not judged: {estimate.reason}."
-    sides = f"{len(found.a)} and {len(found.b)} traces"
+    words = {"same": "both do as many", "inconclusive": "can't tell which does more"}
+    says = words.get(found.judgement.word, f"b does {format_change(estimate.ratio)}")
     interval = format_ends(estimate.low, estimate.high, estimate.ratio)
-    if not found.judgement.is_decided:
-        return f"Over {sides}: can't tell which does more steps a second ({interval})."
-    if found.judgement.word == "same":
-        return f"Over {sides}: both do as many steps a second ({interval})."
-    return f"Over {sides}: b does {format_change(estimate.ratio)} steps a second ({interval})."
+    return f"Over {len(found.a)} and {len(found.b)} traces: {says} steps a second ({interval})."
 
 
 def side_lines(found: TraceDifference) -> list[str]:

@@ -39,10 +39,8 @@ from gputui.services.results.step_answer import (
     OPTIMIZER,
     RECORDED,
 )
-from gputui.services.results.step_breakdown import product_sentence
 from gputui.services.runs.process import uuid7
 from gputui.services.traces.chrome_trace import KINDS, Trace, read_trace
-from gputui.services.traces.collectives import Collective, collective_lines, collectives_of
 from gputui.services.traces.lines import MARK
 from gputui.services.traces.window import (
     WHOLE,
@@ -70,6 +68,17 @@ _OTHER_CALLS = re.compile(r"Launch|Memcpy|Memset|Synchronize|Wait", re.IGNORECAS
 _UNMATCHED_SHOWN = 0.05
 _LEFT_OUT_SHOWN = 0.01
 _COMMUNICATION_SHOWN = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One piece of communication; on a CPU a range in which torch.distributed sends and receives."""
+
+    name: str
+    """`allreduce`, or that of the kernel or range."""
+    start_ns: int
+    """Since the first event of the trace, as the end."""
+    end_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,25 +132,17 @@ def read_run(
             f"{path}: no operator and no work of a device lies in {window.found_by}",
             "take another --window, or record with activities CPU and CUDA",
         )
-    name, divided = device_name(trace, device), _pass(trace, window, found)
-    products = product_sentence(divided, name)
-    collectives = collectives_of(trace, found)
     return TraceRun(
         path=path,
         name=label or stem(path),
-        device=name,
+        device=device_name(trace, device),
         memory_bytes=0 if described is None else described.memory_bytes,
         compute_capability="" if described is None else described.compute_capability,
         rank=trace.rank if (trace.ranks or 1) > 1 else None,
         window=window,
-        found=divided,
-        collectives=collectives,
-        notes=(
-            *trace.damage,
-            *_notes(trace, window, device, found, collectives),
-            *filter(None, (products,)),
-            *_of_program(trace, window),
-        ),
+        found=_pass(trace, window, found),
+        collectives=_collectives(trace, found),
+        notes=(*trace.damage, *_notes(trace, window, device, found), *_of_program(trace, window)),
         started_utc_us=_started_us(trace),
         digest=_digest(path),
     )
@@ -203,6 +204,16 @@ def stem(path: Path) -> str:
     return name or path.name
 
 
+def _collectives(trace: Trace, found: Partition) -> tuple[Collective, ...]:
+    """In order of time."""
+    collectives = []
+    for event in sorted(found.transfers, key=lambda one: one.start_ns):
+        bare = event.name.removeprefix("void ").replace("(anonymous namespace)::", "")
+        name = trace.collectives.get(event.correlation) or re.split(r"[<(]", bare)[0]
+        collectives.append(Collective(name, event.start_ns, event.end_ns))
+    return tuple(collectives)
+
+
 def _pass(trace: Trace, window: Window, found: Partition) -> ProfiledPass:
     peak = trace.peak_allocated_bytes
     reserved: int | Missing = trace.peak_reserved_bytes or Missing("the trace does not say")
@@ -226,9 +237,7 @@ def _pass(trace: Trace, window: Window, found: Partition) -> ProfiledPass:
     )
 
 
-def _notes(
-    trace: Trace, window: Window, device: int | None, found: Partition, collectives: Sequence[Collective]
-) -> Iterator[str]:
+def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -> Iterator[str]:
     if not window.has_steps:
         is_ours = MARK in trace.names  # of a program that stays as it is
         how = f"; {_HOW_TO_MARK}" if window.found_by == WHOLE and not is_ours else ""
@@ -248,7 +257,6 @@ def _notes(
         hidden = format_percent(1 - exposed_ns / found.communication_ns)
         each = "a step" if steps > 1 else "in all"
         yield f"communication takes {took} {each}: {hidden} of it behind compute, {exposed} exposed"
-        yield from collective_lines(collectives, steps, is_on_device=device is not None)
     if found.unmatched_ns > _UNMATCHED_SHOWN * busy_ns:
         share = format_percent(found.unmatched_ns / busy_ns)
         yield f"{share} of device time was launched outside of the trace: its operators are unknown"

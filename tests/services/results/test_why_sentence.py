@@ -69,14 +69,9 @@ def test_beside_a_peak_test_of_the_same_run_it_says_what_it_reaches_and_whether_
 @pytest.mark.parametrize(
     ("causes", "said"),
     [
-        ({"launch": 30, "python": 8}, ", most of it for launches"),
-        (
-            {"launch": 11, "dispatch": 14, "python": 13},
-            ", above all for the dispatch of operators",
-        ),
-        ({"data_wait": 30, "launch": 8}, ", most of it for the data loader"),
-        ({"python": 10, "launch": 11, "queue": 17}, ""),
-        ({"python": 15, "dispatch": 16, "sync": 7}, ", above all for the dispatch of operators"),
+        ({"launch": 30, "python": 8}, ", most of it launch gaps"),
+        ({"launch": 11, "dispatch": 14, "python": 13}, ""),
+        ({"data_wait": 30, "launch": 8}, ", most of it waiting for the loader"),
     ],
 )
 def test_a_gpu_that_waits_says_for_what(causes: dict[str, float], said: str) -> None:
@@ -85,7 +80,7 @@ def test_a_gpu_that_waits_says_for_what(causes: dict[str, float], said: str) -> 
 
 
 def test_the_larger_share_comes_first() -> None:
-    queued = "for 50 % the GPU waits, most of it for queued work that another stream or a peer holds up"
+    queued = "for 50 % the GPU waits, most of it queued work waiting"
     found = idle({"python": 10, "launch": 12, "queue": 28})
     assert why(found) == f"A step takes 100 ms: {queued}, and 42 % is matmul in fp32."
 
@@ -93,35 +88,13 @@ def test_the_larger_share_comes_first() -> None:
 def test_time_between_the_operators_of_a_cpu_is_no_waiting() -> None:
     assert (
         why(idle({"python": 25}), case=CPU)
-        == "A step takes 100 ms: 62 % is matmul in fp32, and for 25 % the CPU is between operators."
+        == "A step takes 100 ms: 62 % is matmul in fp32, and 25 % is Python between calls."
     )
-
-
-def test_all_that_a_loader_does_on_a_cpu_is_the_loaders_whether_operators_or_not() -> None:
-    found = idle({"python": 25, "data_wait": 10})
-    loads = TimeSlice("data", "compute", "", found.slices[0].time_ns // 2)
-    rest = replace(found.slices[0], time_ns=found.slices[0].time_ns - loads.time_ns)
-    text = why(replace(found, slices=(rest, loads, *found.slices[1:])), case=CPU)
-    share = round(100 * (loads.time_ns / found.window_ns + 0.1))
-    where = f"for {share} % the CPU is in the data loader, and for 25 % the CPU is between operators"
-    assert text == f"A step takes 100 ms: {where}."
-
-
-def test_a_gap_before_a_loader_is_not_the_loaders_in_an_older_file_either() -> None:
-    found = idle({"python": 25})
-    older = (*found.slices[:-1], replace(found.slices[-1], phase="data"))
-    said = why(replace(found, slices=older), case=CPU)
-    assert said == "A step takes 100 ms: 62 % is matmul in fp32, and for 25 % the CPU is between operators."
-
-
-def test_a_gpu_that_mostly_waits_for_nothing_that_its_host_does_says_so() -> None:
-    waits = "A step takes 100 ms: for 70 % the GPU waits, and 25 % is matmul in fp32."
-    assert why(idle({"sync": 70})) == waits
 
 
 def test_a_gpu_that_waited_longer_under_the_profiler_is_said_to_wait_as_long_as_in_timed_steps() -> None:
     slow = idle({"launch": 98}, step_ms=160)  # 62 ms of work, as without the profiler
-    assert why(slow).endswith("for 38 % the GPU waits, most of it for launches.")
+    assert why(slow).endswith("for 38 % the GPU waits, most of it launch gaps.")
     breakdown = breakdown_of(slow, timed())
     assert not isinstance(breakdown, Missing)
     assert breakdown.step_ns == pytest.approx(TIMED_MS * 1e6)
