@@ -61,12 +61,8 @@ def decisions(
     estimates: Sequence[RatioEstimate | Missing],
     looks: Sequence[int],
     limit: float,
-    *,
-    base_grows: bool = False,
 ) -> list[Decision | Missing]:
     """What one look says of each row; `looks` are all of the run, `limit` is a fraction.
-
-    With `base_grows` the baseline gets as many launches as the run that is compared with it.
 
     Each row is judged by itself, at the error rate of one look and without a band around 0.
     """
@@ -77,8 +73,7 @@ def decisions(
             found.append(at_95)
             continue
         estimate = at_95.at_error_rate(rate)
-        launches_a = max(looks[-1], at_95.launches_a) if base_grows else at_95.launches_a
-        reach = at_95.half_width_with(launches_a, max(looks[-1], at_95.launches_b), rate)
+        reach = at_95.half_width_with(at_95.launches_a, max(looks[-1], at_95.launches_b), rate)
         if estimate.doubt:
             word = OPEN
         elif estimate.is_within(limit):

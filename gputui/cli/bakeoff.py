@@ -18,7 +18,6 @@ from typing import Any  # Any: what click passes on
 
 import click
 
-from gputui.analysis.resolution import looks_up_to
 from gputui.cli.options import all_rows_option, db_option, host_options, json_results_option, run_options
 from gputui.cli.output import beneath, confirmed, console, print_hint, print_json, say, shown, unattended
 from gputui.document.page import Page
@@ -32,8 +31,6 @@ from gputui.model.units import (
     format_whole_seconds,
     listed,
 )
-from gputui.services.compare.resolve import percent_from
-from gputui.services.compare.rounds import MOST_LAUNCHES, how_sure, next_round, standings
 from gputui.services.hosts.bakeoff import (
     LOST,
     RUNNING,
@@ -41,7 +38,6 @@ from gputui.services.hosts.bakeoff import (
     BatchPart,
     HostRun,
     HostStatus,
-    Rounds,
     find_bakeoff,
     on_all,
 )
@@ -53,7 +49,6 @@ from gputui.services.hosts.link import NothingThere
 from gputui.services.hosts.preparing import (
     PreparedHosts,
     new_bakeoff,
-    new_name,
     prepare,
     profile_for_hosts,
 )
@@ -174,11 +169,6 @@ COMMON = (
     launches="Launches per case.  [3, if the budget has room]",
     budget="Seconds it may take on each host.  [the profile's]",
 )
-@click.option(
-    "--resolve",
-    metavar="PCT",
-    help="Measure in rounds until every row differs from the first host's or lies within ±PCT %.",
-)
 @run_options("blocks", blocks="Timed blocks that are enough.  [60]")
 @click.option(
     "--same-box-parallel", is_flag=True, help="Measure names of one box at the same time, not in turn."
@@ -209,7 +199,6 @@ def command(
     db: Path | None,
     prices: tuple[str, ...],
     pythons: tuple[str, ...],
-    resolve: str | None,
     directory: str,
     same_box_parallel: bool,
     gives_up_after_s: float,
@@ -230,7 +219,6 @@ def command(
     if resume:
         found = find_bakeoff(profile or "", gives_up_after_s)
         return see_through(found, shows_all=shows_all, verbose=verbose, as_json=as_json)
-    percent = _percent(resolve, partitions)
     named = [*addresses, *(name for file in files for name in hosts_in(file))]
     queues = [partition_from(text, directory) for text in partitions]
     kinds = [] if clean else [kind for queue in queues for kind in node_types(queue)]
@@ -249,9 +237,6 @@ def command(
 
     measured, step_file, step = profile_for_hosts(profile or "")
     target = writable_target(db)
-    looks = () if percent is None else looks_up_to(chosen["replicates"] or MOST_LAUNCHES)
-    if looks:
-        chosen["replicates"] = looks[0]
     choices = options_of("", {"seed": secrets.randbelow(2**31), **chosen}).choices
     key = hash_key()
     hosts, queued = hosts[: len(hosts) - len(kinds)], hosts[len(hosts) - len(kinds) :]
@@ -266,9 +251,6 @@ def command(
         raise MachineLacks("nothing was measured", "gputui doctor, with the same --host, says when it can be")
     jobs = _jobs(kinds, queued, measured, step_file, choices, key_for_hosts(key))
     _announce_jobs(kinds, jobs, target)
-    rounds = None
-    if percent is not None:
-        rounds = _rounds(percent, looks, [one.box.host.name for one in prepared.planned], hosts)
     if not yes:
         if unattended() or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise GputuiError("there is no terminal to ask on", "--yes starts without asking")
@@ -282,33 +264,9 @@ def command(
         step=step,
         words=sys.argv[1:],
         gives_up_after_s=gives_up_after_s,
-        rounds=rounds,
     )
     status = see_through(bakeoff, shows_all=shows_all, verbose=verbose, as_json=as_json)
     return status or (EXIT_CASE_FAILED if prepared.refused else EXIT_DONE)
-
-
-def _percent(resolve: str | None, partitions: Sequence[str]) -> float | None:
-    """How fine rows are to be resolved; None for a bakeoff without rounds."""
-    if resolve is None:
-        return None
-    if partitions:
-        raise GputuiError(
-            f"--resolve {resolve} with --slurm: every round would wait in the queue",
-            "--launches 6 measures more at once",
-        )
-    return percent_from(resolve)
-
-
-def _rounds(percent: float, looks: Sequence[int], names: Sequence[str], hosts: Sequence[Host]) -> Rounds:
-    """Raises MachineLacks without the first host, which is the baseline, or without another one."""
-    if len(names) < 2 or names[0] != hosts[0].name:
-        raise MachineLacks(
-            f"--resolve needs {hosts[0].name}, the baseline, and another host", "the lines above say why"
-        )
-    rounds = Rounds(new_name(), percent, tuple(looks), tuple(names))
-    say(how_sure(rounds))
-    return rounds
 
 
 def _announce(prepared: PreparedHosts, target: Path) -> None:
@@ -370,21 +328,16 @@ def see_through(
 
     SIGINT and SIGTERM end the runs if `is_ours`, else only this process; `ends` ends them at once.
     """
-    if bakeoff.is_over and bakeoff.rounds is None:
+    if bakeoff.is_over:
         say(f"bakeoff {bakeoff.name} is complete: nothing is left to bring home")
-    while True:
-        with bakeoff.held():
-            stopped = 0 if bakeoff.is_over else _follow(bakeoff, is_ours, ends)
-        unstored = [run for run in bakeoff.runs if not run.is_stored]
-        if unstored:
-            say(f"to go on with {_names(unstored)}: gputui bakeoff --resume {bakeoff.name}")
-        if stopped:
-            _say_what_is_kept(bakeoff)
-            return 128 + stopped
-        following = _next_round(bakeoff)
-        if following is None:
-            break
-        bakeoff = following
+    with bakeoff.held():
+        stopped = 0 if bakeoff.is_over else _follow(bakeoff, is_ours, ends)
+    unstored = [run for run in bakeoff.runs if not run.is_stored]
+    if unstored:
+        say(f"to go on with {_names(unstored)}: gputui bakeoff --resume {bakeoff.name}")
+    if stopped:
+        _say_what_is_kept(bakeoff)
+        return 128 + stopped
     has_compared = _compare(bakeoff, shows_all=shows_all, verbose=verbose, as_json=as_json)
     ended_early = [run for run in bakeoff.runs if run.is_stored and not run.is_whole]
     if ended_early and bakeoff.words and not as_json:
@@ -406,20 +359,6 @@ def _say_what_is_kept(bakeoff: Bakeoff) -> None:
         file = shlex.quote(str(bakeoff.target))
         ids = ", ".join(f"{run.host.name} is {run.short_id}" for run in kept)
         say(f"what was finished is kept ({ids}): gputui show {kept[0].short_id} {file}")
-
-
-def _next_round(bakeoff: Bakeoff) -> Bakeoff | None:
-    """Say what the round has decided, and make the next one; None after the last."""
-    if bakeoff.rounds is None:
-        return None
-    found = standings(bakeoff)
-    for one in found:
-        say(one.message)
-    following = next_round(bakeoff, found)
-    if following is not None and following.rounds is not None:
-        rounds = following.rounds
-        say(f"round {rounds.before + 1} of {len(rounds.looks)}: {_names(following.runs)}")
-    return following
 
 
 def _follow(bakeoff: Bakeoff, is_ours: bool, ends: bool) -> int:
@@ -480,11 +419,8 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool, as_json: bool)
     from gputui.services.compare.session import ask
     from gputui.services.compare.text import comparison_pages
 
-    rounds = bakeoff.rounds
     done = [(run.host.name, run.short_id) for run in bakeoff.runs if run.is_stored]
-    if rounds is not None:
-        done = [(name, rounds.label_of(name)) for name in rounds.hosts]
-    elif not any(run.has_measured for run in bakeoff.runs):
+    if not any(run.has_measured for run in bakeoff.runs):
         show = f"gputui show {done[0][1]} {shlex.quote(str(bakeoff.target))} -v says why" if done else ""
         raise NoResult("nothing was measured on any host", show or f"gputui bakeoff --resume {bakeoff.name}")
     file = from_here(str(bakeoff.target))
@@ -500,7 +436,7 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool, as_json: bool)
     if len(done) == 1:
         print_hint("one host was measured", f"gputui show {done[0][1]} {shlex.quote(file)}")
         return True
-    asked = ask(selectors, pool=rounds is not None)
+    asked = ask(selectors)
     named = zip(asked.sides, done, strict=True)
     sides = tuple(replace(side, name=f"{shown(name)} ({run})") for side, (name, run) in named)
     asked = replace(asked, sides=sides)
@@ -508,17 +444,14 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool, as_json: bool)
     if as_json:
         print_json({**of_bakeoff, **comparison_plain(asked, answer)})
         return not answer.headline.is_empty
-    pool = [] if rounds is None else ["--pool"]
     kinds = equal_boxes(asked.sides, [shown(name) for name, _ in done])
     said = [text for kind in kinds for text in (kind.line, "")]
-    if rounds is not None:
-        said += [*(line for one in standings(bakeoff) for line in one.lines()), how_sure(rounds), ""]
     out = console()
     below, width = Page(out), out.width if out.is_terminal else None
     for line in said:
         below.line(line, is_whole=not out.is_terminal)
-    steps = {"compare again": ["gputui", "compare", *selectors, *pool]}
-    if bakeoff.words and rounds is None:
+    steps = {"compare again": ["gputui", "compare", *selectors]}
+    if bakeoff.words:
         steps["measure all again, with three launches each"] = _with_launches(bakeoff.words)
     for why, words in steps.items():
         for spans in command_spans(shlex.join(words), width, f"{why}: "):

@@ -150,7 +150,6 @@ def command(
         is_verbose=verbose,
         shows_all=shows_all,
         like=like,
-        profile=None if model is None else prepared.profile,
     )
 
 

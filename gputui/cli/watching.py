@@ -34,7 +34,6 @@ from gputui.model.plan import Plan
 from gputui.model.result import Run
 from gputui.model.serving import SERVE_PROFILE
 from gputui.recording.run_directory import Spec
-from gputui.services.profiles.loader import Profile
 from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of, where_messages_are
 from gputui.services.results.labels import has_failed, has_measured
 from gputui.services.results.next_steps import NextStep, next_steps
@@ -184,14 +183,13 @@ def finish(
     is_verbose: bool = False,
     shows_all: bool = False,
     like: str = "",
-    profile: Profile | None = None,
     api_price: tuple[float, float] | None = None,
 ) -> int:
     """Results of every run, the next commands, and the exit status. Raises NotStored.
 
     6 if a run measured nothing and none of its cases failed.
 
-    `like` is the run that was repeated, as `F@RUN`; empty for none; `profile` has its cases. `api_price`: of
+    `like` is the run that was repeated, as `F@RUN`; empty for none. `api_price`: of
     a hosted API, for a run of loads; USD per million tokens in and out.
     """
     was_killed = False
@@ -217,7 +215,6 @@ def finish(
             file.measured_summaries(),
             passes=passes.values(),
             like=like,
-            profile=profile,
         )
     looks = [Looks.read(run.run_dir) for run in runs]
     if as_json:

@@ -20,6 +20,7 @@ from gputui.services.profiles.loader import (
     shipped_profiles,
 )
 from gputui.services.profiles.planner import case_of
+from gputui.services.results.labels import needs_budget
 from gputui.services.results.selectors import split_selector
 from gputui.store.reading import open_result
 from gputui.store.selecting import find_run
@@ -29,7 +30,7 @@ from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
 REPEATED = ("ok", "oom", "failed", "interrupted")
-"""Outcomes of cases that were tried there; what was skipped there has nothing to be compared with."""
+"""Outcomes of cases that were tried there; what it could not do there is not repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def repetition_of(model: RepeatedRun, given: Profile | None = None) -> Repetitio
         if (profile.name, profile.version) == (summary.profile, summary.profile_version)
         for case in profile.cases
     }
-    tried = [case for case in model.run.cases if case.outcome in REPEATED]
+    tried = [case for case in model.run.cases if case.outcome in REPEATED or needs_budget(case)]
     for result in tried:
         case = result.case
         if case.is_program:

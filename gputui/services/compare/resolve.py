@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 import sys
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
@@ -19,16 +18,14 @@ from pathlib import Path
 from gputui.analysis.resolution import (
     DECIDED,
     FASTER,
-    MOST_LAUNCHES,
     OPEN,
     OUT_OF_REACH,
     SLOWER,
     WITHIN,
     decisions,
     error_rate_of,
-    most_launches,
 )
-from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate
+from gputui.analysis.verdict import RatioEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import Case, Plan, from_plain
@@ -40,8 +37,6 @@ from gputui.services.compare.pairing import Side, compare_sides, estimate_pair, 
 from gputui.services.compare.rerun import RepeatedRun
 from gputui.services.compare.row_text import OF_RATES, change_words
 from gputui.services.results.labels import format_ends
-from gputui.services.results.selectors import from_here
-from gputui.services.results.throughput import contention_of
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run
@@ -50,7 +45,6 @@ from gputui.worker.foreign_json import read_json_file
 LOOKS_NAME = "looks.json"
 LEAST_PERCENT, MOST_PERCENT = 0.1, 50.0
 _SHOWN = 40
-_ENDLESS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,23 +142,6 @@ class Looks:
         yield f"b is this run; {confidence:.3g} % intervals, so that all checks together are 97 % sure"
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """What one row of the base allows to tell."""
-
-    name: str
-    launches: int
-    """Of the base."""
-    percent: float
-    """The smallest difference that the last look can be expected to tell from none."""
-    runs_percent: float
-    """Of it what no launches of one run lower, since runs of one box differ."""
-    wanted: int | None
-    """Launches with which the base would reach what was asked; None if none would, or that is not known."""
-    is_crowded: bool
-    """There was CPU contention on the base."""
-
-
 def percent_from(text: str) -> float:
     """Parse how fine rows are to be resolved. Raises GputuiError unless it is from 0.1 to 50."""
     try:
@@ -179,87 +156,38 @@ def percent_from(text: str) -> float:
     return percent
 
 
-def reaches(model: RepeatedRun, plan: Plan, percent: float) -> tuple[Reach, ...]:
-    """What the base allows to tell of each row that this plan will measure, at its last look.
+def intent(model: RepeatedRun, plan: Plan, percent: float) -> Iterator[str]:
+    """What will be done to resolve the rows, and what the base allows; for people, before it begins.
 
     Taken from the base alone, as if launches here varied as they did there. Raises GputuiError if the base
     measured none of the cases that run here.
     """
-    base, limit, rate = side_of_runs(model.text, [model.run]), percent / 100, error_rate_of(plan.looks)
-
-    def resolved(estimate: RatioEstimate, launches: int, more: int) -> float:
-        """A difference that so many launches of the base and so many here can tell from none."""
-        return math.expm1(estimate.half_width_with(launches, more, rate))
-
-    wanted = {pairing(planned.case) for planned in plan.cases if planned.outcome is None}
-    found = []
-    for case in base.cases:
-        if case.result.outcome != "ok" or pairing(case.result.case) not in wanted:
-            continue
+    looks, rate = plan.looks, error_rate_of(plan.looks)
+    here = {pairing(planned.case) for planned in plan.cases if planned.outcome is None}
+    reached = []
+    for case in side_of_runs(model.text, [model.run]).cases:
         estimate = estimate_pair(case, replace(case, run=replace(case.run, run_id="")))
-        if isinstance(estimate, RatioEstimate):
-            launches, last = estimate.launches_a, plan.looks[-1]
-            more = range(launches + 1, MOST_LAUNCHES + 1) if launches >= LAUNCHES_MEASURED else ()
-            found.append(
-                Reach(
-                    case.result.case.name,
-                    launches,
-                    100 * resolved(estimate, launches, last),
-                    100 * resolved(estimate, _ENDLESS, _ENDLESS),
-                    next((count for count in more if resolved(estimate, count, last) <= limit), None),
-                    contention_of(case.result) > 0,
-                )
-            )
-    if not found:
+        if pairing(case.result.case) in here and isinstance(estimate, RatioEstimate):
+            reached.append(100 * math.expm1(estimate.half_width_with(estimate.launches_a, looks[-1], rate)))
+    if not reached:
         raise GputuiError(
             f"--against {model.text}: run {model.run.summary.short_id} measured no case that can run here",
             f"gputui show {model.selector} shows what it measured, and why not the rest",
         )
-    return tuple(found)
-
-
-def intent(model: RepeatedRun, plan: Plan, percent: float) -> Iterator[str]:
-    """What will be done to resolve the rows, and what the base allows; for people, before it begins.
-
-    Raises GputuiError if the base measured none of the cases that run here.
-    """
-    rows, looks = reaches(model, plan, percent), plan.looks
-    confidence = 100 * (1 - error_rate_of(looks))
     after = listed([str(n) for n in looks])
     yield (
-        f"{counted(len(rows), 'row')} to ±{percent:g} %: at most {counted(len(looks), 'check')},"
-        f" after {after} launches per case, with {confidence:.3g} % intervals"
+        f"{counted(len(reached), 'row')} to ±{percent:g} %: at most {counted(len(looks), 'check')},"
+        f" after {after} launches per case, with {100 * (1 - rate):.3g} % intervals"
     )
-    best, worst = (_within(end(row.percent for row in rows)) for end in (min, max))
+    best, worst = _within(min(reached)), _within(max(reached))
     allows = best if best == worst else f"{best.removesuffix(' %')} to {worst}"
-    base = counted(max(row.launches for row in rows), "launch")
-    yield f"a baseline of {base} per case resolves {allows}, if launches here vary as they did there"
-    beyond = [row for row in rows if row.percent > percent]
-    if not beyond:
-        return
-    which = beyond[0].name if len(beyond) == 1 else f"{len(beyond)} of {len(rows)} rows"
-    it = "it" if len(beyond) == 1 else "them"
-    yield f"±{percent:g} % is out of reach for {which}: measuring {it} stops once that is certain"
-    yield from _remedies(model, beyond, percent)
-
-
-def _remedies(model: RepeatedRun, beyond: Sequence[Reach], percent: float) -> Iterator[str]:
-    """What would bring rows into reach that are beyond what the base allows."""
-    crowded = any(row.is_crowded for row in beyond)
-    runs = max(row.runs_percent for row in beyond)
-    if runs > percent and not crowded:
-        coarser = math.ceil(max(row.percent for row in beyond))
-        would = f"--resolve {coarser} is in reach; for less, " if coarser <= MOST_PERCENT else ""
+    yield f"the baseline resolves {allows}, if launches here vary as they did there"
+    if beyond := sum(one > percent for one in reached):
+        rows = counted(len(reached), "row")
         yield (
-            f"one run of each box resolves {_within(runs)} at best, however many launches it has: {would}"
-            "measure each box several times, at different times, and compare --pool"
+            f"out of reach: {beyond} of {rows}, whose launches stop once that is certain;"
+            " a baseline of more launches, or pooled runs, reaches further"
         )
-        return
-    why = "CPU contention on the baseline: measure it again when its box is idle"
-    launches = max((row.wanted for row in beyond if row.wanted), default=most_launches(beyond[0].launches))
-    file = from_here(model.selector.rpartition("@")[0])
-    words = ["gputui", "run", "--like", model.selector, "--launches", str(launches), "--db", file]
-    yield f"{why if crowded else 'measure the baseline again, on its box'}: {shlex.join(words)}"
 
 
 def _within(percent: float) -> str:
@@ -276,11 +204,11 @@ def look(run: Run, asked: Looks, base: Run, *, number: int) -> Looks:
 
 
 def standings_of(
-    a: Side, b: Side, looks: Sequence[int], percent: float, number: int, *, base_grows: bool = False
+    a: Side, b: Side, looks: Sequence[int], percent: float, number: int
 ) -> Iterator[tuple[Case, RowStanding]]:
-    """What look `number` says of each row that both sides measured; `base_grows` as in `decisions`."""
+    """What look `number` says of each row that both sides measured."""
     rows = compare_sides(a, b).rows
-    found = decisions([row.estimate for row in rows], looks, percent / 100, base_grows=base_grows)
+    found = decisions([row.estimate for row in rows], looks, percent / 100)
     for row, decision in zip(rows, found, strict=True):
         result, estimate = row.b.result, row.estimate
         if result is None or isinstance(decision, Missing) or isinstance(estimate, Missing):

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.judgement import TIME, Judgement, surely_slower
-from gputui.analysis.resolution import error_rate_of, looks_up_to, most_launches
 from gputui.analysis.verdict import BAND, RatioEstimate, launches_needed, nearest_edge, runs_needed
 from gputui.model.absent import Missing
 from gputui.model.plan import Case
@@ -20,7 +19,6 @@ from gputui.services.compare.row_text import change_text, mean_devices, mean_nam
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import had_no_time, needs_budget, short_case_name
 from gputui.services.results.selectors import from_here
-from gputui.services.results.throughput import launches_by_run
 from gputui.worker.workloads import WORKLOADS
 
 
@@ -40,15 +38,9 @@ class SettlingStep:
 
 
 def settling_steps(row: Row, evidence: Evidence) -> tuple[SettlingStep, ...]:
-    """One for each box that has to measure an undecided row again; none where that hardly pays.
-
-    Only for that of b where what a measured is enough, and more launches of b are not.
-    """
+    """One for each box that has to measure an undecided row again; none where that hardly pays."""
     if not isinstance(row.estimate, RatioEstimate) or _cannot_be_repeated(row):
         return ()
-    resolving = _resolving_step(row, row.estimate, evidence)
-    if resolving is not None:
-        return (resolving,)
     limit, rate = nearest_edge(row.estimate), row.verdict.error_rate
     found = _repeated(row, row.estimate, limit, rate, evidence, is_alone=True)
     return () if isinstance(found, Missing) else tuple(found)
@@ -110,30 +102,6 @@ def _step(box: str, run: RunSummary, command: str, seconds: float, *, was_busy: 
     return SettlingStep(box, command, seconds, usd, was_busy)
 
 
-def _resolving_step(row: Row, estimate: RatioEstimate, evidence: Evidence) -> SettlingStep | None:
-    """Launches of b against a as it is, until the row is resolved; None where those can hardly do it."""
-    if estimate.doubt or _crowded(row) or not row.case.has_steps:
-        return None
-    a, b = row.a.run, row.b.run
-    if a is None or b is None or row.b.result is None or a.run_id == b.run_id:
-        return None
-    most = most_launches(estimate.launches_a)
-    if estimate.launches_b >= most:
-        return None
-    rate = min(error_rate_of(looks_up_to(most)), row.verdict.error_rate)
-    half = estimate.half_width_with(estimate.launches_a, most, rate)
-    difference = abs(math.log(estimate.ratio))
-    percent = max((one for one in _RESOLVED_TO if math.log1p(one / 100) <= difference), default=None)
-    if percent is None or abs(math.log(estimate.ratio / nearest_edge(estimate))) <= half:
-        return None
-    seconds = most * _launch_s(row.b.result)
-    files = [from_here(str(evidence.file(run.run_id))) for run in (a, b)]
-    base = shlex.quote(f"{files[0]}@{a.short_id}")
-    options = f"--resolve {percent} --only {only_text(row, row.b)} --db {shlex.quote(files[1])}"
-    command = f"gputui run {_definition(row.case, b)}--against {base} {options}"
-    return _step("b", b, command, seconds)
-
-
 def effort_words(steps: Sequence[SettlingStep]) -> str:
     """What settling takes: `about 2 min on each box, $0.12`; the money only where all boxes have a price.
 
@@ -160,8 +128,6 @@ def only_text(row: Row, side: Cell) -> str:
     return ":".join((work.workload, work.size, *(precisions if len(precisions) == 1 else ())))
 
 
-_RESOLVED_TO = (1, 2, 5, 10, 20)
-"""Per cent that a command suggests."""
 _START_S = 8.0
 """A worker that imports torch, and the probe before it."""
 
@@ -195,26 +161,14 @@ def steps_for_limit(
     limit = nearest_edge(row.estimate) if limit is None else limit
     found = _repeated(row, row.estimate, limit, error_rate, evidence)
     if isinstance(found, Missing):
-        yield from _steps_for_runs(row, row.estimate, limit, evidence, found, error_rate)
+        times = runs_needed(row.estimate, limit, error_rate)
+        if isinstance(times, Missing):
+            yield f"too close to call; measuring again will hardly help: {times.reason}"
+        else:
+            more = counted(times - 1, "more run")
+            yield f"{more} of each box, then compare with --pool: {found.reason}"
         return
     yield from (f"on the box of {step.box}: {step.command}" for step in found)
-
-
-def _steps_for_runs(
-    row: Row, estimate: RatioEstimate, limit: float, evidence: Evidence, launches: Missing, error_rate: float
-) -> Iterable[str]:
-    """What more runs of each box would tell, where more launches of one do not."""
-    times = runs_needed(estimate, limit, error_rate)
-    if isinstance(times, Missing):
-        yield f"too close to call; measuring again will hardly help: {times.reason}"
-        return
-    is_one_run = row.a.run is not None and row.b.run is not None and row.a.run.run_id == row.b.run.run_id
-    for letter, cell in (("a", row.a), ("b", row.b))[: 1 if is_one_run else 2]:
-        runs = launches_by_run(cell.result) if cell.result else ()
-        more = (times - 1) * max(len(runs), 1)
-        often = "once more" if more == 1 else f"{more} times more"
-        yield f"on the box of {letter}, {often}: {_again(cell, evidence)}"
-    yield f"then compare with --pool: {launches.reason}"
 
 
 def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:

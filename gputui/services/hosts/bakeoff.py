@@ -455,36 +455,17 @@ _STORING = threading.Lock()
 """Result files are written by one thread at a time."""
 
 
-def spec_of(box: Box, plan: Plan, run_id: str, target: Path, key: bytes, label: str = "") -> Spec:
+def spec_of(box: Box, plan: Plan, run_id: str, target: Path, key: bytes) -> Spec:
     """The run of a plan on a box, to be stored in `target` here. Raises GputuiError for a wrong price."""
     return Spec(
         run_id=run_id,
         plan=plan,
         runtime=box.chosen.interpreter.runtime,
-        label=label,
+        label="",
         price=price_of(box.host.usd_per_hour, None, box.machine),
         hash_key=key,
         target=str(target),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Rounds:
-    """What a bakeoff in rounds is to resolve, and which round it is."""
-
-    name: str
-    """Of the first round; labels of its runs begin with it."""
-    percent: float
-    looks: tuple[int, ...]
-    """Launches per case after each round."""
-    hosts: tuple[str, ...]
-    """All of the first round, the baseline first."""
-    before: int = 0
-    """Rounds before this one."""
-
-    def label_of(self, host: str) -> str:
-        """The label of a host's runs, by which they are taken together."""
-        return f"{self.name}-{self.hosts.index(host) + 1}"
 
 
 class Bakeoff:
@@ -497,7 +478,6 @@ class Bakeoff:
         groups: Sequence[Sequence[int]],
         gives_up_after_s: float = GIVES_UP_AFTER_S,
         words: Sequence[str] = (),
-        rounds: Rounds | None = None,
     ) -> None:
         self.words = tuple(words)
         """Of the command line that began it, without the program; empty if unknown."""
@@ -505,7 +485,6 @@ class Bakeoff:
         self.runs = tuple(runs)
         self.groups = groups
         self.gives_up_after_s = gives_up_after_s
-        self.rounds = rounds
         self._gate = threading.Semaphore(AT_ONCE)
         self._threads: list[threading.Thread] = []
 
@@ -543,7 +522,6 @@ class Bakeoff:
         step: str = "",
         words: Sequence[str] = (),
         gives_up_after_s: float = GIVES_UP_AFTER_S,
-        rounds: Rounds | None = None,
     ) -> Bakeoff:
         """Write down what is to be done, before anything begins. Raises NotStored.
 
@@ -566,7 +544,6 @@ class Bakeoff:
                 "target": str(target),
                 "step": step,
                 "words": list(words),
-                "rounds": None if rounds is None else asdict(rounds),
             }
             (directory / _NOTE).write_text(json.dumps(note, indent=1), encoding="utf-8")
             for _, part in parts:
@@ -594,8 +571,7 @@ class Bakeoff:
                 has_spec = batch is None or (run_dir / SPEC_NAME).exists()
                 spec = Spec.read(run_dir) if has_spec else None
                 runs.append(HostRun(host, spec, run_dir, target, note["step"], batch))
-            rounds = None if note["rounds"] is None else msgspec.convert(note["rounds"], Rounds)
-            return Bakeoff(directory, runs, note["groups"], gives_up_after_s, note["words"], rounds)
+            return Bakeoff(directory, runs, note["groups"], gives_up_after_s, note["words"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GputuiError(
                 f"{directory}: is not a bakeoff ({error})", "gputui bakeoff --host A --host B"

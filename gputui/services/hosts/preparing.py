@@ -15,7 +15,6 @@ from gputui.services.hosts.bakeoff import (
     GIVES_UP_AFTER_S,
     Bakeoff,
     BatchPart,
-    Rounds,
     on_all,
     spec_of,
 )
@@ -142,7 +141,6 @@ def new_bakeoff(
     step: str = "",
     words: Sequence[str] = (),
     gives_up_after_s: float = GIVES_UP_AFTER_S,
-    rounds: Rounds | None = None,
 ) -> Bakeoff:
     """The bakeoff of hosts that were prepared, and of batch jobs; written down, not started.
 
@@ -151,11 +149,9 @@ def new_bakeoff(
     parts: list[tuple[Host, Spec | BatchPart]] = []
     for one in prepared.planned:
         host = replace(one.box.host, clock_ahead_s=one.box.clock_wrong_by_s)
-        label = "" if rounds is None else rounds.label_of(host.name)
-        parts.append((host, spec_of(one.box, one.plan, new_run_id(), target, key_for_hosts(key), label)))
+        parts.append((host, spec_of(one.box, one.plan, new_run_id(), target, key_for_hosts(key))))
     groups = [*prepared.groups, *((index,) for index in range(len(parts), len(parts) + len(jobs)))]
-    name = new_name() if rounds is None else rounds.name
-    return Bakeoff.create(name, target, [*parts, *jobs], groups, step, words, gives_up_after_s, rounds)
+    return Bakeoff.create(new_name(), target, [*parts, *jobs], groups, step, words, gives_up_after_s)
 
 
 def new_name() -> str:

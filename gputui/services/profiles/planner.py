@@ -6,7 +6,7 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -189,34 +189,6 @@ def resolve_plan(
         commands=tuple(commands),
         step_file="" if profile.own is None else profile.own.file,
         looks=choices.looks,
-    )
-
-
-def plan_again(plan: Plan, case_ids: Collection[int], replicates: int, seed: int) -> Plan:
-    """A plan that times only these cases of another one, so many times each, in an order by `seed`.
-
-    A case gets as much of the budget per launch as it had. The others are listed as skipped.
-    """
-    groups = []
-    for launch in plan.launches:
-        kept = tuple(case_id for case_id in launch.case_ids if case_id in case_ids)
-        if kept and launch.replicate == 0:
-            weight = launch.weight * len(kept) / len(launch.case_ids)
-            groups.append(replace(launch, case_ids=kept, weight=weight, profiled=()))
-    launches = _passes(plan.cases, groups, replicates, seed)
-    share = sum(one.weight for one in launches) / sum(one.weight for one in plan.launches)
-    cases = tuple(
-        case
-        if case.case_id in case_ids or case.outcome is not None
-        else replace(case, outcome="skipped", reason="not asked for again")
-        for case in plan.cases
-    )
-    return replace(
-        plan,
-        replicates=replicates,
-        budget_s=plan.budget_s * share,
-        cases=cases,
-        launches=launches,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -28,9 +27,7 @@ from gputui.model.machine import Gpu
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_hourly, format_percent, format_rate
 from gputui.services.compare.pairing import gains_of
-from gputui.services.compare.rerun import REPEATED
 from gputui.services.compare.row_text import style_of, verdict_parts
-from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.case_table import case_lines, metric_rows, metric_table, rates_table
 from gputui.services.results.expected import CHECK_WORDS, performance_checks
 from gputui.services.results.headline import index_in, main_first, run_headline
@@ -40,9 +37,7 @@ from gputui.services.results.labels import (
     interval_words,
     not_measured_lines,
     run_notes,
-    some_of,
 )
-from gputui.services.results.next_steps import command_again
 from gputui.services.results.step_tables import name_in_run, step_of
 from gputui.services.results.throughput import HOST_BOUND, gave_text, is_host_bound, speeds_of
 from gputui.services.serving.curve import ServingRun
@@ -57,7 +52,6 @@ from gputui.services.serving.text import (
     serving_notes,
     unmeasured_lines,
 )
-from gputui.services.share import vocabulary
 from gputui.store.reading import DeviceTelemetry, StoredEvent, TelemetrySummary
 
 _WORKLOADS = ("gemm", "membw", "gpt_train", "decode")
@@ -366,41 +360,23 @@ def _loads(serving: ServingRun) -> Iterator[Part]:
 def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     """Commands that measure the same again on the provider's own machine of this kind."""
     box = next(filter(_is_low, boxes), boxes[-1])  # the one in question, if one is below normal
-    run, tried = box.run.summary, [case for case in box.run.cases if case.outcome in REPEATED]
+    run, version = box.run.summary, f"gputui {box.run.summary.gputui_version}"
     result = f"the result of box {box.letter}" if box.letter else "the result"
-    tool = f"gputui {run.gputui_version}"
-    if commit := re.search(r"\+g([0-9a-f]{7,40})", run.gputui_version):
-        yield "This gputui, in a clone of its repository:"
-        yield Code((f"git checkout {commit[1]} && pip install .",))
-    to_share = f"With {result} as a file (gputui share F@RUN -o shared.db)"
-    if not isinstance(box.serving, Missing):
-        model, server = f"{box.serving.model} stands for its name", box.serving.server
-        engine = (
-            "an unknown engine"
-            if isinstance(server, Missing)
-            else engine_words(server.engine, server.version)
-        )
-        yield f"With {tool}, and the same model ({model}) served by {engine} on the box, at its address:"
-        yield Code((*commands_of(box.serving, run, "again.db"), "gputui show -v latest again.db"))
-        yield f"{to_share}:"
-        yield Code(("gputui compare shared.db again.db",))
+    to_share = f"{result} as a file (gputui share F@RUN -o shared.db)"
+    compare = "gputui compare shared.db again.db"
+    if isinstance(box.serving, Missing):
+        torch = run.runtime.torch_version
+        same = "PyTorch" if isinstance(torch, Missing) else f"torch {torch}"
+        yield f"With {version} and {same}, as here, nothing else running on the box, and {to_share}:"
+        yield Code(("gputui run --like shared.db --db again.db", compare))
         return
-    own = [case.case.name for case in tried if vocabulary.workload(case.case.work.workload) is None]
-    if len(own) < len(tried):
-        known = None if run.is_made_up else vocabulary.profile(run.profile)
-        usual = next((one for one in shipped_profiles() if one.name == known), None)
-        torch = (
-            "PyTorch"
-            if isinstance(run.runtime.torch_version, Missing)
-            else f"torch {run.runtime.torch_version}"
-        )
-        yield f"With {tool} and {torch}, as here, and nothing else running on the box:"
-        if usual is not None:
-            yield Code((command_again(box.run, "again.db", usual), "gputui show -v latest again.db"))
-        yield f"{to_share}, exactly these cases:"
-        yield Code(("gputui run --like shared.db --db again.db", "gputui compare shared.db again.db"))
-    if own:
-        yield f"Not without its owner: {some_of(own)}."
+    server = box.serving.server
+    engine = (
+        "an unknown engine" if isinstance(server, Missing) else engine_words(server.engine, server.version)
+    )
+    model = f"{box.serving.model} stands for its name"
+    yield f"With {version}, the same model ({model}) served by {engine} at its address, and {to_share}:"
+    yield Code((*commands_of(box.serving, run, "again.db"), compare))
 
 
 def below_normal(boxes: Sequence[SharedSide]) -> tuple[str, ...]:

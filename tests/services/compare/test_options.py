@@ -109,13 +109,8 @@ def test_where_runs_of_one_box_differ_by_more_more_runs_are_suggested_and_not_la
     launches = three(0.1)
     equal = compared(measured(GEMM, *launches), b=(measured(GEMM, *launches),))
 
-    *again, pool = gate(equal, limit=12).steps
-    assert [re.sub(r"(once|\d times) more:.*", "", step) for step in again] == [
-        "on the box of a, ",
-        "on the box of b, ",
-    ]
-    assert not any("--launches" in step for step in again)
-    assert pool == "then compare with --pool: runs of one box differ by more than that"
+    (pool,) = gate(equal, limit=12).steps
+    assert pool.endswith("of each box, then compare with --pool: runs of one box differ by more than that")
     assert gate(equal, limit=1).steps == (
         "too close to call; measuring again will hardly help: it takes more than 10 times the runs",
     )

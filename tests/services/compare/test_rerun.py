@@ -50,6 +50,14 @@ def repeated(repetition: Repetition) -> list[tuple[str, tuple[str, ...], tuple[s
     return [(case.workload, case.precisions, case.threads) for case in repetition.profile.cases]
 
 
+def test_a_case_that_had_too_little_time_is_repeated_and_one_that_cannot_run_is_not() -> None:
+    short = unmeasured(real("gemm"), "skipped", "the budget of 15 s is spent")
+    unable = unmeasured(real("membw"), "skipped", "no GPU")
+    found = repetition_of(model_of(done(real("spin")), short, unable))
+    assert [case.workload for case in found.profile.cases] == ["spin", "gemm"]
+    assert found.left_out == 1
+
+
 def test_cases_that_differ_in_precision_share_launches_again_and_others_do_not() -> None:
     found = repetition_of(
         model_of(

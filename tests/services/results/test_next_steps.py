@@ -11,18 +11,13 @@ from journals import GPU_MACHINE, STARTED_US, make_case
 from test_expected import copy, gemm
 
 from gputui.model.journal import without_result
-from gputui.model.result import CaseResult, Run
-from gputui.services.profiles.loader import Profile, ProfileCase
+from gputui.model.result import CaseResult
 from gputui.services.results.next_steps import NextStep, next_steps
 
 FILE = Path("a.db")
 GPT = make_case("gpt_train")
 RUN = make_run(measured(GPT, steady(0.1)))
 ID = RUN.summary.short_id
-
-
-def with_budget(run: Run, budget_s: float) -> Run:
-    return replace(run, summary=replace(run.summary, budget_s=budget_s, replicates=8))
 
 
 def test_after_the_first_run_of_a_box_comes_why_it_is_as_fast_and_another_box() -> None:
@@ -86,8 +81,14 @@ def test_a_box_below_normal_is_looked_at_first() -> None:
     assert report == f"gputui share a.db@{slow.summary.short_id} -o report.md"
 
 
-LIMITED = "gputui run quick --device cpu --only conv_train --only gpt_train --only decode --precision fp32"
-"""To the cases that the run was limited to."""
+def again(*cases: CaseResult, status_reason: str = "", budget_s: float = 90.0) -> list[str]:
+    """What repeats a run of these cases, without what names the run."""
+    run = make_run(*cases)
+    summary = replace(run.summary, status_reason=status_reason, budget_s=budget_s)
+    run = replace(run, summary=summary)
+    steps = [step for step in next_steps([run], FILE) if step.command.startswith("gputui run ")]
+    whole = f"gputui run --like a.db@{run.summary.short_id}"
+    return [f"{step.command.removeprefix(whole)}: {step.why}" for step in steps]
 
 
 @pytest.mark.parametrize(
@@ -99,54 +100,25 @@ LIMITED = "gputui run quick --device cpu --only conv_train --only gpt_train --on
         "5 steps of 1.2 s do not fit into the 3 s left",
     ],
 )
-def test_a_budget_that_was_too_small_for_most_cases_leads_to_one_that_is_not(reason: str) -> None:
+def test_a_budget_that_was_too_small_for_most_cases_leads_to_a_larger_one(reason: str) -> None:
     lost = [unmeasured(make_case(name), "skipped", reason) for name in ("conv_train", "decode")]
-    step = next(next_steps([with_budget(make_run(measured(GPT, steady(0.1)), *lost), 15)], FILE))
-    assert step == NextStep(f"{LIMITED} --db a.db --budget 50", "with time for all 3 cases")
-
-    step, *_ = next_steps([with_budget(make_run(*lost), 15)], FILE)
-    limited = "gputui run quick --device cpu --only conv_train --only decode --precision fp32"
-    assert step == NextStep(f"{limited} --db a.db", "with the usual 140 s")
-
-    step = next(next_steps([with_budget(make_run(measured(GPT, steady(0.1)), *lost), 1500)], FILE))
-    assert step.command == f"{LIMITED} --db a.db --budget 4500"
+    done = [measured(make_case(name), steady(0.1)) for name in ("gemm", "membw", "gpt_train")]
+    assert again(done[0], *lost, budget_s=15) == [" --db a.db --budget 45: with more time"]
+    assert again(*lost, budget_s=15) == [" --db a.db --budget 30: with more time"]
+    assert again(*done, *lost) == []
 
 
 def test_a_run_on_a_busy_box_is_to_be_done_again_when_the_box_is_idle() -> None:
-    lost = unmeasured(make_case("decode"), "skipped", "too slow for its share: raise --budget")
-    busy = make_run(measured(GPT, steady(0.1), waited_share=0.4), lost)
-    limited = "gputui run quick --device cpu --only gpt_train --only decode --precision fp32"
-
-    again = NextStep(f"{limited} --launches 1 --db a.db --budget 180", "again, once the box is idle")
-    assert list(next_steps([busy], FILE)) == [again]
-    assert next(next_steps([busy], FILE, like="b.db@12345678")).command == (
-        "gputui run --like b.db@12345678 --db a.db"
-    )
-    mine = replace(busy, summary=replace(busy.summary, profile="mine"))
-    assert next(next_steps([mine], FILE)).command == (
-        f"gputui run --like a.db@{mine.summary.short_id} --db a.db"
-    )
+    assert again(measured(GPT, steady(0.1), waited_share=0.4)) == [" --db a.db: again, once the box is idle"]
 
 
-def test_a_stopped_run_is_done_again_to_the_end_on_the_device_it_was_limited_to() -> None:
-    stop = unmeasured(make_case("gemm"), "interrupted", "stopped by SIGTERM")
-    on_gpu = unmeasured(make_case("gemm", device_class="gpu"), "skipped", "no GPU")
-
-    def again(*cases: CaseResult) -> NextStep:
-        run = with_budget(make_run(*cases, status="interrupted"), 140)
-        reason = replace(run.summary, status_reason="stopped by SIGTERM")
-        return next(next_steps([replace(run, summary=reason)], FILE))
-
-    on_cpu = "gputui run quick --device cpu --only gemm --precision fp32 --db a.db"
-    assert again(stop) == NextStep(on_cpu, "again, to the end")
-    only = "--only gemm:mini:fp32 --db a.db"
-    assert again(stop, on_gpu).command == f"gputui run quick {only}"
-    for indexes, option in (((0,), "gpu"), ((3,), "gpu:3"), ((0, 1), "all")):
+def test_a_stopped_run_is_done_again_to_the_end_on_the_gpus_that_it_was_on() -> None:
+    for indexes, option in (((0,), ""), ((3,), " --device gpu:3"), ((0, 1), " --device all")):
         gpus = [
             replace(unmeasured(make_case("gemm", device_class="gpu"), "interrupted", "x"), device_index=index)
             for index in indexes
         ]
-        assert again(*gpus).command == f"gputui run quick --device {option} {only}"
+        assert again(*gpus, status_reason="stopped by SIGTERM") == [f"{option} --db a.db: again, to the end"]
 
 
 def test_an_interrupted_run_names_the_complete_one_before_it_that_it_hides() -> None:
@@ -158,58 +130,6 @@ def test_an_interrupted_run_names_the_complete_one_before_it_that_it_hides() -> 
         assert shown in list(next_steps([cut], FILE, [before]))
         assert shown not in list(next_steps([cut], FILE))
     assert shown not in list(next_steps([RUN], FILE, [before]))
-
-
-def test_a_run_to_be_done_again_is_limited_to_the_cases_launches_and_time_that_it_had() -> None:
-    amp = measured(make_case("gemm", precision="amp"), steady(0.1), waited_share=0.4)
-    on_gpu = make_case("gemm", precision="amp", device_class="gpu")
-    run = make_run(amp, unmeasured(on_gpu, "skipped", "no GPU"))
-
-    step = next(next_steps([with_budget(run, 25)], FILE))
-    assert step.command == "gputui run quick --only gemm:mini:amp --db a.db --budget 25"
-    step = next(next_steps([with_budget(run, 140)], FILE))
-    assert step.command == "gputui run quick --only gemm:mini:amp --db a.db"
-    step = next(next_steps([run], FILE))
-    assert step.command == "gputui run quick --only gemm:mini:amp --launches 1 --db a.db --budget 90"
-
-
-def test_a_run_of_a_type_of_amp_is_done_again_in_that_type_and_on_its_device() -> None:
-    kinds = [make_case("gemm", precision=kind, device_class="gpu") for kind in ("amp-bf16", "amp-fp16")]
-    stop = [unmeasured(case, "interrupted", "stopped with Ctrl-C") for case in kinds]
-    run = make_run(*stop, status="interrupted")
-    summary = replace(run.summary, status_reason="stopped with Ctrl-C", budget_s=140, replicates=8)
-
-    step = next(next_steps([replace(run, summary=summary)], FILE))
-    only = "--only gemm:mini:amp-bf16 --only gemm:mini:amp-fp16"
-    assert step.command == f"gputui run quick --device gpu {only} --db a.db"
-
-
-def test_a_repeated_run_to_be_done_again_is_limited_as_it_was() -> None:
-    cases = [make_case("gemm", precision=precision) for precision in ("fp32", "amp")] + [GPT]
-    first = make_run(*(measured(case, steady(0.1)) for case in cases))
-    there = Profile(
-        "quick",
-        1,
-        "quick",
-        "?",
-        first.summary.budget_s,
-        1,
-        (
-            ProfileCase("gemm", ("mini",), ("cpu",), ("fp32", "amp"), ("all",), 1.0),
-            ProfileCase("gpt_train", ("mini",), ("cpu",), ("fp32",), ("all",), 1.0),
-        ),
-    )
-
-    def again(run: Run) -> str:
-        return next(next_steps([run], FILE, like="b.db@12345678", profile=there)).command
-
-    busy = [measured(case, steady(0.1), waited_share=0.4) for case in cases]
-    assert again(make_run(*busy)) == "gputui run --like b.db@12345678 --db a.db"
-    limited = "gputui run --like b.db@12345678 --only gemm --precision amp"
-    one = make_run(busy[1])
-    assert again(one) == f"{limited} --db a.db"
-    assert again(with_budget(one, 15)) == f"{limited} --launches 8 --db a.db --budget 15"
-    assert again(make_run(*busy[:2])) == "gputui run --like b.db@12345678 --only gemm --db a.db"
 
 
 def test_a_busy_run_of_a_program_cannot_be_repeated_from_the_file_alone() -> None:

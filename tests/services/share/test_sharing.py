@@ -364,7 +364,7 @@ def test_a_report_names_the_box_what_is_expected_the_evidence_and_the_commands(
         *(
             "| GPT training mini cpu fp32 all cores |",
             "## How to repeat it",
-            "gputui run quick",
+            "gputui run --like shared.db",
             "Left out: 1 label",
         ),
     ):
@@ -397,7 +397,7 @@ def test_many_boxes_are_ranked_with_the_slow_ones_in_title_table_and_evidence_an
     assert re.search(r"\| 12 \| box (5|10) \|", rest)
     assert "| box 5 | box 10 |" in rest or "| box 10 | box 5 |" in rest
     assert [line.rpartition("/")[2] for line in shared.called[:2]] == ["acme9.db", "acme4.db"]
-    assert "gputui run quick" in rest
+    assert "gputui run --like shared.db" in rest
     assert not re.search("acme|rack", report)
     share(files, tmp_path / "fleet.html", Keep())
     page = (tmp_path / "fleet.html").read_text(encoding="utf-8")
@@ -424,16 +424,6 @@ def test_a_file_of_two_boxes_is_a_report_of_both_and_nine_runs_of_one_box_of_non
         store(nine, number, machine=box(1, GPU_MACHINE))
     with pytest.raises(GputuiError, match="9 results of 1 box in one report: up to 8 are shown"):
         share([f"{nine}@{run_id_of(number)}" for number in range(1, 10)], tmp_path / "nine.md", Keep())
-
-
-def test_a_report_says_which_commit_measured(stored: Path, tmp_path: Path) -> None:
-    share([f"{stored}@latest"], tmp_path / "report.md", Keep())
-    release = (tmp_path / "report.md").read_text(encoding="utf-8")
-    with duckdb.connect(str(stored)) as connection:
-        connection.execute("UPDATE runs SET gputui_version = '0.2.1.dev3+g1a2b3c4d.dirty'")
-    share([f"{stored}@latest"], tmp_path / "report.md", Keep())
-    assert "git checkout 1a2b3c4d && pip install ." in (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert "pip install" not in release
 
 
 def test_an_existing_database_and_an_unknown_ending_are_refused(stored: Path, tmp_path: Path) -> None:
