@@ -1,4 +1,4 @@
-"""Commands that open the screens: `monitor`, which `gputui` alone is too, `demo`, `replay` and `results`."""
+"""Commands that open the screens: `monitor`, which `gputui` alone is too, `demo` and `results`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING  # Any: a feed, and what is passed on
 
 import click
 
-from gputui.cli.options import FILE, ascii_option, file_argument, host_options, named_hosts, no_mouse_option
+from gputui.cli.options import FILE, ascii_option, host_options, named_hosts, no_mouse_option
 from gputui.cli.output import no_terminal, printed, wrapped
 from gputui.document.spans import command_spans
 from gputui.errors import EXIT_DONE, GputuiError
@@ -28,8 +28,6 @@ _FIRST_COMMANDS = {
     "gputui run quick": "how fast is it? 2 min 20 s",
     "gputui --help": "all commands",
 }
-_REPLAY_PICTURE_EVERY_S = 1.0
-"""Replaces the monitor's interval; the speed determines how much of the recording passes."""
 
 
 def _address(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, int] | None:
@@ -223,43 +221,6 @@ def _show_demo(gpus: int = 8, *, is_ascii: bool, has_mouse: bool) -> int:
         user=USER,
         has_screens=made_up is not None,
         demo=made_up,
-    )
-
-
-@click.command()
-@click.argument("run", metavar="RUN|F@RUN")
-@file_argument
-@click.option(
-    "--speed",
-    type=click.FloatRange(0.1, 1000.0),
-    default=1.0,
-    show_default=True,
-    help="Seconds of the run shown in each second.",
-)
-@ascii_option
-@no_mouse_option
-def replay(run: str, file: Path | None, speed: float, is_ascii: bool, no_mouse: bool) -> int:
-    """Play what was sampled during RUN of FILE in the panes of the monitor.
-
-    space pauses, left and right seek, + and - set the speed; ? shows all keys.
-    """
-    if why := no_terminal():
-        raise GputuiError(f"replay: {why}", "gputui show RUN FILE prints what was sampled")
-    from gputui.services.playback.replay import Playback, open_replay
-
-    found = open_replay(run, file)
-
-    def feed(interval_s: float, on_sample: Callable[[], None]) -> Playback:
-        return Playback(found, interval_s, speed=speed, on_sample=on_sample)
-
-    return show_live(
-        feed,
-        title=f"replay of {found.summary.label or found.summary.short_id}",
-        interval_s=_REPLAY_PICTURE_EVERY_S,
-        is_ascii=is_ascii,
-        has_mouse=not no_mouse,
-        keeps_settings=False,
-        is_replay=True,
     )
 
 

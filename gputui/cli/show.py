@@ -123,7 +123,7 @@ def command(
             steps = (
                 step
                 for step in steps
-                if step.command.startswith(("gputui show", "gputui replay", "gputui compare"))
+                if step.command.startswith(("gputui show", "gputui results", "gputui compare"))
             )
         footer += step_lines(steps, out)
     if isinstance(loads, Missing):

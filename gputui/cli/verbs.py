@@ -44,7 +44,6 @@ GROUPS: tuple[Group, ...] = (
             ),
             Command("snapshot", "snapshot", "print one reading of every GPU and the host", "monitor --once"),
             Command("demo", "screens:demo", "show the monitor with made-up GPUs", "monitor --demo"),
-            Command("replay", "screens:replay", "replay the telemetry of a run", "monitor --replay RUN"),
             Command("check", "check", "is this box as it should be? one word, in a minute"),
         ),
     ),

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic, monotonic_ns
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from gputui.document.background import palette_here
 from gputui.errors import EXIT_DONE, GputuiError
@@ -20,7 +20,6 @@ from gputui.tui.terminal.splash import draw, first_picture, load_asyncio, thaw, 
 if TYPE_CHECKING:
     from gputui.document.theme import Palette
     from gputui.services.playback.demo import Demo
-    from gputui.services.playback.replay import Playback
     from gputui.tui.monitor.actions import Asked
     from gputui.tui.monitor.model import MonitorModel
     from gputui.tui.monitor.screen import Feed
@@ -51,7 +50,6 @@ def show_live(
     opens: tuple[str, ...] = (),
     notifies: bool = False,
     demo: Demo | None = None,
-    is_replay: bool = False,
 ) -> int:
     """Show the live view on this terminal until the user leaves; returns the exit status, or SHOW_DEMO.
 
@@ -62,7 +60,7 @@ def show_live(
     settings without `interval_s`; `usd_per_hour` is the price of the whole box. With `has_screens`, number
     keys open the other screens; `opens` names the first one and its arguments, the monitor if it is empty.
     With `notifies`, the terminal notifies of runs, whatever the settings say. `demo` is what the other
-    screens of the demo show; it is closed at the end. A feed of a replay is a `Playback`, which keys control.
+    screens of the demo show; it is closed at the end.
     """
     with first_picture(1, "  ".join(word for word in ("gputui", caution, title) if word)):
         load_asyncio()
@@ -99,7 +97,6 @@ def show_live(
                 opening=" · ".join(
                     f"{one.key} {one.tooltip[0].lower()}{one.tooltip[1:]}" for one in screens[1:]
                 ),
-                recording=cast("Playback", feed) if is_replay else None,
             )
             if isinstance(feed, DemoFeed):
                 for sample in feed.earlier():

@@ -539,7 +539,7 @@ def test_a_reader_that_has_enough_is_not_told_of_an_error(whole: Path) -> None:
         assert done.stdout.splitlines()[-1] == "0"
 
 
-@pytest.mark.parametrize("words", ["runs {}", "compare {} {}", "replay latest {}"])
+@pytest.mark.parametrize("words", ["runs {}", "compare {} {}"])
 def test_no_thread_that_ends_late_keeps_what_duckdb_handed_out(words: str, whole: Path) -> None:
     held = Path(__file__).parents[1] / "makers" / "held_threads.py"
     done = subprocess.run(

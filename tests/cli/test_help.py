@@ -150,7 +150,6 @@ def test_words_are_understood_as_those_of_a_command(words: list[str], same: list
         (("db", "rm", "latest", "nowhere.db"), ("rm", "latest", "nowhere.db")),
         (("show", "--tui", "nowhere.db"), ("results", "nowhere.db")),
         (("monitor", "--demo", "--gpus", "2"), ("demo", "--gpus", "2")),
-        (("monitor", "--replay", "latest"), ("replay", "latest")),
         (("run", "--join", "nowhere"), ("join", "nowhere")),
         (("pick", "--job", "nonsense", "nowhere.db"), ("advise", "--job", "nonsense", "nowhere.db")),
     ],

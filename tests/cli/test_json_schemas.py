@@ -27,7 +27,7 @@ OF_THE_BOX = (
     "snapshot-hosts",
 )
 """What they list depends on where they run."""
-WITHOUT_RESULT = {"monitor", "demo", "replay", "results", "join", "new-workload", "completion"}
+WITHOUT_RESULT = {"monitor", "demo", "results", "join", "new-workload", "completion"}
 """Screens, and commands that write a text for a person or a shell."""
 
 

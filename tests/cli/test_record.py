@@ -361,7 +361,7 @@ def test_a_stopped_recording_leads_to_what_it_recorded(tmp_path: Path) -> None:
     run = named[1].decode()
     shown = gputui_here("show", "latest", db).stdout
     assert re.match(r"Recorded [0-9.]+ m?s until it was stopped by SIGTERM\.\n", shown)
-    assert shown.rstrip().endswith(f"next: gputui replay {run} {db}  # plays its telemetry")
+    assert shown.rstrip().endswith(f"next: gputui results {db}@{run}  # its telemetry over time")
     assert not any(text in shown for text in ("gputui rm", "nothing was measured", "did not finish"))
     assert rows(db, "SELECT count(*) > 0 FROM host_telemetry") == [(True,)]
 

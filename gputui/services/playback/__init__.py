@@ -1,2 +1,2 @@
-"""Plays stored telemetry like live telemetry, and makes up what the demo shows. In: a run of a result file,
-or tables. Out: the samples that the monitor shows; a result file and a run in progress for other screens."""
+"""Makes up what the demo shows. In: tables. Out: the samples that the monitor shows; a result file and a run
+in progress for other screens."""

@@ -1,4 +1,4 @@
-"""A made-up machine, for exploring the panes; and the feed of samples that a function makes."""
+"""A made-up machine, for exploring the panes."""
 
 from __future__ import annotations
 
@@ -11,64 +11,6 @@ from dataclasses import dataclass
 from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, LOST, DeviceSample, GpuUse, LiveSample, ProcessSample, Value
 from gputui.sources.nvml_calls import LIBRARY_NOT_FOUND, nvml_reason
-
-
-class TimedFeed:
-    """Shows what `now` makes, and asks it again after each interval, under a lock."""
-
-    def __init__(
-        self, now: Callable[[], LiveSample], interval_s: float, on_sample: Callable[[], None]
-    ) -> None:
-        """`now` returns the same object as before if nothing has changed."""
-        self._now = now
-        self._interval_s = interval_s
-        self.on_sample = on_sample
-        self._lock = threading.Lock()
-        self._wakes = threading.Event()
-        """Set by each change that was asked for."""
-        self._is_closed = False
-        self._sample = now()
-
-    def start(self) -> None:
-        """Start; returns at once."""
-        threading.Thread(target=self._play, name="feed", daemon=True).start()
-
-    def latest(self) -> LiveSample:
-        """The current sample; the same object as before if nothing has changed."""
-        return self._sample
-
-    def want_processes(self, wanted: bool) -> None:
-        """Does nothing: process lists cost nothing here, or are not stored."""
-
-    def set_interval(self, interval_s: float) -> None:
-        """Show a new sample this often, starting at once."""
-        self._interval_s = interval_s
-        self._wakes.set()
-
-    def move(self, change: Callable[[], None]) -> None:
-        """Change what `now` makes, and show it at once."""
-        with self._lock:
-            change()
-            self._sample = self._now()
-        self._wakes.set()
-
-    def close(self) -> None:
-        """End."""
-        self._is_closed = True
-        self._wakes.set()
-
-    def _play(self) -> None:
-        while True:
-            self._wakes.wait(self._interval_s)
-            self._wakes.clear()
-            if self._is_closed:
-                return
-            with self._lock:
-                before, self._sample = self._sample, self._now()
-                is_news = self._sample is not before
-            if is_news:
-                self.on_sample()
-
 
 CAUTION = "DEMO DATA"
 """Shown in the heading of every screen of it."""
@@ -342,7 +284,7 @@ class DemoBox:
         )
 
 
-class DemoFeed(TimedFeed):
+class DemoFeed:
     """A demo machine in the panes."""
 
     def __init__(
@@ -353,14 +295,47 @@ class DemoFeed(TimedFeed):
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._box = box
+        self._interval_s = interval_s
+        self.on_sample = on_sample
         self._clock = clock
         self._begin_ns = clock() - EARLIER_S * _SECOND_NS
-        super().__init__(self._at_now, interval_s, on_sample)
+        self._wakes = threading.Event()
+        """Set by each change that was asked for."""
+        self._is_closed = False
+        self._sample = self._at_now()
 
     def earlier(self) -> Iterator[LiveSample]:
         """The samples before the panes opened, one per second."""
         for second in range(EARLIER_S):
             yield self._box.at(second, self._begin_ns + second * _SECOND_NS)
+
+    def start(self) -> None:
+        """Start; returns at once."""
+        threading.Thread(target=self._play, name="feed", daemon=True).start()
+
+    def latest(self) -> LiveSample:
+        """The current sample."""
+        return self._sample
+
+    def want_processes(self, wanted: bool) -> None:
+        """Does nothing: process lists cost nothing here."""
+
+    def set_interval(self, interval_s: float) -> None:
+        """Show a new sample this often, starting at once."""
+        self._interval_s = interval_s
+        self._wakes.set()
+
+    def close(self) -> None:
+        """End."""
+        self._is_closed = True
+        self._wakes.set()
+
+    def _play(self) -> None:
+        while not self._is_closed:
+            self._wakes.wait(self._interval_s)
+            self._wakes.clear()
+            self._sample = self._at_now()
+            self.on_sample()
 
     def _at_now(self) -> LiveSample:
         now_ns = self._clock()

@@ -55,7 +55,8 @@ def next_steps(
         yield NextStep(f"gputui show {earlier.short_id} {file}", "the run before it, which is complete")
     if not measured:
         if is_recording(newest):
-            yield NextStep(f"gputui replay {newest.summary.short_id} {file}", "plays its telemetry")
+            run = f"{here}@{newest.summary.short_id}"
+            yield NextStep(f"gputui results {shlex.quote(run)}", "its telemetry over time")
         elif not newest.summary.status_reason.startswith("stopped "):
             yield NextStep(f"gputui show {newest.summary.short_id} {file} -v", f"why {lacking(newest)}")
         return

@@ -1,4 +1,4 @@
-"""Every key of the Monitor screen, live and in a replay, and what keys ask of whoever opened it.
+"""Every key of the Monitor screen, and what keys ask of whoever opened it.
 
 Footer, help and docs are generated from these.
 """
@@ -63,27 +63,6 @@ ACTIONS: tuple[Action, ...] = (
     Action("back", "escape", "Back", "Leave details, metrics, the filter or the question"),
     Action("erase", "backspace", "Erase", "Delete a letter of the filter; elsewhere the same as Back"),
 )
-_AS_LIVE = frozenset({"next-gpu", "details", "metrics", "zoom-in", "zoom-out", "units"})
-
-REPLAY_ACTIONS: tuple[Action, ...] = (
-    Action("pause", "space", "Pause", "Pause or resume the replay; at its end, play it again"),
-    Action("seek-back", "left", "Back 10 s", "Go back 10 seconds of the recording"),
-    Action("seek-forward", "right", "Forward 10 s", "Go forward 10 seconds of the recording"),
-    Action("leap-back", "less_than_sign", "Back 10 %", "Go back a tenth of the recording"),
-    Action("leap-forward", "greater_than_sign", "Forward 10 %", "Go forward a tenth of the recording"),
-    Action("seek-start", "home", "Start", "Go to the start of the recording"),
-    Action("seek-end", "end", "End", "Go to the end of the recording"),
-    Action("play-faster", "plus,equals_sign", "Faster", "Play faster, up to 1000 times the speed"),
-    Action("play-slower", "minus", "Slower", "Play slower, down to a tenth of the speed"),
-    *(action for action in ACTIONS if action.id in _AS_LIVE),
-    Action("down", "down,j", "Down", "Select the next line of a list"),
-    Action("up", "up,k", "Up", "Select the line before"),
-    Action("page-down", "pagedown", "Page down", "Go one page further down in a list"),
-    Action("page-up", "pageup", "Page up", "Go one page further up in a list"),
-    Action("toggle", "enter", "Choose", "Open the selected GPU; switch a metric"),
-    Action("back", "escape,backspace", "Back", "Leave details or metrics"),
-)
-"""Keys of a replay: those that control sampling and processes are missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,7 +311,7 @@ class SteadyLoads:
         idle_below: float = IDLE_BELOW,
         limit_from: float | None = None,
     ) -> LoadLevel:
-        """The step to show for the figure with this key; `now_ns` never goes back, except in a replay."""
+        """The step to show for the figure with this key; `now_ns` never goes back."""
         found = load_of(value, idle_below, limit_from)
         kept = self._kept.setdefault(key, found)
         if found is kept:

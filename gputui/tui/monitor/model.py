@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
 
 from gputui.analysis.health import STALE_AFTER_S, health
 from gputui.document.spans import Line, Span, cut, line_width, width_of
@@ -15,7 +14,7 @@ from gputui.metrics import Units
 from gputui.model.absent import Missing
 from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.model.units import counted
-from gputui.tui.monitor.actions import ACTIONS, REPLAY_ACTIONS, Asked, EndProcess, ShowDemo
+from gputui.tui.monitor.actions import ACTIONS, Asked, EndProcess, ShowDemo
 from gputui.tui.monitor.cards import (
     charts,
     chosen_metrics,
@@ -60,11 +59,9 @@ from gputui.tui.monitor.settings import (
 from gputui.tui.monitor.status import (
     QUESTIONS_HEIGHT,
     SIGNALS,
-    controls,
     counts_text,
     filter_line,
     hints_line,
-    position_spans,
     question_line,
     question_lines,
     summary_line,
@@ -72,12 +69,8 @@ from gputui.tui.monitor.status import (
 from gputui.tui.shell.registry import APP_ACTIONS, narrowed
 from gputui.tui.widgets.cells import clean, filled, fitted, in_ascii, ruled, side_by_side, wrapped
 
-if TYPE_CHECKING:
-    from gputui.services.playback.replay import Playback, Replay
-
 TICK_NS = SECOND_NS // 4
 """Without a new sample, redraw at most this often: only ages can have changed."""
-_LONGEST_CHART_NS = ZOOMS_MIN[-1] * 60 * SECOND_NS
 _HISTORY_GPU = {metric.id: metric.amount for metric in OF_GPUS}
 _HISTORY_HOST = {metric.id: metric.amount for metric in OF_THE_HOST}
 
@@ -129,21 +122,17 @@ class MonitorModel:
         user: str = "",
         screens: Line = (),
         opening: str = "",
-        recording: Playback | None = None,
         now: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """`usd_per_hour` is the price of the whole box; processes of other users than `user` are counted.
 
         `screens` lists the screens of the app, at the right end of the first line; `opening` says how to open
         those that work without a GPU. `caution`, for a feed without real measurements, is shown before the
-        title. With a `recording`, keys control its position, and ages refer to its clock.
+        title.
         """
-        self._recording = recording
-        self.actions = ACTIONS if recording is None else REPLAY_ACTIONS
+        self.actions = ACTIONS
         """The actions of `press`."""
-        if recording is not None:  # recordings have no process lists
-            settings = replace(settings, show_processes=False)
-        hinted = {action.id: action for action in (*self.actions, *APP_ACTIONS)}
+        hinted = {action.id: action for action in (*ACTIONS, *APP_ACTIONS)}
         self._hints_line = lru_cache(maxsize=2)(partial(hints_line, hinted))
         self._screens = screens
         self._opening = opening
@@ -177,7 +166,7 @@ class MonitorModel:
         self._drawn_of: tuple[object, ...] = ()
         self._lines: tuple[Line, ...] = ()
         self._hits = _Hits()
-        done_by: dict[str, Callable[[], Asked | None]] = {
+        self._does: dict[str, Callable[[], Asked | None]] = {
             "pause": self._pause,
             "filter": self._open_filter,
             "sort": lambda: self._table.sort_by_next(self._width),
@@ -208,9 +197,6 @@ class MonitorModel:
             "back": self._back,
             "erase": self._erase,
         }
-        if recording is not None:
-            done_by |= controls(recording)
-        self._does = {action.id: done_by[action.id] for action in self.actions}
 
     @property
     def settings(self) -> MonitorSettings:
@@ -243,31 +229,11 @@ class MonitorModel:
         """Add the newest sample, even while paused. Adding it again changes nothing."""
         if sample is self._sample:
             return
-        before, self._sample = self._sample, sample
-        if self._recording is None:
-            self._take_in(sample, int(2.5 * self._settings.interval_s * SECOND_NS))
-        else:
-            self._catch_up(self._recording.replay, before, sample)
-
-    def _catch_up(self, replay: Replay, before: LiveSample | None, sample: LiveSample) -> None:
-        """Update charts and totals as if the recording had been played from its start to this sample."""
-        if before is None or sample.t_ns < before.t_ns:
-            before, self._history, self._charts = None, History(), ChartPool()
-            self._loads = SteadyLoads()
-            self._ledger = Ledger(self._ledger.usd_per_hour)
-        step_ns, last_ns = 0, 0
-        for between in replay.leading_to(None if before is None else before.t_ns / 1e9, sample.t_ns / 1e9):
-            step_ns, last_ns = between.t_ns - last_ns, between.t_ns
-            self._take_in(between, int(2.5 * max(step_ns, replay.interval_s * SECOND_NS)), sample.t_ns)
-
-    def _take_in(self, sample: LiveSample, hold_ns: int, shown_ns: int = 0) -> None:
-        """Values last for `hold_ns` if none follow; samples too old for charts that end at `shown_ns` are
-        skipped."""
-        if sample.t_ns > shown_ns - _LONGEST_CHART_NS:
-            hold_ns = max(3 * SECOND_NS, hold_ns)
-            for device in sample.gpus:
-                self._remember(device, _HISTORY_GPU, hold_ns)
-            self._remember(sample.host, _HISTORY_HOST, hold_ns)
+        self._sample = sample
+        hold_ns = max(3 * SECOND_NS, int(2.5 * self._settings.interval_s * SECOND_NS))
+        for device in sample.gpus:
+            self._remember(device, _HISTORY_GPU, hold_ns)
+        self._remember(sample.host, _HISTORY_HOST, hold_ns)
         self._ledger.add(sample.t_ns, tuple(device for device in sample.gpus if device.parent is None))
 
     def _remember(
@@ -366,8 +332,6 @@ class MonitorModel:
             self._scroll = min(max(self._scroll + by, 0), len(OF_GPUS) - 1)
         elif self._mode == "details":
             self._scroll = max(self._scroll + by, 0)
-        elif self._recording is not None:
-            return  # recordings have no process lists
         elif not self._settings.show_processes:
             self.say("processes are hidden: p shows them")
         elif abs(by) == 10**9:
@@ -502,7 +466,7 @@ class MonitorModel:
         """The frame with the newest sample, exactly `height` lines of exactly `width` cells.
 
         Unchanged lines are the same objects as in the last frame. `now_ns` is monotonic, as are the times of
-        samples; a recording has its own clock, which is at the sample.
+        samples.
         """
         if newest is not None:
             self.add(newest)
@@ -560,8 +524,6 @@ class MonitorModel:
         """What is shown now; None before the first sample."""
         if self._paused is not None or self._sample is None:
             return self._paused
-        if self._recording is not None:
-            now_ns = self._sample.t_ns
         return _Snapshot(self._sample, self._history, self._ledger, now_ns)
 
     def _without_sample(self, width: int, height: int) -> list[Line]:
@@ -574,10 +536,8 @@ class MonitorModel:
         return filled([fitted((Span(row),), width) for row in rows], width, height)
 
     def _span_ns(self, snapshot: _Snapshot | None) -> int:
-        """How far charts reach back; those of a recording always as far as the settings say."""
+        """How far charts reach back."""
         longest_ns = self._settings.zoom_min * 60 * SECOND_NS
-        if self._recording is not None:
-            return longest_ns
         first_ns = None if snapshot is None else snapshot.history.first_ns
         known_ns = 0 if snapshot is None or first_ns is None else snapshot.now_ns - first_ns
         return span_of(known_ns, longest_ns)
@@ -594,8 +554,7 @@ class MonitorModel:
         if self._selected_gpu is not None and self._selected_gpu not in names:
             self._selected_gpu = None
         self._take_processes()
-        paced = self._settings if self._recording is None else self._recording.replay
-        stale_after_s = max(STALE_AFTER_S, 2.5 * paced.interval_s)
+        stale_after_s = max(STALE_AFTER_S, 2.5 * self._settings.interval_s)
         findings = {
             gpu.device: health(
                 snapshot.now_ns,
@@ -700,9 +659,7 @@ class MonitorModel:
     def _header(self, width: int, span_ns: int) -> Line:
         words = [f"every {self._settings.interval_s:g} s", f"charts {span_text(span_ns)}"]
         rights = [Span(" · ".join(words), "dim")]
-        if self._recording is not None:
-            rights = [*position_spans(self._recording, width), Span(" · " + words[1], "dim")]
-        elif self._paused is not None:
+        if self._paused is not None:
             rights = [Span("PAUSED", "warn"), Span(" · " + words[1], "dim")]
         if self._screens:
             screens = narrowed(self._screens, width)

@@ -31,7 +31,7 @@ SLOW_FRAME_S = 0.5
 
 
 class Feed(Protocol):
-    """A source of samples: this box, simulated GPUs, or a recording."""
+    """A source of samples: this box, or made-up GPUs."""
 
     on_sample: Callable[[], None]
     """Called in a thread of the feed when there is a new sample: it must be quick."""

@@ -1,29 +1,22 @@
-"""The lines around the panes of the Monitor: the box in one sentence, the position of a replay; below them a
-question, the filter, a message, or counts and keys; and what a newcomer asks.
+"""The lines around the panes of the Monitor: the box in one sentence; below them a question, the filter, a
+message, or counts and keys; and what a newcomer asks.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from gputui.analysis.health import is_lost
 from gputui.document.spans import Line, Span, cut, line_width, width_of
 from gputui.metrics import memory_scale, number, three_digits_of, with_unit
 from gputui.model.telemetry import DeviceSample
-from gputui.model.units import counted, format_clock, format_usd, format_whole_seconds
+from gputui.model.units import counted, format_usd, format_whole_seconds
 from gputui.tui.monitor.actions import EndProcess
 from gputui.tui.monitor.frame import Frame, findings_spans, idle_text, is_idle, short_name
 from gputui.tui.monitor.history import LoadLevel
-from gputui.tui.monitor.settings import stepped
 from gputui.tui.shell.registry import Action, shown_key
 from gputui.tui.widgets.cells import fitted, fitting, joined, left, ruled
-
-if TYPE_CHECKING:
-    from gputui.services.playback.replay import Playback
-
 
 _LEVELS = 9
 """Of how much the line holds."""
@@ -159,47 +152,6 @@ def _dollars(amount: float, level: int) -> str:
     return f"${amount:.0f}" if level >= 2 and amount >= 1.5 else format_usd(amount)
 
 
-SPEEDS: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
-_SEEK_S, _LEAP_SHARE = 10.0, 0.1
-_TIME_OF_DAY_FROM = 110
-"""Width from which on the header includes the time of day."""
-
-
-def controls(recording: Playback) -> dict[str, Callable[[], None]]:
-    """What the keys of a recording do, by the ids of their actions."""
-
-    def leap(share: float) -> None:
-        recording.seek(recording.position_s + share * recording.replay.duration_s)
-
-    return {
-        "pause": recording.pause_or_go_on,
-        "seek-back": lambda: recording.seek(recording.position_s - _SEEK_S),
-        "seek-forward": lambda: recording.seek(recording.position_s + _SEEK_S),
-        "leap-back": lambda: leap(-_LEAP_SHARE),
-        "leap-forward": lambda: leap(_LEAP_SHARE),
-        "seek-start": lambda: leap(-1.0),
-        "seek-end": lambda: leap(1.0),
-        "play-faster": lambda: recording.set_speed(stepped(SPEEDS, recording.speed, 1)),
-        "play-slower": lambda: recording.set_speed(stepped(SPEEDS, recording.speed, -1)),
-    }
-
-
-def position_spans(recording: Playback, width: int) -> list[Span]:
-    """`playing 1:23 of 4:56 · 10x`, or `PAUSED`, or `ENDED`; with the time of day if it fits."""
-    whole_s = recording.replay.duration_s
-    place = f"{format_clock(recording.position_s, whole_s)} of {format_clock(whole_s)}"
-    words = [f"{recording.speed:g}x"]
-    if width >= _TIME_OF_DAY_FROM:
-        instant_s = recording.replay.started_utc_us / 1e6 + recording.position_s
-        words.insert(0, datetime.fromtimestamp(instant_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"))
-    state, style = "playing", "good"
-    if recording.has_ended:
-        state, style = "ENDED", "warn"
-    elif recording.is_paused:
-        state, style = "PAUSED", "warn"
-    return [Span(state, style), Span(f" {place}"), Span("".join(f" · {word}" for word in words), "dim")]
-
-
 SIGNALS: tuple[tuple[str, str], ...] = (
     ("SIGHUP", "its terminal is gone"),
     ("SIGINT", "as Ctrl-C"),
@@ -216,9 +168,6 @@ _HINTS: Mapping[str, tuple[str, ...]] = {
         "help",
         "quit",
         "pause",
-        "seek-back",
-        "seek-forward",
-        "play-faster",
         "filter",
         "sort",
         "details",

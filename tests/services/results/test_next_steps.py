@@ -148,5 +148,5 @@ def test_a_run_without_a_result_leads_to_its_reasons() -> None:
 
 def test_a_recording_without_a_rate_leads_to_what_it_recorded() -> None:
     for run in (recording("interrupted", "stopped by SIGTERM"), recording("failed", "it died of SIGKILL")):
-        step = NextStep(f"gputui replay {run.summary.short_id} a.db", "plays its telemetry")
+        step = NextStep(f"gputui results a.db@{run.summary.short_id}", "its telemetry over time")
         assert list(next_steps([run], FILE)) == [step]

@@ -527,24 +527,6 @@ def test_a_closed_terminal_ends_it() -> None:
         assert terminal.process.wait(DEADLINE_S) == 129
 
 
-def test_a_recording_is_played_back_in_the_panes(tmp_path: Path) -> None:
-    box = Box("0 sm_busy_pct 77", gpus=1)
-    file = tmp_path / "a.db"
-    sampled = ("--interval", "0.2", "--for", "2")
-    recorded = subprocess.run(
-        [sys.executable, "-m", "gputui", "record", "--db", file, "--label", "mine", *sampled],
-        env={**os.environ, **box.environment, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S * 4,
-    )
-    assert recorded.returncode == 0, recorded.stderr
-    with box_without_library().monitor("mine", str(file), command="replay") as terminal:
-        terminal.wait_for("replay of mine")
-        wait_for_pane(terminal, 0, "H200", "busy  77 %", "memory ")
-        leave(terminal)
-
-
 def test_the_monitor_alone_loads_nothing_heavy(tmp_path: Path) -> None:
     """An exit handler in its process writes the list of loaded modules."""
     listing = tmp_path / "modules"
