@@ -6,7 +6,7 @@ import datetime
 import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar  # Any: what click passes on
+from typing import TypeVar
 
 import click
 
@@ -29,7 +29,7 @@ from gputui.model.units import (
     format_spread,
     format_usd,
 )
-from gputui.services.advise.buy import Buying, Terms, advice_as_json, weigh
+from gputui.services.advise.buy import Buying, advice_as_json, weigh
 from gputui.services.advise.llm_serving import (
     LLM_HEADINGS,
     LlmAdvice,
@@ -55,7 +55,6 @@ from gputui.services.prices import price_of, price_of_run, price_source
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import case_words, device_words
 from gputui.services.results.selectors import Selection, select_all, split_selector
-from gputui.store.reading import open_result
 from gputui.worker import PRECISIONS
 
 J = TypeVar("J")
@@ -118,46 +117,13 @@ def _finite(context: click.Context, parameter: click.Parameter, number: float | 
 )
 @click.option("--buy", multiple=True, metavar="[F=]USD", help="What buying such a box costs.")
 @click.option(
-    "--power",
-    "power_w",
-    type=click.FloatRange(0, 1e6),
-    callback=_finite,
-    metavar="W",
-    help="Power a box draws, in watts.  [measured, GPUs only]",
-)
-@click.option(
-    "--power-price",
-    "power_usd_per_kwh",
-    type=click.FloatRange(0, 100),
-    callback=_finite,
-    default=0.0,
-    metavar="USD",
-    help="What a kWh costs.",
-)
-@click.option(
-    "--cooling",
-    type=click.FloatRange(0, 2),
-    callback=_finite,
-    default=0.0,
-    metavar="SHARE",
-    help="Share of the power added for cooling, 0.1 to 0.3.",
-)
-@click.option(
-    "--staff",
-    "staff_usd_per_month",
+    "--own",
+    "own_usd_per_month",
     type=click.FloatRange(0, 1e9),
     callback=_finite,
     default=0.0,
     metavar="USD",
-    help="What staff for it costs per month.",
-)
-@click.option(
-    "--utilisation",
-    type=click.FloatRange(0, 1, min_open=True),
-    callback=_finite,
-    default=1.0,
-    metavar="SHARE",
-    help="Share of those hours in which boxes work.  [1]",
+    help="What power, cooling and staff cost a month, for all bought boxes.",
 )
 @click.option("--pool", is_flag=True, help="Pool the launches of all runs in a file.")
 @trust_option
@@ -175,11 +141,11 @@ def command(
     start: float,
     hours_per_month: float,
     buy: tuple[str, ...],
+    own_usd_per_month: float,
     pool: bool,
     trust: bool,
     verbose: bool,
     as_json: bool,
-    **owning: Any,
 ) -> int:
     """Time and cost of a job on each box: cheapest, fastest, and whether a GPU is worth it."""
     files, typed_jobs = _files_and_jobs(files)
@@ -221,8 +187,6 @@ def command(
         return _report(refusals)
     evidence = Evidence(selections, trust=trust)
     choice = Choice(name, size, precision or "")
-    terms = Terms(hours_per_month=hours_per_month, **owning)
-    watts = _measured_watts(selections, trust)
 
     def answer(job: Job) -> tuple[Advice, Sequence[Buying]]:
         advice = advise(
@@ -233,7 +197,7 @@ def command(
             hours_per_month=hours_per_month,
             conditions=evidence.conditions,
         )
-        return advice, weigh(advice, bought.get, terms, watts) if bought else ()
+        return advice, weigh(advice, bought, own_usd_per_month, hours_per_month)
 
     answers, refusals = _answered(parsed, answer)
     if as_json:
@@ -348,19 +312,6 @@ def _box(
     return PricedSide(side, price, cpu_price)
 
 
-def _measured_watts(selections: Sequence[Selection], trust: bool) -> Callable[[str], float | Missing]:
-    """The median power of a run's GPUs, read on demand."""
-    paths = {run.summary.run_id: selection.path for selection in selections for run in selection.runs}
-
-    def watts(run_id: str) -> float | Missing:
-        with open_result(paths[run_id], trust) as file:
-            devices = file.telemetry_summary(run_id).devices
-        known = [d.power_median_w for d in devices if not isinstance(d.power_median_w, Missing)]
-        return sum(known) if known else Missing("its GPUs' power was not measured")
-
-    return watts
-
-
 def _write(
     page: Page, advice: Advice, buyings: Sequence[Buying], runs: dict[str, RunSummary], *, is_verbose: bool
 ) -> None:
@@ -461,18 +412,17 @@ def _price(offer: Offer) -> str:
 
 
 def _buying(buying: Buying) -> str:
-    """`buy a.db: $800000.00 pays after 53.3 months: rent $20000.00 a month, owning $5000.00`."""
+    """`rent or buy a.db: $800000.00 pays after 53.3 months: rent $20000.00 a month, owning $5000.00`."""
     of = f"{buying.boxes} boxes like {buying.box}" if buying.boxes > 1 else buying.box
     found = buying.found
     if isinstance(found, Missing):
         return f"rent or buy {of}: {found.reason}"
     months = found.months
-    payoff = (
+    pays = (
         f"never pays: {months.reason}" if isinstance(months, Missing) else f"pays after {months:.1f} months"
     )
-    power = f", {buying.power_w:.0f} W a box ({buying.power_from})" if buying.power_from else ""
     return (
-        f"rent or buy {of}: {format_usd(found.buy_usd)} {payoff}; rent {format_usd(found.rent_usd_per_month)}"
-        f" a month, owning {format_usd(found.own_usd_per_month)}, at {buying.hours:g} h of work{power};"
-        f" not counted: {', '.join(buying.left_out)}"
+        f"rent or buy {of}: {format_usd(found.buy_usd)} {pays}; rent {format_usd(found.rent_usd_per_month)}"
+        f" a month, owning {format_usd(found.own_usd_per_month)} (--own), at {buying.hours:g} h of work;"
+        " not counted: space, interest, repairs, resale"
     )

@@ -82,7 +82,7 @@ def test_every_line_fits_and_no_cell_is_cut(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    bought = ("--buy", "gpu.db=60000", "--power-price", "0.2", "--power", "1400")
+    bought = ("--buy", "gpu.db=60000", "--own", "200")
     status, out, _ = printed(
         capsys, "advise", "cpu.db", "gpu.db", "--job", TRAIN, "--job", SERVE, *bought, "-v"
     )
@@ -102,7 +102,7 @@ def test_training_and_serving_are_answered_apart_with_what_was_measured(
     assert (status, err) == (0, "")
     training, serving = out.split(SERVE)
     assert training.startswith(f"{TRAIN}. Fastest: gpu.db gpu, ")
-    assert "gpt_train mini (a GPT: layers 6, width 384, context 256, batch 2)" in training
+    assert "gpt_train mini (layers 6, width 384, context 256, batch 2)" in training
     assert "a ranking of boxes, not your time" in training
     assert re.search(
         r"gpu \$3\.59/h \(list price of 2026-07-01, \d+ days old: runpod 2x H200 EU-RO-1 on-demand\)",
@@ -188,13 +188,12 @@ def test_800k_of_a_box_that_rents_at_20k_a_month_come_back_after_53_months(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
-    rent = ("--price", f"{20_000 / 730}", "--staff", "5000", "--job", TRAIN)
+    rent = ("--price", f"{20_000 / 730}", "--own", "5000", "--job", TRAIN)
 
     _, out, _ = printed(capsys, "advise", "gpu.db", *rent, "--buy", "800000")
 
     assert "rent or buy gpu.db: $800000.00 pays after 53.3 months" in out
-    assert "not counted: power" in out
-    _, out, _ = printed(capsys, "advise", "gpu.db", *rent, "--buy", "800000", "--utilisation", "0.2")
+    _, out, _ = printed(capsys, "advise", "gpu.db", *rent, "--buy", "800000", "--hours-per-month", "146")
     assert "never pays" in out
 
 
@@ -206,7 +205,7 @@ def test_800k_of_a_box_that_rents_at_20k_a_month_come_back_after_53_months(
         (("gpu.db", "--job", TRAIN, "--price", "free"), "--price free: is not an amount of money"),
         (("gpu.db", "--job", TRAIN, "--price", "x.db=3"), "x.db is none of the files"),
         (("gpu.db", "--job", TRAIN, "--buy", "nan"), "--buy nan: is not an amount of money"),
-        (("gpu.db", "--job", TRAIN, "--cooling", "nan"), "--cooling nan: is not an amount"),
+        (("gpu.db", "--job", TRAIN, "--own", "nan"), "--own nan: is not an amount"),
         (("gpu.db", "--job", TRAIN, "--instance", "g9.huge"), "no such instance type"),
         (("gpu.db", "--job", TRAIN, "--workload", ":base"), "no workload is named"),
         (("gpu.db", "--job", "1M img train"), "no box has measured conv_train"),

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import gputui
 from gputui.model.units import RATES
-from gputui.services.advise.rent import ALONE, ANSWERS
+from gputui.services.advise.rent import ANSWERS
 from gputui.worker import (
     contract,
     steps,
@@ -218,7 +218,7 @@ def test_a_job_of_advise_is_answered_by_workloads_that_do_it_in_its_unit(
 
 
 def test_a_service_of_advise_is_answered_by_workloads_of_requests() -> None:
-    for name in ("infer_rps", ALONE):
+    for name in ("infer_rps", "infer_best"):
         workload = workload_named(name)
         assert (workload.unit, workload.workload_class) == ("req", "inference"), name
 

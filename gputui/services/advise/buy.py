@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any  # Any: JSON
 
 from gputui.analysis.job import Serving
 from gputui.model.absent import Missing
 from gputui.model.journal import Price, to_plain
-from gputui.services.advise.rent import HOURS_PER_MONTH, Advice, Offer, Pick, ServedLoad, headline_of
+from gputui.services.advise.rent import Advice, Offer, Pick, ServedLoad, headline_of
 from gputui.services.results.exports import case_identity
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What buying and owning one machine costs; costs that are not stated are 0 and reported as left out."""
-
-    power_usd_per_kwh: float = 0.0
-    cooling: float = 0.0
-    """Extra power for cooling, as a share; 0.1 to 0.3 in data centers."""
-    staff_usd_per_month: float = 0.0
-    """For all machines together."""
-    utilisation: float = 1.0
-    """Share of a month's hours in which the machines work; rented ones are paid only for these."""
-    hours_per_month: float = HOURS_PER_MONTH
-    power_w: float | None = None
-    """Of one machine at work; None for the measured power of its GPUs."""
-
-    def owning_usd_per_month(self, power_w: float, hours: float) -> float:
-        """Power with its cooling for this many hours of work, and staff; `power_w` is of all machines."""
-        kwh = power_w / 1000 * hours * (1 + self.cooling)
-        return kwh * self.power_usd_per_kwh + self.staff_usd_per_month
-
-    @property
-    def left_out(self) -> tuple[str, ...]:
-        """Costs of owning that were not stated."""
-        power = "power" if self.power_usd_per_kwh == 0 else "cooling" if self.cooling == 0 else ""
-        staff = "staff" if self.staff_usd_per_month == 0 else ""
-        return tuple(filter(None, (power, staff, "space, interest, repairs, resale")))
-
-
-@dataclass(frozen=True, slots=True)
 class RentOrBuy:
-    """Both ways compared."""
+    """Both ways compared, without interest and resale, at constant prices."""
 
     buy_usd: float
     """For all machines together."""
@@ -62,65 +34,31 @@ class Buying:
     boxes: int
     hours: float
     """Of work per month."""
-    power_w: float | Missing
-    """Of one machine, as used in the calculation."""
-    power_from: str
-    """`stated`, `GPUs as measured`, or empty if power costs nothing."""
     found: RentOrBuy | Missing
-    left_out: tuple[str, ...]
-    """Costs of owning that were not stated."""
 
 
 def weigh(
-    advice: Advice,
-    buy_usd: Callable[[str], float | None],
-    terms: Terms,
-    measured_w: Callable[[str], float | Missing],
+    advice: Advice, buy_usd: Mapping[str, float], own_usd_per_month: float, hours: float
 ) -> tuple[Buying, ...]:
-    """Rent or buy for each machine with an offer that meets the job; only the best offer of each.
+    """Rent or buy for each machine that is for sale, by its best offer that meets the job.
 
-    `buy_usd` is the price by the machine's name, None if it is not for sale. `measured_w` is the power of a
-    run's GPUs, by run id.
+    Owning costs so much a month for all of its machines together; they work for so many hours of it.
     """
     chosen: dict[str, Offer] = {}
     for offer in advice.offers:
-        if offer.meets:
+        if offer.meets and offer.box in buy_usd:
             chosen.setdefault(offer.box, offer)
-    return tuple(
-        _weighed(offer, usd, terms, measured_w)
-        for name, offer in chosen.items()
-        if (usd := buy_usd(name)) is not None
-    )
+    return tuple(_weighed(offer, buy_usd[name], own_usd_per_month, hours) for name, offer in chosen.items())
 
 
-def _weighed(offer: Offer, usd: float, terms: Terms, measured_w: Callable[[str], float | Missing]) -> Buying:
-    """Break-even: the price over what each month of owning saves; no interest, no resale, constant prices."""
+def _weighed(offer: Offer, usd: float, own: float, hours: float) -> Buying:
     boxes = int(offer.load.boxes.value) if isinstance(offer.load, ServedLoad) else 1
-    hours = terms.hours_per_month * terms.utilisation
-    power_w: float | Missing = Missing("power is not paid for")
-    if terms.power_usd_per_kwh > 0:
-        power_w = measured_w(offer.run_id) if terms.power_w is None else terms.power_w
-    found: RentOrBuy | Missing
-    if not isinstance(offer.price, Price):
-        found = Missing("its rent is not known: state it with --price")
-    elif terms.power_usd_per_kwh > 0 and isinstance(power_w, Missing):
-        found = Missing(f"its power is not known ({power_w.reason}): state it with --power")
-    else:
-        own = terms.owning_usd_per_month(0.0 if isinstance(power_w, Missing) else power_w * boxes, hours)
+    found: RentOrBuy | Missing = Missing("its rent is not known: state it with --price")
+    if isinstance(offer.price, Price):
         rent = offer.price.usd_per_hour * hours * boxes
         never = Missing("owning costs no less per month than renting: buying never pays")
         found = RentOrBuy(usd * boxes, rent, own, usd * boxes / (rent - own) if rent > own else never)
-    is_stated = terms.power_w is not None
-    return Buying(
-        box=offer.box,
-        device_class=offer.device_class,
-        boxes=boxes,
-        hours=hours,
-        power_w=power_w,
-        power_from="" if isinstance(power_w, Missing) else "stated" if is_stated else "GPUs as measured",
-        found=found,
-        left_out=terms.left_out,
-    )
+    return Buying(offer.box, offer.device_class, boxes, hours, found)
 
 
 def advice_as_json(advice: Advice, buyings: Sequence[Buying] = ()) -> dict[str, Any]:

@@ -37,7 +37,6 @@ from gputui.services.compare.pairing import (
     flags_of,
 )
 from gputui.services.results.expected import uses_of
-from gputui.services.results.metrics import metrics_of
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import split_selector
 from gputui.services.results.throughput import NOT_OF_GPU, devices_of, is_host_bound, speed_of
@@ -57,9 +56,6 @@ ANSWERS: dict[tuple[str, str], tuple[str, ...]] = {
     ("req", "answer"): ("infer_rps", "infer_best"),
 }
 """Workloads whose rows answer a job of this unit and verb, likeliest first."""
-ALONE = "infer_lat"
-"""One request at a time, the best case of any load."""
-
 _EXAMPLES = {"tok": "50M tokens", "img": "1M img", "seq": "100k texts", "req": "1M requests"}
 _ONE_BOX_HAS = "one box has"
 """Begins the doubt about work that returns before one box has done it."""
@@ -154,20 +150,6 @@ class _Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    """An offer in the running for a pick: the least span wins."""
-
-    of: _Measured
-    respect: str
-    """COST or RATE."""
-    span: Estimated
-    weight: float | None
-    """Its value is this times the time of its work, and of its start; None if speed alone does not decide."""
-    start_s: float = 0.0
-    """Of its time, and paid for at the same price as the work."""
-
-
-@dataclass(frozen=True, slots=True)
 class Advice:
     """The answer to one job."""
 
@@ -225,67 +207,49 @@ def advise(
     made.sort(key=lambda one: _order(one.offer))
     offers = [one.offer for one in made]
     able = [one for one in made if one.offer.meets]
-    by_cost, by_time = _by_cost(job, able, start_s), _by_time(able)
-    only = "meets the job" if len(able) == 1 else "has a price"
     nothing = f"nothing meets the {'deadline' if isinstance(job, Batch) else 'bound'}"
+    cheapest = _pick(job, able, COST, start_s, "no offer has a price" if able else nothing)
+    fastest = _pick(job, able, RATE, start_s, nothing)
     return Advice(
         job=job,
         work=work,
         stands_for=_stands_for(work),
         offers=tuple(offers),
         left_out=tuple(left_out),
-        cheapest=_pick(by_cost, "no offer has a price" if able else nothing, only),
-        fastest=_pick(by_time, nothing, "meets the job"),
-        gpu=_gpu_word(job, offers, by_cost, by_time, start_s),
+        cheapest=cheapest,
+        fastest=fastest,
+        gpu=_gpu_word(job, offers, cheapest, fastest),
         assumptions=tuple(_assumptions(job, [one.offer for one in able] or offers, start_s, hours_per_month)),
     )
 
 
 def headline_of(advice: Advice) -> str:
-    """`Cheapest: a gpu, 2 h 5 min for $12.30; next b gpu, ... Fastest: b gpu.`, and whether a GPU pays."""
+    """`Cheapest: a gpu, 2 h 5 min for $12.30. Fastest: b gpu, ...`, and whether a GPU pays."""
     able = [offer for offer in advice.offers if offer.meets]
-    gpu = f"{advice.gpu[0].upper()}{advice.gpu[1:]}." if advice.gpu else ""
-    picks = [
-        (word, pick)
-        for word, pick in (("Cheapest", advice.cheapest), ("Fastest", advice.fastest))
-        if isinstance(pick, Pick)
-    ]
+    both = (("Cheapest", advice.cheapest), ("Fastest", advice.fastest))
+    picks = [(word, pick) for word, pick in both if isinstance(pick, Pick)]
+    sentences = [f"{word}: {_picked(pick)}, {_terms(advice, pick.offer)}." for word, pick in picks]
     if not able:
-        sentences = [] if gpu else ["Nothing that was measured is known to meet the job."]
+        sentences = ["Nothing that was measured is known to meet the job."]
     elif len(able) == 1:
         few = "the only one that meets the job" if len(advice.offers) > 1 else "the only one measured"
         sentences = [f"{_named(able[0])}, {few}: {_terms(advice, able[0])}."]
-    elif len(picks) == 2:
-        sentences = _both_picks(advice, *(pick for _, pick in picks))
-    else:
-        sentences = [f"{word}: {_picked(pick)}, {_terms(advice, pick.offer)}." for word, pick in picks]
+    elif len({id(pick.offer) for _, pick in picks}) < len(picks):
+        sentences = [f"Cheapest and fastest: {_picked(picks[0][1])}, {_terms(advice, picks[0][1].offer)}."]
     if isinstance(advice.job, Batch) and advice.job.is_verb_assumed:
-        sentences.append(
-            f"Taken as training; for text generation: `{replace(advice.job, verb='write').text}`."
-        )
+        written = replace(advice.job, verb="write").text
+        sentences.append(f"Taken as training; for text generation: `{written}`.")
     if able and all(isinstance(offer.usd, Missing) for offer in able):
         sentences.append("No price is known: --price gives the cost.")
+    if advice.gpu:
+        sentences.append(f"{advice.gpu[0].upper()}{advice.gpu[1:]}.")
     disturbed = {
         f"{_named(offer)}: {doubt}."
         for offer in (able if len(able) == 1 else [pick.offer for _, pick in picks])
         for doubt in offer.doubts
         if doubt.startswith((CROWDED, SHARED, SLOWED, _ONE_BOX_HAS))
     }
-    return " ".join(filter(None, (*sentences, gpu, *sorted(disturbed))))
-
-
-def _both_picks(advice: Advice, cheapest: Pick, fastest: Pick) -> list[str]:
-    """The cheapest with what the next best costs, and the fastest where it is another."""
-    best, second = [one for one in advice.offers if one.meets and isinstance(one.usd, Estimated)][:2]
-    is_both, is_second = (fastest.offer is one for one in (best, second))
-    lead = "Cheapest and fastest" if is_both else "Cheapest"
-    following = f"and fastest: {_picked(fastest)}" if is_second else _named(second)
-    sentences = [
-        f"{lead}: {_picked(cheapest)}, {_terms(advice, best)}; next {following}, {_terms(advice, second)}."
-    ]
-    if not is_both and not is_second:
-        sentences.append(f"Fastest: {_picked(fastest)}, {_terms(advice, fastest.offer)}.")
-    return sentences
+    return " ".join((*sentences, *sorted(disturbed)))
 
 
 def _named(offer: Offer) -> str:
@@ -338,37 +302,31 @@ def _chosen_work(job: Job, boxes: Sequence[PricedSide], choice: Choice) -> Work:
     having: dict[Work, set[str]] = {}
     tried: list[CaseResult] = []
     weight: dict[Work, tuple[float, ...]] = {}
-    for box in boxes:
-        for case in (side_case.result for side_case in box.side.cases):
-            work = case.case.work
-            if work.workload not in wanted or choice.size not in ("", work.size):
-                continue
-            if choice.precision not in ("", case.case.variant.precision):
-                continue
-            if not _is_counted_in(job, case.case.unit):
-                continue
-            if _lacking(case):
-                tried.append(case)
-                continue
-            having.setdefault(work, set()).add(box.side.name)
-            flops = (case.case.flops_per_step or 0) / case.case.units_per_step
-            weight[work] = (-wanted.index(work.workload), flops, case.case.units_per_step)
-    if not having:
-        from gputui.services.profiles.loader import shipped_with  # only an error needs profiles
+    for name, result in ((box.side.name, one.result) for box in boxes for one in box.side.cases):
+        case, work = result.case, result.case.work
+        is_meant = work.workload in wanted and choice.size in ("", work.size)
+        if not is_meant or choice.precision not in ("", case.variant.precision):
+            continue
+        if not _is_counted_in(job, case.unit):
+            continue
+        if _lacking(result):
+            tried.append(result)
+            continue
+        having.setdefault(work, set()).add(name)
+        flops = (case.flops_per_step or 0) / case.units_per_step
+        weight[work] = (-wanted.index(work.workload), flops, case.units_per_step)
+    if having:
+        return max(having, key=lambda work: (len(having[work]), *weight[work], work.size, work.version))
+    from gputui.services.profiles.loader import shipped_with  # only an error needs profiles
 
-        names_text = " or ".join(filter(None, (", ".join(wanted[:-1]), wanted[-1])))
-        request = " ".join(filter(None, (names_text, choice.size, choice.precision)))
-        profile = next(iter(shipped_with(wanted[0])), "PROFILE")
-        file, *others = (box.side.name for box in boxes)
-        is_ours = not others and not file.startswith(PREFIX)
-        into = f" --db {shlex.quote(str(split_selector(file)[0]))}" if is_ours else ""
-        where = " on each box" if others else ""
-        raise GputuiError(
-            f"no box has measured {request}, which would answer {job.text!r}"
-            + (f" ({_why(tried[0])})" if tried else ""),
-            f"measure it{where}: gputui run {profile} --only {wanted[0]}{into}",
-        )
-    return max(having, key=lambda work: (len(having[work]), *weight[work], work.size, work.version))
+    request = " ".join(filter(None, (" or ".join(wanted), choice.size, choice.precision)))
+    file = "" if len(boxes) > 1 or boxes[0].side.name.startswith(PREFIX) else boxes[0].side.name
+    into = f" --db {shlex.quote(str(split_selector(file)[0]))}" if file else ""
+    raise GputuiError(
+        f"no box has measured {request}, which would answer {job.text!r}"
+        + (f" ({_why(tried[0])})" if tried else ""),
+        f"measure it: gputui run {next(iter(shipped_with(wanted[0])), 'PROFILE')} --only {wanted[0]}{into}",
+    )
 
 
 def _measured_cases(side: Side, work: Work, device_class: str, precision: str) -> list[SideCase] | Missing:
@@ -453,10 +411,7 @@ def _offer(
         usd=usd,
         meets=meets,
         is_told=is_told,
-        doubts=(
-            *_doubts(job, box.side, found, speed, conditions),
-            *_overlong(job, time_s, hours),
-        ),
+        doubts=(*_doubts(found, speed, conditions), *_overlong(job, time_s, hours)),
     )
 
 
@@ -532,9 +487,7 @@ def _whole(count: float) -> float:
     return float(max(1, math.ceil(count * (1 - 1e-12))))
 
 
-def _doubts(
-    job: Job, side: Side, found: SideCase, speed: SpeedEstimate, conditions: ConditionsOf | None
-) -> Iterable[str]:
+def _doubts(found: SideCase, speed: SpeedEstimate, conditions: ConditionsOf | None) -> Iterable[str]:
     cell = Cell(speed, Missing("not asked"), "", found.result, (), found.run)
     for flag in flags_of(cell, "a", conditions):
         yield f"{flag.word} {format_percent(flag.share)} of the time"
@@ -543,10 +496,7 @@ def _doubts(
     if found.run.status != "finished":
         yield f"its run was {found.run.status}"
     if speed.launches < 3:
-        yield f"{speed.launches} launch{'es' if speed.launches > 1 else ''}: the interval is mostly assumed"
-    if isinstance(job, Serving) and job.bound_s is not None:
-        for case in side.cases:
-            yield from _alone_too_slow(job, found, case)
+        yield f"{counted(speed.launches, 'launch')}: the interval is mostly assumed"
 
 
 def _overlong(job: Job, time_s: Estimated | Missing, hours_per_month: float) -> Iterable[str]:
@@ -559,105 +509,75 @@ def _overlong(job: Job, time_s: Estimated | Missing, hours_per_month: float) -> 
         yield f"{_ONE_BOX_HAS} {hours:g} h a {job.per}: it takes {boxes} boxes"
 
 
-def _alone_too_slow(job: Serving, found: SideCase, case: SideCase) -> Iterable[str]:
-    """How long a single request already waits, if that already exceeds the bound."""
-    alike = (found.result.case, case.result.case)
-    if case.result.case.work.workload != ALONE or alike[0].variant != alike[1].variant:
-        return
-    if _task(alike[0].work) != _task(alike[1].work) or job.bound_s is None:
-        return
-    for metric in metrics_of(case.result):
-        is_asked = metric.key == f"{job.percentile}_s"
-        if is_asked and isinstance(metric.value, float) and metric.value > job.bound_s:
-            yield (
-                f"a single request already waits {format_seconds(metric.value)}"
-                f" ({alike[1].work.workload} {alike[1].work.size})"
-            )
-
-
-def _task(work: Work) -> tuple[object, ...]:
-    """What distinguishes one model from another."""
-    parameters = dict(work.parameters)
-    names = ("task", "layers", "width", "context", "model", "image")
-    return tuple(parameters.get(name) for name in names)
-
-
 def _order(offer: Offer) -> tuple[bool, bool, float, float]:
     usd = offer.usd.value if isinstance(offer.usd, Estimated) else math.inf
     return not offer.meets, isinstance(offer.usd, Missing), usd, -offer.speed.units_per_s
 
 
-def _by_cost(job: Job, able: Sequence[_Measured], start_s: float) -> list[_Candidate]:
-    """By the cost of the job; for serving by that of whole boxes, which speed alone does not decide."""
-    is_batch = isinstance(job, Batch)
-    return [
-        _Candidate(one, COST, one.offer.usd, usd_per_hour if is_batch else None, start_s if is_batch else 0.0)
-        for one in able
-        if isinstance(one.offer.usd, Estimated)
-        if isinstance(one.offer.price, Price) and isinstance(one.offer.share, float)
-        for usd_per_hour in (one.offer.price.usd_per_hour * one.offer.share,)
-    ]
-
-
-def _by_time(able: Sequence[_Measured]) -> list[_Candidate]:
-    """By the time of the work; for serving by what one device serves within the bound."""
-    found: list[_Candidate] = []
-    for one in able:
-        offer, load = one.offer, one.offer.load
-        if isinstance(offer.time_s, Estimated):
-            found.append(_Candidate(one, RATE, offer.time_s, 1.0))
-        elif isinstance(load, ServedLoad):
-            between = Estimated(1 / load.per_s.value, 1 / load.per_s.high, 1 / load.per_s.low)
-            found.append(_Candidate(one, RATE, between, 1 / load.fraction))
-    return found
-
-
-def _pick(candidates: Sequence[_Candidate], absent: str, what: str) -> Pick | Missing:
-    """The least, judged against every other; Missing if there is only one candidate."""
-    if not candidates:
+def _pick(job: Job, able: Sequence[_Measured], respect: str, start_s: float, absent: str) -> Pick | Missing:
+    """The least, judged against every other; Missing if there is only one."""
+    spans = [(span, one) for one in able if (span := _span(one.offer, respect)) is not None]
+    if not spans:
         return Missing(absent)
-    best = _least(candidates)
-    others = [one for one in candidates if one is not best]
+    best, *others = (one for _, one in sorted(spans, key=lambda pair: pair[0].value))
     if not others:
-        return Missing(f"only {_named(best.of.offer)} {what}")
-    return Pick(best.of.offer, tuple((_named(other.of.offer), _judged(other, best)) for other in others))
+        return Missing(f"only {_named(best.offer)} {'meets the job' if len(able) == 1 else 'has a price'}")
+    against = ((_named(one.offer), _judged(job, respect, one, best, start_s)) for one in others)
+    return Pick(best.offer, tuple(against))
 
 
-def _least(candidates: Sequence[_Candidate]) -> _Candidate:
-    return min(candidates, key=lambda one: one.span.value)
+def _span(offer: Offer, respect: str) -> Estimated | None:
+    """Its cost or its time; of serving the time that a request takes of a device within the bound."""
+    if respect == COST:
+        return offer.usd if isinstance(offer.usd, Estimated) else None
+    if isinstance(offer.load, ServedLoad):
+        per_s = offer.load.per_s
+        return Estimated(1 / per_s.value, 1 / per_s.high, 1 / per_s.low)
+    return offer.time_s if isinstance(offer.time_s, Estimated) else None
+
+
+def _weight(job: Job, offer: Offer, respect: str) -> float | None:
+    """Its span is this times the time of its work; None for whole boxes: speed alone does not decide."""
+    if respect == RATE:
+        return 1 / offer.load.fraction if isinstance(offer.load, ServedLoad) else 1.0
+    if isinstance(job, Serving) or isinstance(offer.price, Missing) or isinstance(offer.share, Missing):
+        return None
+    return offer.price.usd_per_hour * offer.share
 
 
 def _is_better(judgement: Judgement) -> bool:
     return judgement.verdict.word == "faster"
 
 
-def _judged(a: _Candidate, b: _Candidate) -> Judgement:
+def _judged(job: Job, respect: str, a: _Measured, b: _Measured, start_s: float) -> Judgement:
     """B against A as `compare` judges their row among the others of these sides, prices and loads included.
 
     By their intervals where speed alone does not decide, or no ratio is known.
     """
-    rows, on_a, on_b = compare_sides(a.of.side, b.of.side).rows, a.of.case.result, b.of.case.result
-    place = next((i for i, row in enumerate(rows) if row.a.result is on_a and row.b.result is on_b), None)
-    estimates = [estimate_pair(a.of.case, b.of.case)] if place is None else [row.estimate for row in rows]
-    mine = place or 0
+    rows = compare_sides(a.side, b.side).rows
+    pairs = [(row.a.result, row.b.result) for row in rows]
+    mine, asked = 0, 0
+    estimates = [estimate_pair(a.case, b.case)]
+    if (a.case.result, b.case.result) in pairs:
+        estimates, mine = [row.estimate for row in rows], pairs.index((a.case.result, b.case.result))
+        asked = asked_place(rows) or 0
     estimate = estimates[mine]
-    if not a.weight or not b.weight or isinstance(estimate, Missing):
-        is_apart = a.span.low > b.span.high
+    weights = _weight(job, a.offer, respect), _weight(job, b.offer, respect)
+    if not weights[0] or not weights[1] or isinstance(estimate, Missing):
+        spans = _span(a.offer, respect), _span(b.offer, respect)
+        is_apart = spans[0] is not None and spans[1] is not None and spans[0].low > spans[1].high
         verdict = Verdict("faster", "") if is_apart else Verdict("inconclusive", "the intervals overlap")
-        return Judgement(b.respect, Missing("speed alone does not decide"), verdict)
-    if a.weight == b.weight and not b.start_s and place is not None:
-        return Judgement(b.respect, estimate, rows[place].verdict)
-    factor = a.weight / b.weight
+        return Judgement(respect, Missing("speed alone does not decide"), verdict)
+    factor = weights[0] / weights[1]
     weighed = [
         e
         if isinstance(e, Missing)
         else replace(e, ratio=e.ratio * factor, low=e.low * factor, high=e.high * factor)
         for e in estimates
     ]
-    if b.start_s and isinstance(b.of.offer.time_s, Estimated):
-        weighed[mine] = _with_start(estimate, factor, b.of.offer.time_s.value - b.start_s, b.start_s)
-    asked = 0 if place is None else asked_place(rows)
-    return judgements(b.respect, weighed, asked)[mine]
+    if respect == COST and isinstance(b.offer.time_s, Estimated):
+        weighed[mine] = _with_start(estimate, factor, b.offer.time_s.value - start_s, start_s)
+    return judgements(respect, weighed, asked)[mine]
 
 
 def _with_start(estimate: RatioEstimate, factor: float, work_s: float, start_s: float) -> RatioEstimate:
@@ -669,93 +589,41 @@ def _with_start(estimate: RatioEstimate, factor: float, work_s: float, start_s: 
     return replace(estimate, ratio=whole(estimate.ratio), low=whole(estimate.low), high=whole(estimate.high))
 
 
-def _gpu_word(
-    job: Job,
-    offers: Sequence[Offer],
-    by_cost: Sequence[_Candidate],
-    by_time: Sequence[_Candidate],
-    start_s: float,
-) -> str:
-    """Whether a GPU pays, by judgements as of the picks; says so if that is uncertain."""
-    cpus = [o for o in offers if o.device_class == "cpu"]
-    gpus = [o for o in offers if o.device_class == "gpu"]
-    if not cpus or not gpus:
+def _gpu_word(job: Job, offers: Sequence[Offer], cheapest: Pick | Missing, fastest: Pick | Missing) -> str:
+    """Whether a GPU pays, by the judgements of the picks; empty if not both kinds were measured."""
+    able = {offer.device_class for offer in offers if offer.meets}
+    failing = [offer for offer in offers if offer.device_class not in able]
+    if len({offer.device_class for offer in offers}) < 2:
         return ""
-    able_cpus, able_gpus = ([o for o in some if o.meets] for some in (cpus, gpus))
-    if not able_cpus or not able_gpus:
-        return _one_sided(cpus, gpus, bool(able_cpus), bool(able_gpus))
-    if isinstance(job, Batch):
-        return _gpu_word_of_batch(job, by_cost, by_time, start_s)
-    cheapest = _cheaper(_of("cpu", by_cost), _of("gpu", by_cost))
-    if cheapest in ("cpu", ""):
-        few = min(round(o.load.boxes.value) for o in able_cpus if isinstance(o.load, ServedLoad))
-        also = ", for less" if cheapest else "; which costs less is unknown without both prices"
-        meet = f"{counted(few, 'CPU box')} {'meets' if few == 1 else 'meet'} the target{also}"
-        return f"GPU not worth it: {meet}" if cheapest or few == 1 else meet
-    if cheapest == "gpu":
-        return "a GPU is worth it: CPUs meet the target as well, but cost more"
-    return "CPU and GPU both meet the target, and we can't tell which costs less"
-
-
-def _of(device_class: str, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-    return [one for one in candidates if one.of.offer.device_class == device_class]
-
-
-def _one_sided(cpus: Sequence[Offer], gpus: Sequence[Offer], cpu_meets: bool, gpu_meets: bool) -> str:
-    """If only one kind of device, or none, is known to meet the target."""
-    cpu_fails, gpu_fails = (all(o.is_told for o in some) for some in (cpus, gpus))
-    if gpu_meets:
-        if cpu_fails:
-            return "a GPU is needed: no CPU meets the target"
-        return "a GPU meets the target; whether a CPU does is unknown"
-    if cpu_meets:
-        does = "no GPU does" if gpu_fails else "whether a GPU does is unknown"
+    is_sure = all(offer.is_told for offer in failing)
+    if able == {"gpu"}:
+        needed = "a GPU is needed: no CPU meets the target"
+        return needed if is_sure else "a GPU meets the target; whether a CPU does is unknown"
+    if able == {"cpu"}:
+        does = "no GPU does" if is_sure else "whether a GPU does is unknown"
         return f"GPU not worth it: a CPU meets the target, {does}"
-    if cpu_fails and gpu_fails:
-        return "neither CPU nor GPU meets the target"
-    return "whether a GPU is worth it is unknown: no row is known to meet the target"
+    if not able:
+        return "neither CPU nor GPU meets the target" if is_sure else "whether a GPU is worth it is unknown"
+    money, speed = _kind_of(cheapest), _kind_of(fastest)
+    costs = "we can't tell which costs less"
+    if len({offer.device_class for offer in offers if offer.meets and isinstance(offer.usd, Estimated)}) < 2:
+        money, costs = "", "which costs less is unknown without both prices"
+    if money == "gpu":
+        faster = "" if speed == "gpu" else ", though we can't tell that it is faster than the CPU"
+        return f"a GPU is worth it: it costs less{faster}"
+    if money == "cpu" and (isinstance(job, Serving) or job.within_s is not None):
+        return "GPU not worth it: a CPU meets the target, for less"
+    if speed == "gpu":
+        return f"a GPU is faster than the CPU, {'but costs more' if money else f'and {costs}'}"
+    return "GPU not worth it: a CPU costs less" if money else f"GPU or CPU: {costs}, or is faster"
 
 
-def _gpu_word_of_batch(
-    job: Batch, by_cost: Sequence[_Candidate], by_time: Sequence[_Candidate], start_s: float
-) -> str:
-    """Time and cost are those of one GPU: the fastest that is surely better in both, else the fastest."""
-    cpu = _least(_of("cpu", by_time))
-    cheapest = _cheaper(_of("cpu", by_cost), _of("gpu", by_cost))
-    if cpu.span.high - start_s <= start_s:
-        return (
-            f"GPU not worth it: a CPU does it in {format_seconds(cpu.span.value - start_s)}, before a rented"
-            f" GPU would have started ({format_seconds(start_s)} assumed)"
-        )
-    if job.within_s is not None and cheapest == "cpu":
-        return f"GPU not worth it: a CPU is done within {format_seconds(job.within_s)}, for less"
-    timed = sorted(_of("gpu", by_time), key=lambda one: one.span.value)
-    faster = [one for one in timed if _is_better(_judged(cpu, one))]
-    if not faster:
-        if cheapest == "gpu":
-            return "a GPU is worth it: it costs less, though we can't tell that it is faster than the CPU"
-        costs = ", and costs more" if cheapest == "cpu" else ""
-        return f"GPU not worth it: we can't tell it from the CPU in speed{costs}"
-    priced_cpus = _of("cpu", by_cost)
-    words = [(one.span, _cheaper(priced_cpus, [c for c in by_cost if c.of is one.of])) for one in faster]
-    gpu_s, money = next((pair for pair in words if pair[1] == "gpu"), words[0])
-    saved = f"{format_seconds(gpu_s.value)} instead of {format_seconds(cpu.span.value)}"
-    return {
-        "gpu": f"a GPU is worth it: {saved}, for less money",
-        "cpu": f"a GPU costs more than the CPU but takes {saved}",
-        "tie": f"a GPU is worth it: {saved}; we can't tell which costs less",
-        "": f"a GPU takes {saved}; whether it costs more is unknown without both prices",
-    }[money]
-
-
-def _cheaper(cpus: Sequence[_Candidate], gpus: Sequence[_Candidate]) -> str:
-    """`cpu`, `gpu` or `tie`, of the least of each; empty if a price is missing."""
-    if not cpus or not gpus:
+def _kind_of(pick: Pick | Missing) -> str:
+    """`cpu` or `gpu`, if the pick is better than all of the other kind; else empty."""
+    if isinstance(pick, Missing):
         return ""
-    found = _least(cpus), _least(gpus)
-    best = _least(found)
-    other = found[0] if best is found[1] else found[1]
-    return best.of.offer.device_class if _is_better(_judged(other, best)) else "tie"
+    kind = pick.offer.device_class
+    return kind if all(name.endswith(f" {kind}") for name in pick.ties) else ""
 
 
 def _stands_for(work: Work) -> str:
@@ -766,23 +634,12 @@ def _stands_for(work: Work) -> str:
     return f"measured with {describe_work(work)}: {how}"
 
 
-_KINDS = {
-    "gpt_train": "a GPT",
-    "decode": "a language model",
-    "bert_ft": "a BERT",
-    "lstm_train": "an LSTM",
-}
-
-
 def describe_work(work: Work) -> str:
     """Workload and size, with the shape of the model as far as the parameters give it."""
-    parameters: dict[str, object] = dict(work.parameters)
-    is_text = parameters.get("task") == "text"
-    kind = _KINDS.get(work.workload, "a text classifier" if is_text else "")
-    keys = ("layers", "width", "context", "batch") if kind else ("model", "image", "batch")
+    parameters = dict(work.parameters)
+    keys = ("layers", "width", "context", "model", "image", "batch")
     shape = ", ".join(f"{key} {parameters[key]}" for key in keys if key in parameters)
-    described = ": ".join(filter(None, (kind, shape)))
-    return f"{work.workload} {work.size}" + (f" ({described})" if described else "")
+    return f"{work.workload} {work.size}" + (f" ({shape})" if shape else "")
 
 
 def _assumptions(job: Job, offers: Sequence[Offer], start_s: float, hours: float) -> Iterable[str]:
