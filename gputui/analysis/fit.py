@@ -229,13 +229,6 @@ class Shape:
         return 2 * (self.layers - self.linear_layers) * self.width * self.head_dim * more_heads
 
 
-def gpt_shape(layers: int, width: int, vocabulary: int, context: int) -> Shape:
-    """Blocks as in GPT-2: an MLP four times as wide, heads of 64 numbers where they fill the width."""
-    head_dim = 64 if width % 64 == 0 else width
-    heads = width // head_dim
-    return Shape("", layers, width, heads, heads, head_dim, 4 * width, vocabulary, context, False, True)
-
-
 @dataclass(frozen=True, slots=True)
 class Training:
     """What is to be trained, and how."""
@@ -248,10 +241,6 @@ class Training:
     batch: int
     """Sequences per GPU and optimizer step."""
     context: int
-    measured_ratio: float = 1.0
-    """Measured activations relative to the formula at the measured shape."""
-    stated_activations_bytes: int | None = None
-    """Of the whole batch; replaces the formula, and all parts are assumed to be held at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,14 +331,12 @@ def layer_bytes_per_token(blocks: Shape, precision: PrecisionBytes) -> int:
 def activation_parts(training: Training) -> Parts:
     """What the forward pass leaves for the backward pass, at its end: activations, copies and loss."""
     blocks, precision = training.blocks, training.precision
-    if training.stated_activations_bytes is not None:
-        return Parts(activations=training.stated_activations_bytes)
     tokens = training.batch * training.context
     kept = tokens * (blocks.layers * layer_bytes_per_token(blocks, precision) + _ends_per_token(training))
     embedding = 0 if blocks.is_tied else blocks.vocabulary * blocks.width
     not_copied = blocks.small_weights + embedding  # autocast copies the weights of products only
     return Parts(
-        activations=round(kept * training.measured_ratio),
+        activations=kept,
         copies=max(training.params - not_copied, 0) * precision.copies,
         loss=tokens * blocks.vocabulary * precision.scores,
     )
@@ -379,17 +366,9 @@ def largest_batch(training: Training, memory_bytes: int, tricks: Tricks = NO_TRI
     """The largest batch that surely fits; 0 if not even one sequence does; at most MOST_BATCH."""
 
     def fits(batch: int) -> bool:
-        return needed_bytes(with_batch(training, batch), tricks)[1] <= memory_bytes
+        return needed_bytes(replace(training, batch=batch), tricks)[1] <= memory_bytes
 
     return greatest(fits, MOST_BATCH)
-
-
-def with_batch(training: Training, batch: int) -> Training:
-    """The same training with another batch; stated activations grow with it."""
-    stated = training.stated_activations_bytes
-    if stated is not None:
-        stated = math.ceil(stated * batch / training.batch)
-    return replace(training, batch=batch, stated_activations_bytes=stated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,9 +396,6 @@ class Fit:
 def fit(training: Training, memory_bytes: int) -> Fit:
     """Try it as it is, then with each technique in order of its cost in time, then on several GPUs."""
     low, high = needed_bytes(training)
-    checkpoint: int | Missing = Missing("the activations were stated, and those of one block are not known")
-    if training.stated_activations_bytes is None:
-        checkpoint = largest_batch(training, memory_bytes, Tricks(checkpoint=True))
 
     def found(word: str, tricks: Tricks) -> Fit:
         return Fit(
@@ -428,7 +404,7 @@ def fit(training: Training, memory_bytes: int) -> Fit:
             tricks,
             needed_bytes(training, tricks),
             largest_batch(training, memory_bytes),
-            checkpoint,
+            largest_batch(training, memory_bytes, Tricks(checkpoint=True)),
             Missing("a training has the context that it has"),
             "FSDP",
         )
@@ -442,7 +418,9 @@ def fit(training: Training, memory_bytes: int) -> Fit:
         return found("tight", NO_TRICK)
     spread = [
         replace(tricks, gpus=gpus)
-        for tricks in (NO_TRICK, *_beside_more_gpus(training))
+        for checkpoint in (False, True)
+        for pieces in (1, training.batch)
+        for tricks in (Tricks(checkpoint, pieces=pieces),)
         if (gpus := _fewest_gpus(training, tricks, memory_bytes)) is not None
     ]
     if spread:
@@ -452,22 +430,11 @@ def fit(training: Training, memory_bytes: int) -> Fit:
 
 def _in_order_of_cost(training: Training, memory_bytes: int) -> Iterator[Tricks]:
     """Splitting the batch costs least; recomputing about a third; offloading to the host most."""
-    kinds: tuple[Tricks, ...] = (NO_TRICK,)
-    if training.stated_activations_bytes is None:
-        kinds = (NO_TRICK, Tricks(checkpoint=True), Tricks(offload=True))
-    for kind in kinds:
+    for kind in (NO_TRICK, Tricks(checkpoint=True), Tricks(offload=True)):
         yield kind
         fewest = _fewest_pieces(training, kind, memory_bytes)
         if fewest is not None:
             yield replace(kind, pieces=fewest)
-
-
-def _beside_more_gpus(training: Training) -> Iterator[Tricks]:
-    if training.stated_activations_bytes is None:
-        yield Tricks(checkpoint=True)
-    yield Tricks(pieces=training.batch)
-    if training.stated_activations_bytes is None:
-        yield Tricks(checkpoint=True, pieces=training.batch)
 
 
 def _fewest_pieces(training: Training, kind: Tricks, memory_bytes: int) -> int | None:
@@ -510,7 +477,7 @@ def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
     is at the first or the last block of the backward pass, or at the loss, or at the optimizer.
     """
     blocks, precision = training.blocks, training.precision
-    training = with_batch(training, math.ceil(training.batch / tricks.pieces))
+    training = replace(training, batch=math.ceil(training.batch / tricks.pieces))
     state = state_bytes(training.params, training.optimizer, precision)
     whole = activation_parts(training)
     gpus = tricks.gpus
@@ -529,12 +496,9 @@ def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
     )
     gradients = math.ceil(state.gradients / gpus)
     before = gradients if tricks.pieces > 1 else 0
-    if training.stated_activations_bytes is not None:
-        yield Peak("all parts at once", _sum(fixed, replace(whole, gradients=gradients, temporary=lent)))
-        return
 
     tokens = training.batch * training.context
-    ends = round(tokens * _ends_per_token(training) * training.measured_ratio)
+    ends = tokens * _ends_per_token(training)
     per_layer = math.ceil((whole.activations - ends) / layers)
     held, held_copies, again, again_copies = per_layer * layers, whole.copies, 0, 0
     if tricks.checkpoint or tricks.offload:

@@ -60,24 +60,6 @@ CACHE_BYTES: dict[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8"
 """Of one number of the KV cache."""
 
 
-def decoder(
-    layers: int,
-    width: int,
-    vocabulary: int,
-    head_dim: int | None = None,
-    kv_heads: int | None = None,
-    context: int = 8192,
-) -> Shape:
-    """A shape that was stated: heads of 128 numbers where they fill the width, an MLP of 8/3 of the width.
-
-    The MLP is rounded up to 256, as LLaMA's is (arXiv 2302.13971, section 2.2).
-    """
-    head_dim = head_dim or (128 if width % 128 == 0 else width)
-    heads = max(width // head_dim, 1)
-    hidden = 256 * math.ceil(8 * width / 3 / 256)
-    return Shape("", layers, width, heads, kv_heads or heads, head_dim, hidden, vocabulary, context)
-
-
 @dataclass(frozen=True, slots=True)
 class ServedModel:
     """What is to be served, and how."""

@@ -29,7 +29,7 @@ from gputui.analysis.inference_fit import (
 )
 from gputui.analysis.job import amount_of
 from gputui.cli.options import json_option
-from gputui.cli.output import print_json, printed, warn
+from gputui.cli.output import print_json, printed
 from gputui.document.page import Page
 from gputui.document.spans import Span
 from gputui.document.table import Table, table_of
@@ -59,13 +59,10 @@ _MOST_AT_ONCE = 128
 
 _LEAST_PARAMS, _MOST_PARAMS = 1000, 10**14
 """A smaller number is one of billions without its letter."""
-_ONLY_TRAINING = ("optimizer", "activations", "file", "trust")
-_ONLY_INFERENCE = ("kv_heads", "head_dim", "kv_precision", "gpus")
+_ONLY_TRAINING = ("optimizer",)
+_ONLY_INFERENCE = ("kv_precision", "gpus")
 
-COMMON = (
-    "--infer", "--batch", "--context", "--precision", "--gpu", "--all", "--gpus", "--kv-precision",
-    "--layers", "--width",
-)  # fmt: skip
+COMMON = ("--infer", "--batch", "--context", "--precision", "--gpu", "--all", "--gpus", "--kv-precision")
 
 
 @click.command()
@@ -82,15 +79,7 @@ COMMON = (
 @click.option("--context", metavar="T", help="Tokens per sequence.  [the model's; with --infer 8192]")
 @click.option("--gpu", metavar="NAME", help="Only GPUs with this name, such as H200.")
 @click.option("--all", "every", is_flag=True, help="Show every GPU, and memory by part.")
-@click.option("--layers", metavar="L", help="Number of layers.  [a published model's near --params]")
-@click.option("--width", metavar="W", help="Hidden size.  [that model's]")
-@click.option("--vocabulary", metavar="V", help="Vocabulary size.  [that model's]")
 @click.option("--optimizer", metavar="NAME", help="sgd, momentum, rmsprop, adagrad, adam, adamw.  [adamw]")
-@click.option("--activations", metavar="BYTES", help="Activations of the batch, instead of the formula.")
-@click.option("--file", metavar="F[@RUN]", help="Use the activations measured there.")
-@click.option("--trust", is_flag=True, help="Read a file with macros or triggers too.")
-@click.option("--kv-heads", metavar="N", help="--infer: number of KV heads (GQA).")
-@click.option("--head-dim", metavar="N", help="--infer: size of a head.  [128]")
 @click.option("--kv-precision", metavar="NAME", help="--infer: fp32, fp16, bf16, fp8, int8.  [16-bit]")
 @click.option("--gpus", metavar="N", help="--infer: split over N GPUs (tensor parallelism).  [1]")
 @json_option
@@ -104,8 +93,8 @@ def command(
 ) -> None:
     """Which GPUs hold a model, how fast they should be, and which cost least?
 
-    MODEL is a published model, such as gpt-oss-120b, a config.json, or --params, such as 7B. Or give --layers
-    and --width. Speeds are calculated, not measured.
+    MODEL is a published model, such as gpt-oss-120b, a config.json, or --params, such as 7B. Speeds are
+    calculated, not measured.
     """
     if model is not None and params is not None:
         raise GputuiError(f"{model} and --params {params}: two sizes of the model", "give one of them")
@@ -116,7 +105,7 @@ def command(
         raise GputuiError(f"{params}: a model of {params} weights is too small", f"did you mean {params}B?")
     mistaken, why = (_ONLY_TRAINING, "training") if infer else (_ONLY_INFERENCE, "inference")
     for name in mistaken:
-        if stated[name] not in (None, False):
+        if stated[name] is not None:
             option, instead = f"--{name.replace('_', '-')}", "--train" if infer else "--infer"
             raise GputuiError(f"{option}: only for {why}", f"leave it out, or add {instead}")
     from gputui.services.advise.memory_fit import inference_report, prompt_speed_on, report
@@ -131,9 +120,8 @@ def command(
             _print_inference(served, every)
         return
     found = report(wish)
-    warn(found.warnings)
     if as_json:
-        print_json({**_plain_training(found), **_plain_picks(found)})
+        print_json({**_plain_training(found.work), **_plain_picks(found)})
     else:
         _print_training(found, every)
 
@@ -159,7 +147,7 @@ def _print_training(found: FitReport[Training], every: bool) -> None:
             parts = {title: getattr(peak.parts, name) for name, title in PART_TITLES.items()}
             large = sorted(parts.items(), key=lambda part: -part[1])[:_LARGE_PARTS]
             page.line(f"Peak ({peak.moment}): {_listed(large)}.")
-        page.line(_activations_from(found), "dim")
+        page.line("Activations by formula: within 10 % on CPUs, not checked on GPUs.", "dim")
         _write_last(page, found, every)
 
 
@@ -231,15 +219,6 @@ def _part_table(whole: Parts, peak: Parts) -> Table:
     return table_of(headings, rows, right=(1, 2, 3), styles=styles)
 
 
-def _activations_from(found: FitReport[Training]) -> str:
-    """Where activations came from, and how far that can be off."""
-    if found.work.stated_activations_bytes is not None:
-        return "Activations as given, all of them at once."
-    if found.measured is not None:
-        return f"Activations: formula x {found.measured.ratio:.3f}, as measured ({found.measured.where})."
-    return "Activations by formula: within 10 % on CPUs, not checked on GPUs."
-
-
 def _write_picks(
     page: Page,
     found: FitReport[Any],
@@ -306,11 +285,9 @@ _STYLES = {
 }
 
 
-def _plain_training(found: FitReport[Training]) -> dict[str, object]:
-    training = found.work
+def _plain_training(training: Training) -> dict[str, object]:
     blocks = training.blocks
     whole, peak = all_at_once(training), peak_of(training)
-    is_stated = training.stated_activations_bytes is not None
     return {
         "params": training.params,
         "optimizer": training.optimizer,
@@ -327,8 +304,6 @@ def _plain_training(found: FitReport[Training]) -> dict[str, object]:
             "vocabulary": blocks.vocabulary,
             "gated": blocks.is_gated,
         },
-        "activations_from": "measured" if found.measured else "stated" if is_stated else "formula",
-        "measured": None if found.measured is None else asdict(found.measured),
         "all_at_once": {**_bytes(whole), "total_bytes": whole.total},
         "peak": {"moment": peak.moment, **_bytes(peak.parts), "total_bytes": peak.parts.total},
     }

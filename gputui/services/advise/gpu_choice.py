@@ -42,19 +42,9 @@ class Wish:
     """Of a training, or of the weights that are served."""
     batch: str = "1"
     context: str | None = None
-    layers: str | None = None
-    width: str | None = None
-    vocabulary: str | None = None
     gpu: str | None = None
     optimizer: str | None = None
-    activations: str | None = None
-    """Bytes for the whole batch."""
-    file: str | None = None
-    """A result file, or `F@RUN`."""
-    trust: bool = False
     cache_precision: str | None = None
-    kv_heads: str | None = None
-    head_dim: str | None = None
     gpus: str | None = None
 
 

@@ -116,7 +116,7 @@ def test_the_price_is_that_of_an_instance_with_enough_gpus_and_a_token_costs_the
 
 
 def sentence(**wish: str) -> str:
-    return inference_report(replace(Wish(), **wish)).headline  # type: ignore[arg-type]
+    return inference_report(replace(Wish(), **wish)).headline
 
 
 def test_the_headline_says_on_what_it_fits_what_it_costs_and_how_fast_it_should_be() -> None:

@@ -13,7 +13,6 @@ from typing import Any  # JSON
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from journals import journal_lines, make_case, write_lines
 
 from gputui.analysis.fit import (
     GIB,
@@ -25,36 +24,17 @@ from gputui.analysis.fit import (
     Tricks,
     _moments,
     activation_parts,
-    all_at_once,
     fit,
-    gpt_shape,
     largest_batch,
     layer_bytes_per_token,
     needed_bytes,
     peak_of,
     state_bytes,
-    with_batch,
 )
-from gputui.analysis.inference_fit import decoder
 from gputui.errors import EXIT_USAGE, GputuiError
-from gputui.model.absent import Missing
-from gputui.model.journal import (
-    CaseEnd,
-    Figure,
-    LaunchEnd,
-    LaunchStart,
-    Line,
-    MemoryPoint,
-    Operator,
-    ProfiledPass,
-    TimeSlice,
-)
-from gputui.model.plan import PROFILED, Case
 from gputui.services.advise.gpu_choice import Wish, whole_number
-from gputui.services.advise.memory_fit import FitReport, report
+from gputui.services.advise.memory_fit import report
 from gputui.services.advise.published_models import model_named, typical_shape
-from gputui.store.journal_reader import read_journal
-from gputui.store.writing import store_run
 from gputui.worker.workloads.gpt_train import BASE, MEDIUM, MINI
 
 PROGRAM = Path(__file__).parents[2] / "makers" / "measured_steps.py"
@@ -69,6 +49,15 @@ MINI_OF_2 = {
     "batch": 2,
 }
 GATED = {**NARROW, "layers": 4, "vocabulary": 512, "hidden": 688}
+
+
+def gpt_shape(layers: int, width: int, vocabulary: int, context: int) -> Shape:
+    """Blocks as in GPT-2: an MLP four times as wide, heads of 64 numbers where they fill the width."""
+    head_dim = 64 if width % 64 == 0 else width
+    heads = width // head_dim
+    return Shape("", layers, width, heads, heads, head_dim, 4 * width, vocabulary, context, False, True)
+
+
 GPT2_XL = gpt_shape(48, 1600, 50257, 1024)
 TRICKS = {
     "none": NO_TRICK,
@@ -185,31 +174,6 @@ def test_weights_gradients_and_state_of_every_optimizer_are_exact(number: int) -
         assert total == pytest.approx(sum(found["peak"].values()), rel=0.1)
 
 
-def test_the_textbook_sum_of_ten_billion_weights_is_180_gb_and_no_80_gb_gpu_holds_it() -> None:
-    ten = Training(
-        10**10,
-        "adam",
-        PRECISIONS["fp32"],
-        typical_shape(10**10),
-        1,
-        2048,
-        stated_activations_bytes=20 * 10**9,
-    )
-    parts = all_at_once(ten)
-    assert (parts.weights, parts.activations, parts.gradients, parts.optimizer) == (
-        40 * 10**9,
-        20 * 10**9,
-        40 * 10**9,
-        80 * 10**9,
-    )
-    assert parts.total == peak_of(ten).parts.total == 180 * 10**9
-    verdict = fit(ten, 80 * GIB)
-    assert verdict.word == "several GPUs"
-    assert verdict.tricks.gpus == 3
-    assert verdict.largest_batch == 0
-    assert isinstance(verdict.largest_batch_checkpoint, Missing)
-
-
 def test_mixed_precision_with_a_master_copy_takes_the_16_bytes_per_weight_of_zero() -> None:
     parts = state_bytes(1000, "adam", PRECISIONS["mixed"])
     assert (parts.weights, parts.gradients, parts.optimizer) == (2000, 2000, 12000)
@@ -261,7 +225,7 @@ def test_what_is_reported_to_fit_does_and_one_sequence_more_than_the_largest_bat
         assert verdict.largest_batch < training.batch
     if verdict.word == "does not fit":
         assert low > gib * GIB
-    one_more = with_batch(training, verdict.largest_batch + 1)
+    one_more = replace(training, batch=verdict.largest_batch + 1)
     assert needed_bytes(one_more)[1] > gib * GIB
 
 
@@ -272,7 +236,7 @@ def test_more_of_a_trick_never_needs_more(training: Training) -> None:
     assert spread == sorted(spread, reverse=True)
     cut = [needed_bytes(training, Tricks(pieces=n))[1] for n in (2, 4, training.batch * 2)]
     assert cut == sorted(cut, reverse=True)
-    batches = [needed_bytes(with_batch(training, n))[1] for n in (1, 2, 5, 100)]
+    batches = [needed_bytes(replace(training, batch=n))[1] for n in (1, 2, 5, 100)]
     assert batches == sorted(batches)
 
 
@@ -383,16 +347,6 @@ def test_without_a_shape_the_nearest_usual_one_is_taken_and_reported() -> None:
     assert found.work.params == 7 * 10**9
     assert found.work.context == 4096
     assert found.notes == ("32 layers x 32 KV heads x 128 as in Llama 2 7B", "4096 tokens")
-    assert found.measured is None
-
-
-def test_a_shape_alone_gives_the_weights_and_one_that_contradicts_params_is_reported() -> None:
-    alone = report(replace(WISH, params=None, layers="12", width="768"))
-    assert alone.work.blocks == decoder(12, 768, 128256)
-    assert alone.work.params == alone.work.blocks.parameters
-    torn = report(replace(WISH, layers="12", width="768"))
-    assert torn.work.params == 7 * 10**9
-    assert any("weights by --params 7e9" in note for note in torn.notes)
 
 
 @pytest.mark.parametrize(
@@ -405,12 +359,7 @@ def test_a_shape_alone_gives_the_weights_and_one_that_contradicts_params_is_repo
         ({"precision": "fp7"}, "--precision: unknown precision 'fp7'", "--infer also fp16"),
         ({"batch": "0"}, "--batch: 0 is out of range", "from 1"),
         ({"context": "1.5"}, "--context: must be a whole number, got '1.5'", "2048"),
-        ({"layers": "12"}, "--layers and --width", "both"),
-        ({"layers": "0", "width": "768"}, "--layers: 0 is", "from 1"),
         ({"params": None}, "the size of the model is missing", "--params"),
-        ({"vocabulary": "none"}, "--vocabulary: must", "2048"),
-        ({"activations": "-1"}, "--activations: -1 is out of range", "from 0"),
-        ({"activations": "1e9", "file": "a.db"}, "--activations and --file", "one"),
     ],
 )
 def test_each_bad_value_is_an_error_that_names_it(
@@ -421,107 +370,3 @@ def test_each_bad_value_is_an_error_that_names_it(
     assert caught.value.exit_code == EXIT_USAGE
     assert caught.value.message.startswith(message)
     assert hint in caught.value.hint
-
-
-# Activations from a result file
-
-
-def gpt_case(workload: str = "gpt_train", precision: str = "fp32", **more: int | str) -> Case:
-    case = make_case(workload, precision=precision)
-    return replace(case, work=replace(case.work, parameters=tuple(sorted({**NARROW, **more}.items()))))
-
-
-def stored(tmp_path: Path, case: Case, **bytes_at_peak: float) -> str:
-    """A result file of one case with metrics as `memory_tricks` reports them."""
-    lines: list[Line] = []
-    for line in journal_lines(cases=(case,), skipped=()):
-        if isinstance(line, CaseEnd):
-            lines += [
-                Figure(line.launch_id, 0, f"{part}_at_peak_bytes", part, "B", "neither", "max", value, 1)
-                for part, value in bytes_at_peak.items()
-            ]
-        lines.append(line)
-    db = tmp_path / "a.db"
-    store_run(db, read_journal(write_lines(tmp_path / "run", lines)), ())
-    return str(db)
-
-
-def with_file(file: str, precision: str = "fp32") -> FitReport[Training]:
-    return report(replace(WISH, file=file, precision=precision))
-
-
-def test_measured_activations_scale_the_formula(tmp_path: Path) -> None:
-    formula = peak_of(training_of(step("gpt_train", "fp32", NARROW))[0]).parts
-    logits = formula.loss // 3
-    file = stored(
-        tmp_path,
-        gpt_case("memory_tricks", trick="none"),
-        activations=1.2 * formula.activations + logits,
-        gradients=0,
-    )
-    found = with_file(file)
-    assert found.measured is not None
-    assert found.measured.ratio == pytest.approx(1.2)
-    assert "memory_tricks mini fp32 on Xeon" in found.measured.where
-    by_formula, parts = (all_at_once(one.work) for one in (report(replace(WISH, precision="fp32")), found))
-    assert parts.activations == pytest.approx(1.2 * by_formula.activations)
-    assert parts.weights == by_formula.weights
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [0, 1, 2, 3], ids=lambda n: described(WORKLOAD_STEPS[n]))
-def test_a_peak_that_was_really_measured_says_that_the_formula_is_right(tmp_path: Path, number: int) -> None:
-    request = WORKLOAD_STEPS[number]
-    case = gpt_case("memory_tricks", request["precision"], trick="none", **request["parameters"])
-    peak = measured(True)[number]["peak"]
-    found = with_file(stored(tmp_path, case, **peak), request["precision"])
-    assert found.measured is not None
-    assert found.measured.ratio == pytest.approx(1, abs=0.1)
-
-
-def test_a_profiled_pass_shows_activations_after_the_forward_pass_and_is_preferred(tmp_path: Path) -> None:
-    case = gpt_case("gpt_train")
-    whole = activation_parts(training_of(step("gpt_train", "fp32", NARROW))[0])
-    kept = round(0.9 * whole.activations) + whole.loss
-    profiled = ProfiledPass(
-        launch_id=7,
-        case_id=0,
-        is_valid=True,
-        reason="",
-        steps=1,
-        window_ns=10,
-        events=1,
-        event_cost_ns=0,
-        unmatched_ns=0,
-        operators=(Operator("forward", "gemm", "aten::mm", "", "", 1, 1, 10, 10, 0),),
-        slices=(TimeSlice("forward", "compute", "", 10),),
-        kernels=(),
-        memory=(MemoryPoint("after_forward", 1, 0, 2, kept, 0, 0, Missing("not told")),),
-        memory_reason="",
-        trace_bytes=0,
-    )
-    lines = journal_lines(cases=(case,), skipped=())
-    started = LaunchStart(7, 0, (0,), 1, 20.0, 90_000_000_000, PROFILED)
-    ended = LaunchEnd(7, "ok", "", 0, "", 90_000_000_005)
-    run = write_lines(tmp_path / "run", [*lines[:-1], started, profiled, ended, lines[-1]])
-    store_run(tmp_path / "a.db", read_journal(run), ())
-    found = with_file(f"{tmp_path / 'a.db'}@latest")
-    assert found.measured is not None
-    assert found.measured.ratio == pytest.approx(0.9, rel=1e-6)
-
-
-def test_a_file_of_another_precision_or_trick_or_of_a_late_peak_has_nothing_to_say(tmp_path: Path) -> None:
-    cases = {
-        "precision": (gpt_case("memory_tricks", precision="amp", trick="none"), 0.0),
-        "trick": (gpt_case("memory_tricks", trick="checkpoint"), 0.0),
-        "late": (gpt_case("memory_tricks", trick="none"), 4.0 * 2_926_848),
-        "other": (gpt_case("gemm"), 0.0),
-    }
-    for name, (case, gradients) in cases.items():
-        (tmp_path / name).mkdir()
-        file = stored(tmp_path / name, case, activations=3e7, gradients=gradients)
-        with pytest.raises(GputuiError) as caught:
-            with_file(file)
-        assert caught.value.exit_code == EXIT_USAGE
-        assert "holds no activations" in caught.value.message
-        assert "gputui run memory" in caught.value.hint
