@@ -15,7 +15,8 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.telemetry import Value
 from gputui.sources.amd import AmdGpus
-from gputui.sources.nvml_calls import INVALID_ARGUMENT, NOT_SUPPORTED, gpu_count, nvml_reason, opened
+from gputui.sources.nvml import NvmlGpus
+from gputui.sources.nvml_calls import INVALID_ARGUMENT, NOT_SUPPORTED
 from gputui.sources.nvml_live.questions import (
     MEMORY,
     MIG_MODE,
@@ -134,22 +135,19 @@ def describe_gpus(root: Path = Path("/")) -> DriverFacts:
 
 
 def _describe_nvidia() -> DriverFacts:
-    """Every GPU its driver counts, in its order; a lost GPU keeps its place.
-
-    The library stays open until the process ends: without persistence mode each opening takes seconds.
-    """
-    nvml = opened()
-    if isinstance(nvml, Missing):
-        return DriverFacts((), (), nvml.reason, nvml, nvml)
-    count = gpu_count(nvml)
-    absent, count = (count.reason, 0) if isinstance(count, Missing) else ("", count)
-    found = _each(count, lambda index: _answers(nvml, index, _OF_GPU))
-    of_gpus = [_without(_OF_GPU, _SILENT) if values is None else values for values in found]
-    driver = _answers(nvml, None, _OF_LIBRARY)
+    """Every GPU its driver counts, in its order; a lost GPU keeps its place."""
+    nvml = NvmlGpus()
+    absent = nvml.open()
+    if absent is not None:
+        return DriverFacts((), (), absent.reason, absent, absent)
+    found = _each(len(nvml.devices()), lambda index: nvml.ask(index, _OF_GPU))
+    silent: Values = {key: _SILENT for asked in _OF_GPU for key in asked.keys}
+    of_gpus = [silent if values is None else values for values in found]
+    driver = nvml.ask(None, _OF_LIBRARY)
     return DriverFacts(
         tuple(_gpu(index, values) for index, values in enumerate(of_gpus)),
         tuple(uuid for values in of_gpus if isinstance(uuid := _text(values["uuid"]), str)),
-        absent,
+        "",
         _text(driver["driver"]),
         _text(driver["cuda"]),
     )
@@ -174,29 +172,13 @@ def _each(count: int, ask: Callable[[int], T]) -> list[T | None]:
         return [found.get(index) for index in range(count)]
 
 
-def _answers(nvml: Any, index: int | None, questions: Sequence[Question]) -> Values:
-    """Of a GPU, or of the library; of a GPU that is lost, why in each."""
-    try:
-        handle = None if index is None else nvml.nvmlDeviceGetHandleByIndex(index)
-        return Asker(nvml, handle).values(questions)
-    except nvml.NVMLError as error:
-        code = error.value
-    except (DriverGone, GpuLost) as gone:
-        code = gone.code
-    return _without(questions, Missing(nvml_reason(code)))
-
-
 def gpu_settings(indexes: Sequence[int]) -> dict[int, Values]:
     """The values of SETTINGS of these NVIDIA GPUs; without those that do not answer."""
-    nvml = opened()
-    if isinstance(nvml, Missing):
+    nvml = NvmlGpus()
+    if nvml.open() is not None:
         return {}
-    found = _each(len(indexes), lambda place: _answers(nvml, indexes[place], SETTINGS))
+    found = _each(len(indexes), lambda place: nvml.ask(indexes[place], SETTINGS))
     return {index: values for index, values in zip(indexes, found, strict=True) if values is not None}
-
-
-def _without(questions: Sequence[Question], why: Missing) -> Values:
-    return {key: why for asked in questions for key in asked.keys}
 
 
 def _gpu(index: int, values: Values, vendor: str = "nvidia") -> Gpu:
@@ -240,22 +222,20 @@ def gpu_addresses() -> tuple[GpuAddress, ...]:
 
 
 def _nvml_addresses() -> tuple[GpuAddress, ...]:
-    nvml = opened()
-    if isinstance(nvml, Missing):
-        return ()
-    count = gpu_count(nvml)
-    found = _each(0 if isinstance(count, Missing) else count, lambda index: _address(nvml, index))
+    nvml = NvmlGpus()
+    nvml.open()
+    found = _each(len(nvml.devices()), lambda index: _address(nvml, index))
     return tuple(each or GpuAddress(index, "", "", ()) for index, each in enumerate(found))
 
 
-def _address(nvml: Any, index: int) -> GpuAddress:
-    values = _answers(nvml, index, (UUID, PCI_ADDRESS, MIG_MODE))
+def _address(nvml: NvmlGpus, index: int) -> GpuAddress:
+    values = nvml.ask(index, (UUID, PCI_ADDRESS, MIG_MODE))
     uuid, place = (_text(values[key]) for key in ("uuid", "pci_address"))
     return GpuAddress(
         index,
         "" if isinstance(uuid, Missing) else uuid,
         "" if isinstance(place, Missing) else place,
-        tuple(_mig_uuids(nvml, index)) if values["mig_mode"] == 1 else (),
+        tuple(_mig_uuids(nvml.nvml, index)) if values["mig_mode"] == 1 else (),
     )
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gputui.machine.tree import Tree, confinement
 from gputui.model.absent import Missing
-from gputui.model.telemetry import HOST, LOST, DeviceSample, GpuUse, LiveSample, ProcessSample
+from gputui.model.telemetry import HOST, DeviceSample, GpuUse, LiveSample, ProcessSample
 from gputui.sources.host import HostSource
 from gputui.sources.processes import ProcessTable
 
@@ -29,7 +29,7 @@ _Answer = TypeVar("_Answer")
 HANGS_AFTER_S = 3.0
 """A call that takes longer is reported as hanging."""
 POLL_EVERY_S = 3.0
-"""How often to check which GPUs exist, and whether a driver has been loaded."""
+"""How often to check whether a driver has been loaded, and whether a call hangs."""
 PROCESSES_EVERY_S = 2.0
 """Process lists are the driver's most expensive call: milliseconds each."""
 _SLACK_S = 0.1
@@ -97,7 +97,6 @@ class _Slot:
     samples: tuple[DeviceSample, ...]
     uses: tuple[GpuUse, ...] | Missing = NOT_ASKED
     uses_ns: int | None = None
-    is_listed: bool = True
     call_round: int = -1
     """The round of the current or last call."""
     call_since_ns: int | None = None
@@ -157,19 +156,15 @@ class Collector:
         self._opening_since_ns: dict[str, int] = {}
         self._cached: LiveSample | None = None
         self._cached_for: tuple[object, ...] = ()
-        self._keepers: list[threading.Thread] = []
         self._readers: dict[int, list[threading.Thread]] = {}
         """By index of the source; the last one reads, those before it are in a call that hangs."""
 
     def start(self) -> None:
         """Start to read; returns at once."""
-        self._keepers = [
-            threading.Thread(target=self._keep, args=(n, source), name=f"keep {source.NAME}", daemon=True)
-            for n, source in enumerate(self._sources)
-        ]
-        host = threading.Thread(target=self._read_host, name="read host", daemon=True)
-        for thread in (*self._keepers, host):
-            thread.start()
+        for place, source in enumerate(self._sources):
+            name = f"keep {source.NAME}"
+            threading.Thread(target=self._keep, args=(place, source), name=name, daemon=True).start()
+        threading.Thread(target=self._read_host, name="read host", daemon=True).start()
 
     def latest(self) -> LiveSample:
         """The current sample; never waits for a device. The same object as before if nothing has changed."""
@@ -205,24 +200,21 @@ class Collector:
         self._rounds.restart(interval_s)
 
     def close(self) -> None:
-        """Stop reading, within a tenth of a second; a call that hangs is abandoned.
-
-        A second call does nothing: it does not wait again for what hangs.
-        """
-        if self._closed.is_set():
-            return
+        """Stop reading, within a tenth of a second; a call that hangs is abandoned."""
         self._closed.set()
         self._rounds.close()
         deadline_s = time.monotonic() + _CLOSES_WITHIN_S
-        for keeper in self._keepers:
-            keeper.join(max(0.0, deadline_s - time.monotonic()))
+        with self._lock:
+            readers = [thread for threads in self._readers.values() for thread in threads]
+        for reader in readers:
+            reader.join(max(0.0, deadline_s - time.monotonic()))
 
     # What is drawn
 
     def _as_seen(self, slot: _Slot, now_ns: int) -> tuple[DeviceSample, ...]:
         """The last samples; with the reason if a call does not return."""
         seconds = _hanging_s(slot.call_since_ns, now_ns)
-        if not seconds or not slot.is_listed:
+        if not seconds:
             return slot.samples
         who = "the kernel" if slot.source is None else "the driver"
         hangs = Missing(f"{who} has not answered for {seconds} s")
@@ -234,61 +226,36 @@ class Collector:
     # Which devices there are
 
     def _keep(self, position: int, source: LiveSource) -> None:
-        """Open a source, and track which GPUs come and go."""
-        is_open = False
+        """Open a source, as often as it takes; then see that a call that hangs keeps no other GPU waiting."""
+        while not self._closed.is_set() and not self._open(position, source):
+            self._closed.wait(self._poll_every_s)
         begun: Mapping[tuple[int, int], int] = {}
-        while not self._closed.is_set():
-            if not is_open:
-                is_open = self._open(source)
-            if is_open:
-                self._list(position, source)
+        while not self._closed.wait(self._poll_every_s):
             with self._lock:  # the host's thread does it each round, unless it hangs too
                 self._relieve_readers(begun)
                 begun = {key: slot.calls for key, slot in self._slots.items()}
-            self._closed.wait(self._poll_every_s)
-        with self._lock:
-            readers = tuple(self._readers.get(position, ()))
-        for reader in readers:
-            reader.join()  # nothing is closed during a call
-        source.close()
 
-    def _open(self, source: LiveSource) -> bool:
+    def _open(self, position: int, source: LiveSource) -> bool:
+        """Whether it has GPUs, which are read from now on."""
         with self._lock:
             self._opening_since_ns[source.NAME] = self._clock()
-        absent = _tried(source.open)
+        found = _tried(partial(_devices_of, source))
         with self._lock:
             del self._opening_since_ns[source.NAME]
-            is_news = absent is not None and absent != self._absent.get(source.NAME)
-            if absent is not None and is_news:
-                self._absent[source.NAME] = absent
-        if is_news and not self._closed.is_set():
-            self.on_sample()
-        return absent is None
-
-    def _list(self, position: int, source: LiveSource) -> None:
-        devices = _tried(source.devices)
-        with self._lock:
-            if isinstance(devices, Missing):
-                self._absent[source.NAME] = devices
-                return
-            for device in devices:
-                key = position, device
-                if key not in self._slots:
-                    self._slots[key] = _Slot(source, device, (self._unread(source.NAME, device),))
-                self._slots[key].is_listed = True
-            if devices and position not in self._readers:
+            if not isinstance(found, Missing):
+                del self._absent[source.NAME]
+                for device in found:
+                    self._slots[position, device] = _Slot(
+                        source, device, (self._unread(source.NAME, device),)
+                    )
                 self._rounds.restart()  # the round in progress has begun without these GPUs
                 self._start_reader(position, source)
-            gone = Missing(f"{LOST}: the driver lists it no more")
-            for key, slot in self._slots.items():
-                if key[0] == position and slot.device not in devices and slot.is_listed:
-                    slot.is_listed = False
-                    slot.samples = tuple(replace(sample, problem=gone) for sample in slot.samples)
-                    slot.uses = ()
-            if devices:
-                self._absent.pop(source.NAME, None)
-            else:
-                self._absent[source.NAME] = NONE_LISTED
+                return True
+            is_news = found != self._absent[source.NAME]
+            self._absent[source.NAME] = found
+        if is_news and not self._closed.is_set():
+            self.on_sample()
+        return False
 
     # One reader per source
 
@@ -315,7 +282,7 @@ class Collector:
                     if self._readers[position][-1] is not me:
                         return  # another one took over while a call hung
                     # An earlier reader waits for the one in a call, and has read those before it.
-                    if not slot.is_listed or slot.call_since_ns is not None or slot.done_round >= number:
+                    if slot.call_since_ns is not None or slot.done_round >= number:
                         continue
                     self._begin_call(slot, number)
                     if self._wants_processes and self._is_due(self._uses_begun_ns):
@@ -330,10 +297,9 @@ class Collector:
                 uses = _tried(partial(source.processes, slot.device)) if wants_uses else None
                 with self._published:
                     slot.call_since_ns, slot.done_round = None, number
-                    if slot.is_listed:
-                        slot.samples = samples
-                        if uses is not None and self._wants_processes:
-                            slot.uses, slot.uses_ns = uses, self._clock()
+                    slot.samples = samples
+                    if uses is not None and self._wants_processes:
+                        slot.uses, slot.uses_ns = uses, self._clock()
                     is_late = self._closed_round >= number or self._is_stuck(self._host_slot, number)
                     if self._is_complete(self._awaited_round):
                         self._published.notify_all()
@@ -414,7 +380,7 @@ class Collector:
     def _is_complete(self, number: int) -> bool:
         """Whether all GPUs are read in this round, except those that still hang in an earlier one."""
         return self._closed.is_set() or all(
-            slot.done_round >= number or not slot.is_listed or slot.is_left or self._is_stuck(slot, number)
+            slot.done_round >= number or slot.is_left or self._is_stuck(slot, number)
             for slot in self._slots.values()
         )
 
@@ -422,7 +388,7 @@ class Collector:
         """Of all GPUs that report them; the reason if none does."""
         if not self._wants_processes:
             return NOT_ASKED
-        slots = [self._slots[key] for key in sorted(self._slots) if self._slots[key].is_listed]
+        slots = [self._slots[key] for key in sorted(self._slots)]
         told = [slot.uses for slot in slots if not isinstance(slot.uses, Missing)]
         if told:
             return tuple(use for uses in told for use in uses)
@@ -430,6 +396,11 @@ class Collector:
         if reasons:
             return reasons[0]
         return FIRST_READING if slots or OPENING in self._absent.values() else NO_GPU
+
+
+def _devices_of(source: LiveSource) -> tuple[int, ...] | Missing:
+    absent = source.open()
+    return absent if absent is not None else source.devices() or NONE_LISTED
 
 
 def live_collector(interval_s: float, on_sample: Callable[[], None] = lambda: None) -> Collector:
@@ -450,9 +421,9 @@ def live_collector(interval_s: float, on_sample: Callable[[], None] = lambda: No
 def live_sources() -> tuple[LiveSource, ...]:
     """One for each kind of GPU; AMD's only if its driver is loaded, NVIDIA's always, to report what is
     wrong."""
-    from gputui.sources.nvml_live.source import NvmlLive
+    from gputui.sources.nvml import NvmlGpus
 
-    found: list[LiveSource] = [NvmlLive()]
+    found: list[LiveSource] = [NvmlGpus()]
     if Path("/sys/module/amdgpu").exists():
         from gputui.sources.amd import AmdGpus  # takes 2 ms, and few machines need it
 

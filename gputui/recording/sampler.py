@@ -22,7 +22,7 @@ from gputui.model.telemetry import HOST, row_device
 from gputui.sources.amd import AmdGpus
 from gputui.sources.base import Source
 from gputui.sources.host import HostSource
-from gputui.sources.nvml import NvmlSource
+from gputui.sources.nvml import NvmlGpus
 
 FULL_PERIOD_S = 1.0
 FAST_PERIOD_S = 0.1
@@ -298,7 +298,7 @@ class Sampler:
 def sources_of_runs() -> list[Source]:
     """One for each kind of device that runs are sampled of."""
     limits = confinement(Tree(Path("/"), os.environ))
-    return [HostSource(lambda: limits), NvmlSource(), AmdGpus()]
+    return [HostSource(lambda: limits), NvmlGpus(), AmdGpus()]
 
 
 def _next_deadline(previous: float, period_s: float) -> float:

@@ -144,9 +144,6 @@ class AmdGpus:
             uses.append(GpuUse(device, pid, kind, max(memory_bytes, held.get(pid, 0)), busy))
         return computing if isinstance(computing, Missing) and not uses else tuple(uses)
 
-    def close(self) -> None:
-        pass
-
     def _now(self, device: int, *, full: bool) -> dict[str, Value] | Missing:
         """What changes all the time; without `full` clocks, power and what slows the GPU."""
         if (problem := self.problem(device)) is not None:

@@ -44,8 +44,8 @@ class Source(Protocol):
 class LiveSource(Protocol):
     """GPUs of one kind, for the live view.
 
-    Any call may block in a driver. `open`, `devices` and `close` are called by one thread; `sample` and
-    `processes` by one thread per device, for several devices at the same time.
+    Any call may block in a driver. `open` and `devices` are called by one thread; `sample` and `processes` by
+    one thread per device, for several devices at the same time.
     """
 
     NAME: ClassVar[str]
@@ -55,16 +55,13 @@ class LiveSource(Protocol):
         Missing."""
 
     def devices(self) -> tuple[int, ...]:
-        """GPUs that exist now; a GPU keeps its number while others come and go."""
+        """The GPUs that there are, lost ones included; asked for once."""
 
     def sample(self, device: int) -> tuple[DeviceSample, ...]:
         """One GPU now, followed by its MIG instances. Never empty: a failure is part of the sample."""
 
     def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
         """Who uses this GPU, including its MIG instances, or why that is unknown."""
-
-    def close(self) -> None:
-        """Free what `open` allocated; may be called twice."""
 
 
 def stored_values(answers: Mapping[str, Value]) -> dict[str, float | int]:

@@ -88,9 +88,9 @@ def measure() -> None:
     """Of the library that this process finds."""
     import pynvml
 
-    from gputui.sources.nvml_live.source import NvmlLive
+    from gputui.sources.nvml import NvmlGpus
 
-    source = NvmlLive()
+    source = NvmlGpus()
     reason = source.open()
     if reason is not None:
         sys.exit(f"no NVIDIA GPU can be asked: {reason.reason}")
@@ -118,7 +118,6 @@ def measure() -> None:
     print_costs("a sample of a GPU", costs)
     print_cost("the processes of a GPU", lambda: source.processes(devices[0]), pynvml.NVMLError)
     print_cost("which GPUs there are", source.devices, pynvml.NVMLError)
-    source.close()
 
 
 def cost(call: Callable[[], object]) -> tuple[int, int]:

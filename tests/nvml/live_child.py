@@ -1,4 +1,4 @@
-"""Executes steps with NvmlLive in a separate process: they come as JSON on stdin, results go to stdout."""
+"""Executes steps with NvmlGpus in a separate process: they come as JSON on stdin, results go to stdout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any  # JSON
 
 from gputui.model.absent import Missing
-from gputui.sources.nvml_live.source import NvmlLive
+from gputui.sources.nvml import NvmlGpus
 
 _DEADLINE_S = 300.0
 
@@ -37,7 +37,7 @@ class Child:
     def __init__(self) -> None:
         self.now_ns = 10**9
         self.root = Path(os.environ["ROOT"])
-        self.source = NvmlLive(clock=lambda: self.now_ns, root=self.root)
+        self.source = NvmlGpus(clock=lambda: self.now_ns, root=self.root)
         self.scenario = Path(os.environ.get("GPUTUI_NVML_SCENARIO", ""))
         self.threads: list[threading.Thread] = []
 
@@ -53,9 +53,6 @@ class Child:
     def processes(self, device: int) -> Any:
         return self.source.processes(device)
 
-    def close(self) -> None:
-        self.source.close()
-
     def append(self, text: str) -> None:
         """Change the scenario."""
         with self.scenario.open("a") as file:
@@ -64,10 +61,6 @@ class Child:
     def later(self, seconds: float) -> None:
         """Advance the source's clock, which stands still otherwise."""
         self.now_ns += round(seconds * 1e9)
-
-    def make(self, place: str) -> None:
-        """A directory below the root that the source reads."""
-        (self.root / place).mkdir(parents=True)
 
     def calls(self, function: str | None = None) -> int:
         """Number of calls of the library so far."""
@@ -92,18 +85,6 @@ class Child:
         while self.calls(function) < count:
             if time.monotonic() > deadline:
                 raise TimeoutError(function)
-            time.sleep(0.005)
-
-    def wait_until_read(self, device: int) -> Any:
-        """The first sample of a device without a problem; the devices are listed before each."""
-        deadline = time.monotonic() + _DEADLINE_S
-        while True:
-            self.source.devices()
-            samples = self.source.sample(device)
-            if samples[0].problem is None:
-                return samples
-            if time.monotonic() > deadline:
-                raise TimeoutError(samples)
             time.sleep(0.005)
 
     def wait_for_pcie(self, device: int) -> Any:

@@ -31,14 +31,14 @@ print(json.dumps({
 
 READ = """
 import json, os
-from gputui.sources.nvml import NvmlSource
+from gputui.sources.nvml import NvmlGpus
 def all_of(source):
     return {
         "full": {d: dict(source.read(d, full=True).values) for d in source.devices()},
         "quick": {d: dict(source.read(d, full=False).values) for d in source.devices()},
         "problems": {d: why.reason for d in source.devices() if (why := source.problem(d))},
     }
-source = NvmlSource()
+source = NvmlGpus()
 why = source.probe()
 first = all_of(source)
 with open(os.environ["GPUTUI_NVML_SCENARIO"], "a") as scenario:
@@ -198,9 +198,9 @@ def test_every_metric_of_two_gpus_is_read() -> None:
 
 SELDOM = """
 import json
-from gputui.sources.nvml import NvmlSource
+from gputui.sources.nvml import NvmlGpus
 now_s = [100.0]
-source = NvmlSource(clock=lambda: now_s[0])
+source = NvmlGpus(clock=lambda: round(now_s[0] * 1e9))
 source.probe()
 counts = []
 for after_s in (0, 1, 3.9, 0.2, 1):

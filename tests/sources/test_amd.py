@@ -507,9 +507,7 @@ def test_partitions_are_counted_as_torch_counts_them_and_share_one_gpu(tmp_path:
     assert source.processes(0) == (GpuUse(0, 4711, "C", 2**30, amd.QUEUES_UNTIMED),)
 
 
-def test_without_a_list_of_processes_the_reason_is_told_and_closing_takes_nothing_away(box: Box) -> None:
+def test_without_a_list_of_processes_the_reason_is_told(box: Box) -> None:
     box.add(0)
     source = box.open()
     assert source.processes(0) == Missing("the kernel's compute driver lists no card at this address here")
-    source.close()
-    source.close()

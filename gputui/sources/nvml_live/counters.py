@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any  # Any: pynvml has no types
 
@@ -243,15 +243,6 @@ class Gpm:
         """Discard the previous sample."""
         self._base_ns = None
 
-    def close(self) -> None:
-        """Free the samples; only while the driver is loaded."""
-        samples, self._samples, self._off = self._samples, [], _NO_GPM
-        for sample in samples:
-            try:
-                self._nvml.nvmlGpmSampleFree(sample)
-            except self._nvml.NVMLError:
-                return
-
     def _all(self, reason: Missing) -> Values:
         return dict.fromkeys(self._metrics, reason)
 
@@ -327,9 +318,8 @@ _PCIE = tuple(
 class PcieMeter:
     """PCIe rates by the call that takes 20 ms per direction: made rarely, and in a separate thread."""
 
-    def __init__(self, nvml: Any, handle: Any, enter: Callable[[], AbstractContextManager[bool]]) -> None:
+    def __init__(self, nvml: Any, handle: Any) -> None:
         self._asker = Asker(nvml, handle)
-        self._enter = enter
         self._last: Values = {one.keys[0]: _MEASURING for one in _PCIE}
         self._measured_ns: int | None = None
         self._thread: threading.Thread | None = None
@@ -344,6 +334,5 @@ class PcieMeter:
         return self._last
 
     def _measure(self) -> None:
-        with self._enter() as may_call, suppress(DriverGone, GpuLost):  # other calls will tell
-            if may_call:
-                self._last = self._asker.values(_PCIE)
+        with suppress(DriverGone, GpuLost):  # other calls will tell
+            self._last = self._asker.values(_PCIE)

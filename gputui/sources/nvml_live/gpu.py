@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any  # Any: pynvml has no types
 
@@ -166,15 +165,6 @@ class XidEvents:
         self._set: Any = None
         self._found = {"xid_count": 0}
 
-    def close(self, nvml: Any) -> None:
-        """Free the set; only while the driver is loaded."""
-        events, self._set = self._set, None
-        if events is not None:
-            try:
-                nvml.nvmlEventSetFree(events)
-            except nvml.NVMLError:
-                return
-
     def _taken(self, nvml: Any, handle: Any) -> dict[str, int]:
         if self._set is None:
             events = nvml.nvmlEventSetCreate()
@@ -211,18 +201,18 @@ class _Instance:
         self.identity = identity
         """What identifies it and does not change."""
         self.processes = Processes(nvml, handle, number, is_mig=True, driver=driver)
-        self._asker = Asker(nvml, handle)
+        self.asker = Asker(nvml, handle)
         self.gpm = Gpm(nvml, gpu_handle, identity["gpu_instance_id"])
 
     def read(self, clock: Callable[[], int]) -> Values:
         """Its values now."""
-        values = {**self.identity, "sm_busy_pct": NOT_OF_MIG, **self._asker.values((MEMORY,))}
+        values = {**self.identity, "sm_busy_pct": NOT_OF_MIG, **self.asker.values((MEMORY,))}
         sane_memory(values)
         return values | self.gpm.read(clock)
 
 
 class NvmlGpu:
-    """One GPU and its MIG instances. Used by one thread at a time, and never while the library is closed."""
+    """One GPU and its MIG instances. Used by one thread at a time."""
 
     NAME = "nvml"
 
@@ -232,21 +222,18 @@ class NvmlGpu:
         handle: Any,
         number: int,
         *,
-        session: int,
-        enter: Callable[[], AbstractContextManager[bool]],
         clock: Callable[[], int],
         driver: tuple[int, ...],
         host_memory_bytes: int,
     ) -> None:
         self.number = number
-        self.session = session
-        """Which opening of the library the handle belongs to."""
         self.handle = handle
         self._nvml = nvml
         self._clock = clock
         self._driver = driver
         self._host_memory_bytes = host_memory_bytes
-        self._asker = Asker(nvml, handle)
+        self.asker = Asker(nvml, handle)
+        self.counts = Question(("compute_process_count",), tuple(nvml_calls.process_counts(driver)))
         self._throttled = throttle_counters(driver)
         self._fields = Fields(nvml, handle, fields_of(driver))
         self._held: Values = {}
@@ -255,7 +242,7 @@ class NvmlGpu:
         self._energy_ns: int | None = None
         self._gpm = Gpm(nvml, handle, None)
         self._xids = XidEvents()
-        self._meter = PcieMeter(nvml, handle, enter)
+        self._meter = PcieMeter(nvml, handle)
         self._processes = Processes(nvml, handle, number, is_mig=False, driver=driver)
         self._rates = {key: CounterRate() for key in LINK_RATES}
         self._once: Values = {}
@@ -269,7 +256,7 @@ class NvmlGpu:
         t_ns = self._clock()
         if self._lost_ns is not None and t_ns - self._lost_ns < SELDOM_NS:
             return self.without_values(LOST)
-        values = self._asker.values(OFTEN)
+        values = self.asker.values(OFTEN)
         sane_memory(values)
         fields = self._fields.read()
         fields_ns = self._clock()
@@ -278,15 +265,15 @@ class NvmlGpu:
             self._read_seldom(fields)
             self._seldom_ns = t_ns
         if self._energy_ns is None or t_ns - self._energy_ns >= _ENERGY_NS:
-            self._held |= self._asker.values((ENERGY,))
+            self._held |= self.asker.values((ENERGY,))
             self._energy_ns = t_ns
         if self._less_often_ns is None or t_ns - self._less_often_ns >= _LESS_OFTEN_NS:
-            self._held |= self._asker.values((*LESS_OFTEN, self._xids.question))
+            self._held |= self.asker.values((*LESS_OFTEN, self._xids.question))
             self._less_often_ns = t_ns
         values |= self._held
         milliwatts = fields.get(nvml_calls.POWER_INSTANT)
         if milliwatts is None:
-            values |= self._asker.values((POWER,))
+            values |= self.asker.values((POWER,))
         else:
             values["power_w"] = (
                 milliwatts if isinstance(milliwatts, Missing) else sane("power_w", milliwatts / 1000, DRIVER)
@@ -352,28 +339,18 @@ class NvmlGpu:
         except GpuLost:
             return LOST
 
-    def close(self) -> None:
-        """Free what was allocated in the library, which must still be open."""
-        for gpm in (self._gpm, *(each.gpm for each in self._instances.values())):
-            gpm.close()
-        self._xids.close(self._nvml)
-
     def _read_seldom(self, fields: FieldValues) -> None:
         unknown = [question for question in ONCE if not isinstance(self._once.get(question.keys[0]), str)]
-        self._once = {**self._once, **self._asker.values(unknown)}
-        seldom = self._asker.values(SELDOM)
+        self._once = {**self._once, **self.asker.values(unknown)}
+        seldom = self.asker.values(SELDOM)
         uncounted = [key for key, ways in self._throttled.items() if first_sum(fields, ways) is None]
-        seldom |= self._asker.values([VIOLATIONS[key] for key in uncounted])
+        seldom |= self.asker.values([VIOLATIONS[key] for key in uncounted])
         before, self._seldom = self._seldom, seldom
         if isinstance(seldom["mig_mode"], Missing):
             return  # the instances are unknown now: keep the previous ones
         if seldom["mig_mode"] != before.get("mig_mode", seldom["mig_mode"]):
-            self._asker.forget()
-        found = dict(self._found_instances()) if seldom["mig_mode"] == 1 else {}
-        for number, instance in self._instances.items():
-            if found.get(number) is not instance:
-                instance.gpm.close()
-        self._instances = found
+            self.asker.forget()
+        self._instances = dict(self._found_instances()) if seldom["mig_mode"] == 1 else {}
 
     def _found_instances(self) -> Iterator[tuple[int, _Instance]]:
         for place, handle in mig_handles(self._nvml, self.handle):

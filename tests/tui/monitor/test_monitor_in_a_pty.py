@@ -228,29 +228,6 @@ def test_each_metric_fails_for_itself_and_heals() -> None:
         leave(terminal)
 
 
-@pytest.mark.slow
-def test_gpus_come_and_go() -> None:
-    """One is unplugged, one is added, then the driver is reloaded, all without a restart."""
-    box = Box(gpus=2)
-    with box.monitor() as terminal:
-        wait_for_load(terminal, 1)
-        box.now("driver gpus 1")
-        wait_for_pane(terminal, 1, "LOST")
-        select(terminal, 1)
-        wait_for_pane(terminal, 1, "LOST: ", "the driver lists it no more")
-        box.now("driver gpus 3")
-        wait_for_load(terminal, 2)
-        wait_for_load(terminal, 1)
-        box.now("driver loaded 0")
-        select(terminal, 0)
-        wait_for_pane(terminal, 0, "NO READING: ", "driver")
-        assert "\nhost  cpu " in terminal.text
-        box.now("driver loaded 2")
-        for gpu in range(3):
-            wait_for_load(terminal, gpu)
-        leave(terminal)
-
-
 def test_a_gpu_that_hangs_from_the_start_leaves_the_others_up_to_date() -> None:
     box = Box("1 hang * 1")
     with box.monitor() as terminal:
