@@ -27,7 +27,6 @@ from gputui.model.units import (
     counted,
     format_bytes,
     format_clock,
-    format_hourly,
     format_whole_seconds,
     listed,
 )
@@ -35,14 +34,12 @@ from gputui.services.hosts.bakeoff import (
     LOST,
     RUNNING,
     Bakeoff,
-    BatchPart,
     HostRun,
     HostStatus,
     find_bakeoff,
     on_all,
 )
-from gputui.services.hosts.batch_job import JobRequest
-from gputui.services.hosts.box import cleaned, key_for_hosts, left_on
+from gputui.services.hosts.box import cleaned, left_on
 from gputui.services.hosts.host import Host, hosts_from, hosts_in
 from gputui.services.hosts.hosts_table import hosts_table
 from gputui.services.hosts.link import NothingThere
@@ -52,12 +49,9 @@ from gputui.services.hosts.preparing import (
     prepare,
     profile_for_hosts,
 )
-from gputui.services.hosts.slurm import NodeType, node_types, partition_from
-from gputui.services.profiles.loader import Profile
-from gputui.services.profiles.planner import Choices
 from gputui.services.results.selectors import from_here
 from gputui.services.runs.options import options_of
-from gputui.services.runs.process import new_run_id, writable_target
+from gputui.services.runs.process import writable_target
 from gputui.services.support.paths import hash_key
 
 _ERASE_BELOW = "\x1b[J"
@@ -132,20 +126,13 @@ _HOW_TO_LEAVE = (
 
 COMMON = (
     "--host", "--hosts", "--local", "--db", "--price", "--budget", "--device", "--only",
-    "--resume", "--clean", "--yes", "--via", "--slurm",
+    "--resume", "--clean", "--yes", "--via",
 )  # fmt: skip
 
 
 @click.command()
 @click.argument("profile", required=False)
 @host_options
-@click.option(
-    "--slurm",
-    "partitions",
-    multiple=True,
-    metavar="[LOGIN:]PARTITION",
-    help="A batch job for each kind of node there; options of sbatch may follow in the same quotes.",
-)
 @click.option("--local", is_flag=True, help="Measure this box too, as the baseline.")
 @db_option
 @click.option(
@@ -194,7 +181,6 @@ def command(
     addresses: tuple[str, ...],
     files: tuple[Path, ...],
     vias: tuple[str, ...],
-    partitions: tuple[str, ...],
     local: bool,
     db: Path | None,
     prices: tuple[str, ...],
@@ -220,18 +206,7 @@ def command(
         found = find_bakeoff(profile or "", gives_up_after_s)
         return see_through(found, shows_all=shows_all, verbose=verbose, as_json=as_json)
     named = [*addresses, *(name for file in files for name in hosts_in(file))]
-    queues = [partition_from(text, directory) for text in partitions]
-    kinds = [] if clean else [kind for queue in queues for kind in node_types(queue)]
-    logins = list(dict.fromkeys(queue.login for queue in queues))
-    hosts = hosts_from(
-        named,
-        vias,
-        with_local=local,
-        pythons=pythons,
-        prices=prices,
-        directory=directory,
-        others=logins if clean else [kind.host for kind in kinds],
-    )
+    hosts = hosts_from(named, vias, with_local=local, pythons=pythons, prices=prices, directory=directory)
     if clean:
         return _clean(hosts, yes)
 
@@ -239,18 +214,13 @@ def command(
     target = writable_target(db)
     choices = options_of("", {"seed": secrets.randbelow(2**31), **chosen}).choices
     key = hash_key()
-    hosts, queued = hosts[: len(hosts) - len(kinds)], hosts[len(hosts) - len(kinds) :]
-    prepared = PreparedHosts((), (), ())
-    if hosts:
-        say(f"asking {counted(len(hosts), 'host')} ...")
-        prepared = prepare(
-            hosts, measured, choices, key, step_file=step_file, step=step, in_parallel=same_box_parallel
-        )
+    say(f"asking {counted(len(hosts), 'host')} ...")
+    prepared = prepare(
+        hosts, measured, choices, key, step_file=step_file, step=step, in_parallel=same_box_parallel
+    )
     _announce(prepared, target)
-    if not prepared.planned and not queued:
+    if not prepared.planned:
         raise MachineLacks("nothing was measured", "gputui doctor, with the same --host, says when it can be")
-    jobs = _jobs(kinds, queued, measured, step_file, choices, key_for_hosts(key))
-    _announce_jobs(kinds, jobs, target)
     if not yes:
         if unattended() or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise GputuiError("there is no terminal to ask on", "--yes starts without asking")
@@ -260,7 +230,6 @@ def command(
         prepared,
         target,
         key,
-        jobs=jobs,
         step=step,
         words=sys.argv[1:],
         gives_up_after_s=gives_up_after_s,
@@ -282,37 +251,6 @@ def _announce(prepared: PreparedHosts, target: Path) -> None:
             say(f"{'':{width}}  {caution}", "warn")
     if prepared.planned:
         say(f"{prepared.summary()}; into {target}", "title")
-
-
-def _jobs(
-    kinds: Sequence[NodeType],
-    hosts: Sequence[Host],
-    profile: Profile | None,
-    step_file: Path | None,
-    choices: Choices,
-    key: bytes,
-) -> list[tuple[Host, BatchPart]]:
-    """A batch job for each kind of node; `hosts` are theirs."""
-    budget_s = choices.budget_s
-    if budget_s is None and profile is not None:
-        budget_s = profile.budget_of(choices.replicates or profile.replicates)
-    step_name = "" if step_file is None else step_file.name
-    parts = []
-    for kind, host in zip(kinds, hosts, strict=True):
-        request = JobRequest(new_run_id(), profile, step_name, choices, host.python, key.hex())
-        parts.append((host, BatchPart(request, tuple(kind.options(budget_s)))))
-    return parts
-
-
-def _announce_jobs(kinds: Sequence[NodeType], jobs: Sequence[tuple[Host, BatchPart]], target: Path) -> None:
-    if not jobs:
-        return
-    width = max(len(host.name) for host, _ in jobs)
-    for kind, (host, part) in zip(kinds, jobs, strict=True):
-        price = [] if host.usd_per_hour is None else [format_hourly(host.usd_per_hour)]
-        words = [f"one of {counted(kind.count, 'node')}", f"{kind.cpus} CPUs", *price]
-        say(f"{host.name:{width}}  {' · '.join(words)}: sbatch {shlex.join(part.options)}")
-    say(f"{counted(len(jobs), 'batch job')}, which plan on their nodes; into {target}")
 
 
 def see_through(

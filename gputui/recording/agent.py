@@ -23,7 +23,6 @@ import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # Any: JSON
 
@@ -31,9 +30,8 @@ from gputui.errors import GputuiError
 from gputui.machine.describing import describe_machine
 from gputui.machine.identity import host_id
 from gputui.model.journal import JOURNAL_NAME, TELEMETRY_NAME, check_line, to_plain
-from gputui.model.machine import Machine
 from gputui.recording.own_directory import NotOurs, clean, entries, verified_name
-from gputui.recording.probing import ChosenInterpreter, chosen_interpreter, describe_step, probe_interpreter
+from gputui.recording.probing import chosen_interpreter, describe_step, probe_interpreter
 from gputui.recording.run_directory import (
     RESERVE_BYTES,
     Spec,
@@ -43,18 +41,8 @@ from gputui.recording.run_directory import (
     read_holder,
     write_spec,
 )
-from gputui.recording.slurm import (
-    DESCRIBED_NAME,
-    JOB_LOG,
-    JOB_NAME,
-    JOB_SCRIPT,
-    REQUEST_NAME,
-    SlurmJob,
-    nodes,
-    submit,
-)
 from gputui.recording.worker_process import end_left_worker
-from gputui.worker.foreign_json import read_json, read_json_file
+from gputui.worker.foreign_json import read_json
 
 RUNS = "runs"
 STEP_NAME = "step.py"
@@ -135,26 +123,15 @@ def write_only_below(home: Path) -> None:
         os.environ[name] = str(home / "cache" / directory)
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
-    """What this machine is, and what its Python can measure."""
+def _described(home: Path, key: str, python: str | None) -> dict[str, Any]:
+    """What this machine is, and what its Python can measure; `home` is the directory that gputui writes.
 
-    machine: Machine
-    chosen: ChosenInterpreter
-    plain: dict[str, Any]
-    """Both as JSON, with what else a gputui elsewhere asks for."""
-
-
-def describe_here(home: Path, key: str, python: str | None) -> Described:
-    """Describe this machine; `home` is the directory that gputui writes. Blocks while torch is imported.
-
-    Raises GputuiError if the stated Python cannot measure.
+    Blocks while torch is imported. Raises GputuiError if the stated Python cannot measure.
     """
     secret = bytes.fromhex(key)
-    machine = describe_machine(hash_key=secret)
     chosen = chosen_interpreter(python, os.environ, lambda path: probe_interpreter([path]))
-    plain = {
-        "machine": to_plain(machine),
+    return {
+        "machine": to_plain(describe_machine(hash_key=secret)),
         "interpreter": to_plain(chosen.interpreter),
         "found_as": chosen.found_as,
         "passed_over": list(chosen.passed_over),
@@ -166,7 +143,6 @@ def describe_here(home: Path, key: str, python: str | None) -> Described:
         "in_progress": [run_dir.name for run_dir in run_dirs_in(home) if is_held(run_dir)],
         "others": list(_other_supervisors()),
     }
-    return Described(machine, chosen, plain)
 
 
 def run_dirs_in(home: Path) -> list[Path]:
@@ -194,9 +170,6 @@ class _Agent:
             "left": self._left,
             "clean": self._clean,
             "watch": self._watch,
-            "slurm_nodes": self._slurm_nodes,
-            "submit": self._submit,
-            "await_job": self._await_job,
         }
 
     def serve_one(self) -> None:
@@ -219,7 +192,7 @@ class _Agent:
             self._wire.answer(error=f"{type(error).__name__}: {error}", hint="", code=0)
 
     def _describe(self, key: str, python: str | None) -> None:
-        self._wire.answer(**describe_here(self._home, key, python).plain)
+        self._wire.answer(**_described(self._home, key, python))
 
     def _describe_step(self, python: str, step: str) -> None:
         """What a user's workload declares, as the interpreter that would measure it reads it."""
@@ -263,75 +236,33 @@ class _Agent:
     def _follow(self, run_id: str, offset: int) -> None:
         """Send what is new in a journal, from `offset`, until its supervisor is gone or a request arrives."""
         run_dir = self._run_dir(run_id)
-        job = SlurmJob(run_dir) if (run_dir / JOB_NAME).exists() else None
-        while job is not None and not (run_dir / JOURNAL_NAME).exists() and not job.is_over():
-            self._listen_for_stop(run_dir, job)
-            self._wire.answer(more=True)
         if not (run_dir / JOURNAL_NAME).exists():
-            raise GputuiError(f"run {run_id[-8:]} is not there" if job is None else _why_over(run_dir, job))
+            raise GputuiError(f"run {run_id[-8:]} is not there")
         spoken_s = time.monotonic()
         with (run_dir / JOURNAL_NAME).open("rb") as journal:
             journal.seek(offset)
             while True:
-                is_over = not is_held(run_dir) if job is None else job.is_over()
+                is_over = not is_held(run_dir)
                 while piece := journal.read(_PIECE_BYTES):
                     self._send(piece, offset)
                     offset += len(piece)
                     spoken_s = time.monotonic()
                 if is_over:
-                    if job is None:
-                        end_left_worker(run_dir)
-                    how = "" if job is None else job.how_it_ended()
-                    self._wire.answer(ended=True, logs=[path.name for path in _logs(run_dir)], how=how)
+                    end_left_worker(run_dir)
+                    self._wire.answer(ended=True, logs=[path.name for path in _logs(run_dir)])
                     return
                 if time.monotonic() - spoken_s > ALIVE_EVERY_S:
                     self._wire.answer(more=True)
                     spoken_s = time.monotonic()
-                self._listen_for_stop(run_dir, job)
+                self._listen_for_stop(run_dir)
 
-    def _listen_for_stop(self, run_dir: Path, job: SlurmJob | None) -> None:
+    def _listen_for_stop(self, run_dir: Path) -> None:
         """Wait a moment for the only request that a run is followed with."""
         asked = self._wire.request(_POLL_S)
         if asked is not None:
             if asked.get("do") != "stop":
                 raise GputuiError(f"{asked.get('do')}: a run is being followed")
-            if job is None:
-                _end(run_dir)
-            else:
-                job.cancel()
-
-    def _slurm_nodes(self, partition: str, named: str) -> None:
-        """The nodes of a partition, and those of them that the user named."""
-        everywhere = nodes(partition)
-        self._wire.answer(nodes=everywhere, wanted=nodes(partition, named) if named else everywhere)
-
-    def _submit(
-        self, run_id: str, request: dict[str, Any], script: str, step: str, options: list[str]
-    ) -> None:
-        """Submit the batch job of a run; one that was submitted before is not submitted again."""
-        run_dir = self._run_dir(run_id)
-        if not (run_dir / JOB_NAME).exists():
-            run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if step:
-                (run_dir / STEP_NAME).write_text(step, encoding="utf-8")
-            (run_dir / REQUEST_NAME).write_text(json.dumps(request), encoding="utf-8")
-            (run_dir / JOB_SCRIPT).write_text(script, encoding="utf-8")
-            (run_dir / JOB_NAME).write_text(submit(run_dir, self._archive, options), encoding="ascii")
-        self._wire.answer(job=SlurmJob(run_dir).id)
-
-    def _await_job(self, run_id: str) -> None:
-        """Send the state of a queued job until it has described its node."""
-        run_dir = self._run_dir(run_id)
-        job, said, spoken_s = SlurmJob(run_dir), "", 0.0
-        while not (run_dir / DESCRIBED_NAME).exists():
-            is_over, state = job.is_over(), job.state()
-            if is_over and not (run_dir / DESCRIBED_NAME).exists():
-                raise GputuiError(_why_over(run_dir, job))
-            if state != said or time.monotonic() - spoken_s > ALIVE_EVERY_S:
-                self._wire.answer(more=True, state=state)
-                said, spoken_s = state, time.monotonic()
-            self._listen_for_stop(run_dir, job)
-        self._wire.answer(**read_json_file(run_dir / DESCRIBED_NAME))
+            _end(run_dir)
 
     def _watch(self, interval_s: float, processes: bool) -> None:
         """Send what changes of the live samples, until stdin ends."""
@@ -398,17 +329,13 @@ class _Agent:
         self._wire.answer(packed, more=True, offset=offset, unpacked=len(piece))
 
     def _stop(self, run_id: str) -> None:
-        run_dir = self._run_dir(run_id)
-        if (run_dir / JOB_NAME).exists():
-            SlurmJob(run_dir).cancel()
-        else:
-            _end(run_dir)
+        _end(self._run_dir(run_id))
         self._wire.answer(stopped=True)
 
     def _forget(self, run_id: str) -> None:
         """Remove the directory of a run that was brought home."""
         run_dir = self._run_dir(run_id)
-        if not _is_in_progress(run_dir):
+        if not is_held(run_dir):
             shutil.rmtree(run_dir, ignore_errors=True)
         self._wire.answer(forgotten=not run_dir.exists())
 
@@ -418,13 +345,13 @@ class _Agent:
         for path in (path for entry in made for path in (entry, *entry.rglob("*"))):
             with contextlib.suppress(OSError):
                 size += path.lstat().st_size if path.is_file() else 0
-        runs = [{"run_id": d.name, "in_progress": _is_in_progress(d)} for d in run_dirs_in(self._home)]
+        runs = [{"run_id": d.name, "in_progress": is_held(d)} for d in run_dirs_in(self._home)]
         names = [entry.name for entry in made]
         self._wire.answer(path=str(self._home), entries=names, size=size, runs=runs)
 
     def _clean(self) -> None:
         """Remove what gputui has made in the directory, unless a run is in progress there."""
-        held = [run_dir.name for run_dir in run_dirs_in(self._home) if _is_in_progress(run_dir)]
+        held = [run_dir.name for run_dir in run_dirs_in(self._home) if is_held(run_dir)]
         if held:
             raise GputuiError(f"run {held[0][-8:]} is in progress there", "end it first, or wait")
         others = clean(self._home)
@@ -436,24 +363,8 @@ class _Agent:
         return self._home / RUNS / run_id
 
 
-def _is_in_progress(run_dir: Path) -> bool:
-    return not SlurmJob(run_dir).is_over() if (run_dir / JOB_NAME).exists() else is_held(run_dir)
-
-
 def _logs(run_dir: Path) -> list[Path]:
-    return [
-        path
-        for path in (run_dir / SUPERVISOR_LOG, run_dir / JOB_LOG, *sorted(run_dir.glob("logs/*.log")))
-        if path.exists()
-    ]
-
-
-def _why_over(run_dir: Path, job: SlurmJob) -> str:
-    how = job.how_it_ended()
-    if not (run_dir / JOB_LOG).exists() and not how.startswith("CANCELLED"):
-        seen = f" ({how})" if how else ""
-        return f"job {job.id} ended{seen} and left nothing in {run_dir}: can its node see that directory?"
-    return f"job {job.id} ended: {how}" if how else f"job {job.id} ended"
+    return [path for path in (run_dir / SUPERVISOR_LOG, *sorted(run_dir.glob("logs/*.log"))) if path.exists()]
 
 
 def _end(run_dir: Path) -> None:

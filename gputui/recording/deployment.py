@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 
 WORKER_PACKAGE = "gputui_worker"
 MEASURING_HALF = ("model", "sources", "machine", "worker", "recording")
-PLANNING = (
-    "__init__.py",
-    "hosts/__init__.py",
-    "hosts/batch_job.py",
-    "profiles/__init__.py",
-    "profiles/host_bound.py",
-    "profiles/loader.py",
-    "profiles/planner.py",
-    "profiles/torch_builds.py",
-    "profiles/user_workload.py",
-)
-"""Of the services: with them a batch job plans by itself."""
 _CODE = (".py", ".csv")
 _MAIN = f"""import sys
 if sys.version_info < {OLDEST_PYTHON}:
@@ -52,8 +40,8 @@ def copy_worker(target: Path) -> Path:
 
 
 def measuring_half() -> bytes:
-    """A zip that any Python >= 3.10 runs: `python3 FILE.zip RUNDIR`. Includes what plans a batch job, and
-    pynvml if it is installed.
+    """A zip that any Python >= 3.10 runs: `python3 FILE.zip RUNDIR`. Includes pynvml if it
+    is installed.
 
     The same code makes the same bytes, so that a host needs it only once.
     """
@@ -75,10 +63,6 @@ def _measuring_files() -> Iterator[tuple[str, bytes]]:
     for room in MEASURING_HALF:
         for name, data in _files(package.joinpath(room), ""):
             yield f"gputui/{room}/{name}", data
-    for name in PLANNING:
-        yield f"gputui/services/{name}", package.joinpath("services", name).read_bytes()
-    for name in ("__init__.py", "tables.py", "gpus.csv"):  # a plan says where the host will hold a GPU back
-        yield f"gputui/facts/{name}", package.joinpath("facts", name).read_bytes()
     yield from _pynvml()
 
 

@@ -375,7 +375,7 @@ def test_help_of_a_topic_is_its_page_with_links_as_topics() -> None:
         ("docker no gpu", "`docker run --gpus all`"),
         ("torch cuda not available", "why torch cannot use a GPU that the driver sees"),
         ("colab", "`!gputui run quick`"),
-        ("slurm", "`--slurm PARTITION`"),
+        ("slurm", "`--via 'srun -w NODE'`"),
         ("mac", "as are a Mac and WSL 2"),
         ("multiple gpus", "`gputui run quick --device all --db a.db`"),
         ("compare two files", "`gputui compare a.db b.db`"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gputui.cli.verbs import COMMANDS
-from gputui.recording.deployment import MEASURING_HALF, PLANNING
+from gputui.recording.deployment import MEASURING_HALF
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.worker.workloads import WORKLOADS
 
@@ -78,18 +78,6 @@ def test_the_half_that_measures_imports_the_standard_library_alone(room: str, re
     imported = set(json.loads(python(AFTER_IMPORTS, "gputui.errors", *names).stdout))
     assert imported - set(sys.stdlib_module_names) <= MAY_BE_THERE
     assert "gputui" in imported
-
-
-def test_what_plans_a_batch_job_imports_what_travels_and_what_python_3_10_has() -> None:
-    code = "import gputui.services.hosts.batch_job, sys; print(*sys.modules)"
-    imported = set(python(code).stdout.split())
-    ours = {name for name in imported if name.startswith("gputui.services.")}
-    travels = {
-        f"gputui.services.{name[:-3].replace('/', '.').removesuffix('.__init__')}" for name in PLANNING
-    }
-    assert ours <= travels
-    others = {name.partition(".")[0] for name in imported if not name.startswith("_")}
-    assert others & {*HEAVY, "duckdb", "msgspec", "numpy", "click", "rich", "tomllib"} == set()
 
 
 def test_the_workloads_are_listed_without_torch() -> None:

@@ -20,8 +20,6 @@ OF_SCRIPTS = {"--real", "--measure"}
 """Of tests/benchmarks and screenshots."""
 OF_INSTALLERS = {"--index-url", "--extra-index-url", "--from", "--no-deps"}
 """Of uvx and pip."""
-OF_SLURM = {"--account", "--exclusive", "--gres", "--mem"}
-"""Of sbatch."""
 
 PLACEHOLDERS = {"NAME", "WHICH"}
 
@@ -87,7 +85,7 @@ def test_the_readme_names_what_the_first_screen_has(pages: dict[str, str]) -> No
 
 
 def test_the_pages_name_no_option_that_does_not_exist(pages: dict[str, str]) -> None:
-    known = OF_THE_GROUP | OF_SCRIPTS | OF_INSTALLERS | OF_SLURM
+    known = OF_THE_GROUP | OF_SCRIPTS | OF_INSTALLERS
     known |= {name for command in COMMANDS for names in options_of(command) for name in names}
     unknown = {
         (page, name)

@@ -13,7 +13,7 @@ import pytest
 
 import gputui
 from gputui.errors import EXIT_MACHINE_LACKS
-from gputui.recording.deployment import _MAIN, PLANNING, copy_worker, measuring_half
+from gputui.recording.deployment import _MAIN, copy_worker, measuring_half
 from gputui.recording.probing import _PROBE
 
 PACKAGE = Path(gputui.__file__).parent
@@ -24,7 +24,6 @@ MEASURING = [
         for room in ("model", "sources", "machine", "worker", "recording")
         for path in sorted((PACKAGE / room).rglob("*.py"))
     ),
-    *(PACKAGE / "services" / name for name in PLANNING),
 ]
 
 

@@ -17,7 +17,7 @@ from builders import make_case, make_plan, make_spec
 
 from gputui.model.journal import JOURNAL_NAME, Block, CaseEnd, LaunchEnd, RunEnd, RunStart
 from gputui.model.plan import Plan, Variant
-from gputui.recording.deployment import PLANNING, measuring_half
+from gputui.recording.deployment import measuring_half
 from gputui.services.profiles.planner import case_of
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import open_result
@@ -136,9 +136,7 @@ def test_the_archive_holds_the_measuring_half_and_nothing_that_reads(tmp_path: P
     archive_path.write_bytes(measuring_half())
     names = zipfile.ZipFile(archive_path).namelist()
     rooms = {name.split("/")[1] for name in names if name.count("/") > 1}
-    assert rooms == {"model", "sources", "machine", "worker", "recording", "services", "facts"}
-    planning = {name.removeprefix("gputui/services/") for name in names if "/services/" in name}
-    assert planning == set(PLANNING)
+    assert rooms == {"model", "sources", "machine", "worker", "recording"}
     assert {name for name in names if name.count("/") == 0} == {"__main__.py", "pynvml.py"}
     assert len(names) == len(set(names))
     assert measuring_half() == archive_path.read_bytes()

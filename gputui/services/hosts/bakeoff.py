@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import threading
 import time
@@ -12,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar  # Any: JSON
+from typing import TypeVar  # Any: JSON
 
 import msgspec
 
@@ -20,7 +19,6 @@ from gputui.errors import EXIT_BUG, GputuiError, NotStored, bug_text
 from gputui.model.journal import (
     JOURNAL_NAME,
     NOTHING_MEASURED,
-    SPEC_NAME,
     STORED_NAME,
     TELEMETRY_NAME,
     CaseEnd,
@@ -28,19 +26,16 @@ from gputui.model.journal import (
     RunEnd,
     RunStart,
 )
-from gputui.model.plan import Plan, from_plain
+from gputui.model.plan import Plan
 from gputui.recording.run_directory import Spec, held_if_free
 from gputui.recording.supervisor import HARD_STOP
-from gputui.services.hosts.batch_job import JobRequest
-from gputui.services.hosts.box import Box, box_from
+from gputui.services.hosts.box import Box
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import FilePart, HostFailed, Link, LinkLost
-from gputui.services.hosts.slurm import START_S, job_script
 from gputui.services.prices import price_of
 from gputui.services.results.labels import machine_words
 from gputui.services.runs.process import mark_stored
 from gputui.services.runs.progress import ProgressTracker
-from gputui.services.runs.start import check_something_runs
 from gputui.services.support.paths import state_directory
 from gputui.store.journal_reader import JournalTail, read_journal, read_telemetry
 from gputui.store.text import clean_text
@@ -53,22 +48,21 @@ AT_ONCE = 32
 """Hosts that are probed, sent to or started at the same time."""
 GIVES_UP_AFTER_S = 300.0
 """How long a host that was lost is looked for."""
-SUBMIT_TIMEOUT_S = 90.0
 FILE_TIMEOUT_S = 600.0
-LONGEST_WHY = 200
+START_S = 900.0
+"""Besides the budget: torch from a cold disk, and one launch that ends late."""
 LARGEST_JOURNAL = 128 * 2**20
 LARGEST_TELEMETRY = 128 * 2**20
 LARGEST_LOG = 2**17
 MOST_LOGS = 64
-_LOG_NAME = re.compile(r"launch-\d{3,6}\.log|supervisor\.log|job\.log")
+_LOG_NAME = re.compile(r"launch-\d{3,6}\.log|supervisor\.log")
 _NOTE = "bakeoff.json"
 _RECENT_S = 86_400.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 
-WAITING, STARTING, QUEUED, RUNNING, LOST, FETCHING, DONE, STOPPED, FAILED = (
+WAITING, STARTING, RUNNING, LOST, FETCHING, DONE, STOPPED, FAILED = (
     "waiting",
     "starting",
-    "queued",
     "running",
     "link lost",
     "bringing home",
@@ -101,19 +95,6 @@ def on_all(hosts: Sequence[Host], do: Callable[[Host], T]) -> list[T | GputuiErr
 
 
 @dataclass(frozen=True, slots=True)
-class BatchPart:
-    """A host that is yet to be found: a batch job measures there."""
-
-    request: JobRequest
-    options: tuple[str, ...]
-    """For sbatch."""
-
-    @property
-    def run_id(self) -> str:
-        return self.request.run_id
-
-
-@dataclass(frozen=True, slots=True)
 class HostStatus:
     """One host of a bakeoff at one moment."""
 
@@ -124,7 +105,6 @@ class HostStatus:
     device: str = ""
     """Its GPUs or processor; empty before its journal has it."""
     case: str = ""
-    """Or what the job waits for that would measure one."""
     rate: str = ""
     share_done: float | None = None
     left_s: float | None = None
@@ -139,25 +119,21 @@ class HostRun:
     def __init__(
         self,
         host: Host,
-        spec: Spec | None,
+        spec: Spec,
         run_dir: Path,
         target: Path,
         step: str = "",
-        batch: BatchPart | None = None,
     ) -> None:
         self.host = host
         self.spec = spec
-        """None until a batch job has described its node."""
         self.run_dir = run_dir
         self.target = target
         self.step = step
         """The text of a user's workload; empty without one."""
-        self.batch = batch
         self.state = WAITING
         self.why = ""
         self._lock = threading.Lock()
-        self._tracker = None if spec is None else ProgressTracker([spec.plan])
-        self._job_state = ""
+        self._tracker = ProgressTracker([spec.plan])
         self._tail = JournalTail(run_dir)
         self._heard_s = time.monotonic()
         self._has_failures = False
@@ -165,8 +141,6 @@ class HostRun:
         self._is_what_came_stored = False
         """Of a run that failed."""
         self._end: RunEnd | None = None
-        self._how_it_ended = ""
-        """What became of its job, if one measured."""
         self._link: Link | None = None
         self._is_stopped = threading.Event()
         self._read_journal()
@@ -209,10 +183,7 @@ class HostRun:
         """What to show of it now."""
         silent_s = time.monotonic() - self._heard_s
         with self._lock:
-            picture = None if self._tracker is None else self._tracker.picture()
-        if picture is None:
-            waits_for = self._job_state if self.state == QUEUED else ""
-            return HostStatus(self.host.name, self.state, self.why, case=waits_for, silent_s=silent_s)
+            picture = self._tracker.picture()
         case = next((case for case in picture.cases if case.is_now), None)
         warnings = [event.message for event in picture.events if event.level in ("warning", "error")]
         is_running = self.state == RUNNING
@@ -237,7 +208,7 @@ class HostRun:
         """Ask the host to end its run and keep what is finished; one that has not begun never does."""
         self._is_stopped.set()
         link = self._link
-        if link is not None and self.state in (RUNNING, QUEUED):
+        if link is not None and self.state == RUNNING:
             with suppress(GputuiError, OSError, ValueError):
                 link.send("stop")
 
@@ -283,9 +254,7 @@ class HostRun:
         with link:
             self._link = link
             try:
-                if self.batch is not None:
-                    self._submit(link, self.batch, gate)
-                elif self.spec is not None and not self.has_begun:
+                if not self.has_begun:
                     with gate:
                         link.ask("start", run_id=self.run_id, spec=self.spec.to_plain(), step=self.step)
                 self._set(RUNNING)
@@ -302,49 +271,12 @@ class HostRun:
             finally:
                 self._link = None
 
-    def _submit(self, link: Link, batch: BatchPart, gate: threading.Semaphore) -> None:
-        """Submit the job unless it was, wait until it describes its node, and plan as it does there."""
-        with gate:
-            job = link.ask(
-                "submit",
-                SUBMIT_TIMEOUT_S,
-                run_id=self.run_id,
-                request=asdict(batch.request),
-                script=job_script(self.host),
-                step=self.step,
-                options=list(batch.options),
-            ).get("job")
-        if self.spec is not None:
-            return
-        self._set(QUEUED)
-        for piece in link.pieces("await_job", math.inf, run_id=self.run_id):
-            self._heard_s = time.monotonic()
-            if isinstance(piece, FilePart):
-                self._job_state = f"job {clean_text(str(job))[:20]}: {piece.state or 'starting'}"
-            else:
-                self._know_node(piece, batch.request)
-
-    def _know_node(self, described: dict[str, Any], request: JobRequest) -> None:
-        """Raises GputuiError if the node makes no sense, or nothing can run there."""
-        box = box_from(self.host, described, time.time())
-        try:
-            profile, plan = request.plan(box.machine, box.chosen.interpreter, described.get("step"))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise HostFailed(
-                "its answer about the workload makes no sense", "is another gputui there?"
-            ) from error
-        check_something_runs(profile, plan, box.chosen, box.machine)
-        spec = spec_of(box, plan, self.run_id, self.target, bytes.fromhex(request.key))
-        spec.write(self.run_dir)
-        with self._lock:
-            self.spec, self._tracker = spec, ProgressTracker([plan])
-
     def _bring_journal(self, link: Link) -> Sequence[str]:
         """Append what is new to the journal here until the run has ended; returns the names of its logs."""
         path = self.run_dir / JOURNAL_NAME
-        offset, longest_s = self._journal_bytes(), math.inf
-        if self.spec is not None:  # after so long it has ended, or its supervisor never ends it
-            longest_s = 2 * (START_S + HARD_STOP * self.spec.plan.budget_s)
+        offset = self._journal_bytes()
+        # After so long it has ended, or its supervisor never ends it.
+        longest_s = 2 * (START_S + HARD_STOP * self.spec.plan.budget_s)
         with path.open("ab") as journal:
             for piece in link.pieces("follow", longest_s, run_id=self.run_id, offset=offset):
                 self._heard_s = time.monotonic()
@@ -360,7 +292,6 @@ class HostRun:
                         self._read_journal()
                 else:
                     logs = piece.get("logs")
-                    self._how_it_ended = clean_text(str(piece.get("how") or ""))[:LONGEST_WHY]
                     return [name for name in logs if isinstance(name, str)] if isinstance(logs, list) else []
         raise LinkLost("the link broke", "")
 
@@ -394,8 +325,6 @@ class HostRun:
 
     def _read_journal(self) -> None:
         with self._lock:
-            if self._tracker is None:
-                return
             for line in self._tail.poll():
                 self._tracker.hear(0, line)
                 if isinstance(line, LaunchEnd | CaseEnd) and line.outcome == "failed":
@@ -417,8 +346,6 @@ class HostRun:
         """Store the run. Raises GputuiError if the journal is not of this run."""
         contents = read_journal(self.run_dir)
         self._check(contents.start)
-        if self.batch is not None and self.spec is not None:  # a node knows no price
-            contents = replace(contents, start=replace(contents.start, price=self.spec.price))
         if self.host.clock_ahead_s:
             began_us = contents.start.started_utc_us - round(1e6 * self.host.clock_ahead_s)
             contents = replace(contents, start=replace(contents.start, started_utc_us=began_us))
@@ -434,18 +361,14 @@ class HostRun:
         """The state of a run that is stored, and why it did not come to its end."""
         if self._end is not None and self._end.status == "finished":
             return DONE, ""
-        why = self._how_it_ended or "its supervisor was killed"
+        why = "its supervisor was killed"
         if self._end is not None:
             why = clean_text(self._end.reason) or self._end.status
         return STOPPED, why if why == NOTHING_MEASURED else f"{why}: what was finished is stored"
 
     def _check(self, start: RunStart) -> None:
         """A journal may only be of the run that was sent: it could replace another one in the file."""
-        if self.spec is None:
-            raise HostFailed("its journal came before it said what it is")
         expected = self.spec.start_now()
-        if self.batch is not None:
-            expected = replace(expected, price=None)
         for name in ("run_id", "profile", "profile_version", "seed", "replicates", "label", "price"):
             if getattr(start, name) != getattr(expected, name):
                 raise HostFailed(f"its journal is of another run than the one that was sent: {name}")
@@ -517,7 +440,7 @@ class Bakeoff:
     def create(
         name: str,
         target: Path,
-        parts: Sequence[tuple[Host, Spec | BatchPart]],
+        parts: Sequence[tuple[Host, Spec]],
         groups: Sequence[Sequence[int]],
         step: str = "",
         words: Sequence[str] = (),
@@ -532,25 +455,17 @@ class Bakeoff:
         try:
             directory.mkdir(parents=True, mode=0o700)
             note = {
-                "hosts": [
-                    {
-                        **asdict(host),
-                        "run_id": part.run_id,
-                        "batch": asdict(part) if isinstance(part, BatchPart) else None,
-                    }
-                    for host, part in parts
-                ],
+                "hosts": [{**asdict(host), "run_id": spec.run_id} for host, spec in parts],
                 "groups": [list(group) for group in groups],
                 "target": str(target),
                 "step": step,
                 "words": list(words),
             }
             (directory / _NOTE).write_text(json.dumps(note, indent=1), encoding="utf-8")
-            for _, part in parts:
-                run_dir = directory / part.run_id
+            for _, spec in parts:
+                run_dir = directory / spec.run_id
                 run_dir.mkdir(mode=0o700)
-                if isinstance(part, Spec):
-                    part.write(run_dir)
+                spec.write(run_dir)
         except OSError as error:
             raise NotStored(
                 f"{directory}: cannot be created ({error.strerror})",
@@ -566,11 +481,8 @@ class Bakeoff:
             target, runs = Path(note["target"]), []
             for plain in note["hosts"]:
                 run_dir = directory / plain.pop("run_id")
-                batch = from_plain(BatchPart | None, plain.pop("batch"))
                 host = msgspec.convert(plain, Host)
-                has_spec = batch is None or (run_dir / SPEC_NAME).exists()
-                spec = Spec.read(run_dir) if has_spec else None
-                runs.append(HostRun(host, spec, run_dir, target, note["step"], batch))
+                runs.append(HostRun(host, Spec.read(run_dir), run_dir, target, note["step"]))
             return Bakeoff(directory, runs, note["groups"], gives_up_after_s, note["words"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GputuiError(

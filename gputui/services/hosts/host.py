@@ -115,18 +115,14 @@ def hosts_from(
     pythons: Iterable[str] = (),
     prices: Iterable[str] = (),
     directory: str = "",
-    others: Sequence[Host] = (),
 ) -> tuple[Host, ...]:
-    """All named hosts in order, this box first and `others` last.
-
-    Raises GputuiError for the first that is wrong.
-    """
+    """All named hosts in order, this box first. Raises GputuiError for the first that is wrong."""
     hosts = [Host(LOCAL, ())] if with_local else []
-    hosts += [*map(ssh_host, addresses), *map(via_host, vias), *others]
+    hosts += [*map(ssh_host, addresses), *map(via_host, vias)]
     if not hosts:
         raise GputuiError(
             "no host is named",
-            "--host [USER@]HOST, --hosts FILE, --via COMMAND, --slurm PARTITION or --local",
+            "--host [USER@]HOST, --hosts FILE, --via COMMAND or --local",
         )
     if len(hosts) > MOST_HOSTS:
         raise GputuiError(f"{len(hosts)} hosts are named", f"at most {MOST_HOSTS}")

@@ -45,7 +45,6 @@ _STDERR_KEPT = 2**14
 _SIGNS_PER_S, _SIGNS_AT_ONCE = 20, 100
 """Signs of life; an agent sends at most four a second."""
 _SLOWEST_BYTES_PER_S = 1000
-_SHOWN_STATE = 80
 _OUT_OF_SPACE = (28, 122)
 _READ_ONLY = (13, 30)
 """EACCES and EROFS; above ENOSPC and EDQUOT. Of Linux, which may not be the system here."""
@@ -141,8 +140,6 @@ class FilePart:
 
     offset: int
     data: bytes
-    state: str = ""
-    """Of the job that is waited for."""
 
 
 class Link(contextlib.AbstractContextManager["Link"]):
@@ -248,7 +245,7 @@ class Link(contextlib.AbstractContextManager["Link"]):
                 raise HostFailed(f"its answer has no end after {format_seconds(took_s)}", _STRANGE)
             if signs > _SIGNS_AT_ONCE + _SIGNS_PER_S * took_s:
                 raise HostFailed(f"it said {signs} times in {took_s:.1f} s that it goes on", _STRANGE)
-            yield FilePart(offset, data, clean_text(str(answer.get("state", "")))[:_SHOWN_STATE])
+            yield FilePart(offset, data)
 
     def messages(self, do: str, silence_s: float = ANSWER_TIMEOUT_S, **fields: object) -> Iterator[Any]:
         """Send a request and yield the JSON messages it brings, which are one compressed stream, without end.

@@ -14,7 +14,6 @@ from gputui.recording.run_directory import Spec
 from gputui.services.hosts.bakeoff import (
     GIVES_UP_AFTER_S,
     Bakeoff,
-    BatchPart,
     on_all,
     spec_of,
 )
@@ -137,21 +136,19 @@ def new_bakeoff(
     target: Path,
     key: bytes,
     *,
-    jobs: Sequence[tuple[Host, BatchPart]] = (),
     step: str = "",
     words: Sequence[str] = (),
     gives_up_after_s: float = GIVES_UP_AFTER_S,
 ) -> Bakeoff:
-    """The bakeoff of hosts that were prepared, and of batch jobs; written down, not started.
+    """The bakeoff of hosts that were prepared; written down, not started.
 
     `words` are those of the command line that does the same. Raises NotStored, and GputuiError for a price.
     """
-    parts: list[tuple[Host, Spec | BatchPart]] = []
+    parts: list[tuple[Host, Spec]] = []
     for one in prepared.planned:
         host = replace(one.box.host, clock_ahead_s=one.box.clock_wrong_by_s)
         parts.append((host, spec_of(one.box, one.plan, new_run_id(), target, key_for_hosts(key))))
-    groups = [*prepared.groups, *((index,) for index in range(len(parts), len(parts) + len(jobs)))]
-    return Bakeoff.create(new_name(), target, [*parts, *jobs], groups, step, words, gives_up_after_s)
+    return Bakeoff.create(new_name(), target, parts, prepared.groups, step, words, gives_up_after_s)
 
 
 def new_name() -> str:
