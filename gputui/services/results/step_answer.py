@@ -47,18 +47,18 @@ NOT_MARKED = "steps are not marked"
 LOADS_ALONE = "the DataLoader has no workers"
 OPTIMIZER = "its optimizer is "
 """How notes of a trace begin that tell what the program lacks."""
+_OLDER = (
+    "compiled in these steps: ",
+    "calls of backward() in",
+    "DistributedDataParallel av",
+    "its calls of the",
+)
+"""Of files of older versions."""
 RECORDED = "the whole program is recorded in "
 PROFILED = "profiled: "
 """How the note begins that says where a trace was made, of a program that `why` ran."""
-COMPILED = "compiled in these steps: "
-"""How the note begins that says whether torch.compile compiled them for the first time."""
-BACKWARD = "calls of backward() in a step: "
-BY_HAND = "a step ends with backward(): no optimizer of torch makes any"
-DDP = "DistributedDataParallel averages its gradients"
-ALLOCATES = "its calls of the driver mostly allocate and free memory"
-"""Notes of what the ranges and calls of a trace tell."""
-FOR_PROGRAMS = (OPTIMIZER, PROFILED, COMPILED, BACKWARD, DDP, ALLOCATES)
-"""Notes of what else is known; nobody has to read them to believe an answer."""
+FOR_PROGRAMS = (OPTIMIZER, PROFILED)
+"""Notes that nobody has to read to believe an answer."""
 _TELLS_NOTHING = 10.0
 """Times as long, or as short, as the program's own: a profiled step that tells nothing of it."""
 _SAME_LENGTH = 0.05
@@ -137,7 +137,6 @@ def answer_of_trace(found: ProfiledPass, device: str, where: str, notes: Sequenc
     is_explained = found.before_ns > 0 and not doubtful(own)
     profiled_ns = round(found.window_ns / found.steps)
     side = own if is_explained else ProfiledSide(found, profiled_ns, is_on_gpu)
-    compiled = _noted(notes, COMPILED)
     facts = StepFacts(
         side,
         "",
@@ -145,11 +144,6 @@ def answer_of_trace(found: ProfiledPass, device: str, where: str, notes: Sequenc
         None,
         loads_alone=any(note.startswith(LOADS_ALONE) for note in notes),
         optimizer=_noted(notes, OPTIMIZER),
-        has_optimizer=BY_HAND not in notes,
-        has_ddp=DDP in notes,
-        allocates=ALLOCATES in notes,
-        backward_calls=int(_noted(notes, BACKWARD) or 0),
-        compiled_again=not compiled.endswith(" 0 again") if compiled else None,
     )
     known = [note for note in notes if not note.startswith(FOR_PROGRAMS)]
     is_far = tells_nothing(found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,8 +31,6 @@ from gputui.model.result import Run
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.recording.recorder import ProgramCpu
 from gputui.services.results.step_answer import (
-    ALLOCATES,
-    DDP,
     LOADS_ALONE,
     NOT_MARKED,
     OPTIMIZER,
@@ -62,9 +59,6 @@ _EARLIEST_US = 1_000_000_000_000_000
 """September 2001: a clock that shows less does not count from 1970."""
 _OPTIMIZER_STEP = "Optimizer.step#"
 _HOW_TO_MARK = "mark them with profile(schedule=...) and prof.step(), or name their range with --step"
-_OF_MEMORY = re.compile(r"(cuda|hip)(Malloc|Free)|cuMem(Create|Map|Unmap|Release|SetAccess)")
-_OTHER_CALLS = re.compile(r"Launch|Memcpy|Memset|Synchronize|Wait", re.IGNORECASE)
-"""Calls that have a cause of idleness of their own."""
 _UNMATCHED_SHOWN = 0.05
 _LEFT_OUT_SHOWN = 0.01
 _COMMUNICATION_SHOWN = 0.01
@@ -142,7 +136,7 @@ def read_run(
         window=window,
         found=_pass(trace, window, found),
         collectives=_collectives(trace, found),
-        notes=(*trace.damage, *_notes(trace, window, device, found), *_of_program(trace, window)),
+        notes=(*trace.damage, *_notes(trace, window, device, found), *_of_program(trace)),
         started_utc_us=_started_us(trace),
         digest=_digest(path),
     )
@@ -277,9 +271,8 @@ def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -
         yield f"work of {len(others)} other {'device' if len(others) == 1 else 'devices'} in it is left out"
 
 
-def _of_program(trace: Trace, window: Window) -> Iterator[str]:
-    """What the names of ranges and calls tell of the program: how it loads data, its only optimizer, who
-    averages its gradients, what it asks of the driver."""
+def _of_program(trace: Trace) -> Iterator[str]:
+    """What the names of ranges tell of the program: how it loads data, and its only optimizer."""
     loaders = {name for name in trace.names if name.startswith("enumerate(DataLoader)")}
     if loaders and all("_SingleProcessDataLoaderIter" in name for name in loaders):
         yield f"{LOADS_ALONE}: the thread that trains also loads the data"
@@ -290,18 +283,6 @@ def _of_program(trace: Trace, window: Window) -> Iterator[str]:
     }
     if len(optimizers) == 1:
         yield f"{OPTIMIZER}{optimizers.pop()}"
-    if any(name.startswith("DistributedDataParallel.") for name in trace.names):
-        yield DDP
-    start_ns, end_ns = window.whole_ns
-    calls_ns = Counter[bool]()
-    for index in range(len(trace)):
-        name = trace.names[trace.name[index]]
-        is_inside = start_ns <= trace.start_ns[index] < end_ns and KINDS[trace.kind[index]] == "runtime"
-        if is_inside and not _OTHER_CALLS.search(name):
-            is_of_memory = _OF_MEMORY.match(name) is not None
-            calls_ns[is_of_memory] += trace.end_ns[index] - trace.start_ns[index]
-    if calls_ns[True] > calls_ns[False]:
-        yield ALLOCATES
 
 
 def _lag(window: Window) -> str:

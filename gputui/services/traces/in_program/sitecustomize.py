@@ -220,7 +220,7 @@ class Steps:
 
     def __init__(self, mark: str) -> None:
         self.mark = mark
-        self.seen = self.recorded = 0
+        self.seen = 0
         self.first_s = 0.0
         self._last_s = 0.0
         self._took_s, self._compiling_s = array("d"), array("d")
@@ -233,7 +233,6 @@ class Steps:
     def end(self, now_s: float, *, is_recorded: bool) -> None:
         """One more has ended."""
         self.seen += 1
-        self.recorded += is_recorded
         self.first_s = self.first_s or now_s
         before, self._compiled = self._compiled, _compiled()
         compiles = self._compiled != before
@@ -374,8 +373,6 @@ class Capture:
 
     def _store(self, profiler: Any) -> None:
         self._is_over = True
-        steps = (self._recorded or self._by_backward).recorded
-        self._tell(backward_calls=self._by_backward.recorded / max(steps, 1))
         self._export(profiler, "trace")
 
     def _export(self, profiler: Any, kind: str) -> None:
