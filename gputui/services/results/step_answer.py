@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from gputui.analysis.attribution import ProfiledSide, doubtful
 from gputui.analysis.contention import CONTENTION
 from gputui.analysis.findings import (
+    IDLE_TO_BE_LAUNCH_BOUND,
     PRODUCTS,
     WORTH_A_LINE,
     Finding,
@@ -286,7 +287,7 @@ def busy_parts(breakdown: StepBreakdown) -> list[tuple[str, float]]:
 
 def _waits(breakdown: StepBreakdown, *, is_on_gpu: bool) -> list[tuple[float, str]]:
     idle, whole = breakdown.idle, sum(breakdown.idle.values())
-    if whole < WORTH_A_LINE:
+    if whole < (WORTH_A_LINE if is_on_gpu else IDLE_TO_BE_LAUNCH_BOUND):
         return []
     largest = max(idle, key=idle.__getitem__)
     words = CATEGORY_WORDS.get(largest, largest)

@@ -17,7 +17,7 @@ from typing import Any  # Any: JSON that is not yet checked
 
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
-from gputui.services.traces.lines import COLLECTS, LEAST_NS, MARK, MEMBER, Frames, place_of_frame
+from gputui.services.traces.lines import MARK, MEMBER, Stretch, sampled
 from gputui.worker.foreign_json import scan_json
 from gputui.worker.profiling.step_breakdown import TraceEvent
 
@@ -55,9 +55,8 @@ _KINDS = {
     "overhead": "overhead",
 }
 """Categories of Kineto whose events are counted."""
-_STACK = "python_function"
 _TOLD_TWICE = frozenset(
-    (_STACK, "gpu_user_annotation", "cuda_sync", "cuda_profiler_range", "Trace", "ac2g", "fwdbwd")
+    ("python_function", "gpu_user_annotation", "cuda_sync", "cuda_profiler_range", "Trace", "ac2g", "fwdbwd")
 )
 """Categories that say once more what others say, such as a range's copy on the device's track. Events of any
 other category are left out by name."""
@@ -73,17 +72,6 @@ _OLD_RANGES = (
 )
 """Ranges that old traces list among the operators."""
 _SCALARS = ("Scalar", "ScalarList", "")
-
-
-@dataclass(frozen=True, slots=True)
-class TraceDevice:
-    """A device as the trace describes it."""
-
-    index: int
-    name: str
-    memory_bytes: int
-    compute_capability: str
-    """`9.0`; empty if unknown."""
 
 
 @dataclass
@@ -117,18 +105,15 @@ class Trace:
     """Shapes and types of inputs."""
     threads: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
     """Process and thread."""
-    devices: tuple[TraceDevice, ...] = ()
+    devices: dict[int, str] = field(default_factory=dict)
+    """The names of devices, by their numbers."""
     rank: int | None = None
     ranks: int | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    """What the trace says of CUDA, HIP and the profiler."""
-    peak_allocated_bytes: int | None = None
-    peak_reserved_bytes: int | None = None
     read_bytes: int = 0
     """Decompressed."""
     damage: tuple[str, ...] = ()
     """What was left out, one sentence each."""
-    frames: Frames = field(default_factory=Frames)
+    lines: list[Stretch] = field(default_factory=list)
     """Where the program was, as far as the trace tells."""
     foreign_work: str = ""
     """A category that is not known, of events on streams: work of another kind of device."""
@@ -184,7 +169,6 @@ class _Reading:
         self._name: dict[str, int] = {}
         self._thread: dict[tuple[str, str], int] = {("", ""): 0}
         self._shape: dict[tuple[str, str], int] = {("", ""): 0}
-        self._place: dict[str, int | None] = {}
         self._dropped: dict[str, int] = {}
         self._unknown, self._unknown_ns = Counter[str](), Counter[str]()
         self._lines = 0
@@ -194,17 +178,11 @@ class _Reading:
         if not isinstance(event, dict):
             self._drop("is not an object")
             return
-        if event.get("ph") == "i":
-            self._instant(event)
-            return
         if event.get("ph") in ("B", "E"):
             self._drop("is only the beginning or the end of a stretch")
         if event.get("ph") != "X":
             return
         category = event.get("cat")
-        if category == _STACK:
-            self._take_frame(event)
-            return
         kind = _KINDS.get(category) if isinstance(category, str) else None
         if kind is None:
             self._leave_out(category, event)
@@ -221,22 +199,6 @@ class _Reading:
             kind = "range"
         arguments = event.get("args")
         self._append(event, kind, name, start_ns, length_ns, arguments if isinstance(arguments, dict) else {})
-
-    def _take_frame(self, event: dict[str, Any]) -> None:
-        """Keep a call of the user's own code that is not too short to matter."""
-        name = event.get("name")
-        if not isinstance(name, str) or (name not in COLLECTS and name.startswith(("<", "nn.Module: "))):
-            return
-        if name not in self._place:
-            place, places = place_of_frame(_storable(name)), self.trace.frames.places
-            self._place[name] = None if place is None else len(places)
-            places += () if place is None else (place,)
-        number = self._place[name]
-        if number is None:
-            return
-        start_ns, length_ns = _ns(event.get("ts")), _ns(event.get("dur", 0))
-        if start_ns is not None and length_ns is not None and length_ns >= LEAST_NS:
-            self.trace.frames.add(self._thread_of(event), start_ns, start_ns + length_ns, number)
 
     def _thread_of(self, event: dict[str, Any]) -> int:
         key = (str(event.get("pid")), str(event.get("tid")))
@@ -318,21 +280,6 @@ class _Reading:
             self.trace.shapes.append(key)
         return number
 
-    def _instant(self, event: dict[str, Any]) -> None:
-        """An allocation on a device: the most that was allocated and reserved."""
-        arguments = event.get("args")
-        if event.get("name") != "[memory]" or not isinstance(arguments, dict):
-            return
-        if _whole(arguments.get("Device Type")) == 0:
-            return  # of the host
-        allocated, reserved = (
-            _whole(arguments.get("Total Allocated")),
-            _whole(arguments.get("Total Reserved")),
-        )
-        trace = self.trace
-        trace.peak_allocated_bytes = max(trace.peak_allocated_bytes or 0, allocated)
-        trace.peak_reserved_bytes = max(trace.peak_reserved_bytes or 0, reserved)
-
     def _drop(self, why: str) -> None:
         self._dropped[why] = self._dropped.get(why, 0) + 1
 
@@ -346,7 +293,7 @@ class _Reading:
                 "make one with torch.profiler.profile(...).export_chrome_trace(FILE)",
             )
         trace.base_ns = min(trace.start_ns)
-        for column in (trace.start_ns, trace.end_ns, trace.frames.start_ns, trace.frames.end_ns):
+        for column in (trace.start_ns, trace.end_ns):
             for index, t_ns in enumerate(column):
                 column[index] = t_ns - trace.base_ns
         self._take_head()
@@ -369,7 +316,7 @@ class _Reading:
         if member is None or not begins_ns:
             return
         try:
-            trace.frames.add_samples(member, begins_ns[0])
+            trace.lines = sampled(member, begins_ns[0])
         except (ValueError, TypeError, LookupError):
             self.damage.append("lines of the program left out: they cannot be read")
 
@@ -377,7 +324,11 @@ class _Reading:
         trace, head = self.trace, self.head
         described = head.get("deviceProperties")
         if isinstance(described, list):
-            trace.devices = tuple(_device(one) for one in described if isinstance(one, dict))
+            trace.devices = {
+                _small(one.get("id")): _storable(str(one.get("name") or ""))
+                for one in described
+                if isinstance(one, dict)
+            }
         distributed = head.get("distributedInfo")
         if isinstance(distributed, dict):
             rank, ranks = distributed.get("rank"), distributed.get("world_size")
@@ -385,27 +336,6 @@ class _Reading:
             trace.ranks = ranks if isinstance(ranks, int) else None
         epoch_ns = head.get("baseTimeNanoseconds")
         trace.epoch_ns = epoch_ns if isinstance(epoch_ns, int) and 0 < epoch_ns < 2**62 else 0
-        trace.versions = {
-            key: str(head[key])
-            for key in (
-                "cuda_runtime_version",
-                "cuda_driver_version",
-                "hip_runtime_version",
-                "hip_driver_version",
-            )
-            if isinstance(head.get(key), int)
-        }
-
-
-def _device(described: dict[str, Any]) -> TraceDevice:
-    major, minor = described.get("computeMajor"), described.get("computeMinor")
-    is_known = isinstance(major, int) and isinstance(minor, int)
-    return TraceDevice(
-        index=_small(described.get("id")),
-        name=_storable(str(described.get("name") or "")),
-        memory_bytes=_whole(described.get("totalGlobalMem")),
-        compute_capability=f"{major}.{minor}" if is_known else "",
-    )
 
 
 def _events_of(path: Path, reading: _Reading, seen: Callable[[int, int], object] | None) -> Iterator[Any]:

@@ -20,7 +20,6 @@ from gputui.model.journal import (
     LaunchStart,
     Line,
     MachineFound,
-    MemoryPoint,
     ProfiledPass,
     RunEnd,
     RunStart,
@@ -42,7 +41,6 @@ from gputui.services.traces.lines import MARK
 from gputui.services.traces.window import (
     WHOLE,
     Window,
-    description_of,
     device_name,
     device_of,
     on_device,
@@ -54,7 +52,6 @@ from gputui.version import version
 from gputui.worker.profiling.step_breakdown import Partition
 
 NOT_TIMED = "a trace has no timed steps, so it has no rate"
-_UNKNOWN = Missing("the trace does not say")
 _EARLIEST_US = 1_000_000_000_000_000
 """September 2001: a clock that shows less does not count from 1970."""
 _OPTIMIZER_STEP = "Optimizer.step#"
@@ -84,10 +81,6 @@ class TraceRun:
     """The label, else the file's name without its endings."""
     device: str
     """Empty for a trace of the CPU alone."""
-    memory_bytes: int
-    """Of the device; 0 if unknown."""
-    compute_capability: str
-    """Empty if unknown."""
     rank: int | None
     window: Window
     found: ProfiledPass
@@ -113,9 +106,8 @@ def read_run(
     trace = read_trace(path, seen)
     device = device_of(trace)
     window = on_device(trace, window_of(trace, step_range, window_s), device)
-    described = description_of(trace, device)
     if device is None and trace.foreign_work:
-        other = trace.devices[0].name if trace.devices else "a device"
+        other = next(iter(trace.devices.values()), "a device")
         raise GputuiError(
             f"{path}: work of {other} ({trace.foreign_work}) is not of a kind that can be read",
             "CUDA, ROCm and XPU devices, and CPUs alone, are read",
@@ -130,8 +122,6 @@ def read_run(
         path=path,
         name=label or stem(path),
         device=device_name(trace, device),
-        memory_bytes=0 if described is None else described.memory_bytes,
-        compute_capability="" if described is None else described.compute_capability,
         rank=trace.rank if (trace.ranks or 1) > 1 else None,
         window=window,
         found=_pass(trace, window, found),
@@ -172,8 +162,6 @@ def stored_run(run: Run, found: ProfiledPass, notes: Sequence[str]) -> TraceRun:
         path=Path(),
         name=run.summary.label,
         device=machine.gpus[0].name if machine.gpus else "",
-        memory_bytes=0,
-        compute_capability="",
         rank=None,
         window=Window(
             0,
@@ -209,8 +197,6 @@ def _collectives(trace: Trace, found: Partition) -> tuple[Collective, ...]:
 
 
 def _pass(trace: Trace, window: Window, found: Partition) -> ProfiledPass:
-    peak = trace.peak_allocated_bytes
-    reserved: int | Missing = trace.peak_reserved_bytes or Missing("the trace does not say")
     return ProfiledPass(
         launch_id=0,
         case_id=0,
@@ -224,8 +210,8 @@ def _pass(trace: Trace, window: Window, found: Partition) -> ProfiledPass:
         operators=found.rows,
         slices=found.slices,
         kernels=found.kernels,
-        memory=() if peak is None else (MemoryPoint("peak", 0, 0, 0, 0, 0, peak, reserved),),
-        memory_reason="" if peak is not None else "the trace was recorded without profile_memory",
+        memory=(),
+        memory_reason="memory is not read from traces",
         trace_bytes=0,
         lines=found.lines,
     )
@@ -346,16 +332,6 @@ def case_of(run: TraceRun) -> Case:
     )
 
 
-def _machine(run: TraceRun) -> Machine:
-    """The box as far as the trace describes it."""
-    machine = Machine.unknown(
-        _UNKNOWN, gpu=run.device, no_gpus="" if run.device else "the trace is of a CPU alone"
-    )
-    known = run.memory_bytes or _UNKNOWN, run.compute_capability or _UNKNOWN
-    gpus = (replace(gpu, memory_bytes=known[0], compute_capability=known[1]) for gpu in machine.gpus)
-    return replace(machine, gpus=tuple(gpus))
-
-
 def contents_of(run: TraceRun, machine: Machine | None = None) -> JournalContents:
     """The trace as the journal of a run with one profiled case, which was never timed.
 
@@ -377,9 +353,14 @@ def contents_of(run: TraceRun, machine: Machine | None = None) -> JournalContent
         price=None,
     )
     length_ns = run.window.end_ns
+    known = Machine.unknown(
+        Missing("the trace does not say"),
+        gpu=run.device,
+        no_gpus="" if run.device else "the trace is of a CPU alone",
+    )
     lines: tuple[Line, ...] = (
         start,
-        MachineFound(machine or _machine(run)),
+        MachineFound(machine or known),
         CasePlanned(
             PlannedCase(0, case_of(run), "skipped", NOT_TIMED), 0 if run.device else None, run.device
         ),

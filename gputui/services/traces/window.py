@@ -12,8 +12,8 @@ from itertools import accumulate, pairwise
 
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
-from gputui.services.traces.chrome_trace import KINDS, Trace, TraceDevice
-from gputui.services.traces.lines import MARK
+from gputui.services.traces.chrome_trace import KINDS, Trace
+from gputui.services.traces.lines import MARK, innermost
 from gputui.worker.profiling.line_times import LineTimes
 from gputui.worker.profiling.profiler import OUR_STEP, OUR_WINDOW
 from gputui.worker.profiling.step_breakdown import Partition, PartitionInParts, TraceEvent
@@ -175,23 +175,17 @@ def device_of(trace: Trace) -> int | None:
     return busy_ns.most_common(1)[0][0] if busy_ns else None
 
 
-def description_of(trace: Trace, device: int | None) -> TraceDevice | None:
-    """What the trace says of a device, if anything."""
-    found = next((one for one in trace.devices if one.index == device), None)
-    return trace.devices[0] if found is None and len(trace.devices) == 1 else found
-
-
 def device_name(trace: Trace, device: int | None) -> str:
     """The name of a device in the trace; `GPU 3` if the trace does not say, empty for None."""
     if device is None:
         return ""
-    described = description_of(trace, device)
-    return described.name if described is not None and described.name else f"GPU {device}"
+    only = next(iter(trace.devices.values())) if len(trace.devices) == 1 else ""
+    return trace.devices.get(device, only) or f"GPU {device}"
 
 
 def partition_of(trace: Trace, window: Window, device: int | None) -> Partition:
     """Where the window went, in parts of some 200,000 events, so that memory does not grow with the trace."""
-    lines = LineTimes(trace.frames.pieces(window.thread, *window.whole_ns))
+    lines = LineTimes(innermost(trace.lines, *window.whole_ns))
     parts = PartitionInParts(window.thread, (window.start_ns, window.end_ns), window.host_ns, lines)
     for start_ns, end_ns, events, following in _parts(trace, window, device):
         parts.add(events, start_ns, end_ns, following)

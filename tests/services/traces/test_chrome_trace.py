@@ -60,7 +60,7 @@ def test_what_stands_behind_the_events_is_read(tmp_path: Path) -> None:
     behind = {"deviceProperties": described, "distributedInfo": {"rank": 3, "world_size": 8}}
     path.write_text(json.dumps({**whole, **behind}))
     trace = read_trace(path)
-    assert trace.devices[0].name == "NVIDIA A100"
+    assert trace.devices == {0: "NVIDIA A100"}
     assert (trace.rank, trace.ranks) == (3, 8)
 
 

@@ -252,16 +252,6 @@ def test_only_the_busiest_device_counts_and_the_others_are_named(tmp_path: Path)
     assert "work of 1 other device in it is left out" in run.notes
 
 
-def test_a_recorded_peak_of_memory_is_kept(tmp_path: Path) -> None:
-    def memory(at_us: float, allocated: int, device: int) -> dict[str, object]:
-        arguments = {"Device Type": device, "Total Allocated": allocated, "Total Reserved": allocated * 2}
-        return {**event("cpu_instant_event", "[memory]", at_us, at_us), "ph": "i", "args": arguments}
-
-    events = [*training_step(1000, 1), memory(1010, 500, 1), memory(1020, 900, 1), memory(1030, 10**9, 0)]
-    (peak,) = read_run(write_trace(tmp_path / "a.json", events)).found.memory
-    assert (peak.allocated_bytes, peak.reserved_bytes) == (900, 1800)
-
-
 def test_a_stored_trace_is_read_back_as_it_was_and_stored_once(tmp_path: Path) -> None:
     run = read_run(write_training(tmp_path / "a.json"), label="before")
     db = tmp_path / "a.db"

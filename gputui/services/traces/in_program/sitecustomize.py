@@ -223,8 +223,8 @@ class Steps:
         self.seen = 0
         self.first_s = 0.0
         self._last_s = 0.0
-        self._took_s, self._compiling_s = array("d"), array("d")
-        """Of those that were not recorded; apart, those in which torch.compile compiled."""
+        self._took_s = array("d")
+        """Of those that were not recorded, and in which torch.compile did not compile."""
         self._compiled = (0, 0)
         self._compiling = 0
         """Steps in which torch.compile compiled."""
@@ -236,9 +236,8 @@ class Steps:
         self.first_s = self.first_s or now_s
         before, self._compiled = self._compiled, _compiled()
         compiles = self._compiled != before
-        took_s = self._compiling_s if compiles else self._took_s
-        if self._last_s and not is_recorded and len(took_s) < _MOST_TIMED:
-            took_s.append(now_s - self._last_s)
+        if self._last_s and not (is_recorded or compiles) and len(self._took_s) < _MOST_TIMED:
+            self._took_s.append(now_s - self._last_s)
         self._last_s = 0.0 if is_recorded else now_s
         self._compiling += compiles
         self._since_compiling = 0 if compiles else self._since_compiling + 1
@@ -249,12 +248,9 @@ class Steps:
         are_enough = self.seen >= _LEAST_BEFORE and self._last_s - self.first_s >= _SETTLED_S
         return not compiles and (are_enough or self.seen >= _MOST_BEFORE)
 
-    def times(self, *, compiles: bool) -> dict[str, float]:
-        """Median and mean of the steps that were not recorded, as far as there are any.
-
-        Those in which torch.compile compiled count if recorded ones do so too.
-        """
-        took_s = sorted([*self._took_s, *(self._compiling_s if compiles else ())])
+    def times(self) -> dict[str, float]:
+        """Median and mean of the steps that were not recorded and not compiled, as far as there are any."""
+        took_s = sorted(self._took_s)
         if not took_s:
             return {"step_s": 0.0, "mean_step_s": 0.0}
         return {"step_s": took_s[len(took_s) // 2], "mean_step_s": sum(took_s) / len(took_s)}
@@ -335,7 +331,7 @@ class Capture:
                     self._sample_lines()
         elif self._unmarked is None and self._begins(steps, now_s):
             self._recorded = steps
-            self._tell(first_step=steps.seen + 2, marks=steps.mark, **steps.times(compiles=True))
+            self._tell(first_step=steps.seen + 2, marks=steps.mark, **steps.times())
             profiler = sys.modules["torch"].profiler
             self._profiler = profiler.profile(
                 schedule=self._action, on_trace_ready=self._store, record_shapes=True
@@ -379,12 +375,10 @@ class Capture:
         lines, self._lines = self._lines, None
         if lines is not None:
             self._tell(looks_waited_ns=lines.end())
-        begun_s = time.perf_counter()
         name = f"{kind}-{os.environ.get('RANK', '0')}-{os.getpid()}.json"
         profiler.export_chrome_trace(str(self._directory / name))
         compiled = [now - before for now, before in zip(_compiled(), self._compiled_before, strict=True)]
-        export_s = time.perf_counter() - begun_s
-        self._tell(trace=name, has_steps=kind == "trace", compiled=compiled, export_s=export_s)
+        self._tell(trace=name, has_steps=kind == "trace", compiled=compiled)
         if lines is not None:
             lines.write(self._directory / name)
 
@@ -447,8 +441,7 @@ class Capture:
         if self._profiler is not None and not self._is_over:
             self._guarded(self._profiler.stop)
         steps = self._recorded or (self._by_optimizer if self._by_optimizer.seen else self._by_backward)
-        times = steps.times(compiles=any(self._told.get("compiled", ())))
-        self._tell(seen=steps.seen, marks=steps.mark, **times)
+        self._tell(seen=steps.seen, marks=steps.mark, **steps.times())
 
     def _tell(self, **what: object) -> None:
         self._told.update(what)
