@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gputui.cli.doctor import say_step, terminal_here
+from gputui.cli.doctor import say_step
 from gputui.cli.options import FILE, json_option
 from gputui.cli.output import print_json, printed
 from gputui.document.page import Page
@@ -52,7 +52,7 @@ def command(
     try:
         with signals_raised():
             say_what("looking at the driver and the host")
-            box = gathered(terminal_here(), python=python, db=db, asks_torch=not is_quick)
+            box = gathered(python=python, db=db, asks_torch=not is_quick)
             found = check_box(box, db=db, on_tick=say_what)
     finally:
         say_step("")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -15,19 +14,11 @@ import click
 from gputui.cli.options import db_option, host_options, json_option, named_hosts
 from gputui.cli.output import beneath, print_json, printed
 from gputui.document.page import Page
-from gputui.document.spans import Line, Span, cut, line_width
+from gputui.document.spans import Span
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.units import counted, format_bytes
-from gputui.services.doctor.checks import (
-    Group,
-    Terminal,
-    gathered,
-    group_of,
-    grouped,
-    judged,
-    readiness,
-)
+from gputui.services.doctor.checks import gathered, group_of, judged, readiness, worst_first
 from gputui.services.doctor.disturbances import STYLES, Check, check_lines
 from gputui.services.profiles.torch_builds import unused_gpu
 
@@ -41,9 +32,7 @@ COMMON = ("--all", "--host", "--hosts", "--via", "--json")
 @click.command()
 @click.option("--python", metavar="EXE", help="Interpreter to check.  [the first that has torch]")
 @db_option
-@click.option(
-    "--all", "shows_all", is_flag=True, help="Show all lines, even if they do not fit the terminal."
-)
+@click.option("--all", "shows_all", is_flag=True, help="Also show what is ok.")
 @json_option
 @host_options
 def command(
@@ -64,9 +53,7 @@ def command(
     if hosts:
         return _check_hosts(hosts, python, as_json=as_json)
     try:
-        box = gathered(
-            terminal_here(), python=python, db=db, on_step=lambda what: say_step(f"looking at {what} ...")
-        )
+        box = gathered(python=python, db=db, on_step=lambda what: say_step(f"looking at {what} ..."))
     finally:
         say_step("")
     checks = judged(box)
@@ -146,49 +133,17 @@ def _write_host(page: Page, host: Host, found: tuple[Box, Left] | GputuiError) -
 
 
 def _print(headline: str, checks: Sequence[Check], *, shows_all: bool) -> None:
-    """The headline, then group by group what is worst first; a terminal gets what it has room for.
-
-    There a group in which all is well becomes one line before anything else is left out.
-    """
-    groups = grouped(checks)
+    """The headline, and what is worst first, with whole paths; a terminal gets what is not ok."""
+    shown = worst_first(checks)
     is_fault = any(check.state == "problem" for check in checks)
     with printed() as page:
         page.line(headline, f"title {STYLES['problem']}" if is_fault else "title")
-        pages = [_lines_of_group(group, page.width) for group in groups]
-        room = page.out.height - 3 if page.out.is_terminal and not shows_all else None
-        if room is not None and sum(map(len, pages)) > room:
-            pages = [
-                [_in_one_line(group, page.width)] if group.verdict == "all ok" else lines
-                for group, lines in zip(groups, pages, strict=True)
-            ]
-        lines = [line for of_group in pages for line in of_group]
-        for line in lines[:room]:
+        if page.out.is_terminal and not shows_all:
+            shown = [check for check in shown if check.state != "ok"]
+        for line in (line for check in shown for line in check_lines(check, page.width, breaks=False)):
             page.spans(line)
-        if room is not None and len(lines) > room:
-            page.hint(counted(len(lines) - room, "more line"), "--all")
-
-
-def _lines_of_group(group: Group, width: int) -> list[Line]:
-    """A heading with the verdict of the group, and its checks, whose paths can be copied."""
-    lines = [line for check in group.checks for line in check_lines(check, width, 2, breaks=False)]
-    return [_heading(group), *lines]
-
-
-def _heading(group: Group) -> Line:
-    return Span(f"{group.name}: ", "title"), Span(group.verdict, STYLES[group.worst])
-
-
-def _in_one_line(group: Group, width: int) -> Line:
-    heading = _heading(group)
-    topics = ", ".join(dict.fromkeys(check.topic for check in group.checks))
-    return *heading, Span(cut(f" ({topics})", width - line_width(heading)), "dim")
-
-
-def terminal_here() -> Terminal:
-    size = shutil.get_terminal_size()
-    return Terminal(
-        size.columns, size.lines, sys.stdout.isatty(), sys.stdout.encoding or "", os.environ.get("TERM", "")
-    )
+        if len(shown) < len(checks):
+            page.hint(f"{len(checks) - len(shown)} ok", "--all")
 
 
 def say_step(step: str) -> None:

@@ -18,14 +18,11 @@ from gputui.document.background import settle
 from gputui.document.page import Console, Page, console_on
 from gputui.document.spans import Line, Span, command_spans, in_encoding
 from gputui.document.spans import wrapped as lines_in
-from gputui.sources.base import read_file
 from gputui.store.text import clean_lines, clean_text
 
 if TYPE_CHECKING:
     from gputui.services.results.next_steps import NextStep
 
-_KERNEL = re.compile(rb"ipykernel|colab_kernel|kernel_launcher|\bxpython\b|PythonShell")
-"""In the command line of a process that executes the cells of a notebook."""
 _KERNEL_NAMES = ("JPY_PARENT_PID", "JPY_SESSION_NAME")
 """Set by Jupyter for kernels, and not for its terminals."""
 _NOTEBOOK_PREFIXES = ("COLAB_", "KAGGLE_KERNEL_", "KAGGLE_URL_")
@@ -35,7 +32,6 @@ _CI_NAMES = (
 )  # fmt: skip
 _PERSON_NAMES = ("SSH_TTY", "SSH_CONNECTION", "TMUX", "STY")
 """Somebody came to debug a job, or opened a terminal beside the notebook."""
-_MOST_PARENTS = 32
 CELL, CI = "a notebook cell", "a CI job"
 
 
@@ -54,37 +50,20 @@ def unattended() -> str:
     """CELL or CI if output goes to a log that nobody can answer, though it may be a pty; else empty."""
     if os.environ.get("GPUTUI_TERMINAL"):
         return ""
-    return where(os.environ, os.getpid())
+    return where(os.environ)
 
 
-def where(environ: Mapping[str, str], pid: int, proc: str = "/proc") -> str:
-    """CELL, CI or empty, for a process with these variables and parents."""
-    if _is_below_kernel(pid, proc):
+def where(environ: Mapping[str, str]) -> str:
+    """CELL, CI or empty, for a process with these variables."""
+    if any(name in environ for name in _KERNEL_NAMES):  # JupyterLab may have been started in tmux
         return CELL
     if any(name in environ for name in _PERSON_NAMES):
         return ""
-    if any(name in environ for name in _KERNEL_NAMES):
-        return CELL
     if any(name.startswith(_NOTEBOOK_PREFIXES) for name in environ):
         return CELL
     if any(name in environ for name in _CI_NAMES) or environ.get("CI", "").lower() in ("true", "1"):
         return CI
     return ""
-
-
-def _is_below_kernel(pid: int, proc: str) -> bool:
-    for _ in range(_MOST_PARENTS):
-        try:
-            stat = read_file(f"{proc}/{pid}/stat")
-            pid = int(stat.rpartition(b")")[2].split()[1])
-            command = read_file(f"{proc}/{pid}/cmdline") if pid > 0 else b""
-        except (OSError, ValueError, IndexError):  # macOS has no /proc
-            return False
-        if pid <= 1:
-            return False
-        if _KERNEL.search(command):
-            return True
-    return False
 
 
 _COMMAND = re.compile(r": (?=(?:gputui|ssh|ssh-\w+|sbatch|\S+ -m pip) )")

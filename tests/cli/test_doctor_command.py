@@ -68,18 +68,10 @@ def test_the_answer_is_the_first_line_the_worst_follows_and_lines_fit_80_columns
     assert re.fullmatch(
         r"(Ready to measure on|Not now: other programs use) the CPU; no GPU found\. \d cautions?\.", lines[0]
     )
-    assert lines[1] == "software: 1 caution"
-    assert lines[2].startswith("  caution  driver          no GPU found")
+    assert lines[1].startswith("caution  ")
     order = ["FAULT", "caution", "unknown", "ok"]
-    groups: list[list[str]] = []
-    for line in lines[1:]:
-        if not line.startswith(" "):
-            groups.append([])
-        elif not line.startswith("   "):
-            groups[-1].append(line.split()[0])
-    assert all(states == sorted(states, key=order.index) for states in groups)
-    worst = [states[0] for states in groups]
-    assert worst == sorted(worst, key=order.index)
+    states = [line.split()[0] for line in lines[1:] if not line.startswith(" ")]
+    assert states == sorted(states, key=order.index)
 
 
 def test_a_path_that_is_wider_than_the_terminal_is_printed_whole(tmp_path: Path) -> None:

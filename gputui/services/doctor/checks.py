@@ -6,10 +6,9 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from gputui.document.spans import ranges
 from gputui.errors import GputuiError
 from gputui.machine.describing import describe_machine
 from gputui.machine.gpus import gpu_settings
@@ -45,19 +44,7 @@ LEAST_FREE_BYTES = 1 << 30
 """Journals of a long run with telemetry reach hundreds of MB."""
 QUICK_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "kvm")
 """Clock sources read without a system call; any other costs microseconds per read."""
-LEAST_COLUMNS, LEAST_ROWS = 80, 24
 BUILT_FOR_IT = "name a Python with a torch built for this box (--python EXE), or install one:"
-
-
-@dataclass(frozen=True, slots=True)
-class Terminal:
-    """Where the screens would be drawn."""
-
-    columns: int
-    rows: int
-    is_terminal: bool
-    encoding: str
-    term: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +63,6 @@ class SystemState:
     """Earlier candidates with torch, each with what it lacks."""
     clock_source: str | Missing
     governor: str | Missing
-    terminal: Terminal
     result_file: Path
     state_directory: Path
     free_bytes: Mapping[Path, int | Missing]
@@ -101,7 +87,6 @@ def judged(box: SystemState) -> tuple[Check, ...]:
 
 
 def gathered(
-    terminal: Terminal,
     *,
     python: str | None = None,
     db: Path | None = None,
@@ -142,7 +127,6 @@ def gathered(
         passed_over=passed_over,
         clock_source=tree.text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         governor=tree.text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        terminal=terminal,
         result_file=result_file,
         state_directory=state_directory,
         free_bytes={place: _free_bytes(place) for place in places},
@@ -384,27 +368,6 @@ def _files(box: SystemState) -> Iterator[Check]:
             )
 
 
-def _terminal(box: SystemState) -> Iterator[Check]:
-    terminal = box.terminal
-    if not terminal.is_terminal:
-        yield Check("terminal", "note", "none: commands print plain lines; the screens need one")
-        return
-    size = f"{terminal.columns}x{terminal.rows}, {terminal.encoding}, TERM={terminal.term or 'not set'}"
-    if "utf" not in terminal.encoding.lower():
-        step = "--ascii (or GPUTUI_ASCII=1) draws in ASCII; or set LANG=C.UTF-8"
-        yield Check("terminal", "note", f"{size}: no UTF-8, which charts need", step)
-    elif terminal.columns < LEAST_COLUMNS or terminal.rows < LEAST_ROWS:
-        yield Check("terminal", "note", f"{size}: screens need at least {LEAST_COLUMNS}x{LEAST_ROWS}")
-    else:
-        yield Check("terminal", "ok", size)
-
-
-def _platform(box: SystemState) -> Iterator[Check]:
-    layers = ", ".join(layer.name for layer in box.machine.layers)
-    if layers:
-        yield Check("runs in", "ok", layers)
-
-
 _KNOWN_BY = {
     "stated": "the name you gave it",
     "product-uuid": "the UUID of its firmware",
@@ -435,11 +398,9 @@ CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
     _cpus,
     _memory,
     _clocks,
-    _platform,
     _identity,
     _other_runs,
     _files,
-    _terminal,
 )
 """To add a check, write a function and add its name here."""
 
@@ -447,45 +408,15 @@ CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("GPUs", ("GPU", "torch cuda", "torch mps", "torch xpu")),
     ("software", ("driver", "torch", "variable")),
-    ("results", ("result file", "run directories", "home", "disk", "terminal")),
+    ("results", ("result file", "run directories", "home", "disk")),
     ("host", ("",)),
 )
 """Names, and how the topics begin that belong to each; the first that fits counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Checks that belong together."""
-
-    name: str
-    checks: tuple[Check, ...]
-    """The worst first."""
-
-    @property
-    def verdict(self) -> str:
-        """`1 fault, 2 cautions`, or `all ok`."""
-        counts = [
-            counted(sum(check.state == state for check in self.checks), word)
-            for state, word in (("problem", "fault"), ("note", "caution"), ("unknown", "unknown"))
-            if any(check.state == state for check in self.checks)
-        ]
-        return ", ".join(counts).replace("unknowns", "unknown") or (
-            "all ok" if len(self.checks) > 1 else "ok"
-        )
-
-    @property
-    def worst(self) -> State:
-        return self.checks[0].state
-
-
-def grouped(checks: Collection[Check]) -> tuple[Group, ...]:
-    """The groups that have checks, the worst first; equal findings of several GPUs are one."""
-    found = [
-        Group(name, tuple(sorted(_folded(members), key=lambda check: STATES.index(check.state))))
-        for name, _ in GROUPS
-        if (members := [check for check in checks if group_of(check.topic) == name])
-    ]
-    return tuple(sorted(found, key=lambda group: STATES.index(group.worst)))
+def worst_first(checks: Collection[Check]) -> list[Check]:
+    """Faults, cautions, what is unknown, and what is ok, each in the order of CHECKS."""
+    return sorted(checks, key=lambda check: STATES.index(check.state))
 
 
 def group_of(topic: str) -> str:
@@ -495,25 +426,6 @@ def group_of(topic: str) -> str:
 
 STATES: tuple[State, ...] = ("problem", "note", "unknown", "ok")
 """The worst first."""
-_LEAST_FOLDED = 3
-
-
-def _folded(checks: Sequence[Check]) -> list[Check]:
-    """Checks with those of several healthy GPUs as one: `GPU 0-6`."""
-    alike: dict[tuple[str, str], list[Check]] = {}
-    for check in checks:
-        name, _, index = check.topic.replace(":", " ").rpartition(" ")
-        if check.state == "ok" and index.isdigit():
-            warm = check.found.partition(" °C, ")
-            alike.setdefault((name, warm[2] or warm[0]), []).append(check)
-    kept = list(checks)
-    for (name, found), members in alike.items():
-        if len(members) >= _LEAST_FOLDED:
-            indexes = [int(check.topic.replace(":", " ").rpartition(" ")[2]) for check in members]
-            at = kept.index(members[0])
-            kept = [check for check in kept if check not in members]
-            kept.insert(at, replace(members[0], topic=f"{name} {', '.join(ranges(indexes))}", found=found))
-    return kept
 
 
 def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:

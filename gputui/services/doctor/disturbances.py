@@ -73,17 +73,16 @@ class Check:
     """What to type for that, whole; empty if it is not a command."""
 
 
-def check_lines(check: Check, width: int, indent: int = 0, *, breaks: bool = True) -> list[Line]:
+def check_lines(check: Check, width: int, *, breaks: bool = True) -> list[Line]:
     """State, topic, finding, and the next step below, in lines of at most `width` cells.
 
     What is to be typed is never broken; neither are long words, such as paths, unless one `breaks`.
     """
     is_narrow = width < _NARROW
-    margin = 2 if is_narrow else indent + STATE + TOPIC
+    margin = 2 if is_narrow else STATE + TOPIC
     room = max(width - margin - 1, 12)
     found = wrapped(clean_text(check.found), room, breaks=breaks)
     head = (
-        Span("" if is_narrow else " " * indent),
         Span(f"{WORDS[check.state]:{STATE}}", STYLES[check.state]),
         Span(f"{clean_text(check.topic)[: TOPIC - 1]:{TOPIC}}", "" if check.state == "ok" else "title"),
     )

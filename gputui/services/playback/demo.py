@@ -58,7 +58,7 @@ from gputui.store.journal_reader import JournalContents
 from gputui.version import version
 
 if TYPE_CHECKING:
-    from gputui.services.doctor.checks import SystemState, Terminal
+    from gputui.services.doctor.checks import SystemState
 
 _S, _MIB = 10**9, 2**20
 _LAUNCHES, _BLOCKS, _BLOCK_S, _BUDGET_S, _PROFILED_STEPS, _READINGS_PER_S = 4, 10, 0.16, 320.0, 10, 10
@@ -379,8 +379,8 @@ class Demo:
             self._stack.close()
 
 
-def made_up_box(demo: Demo, terminal: Terminal) -> SystemState:
-    """Everything that the checks of `doctor` look at; only the terminal is real."""
+def made_up_box(demo: Demo) -> SystemState:
+    """Everything that the checks of `doctor` look at."""
     from gputui.services.doctor.checks import SystemState  # the first picture does without
 
     box = replace(
@@ -398,7 +398,6 @@ def made_up_box(demo: Demo, terminal: Terminal) -> SystemState:
         passed_over=(),
         clock_source="tsc",
         governor="performance",
-        terminal=terminal,
         result_file=demo.db,
         state_directory=demo.db.parent,
         free_bytes={demo.db.parent: 812 * 2**30},

@@ -1,33 +1,22 @@
-"""The Doctor screen: the findings of `gputui doctor` by group, the answer and what is worst first."""
+"""The Doctor screen: what `gputui doctor --all` prints, the answer and what is worst first."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 
 from textual.app import ComposeResult
 
 from gputui.document.spans import Line, Span
-from gputui.services.doctor.checks import (
-    Group,
-    SystemState,
-    Terminal,
-    gathered,
-    grouped,
-    judged,
-    readiness,
-)
-from gputui.services.doctor.disturbances import STYLES, check_lines
+from gputui.services.doctor.checks import SystemState, gathered, judged, readiness, worst_first
+from gputui.services.doctor.disturbances import STYLES, Check, check_lines
 from gputui.services.playback.demo import made_up_box
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
 from gputui.tui.shell.registry import Action
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import section, wrapped
+from gputui.tui.widgets.cells import wrapped
 from gputui.tui.widgets.scrolled import LinesPage
 
 ACTIONS: tuple[Action, ...] = (
@@ -39,10 +28,6 @@ ACTIONS: tuple[Action, ...] = (
     Action("down", "j", "Down", "One line down, as the arrow does", does="step(1)"),
     Action("up", "k", "Up", "One line up", does="step(-1)"),
 )
-
-
-_INDENT = 3
-"""Cells before a state."""
 
 
 class DoctorScreen(ShellScreen):
@@ -69,19 +54,19 @@ class DoctorScreen(ShellScreen):
         return "doctor" if self._box is not None else "doctor  checking this box"
 
     def on_resize(self) -> None:
-        """Wrap again, and check the terminal's new size."""
+        """Wrap again."""
         super().on_resize()
         if self._box is not None:
             self._take(self._box, keeps_place=True)
 
     def action_check(self) -> None:
-        terminal, demo = self._terminal, shell_of(self).demo
+        demo = shell_of(self).demo
 
         def work(job: Job[SystemState]) -> SystemState:
             return (
-                gathered(terminal, on_step=lambda what: job.say(f"looking at {what}"))
+                gathered(on_step=lambda what: job.say(f"looking at {what}"))
                 if demo is None
-                else made_up_box(demo, terminal)
+                else made_up_box(demo)
             )
 
         self.begin(work, self._take)
@@ -104,48 +89,24 @@ class DoctorScreen(ShellScreen):
         for place in islice(places, 1):
             self.query_one(LinesPage).scroll_to(0, place, animate=False)
 
-    @property
-    def _terminal(self) -> Terminal:
-        size, encoding = self.app.size, getattr(sys.__stdout__, "encoding", "") or ""
-        return Terminal(size.width, size.height, True, encoding, os.environ.get("TERM", ""))
-
     def _take(self, box: SystemState, *, keeps_place: bool = False) -> None:
-        """Judge it with the current size of the terminal."""
-        self._box = box = replace(box, terminal=self._terminal)
+        """Judge it, and show that at the current width."""
+        self._box = box
         checks, page = judged(box), self.query_one(LinesPage)
         answer = readiness(checks, [gpu.index for gpu in box.machine.gpus])
-        width, height = self.size.width, page.size.height
-        lines, self._places = page_of(answer, grouped(checks), width, height)
+        lines, self._places = page_of(answer, checks, self.size.width)
         page.show(lines, keeps_place=keeps_place)
 
 
-def page_of(
-    answer: str, groups: Sequence[Group], width: int, height: int
-) -> tuple[Sequence[Line], Sequence[int]]:
-    """The answer and the groups, and the lines at which problems and notes begin.
-
-    Groups have blank lines between them where all fits into `height` lines.
-    """
-    worst = groups[0].worst if groups else "ok"
-    style = STYLES[worst] if worst == "problem" else "title"
+def page_of(answer: str, checks: Sequence[Check], width: int) -> tuple[Sequence[Line], Sequence[int]]:
+    """The answer and the checks, the worst first, and the lines at which problems and notes begin."""
+    style = STYLES["problem"] if any(check.state == "problem" for check in checks) else "title"
     lines: list[Line] = [(Span(row, style),) for row in wrapped(clean_text(answer), width - 1, 3)]
-    blocks = [list(_group_lines(group, width)) for group in groups]
-    gap = int(len(lines) + sum(len(block) + 1 for block in blocks) <= height)
     places = []
-    for block in blocks:
-        lines += [()] * gap
-        for line, is_place in block:
-            places += [len(lines)] * is_place
-            lines.append(line)
+    for check in worst_first(checks):
+        places += [len(lines)] * (check.state in ("problem", "note"))
+        lines += check_lines(check, width)
     return lines, places
-
-
-def _group_lines(group: Group, width: int) -> Iterator[tuple[Line, bool]]:
-    """A heading with the verdict of the group, its checks, and whether one that is not well begins there."""
-    yield section((Span(group.name, "title"),), width, (Span(group.verdict, STYLES[group.worst]),)), False
-    for check in group.checks:
-        for number, line in enumerate(check_lines(check, width, _INDENT)):
-            yield line, number == 0 and check.state in ("problem", "note")
 
 
 SCREEN = DoctorScreen
