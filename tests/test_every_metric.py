@@ -20,6 +20,7 @@ from gputui.model.machine import Memory
 from gputui.model.result import TimeSeries
 from gputui.model.telemetry import HOST, Value
 from gputui.services.compare import html
+from gputui.services.compare.evidence import curve_table_of
 from gputui.services.compare.pairing import side_of_runs
 from gputui.services.compare.side_records import SideCurves
 from gputui.services.results.conditions import Evidence
@@ -28,7 +29,6 @@ from gputui.services.runs.progress import ProgressTracker
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.screens.compare.evidence import telemetry_lines as strips
 from gputui.tui.screens.results.overview import telemetry_lines
 from gputui.tui.screens.run.panes import device_charts
 
@@ -166,13 +166,10 @@ def test_compare_calls_a_metric_as_the_screens_do_in_their_units(device: int) ->
     series = series_of(device)
     curves = {metric.key: series.of(metric.key) for metric in shown}
     side = SideCurves(29.0, (0.0,), device, curves, Missing("not told"))
-    lines = texts(strips((side, side), "ab", 100))
+    rows = {cells[0]: cells for cells in curve_table_of([("a", side), ("b", side)]).rows}
     for metric in shown:
-        (line,) = (line for line in lines if line.split()[:1] == [metric.name.split()[0]])
-        assert (
-            metric.between(VALUES.get(metric.key, MEMORY[device]), VALUES.get(metric.key, MEMORY[device]))
-            in line
-        )
+        value = VALUES.get(metric.key, MEMORY[device])
+        assert metric.between(value, value) in rows[metric.name]
 
 
 class Recorded(Evidence):

@@ -14,6 +14,36 @@ from gputui.document.theme import FAMILIES, Palette
 from gputui.model.units import format_change, format_percent
 
 NO_READING = "┄"
+BLOCKS = " ▁▂▃▄▅▆▇█"
+"""By eighths of a cell."""
+
+
+def strip(values: Sequence[float | None], high: float, low: float = 0.0) -> str:
+    """Values from `low` to `high` as columns in one row, of which the highest eighth stays free.
+
+    The lowest eighth shows that there is a reading.
+    """
+
+    def eighths(value: float | None) -> int:
+        if value is None:
+            return 0
+        share = (value - low) / (high - low) if high > low else 0.0
+        return min(max(round(7 * share), 1), 7)
+
+    return "".join(BLOCKS[eighths(value)] for value in values)
+
+
+def columns_picture(values: Sequence[float | None], high: float, style: str) -> str:
+    """For a page: values from 0 to `high` as columns, as wide as their place."""
+    drawn = "".join(
+        f"M{place} 100v-{100 * value / high:.1f}h1V100z"
+        for place, value in enumerate(values)
+        if value and high > 0
+    )
+    return (
+        f'<svg class="columns" viewBox="0 0 {len(values)} 100" preserveAspectRatio="none" aria-hidden="true">'
+        f'<path class="body {style}" d="{drawn}"/></svg>'
+    )
 
 
 def gauge(value: float | None, high: float, width: int) -> tuple[str, str]:

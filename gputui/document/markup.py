@@ -165,9 +165,11 @@ def markdown_of(part: Part | Section) -> str:
 
 
 def markdown_table(table: Table | None) -> str:
-    """A table with escaped cells; nothing for None."""
+    """A table with escaped cells, a list where it has no headings; nothing for None."""
     if table is None:
         return ""
+    if not any(table.headings):
+        return markdown_list(" ".join(filter(None, cells)) for cells in table.rows)
     ruler = ["---:" if column.is_right else "---" for column in table.written]
     lines = [[escaped(cell) for cell in cells] for cells in (table.headings, *table.rows)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (lines[0], ruler, *lines[1:]))

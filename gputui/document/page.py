@@ -12,7 +12,17 @@ from typing import IO
 from gputui.document.background import palette_here
 from gputui.document.drawings import in_hues
 from gputui.document.spans import Line, Span, in_encoding, wrapped
-from gputui.document.table import Section, Table, changed, columns_that_fit, lines_of, parts_of
+from gputui.document.table import (
+    Code,
+    Links,
+    Part,
+    Section,
+    Table,
+    changed,
+    columns_that_fit,
+    lines_of,
+    parts_of,
+)
 from gputui.document.theme import Depth, Palette, sgr
 from gputui.store.text import clean_text
 
@@ -133,9 +143,10 @@ class Page:
                     self._add((lead, *line), table.styles[place - 1] if place and table.styles else "")
         return [column.heading for column in columns]
 
-    def part(self, part: str | Table | tuple[str, ...] | Section) -> None:
-        """A paragraph, a list without marks, a table below a blank line, or a section: the same, further in,
-        behind its title."""
+    def part(self, part: Part | Section, margin: int = 0) -> None:
+        """A paragraph, a list without marks, a table below a blank line, code, links, or a section: the same,
+        further in, behind its title."""
+        indent = " " * margin
         if isinstance(part, Section):
             self.line()
             first, *rest = part.parts
@@ -143,19 +154,22 @@ class Page:
                 self.line(first, lead=f"{part.title}: ")
             else:
                 self.line(f"{part.title}:", "title")
-                rest = [first]
+                rest = [first, *rest]
             for one in rest:
-                if isinstance(one, Table):
-                    self.table(one, margin=2)
-                else:
-                    assert isinstance(one, tuple), "what it has besides its paragraph are tables and lists"
-                    self.part(tuple(f"  {line}" for line in one))
+                self.part(one, margin=2)
         elif isinstance(part, Table):
-            self.line()
-            self.table(part)
+            if not margin:
+                self.line()
+            self.table(part, margin)
+        elif isinstance(part, Code):
+            for line in part.lines:
+                self.line(indent + line, "accent")
+        elif isinstance(part, Links):
+            for text, link in part.items:
+                self.line(f"{indent}{text}{f': {link}' if link else ''}")
         else:
-            for line in [part] if isinstance(part, str) else part:
-                self.line(line)
+            for text in [part] if isinstance(part, str) else part:
+                self.line(indent + text)
 
     def add(self, page: Page) -> None:
         """All that is on another one."""
@@ -172,7 +186,9 @@ class Page:
     def _add(self, line: Iterable[Span], of_row: str = "") -> None:
         spans = [span for span in line if span.text]
         quiet = {"", *_QUIET} if any(span.style in _JUDGED for span in spans) else {*_QUIET}
-        spans = [Span(text, style if style in quiet else f"{of_row} {style}") for text, style in spans]
+        spans = [
+            Span(text, style if style in quiet else f"{of_row} {style}".strip()) for text, style in spans
+        ]
         while spans and not spans[-1].text.rstrip(" "):
             spans.pop()
         if spans:

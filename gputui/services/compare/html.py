@@ -108,7 +108,7 @@ def _sides(sides: Sequence[Side], ignore: str) -> str:
     parts = [side_parts(side, ignore) for side in sides]
     by_device = len({device for _, device, *_ in parts}) == len(sides)
     boxes = []
-    for place, (name, device, torch, price, launches, day) in enumerate(parts, -1):
+    for place, (name, device, price, torch, launches, day) in enumerate(parts, -1):
         side = "a" if place < 0 else letter_of(place)
         title, more = (device, name) if by_device else (name, device)
         words = ", ".join(filter(None, (title, price)))

@@ -41,16 +41,8 @@ LABEL_CELLS = 24
 """Of a label in a heading or sentence."""
 
 
-def side_words(side: Side, ignore: str, width: int) -> str:
-    """A side in one line: name, box, torch, price, launches, day; the last are dropped if it is narrow."""
-    parts = [part for part in side_parts(side, ignore) if part]
-    while len(parts) > 2 and sum(map(len, parts)) + 2 * (len(parts) - 1) > width:
-        parts.pop()
-    return "  ".join(parts)
-
-
 def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
-    """A side's name and label, box, torch, price, launches and day; empty where unknown."""
+    """A side's name and label, box, price, torch, launches and day; empty where unknown."""
     run = side.run
     platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
     where = f"{platforms[0]} " if platforms and platforms[0] != "virtual-machine" else ""
@@ -59,12 +51,12 @@ def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
         age = age_at_run(run)
         price = f"{format_usd(run.price.usd_per_hour)}/h{f' ({age})' if age else ''}"
     name = side.name if side.name.startswith(ignore) else f"{ignore} {side.name}"
-    label = "" if ignore else label_of(side)
+    label = "" if ignore else cut(clean_text(label_of(side)), LABEL_CELLS)
     return (
         f"{name} ({label})" if label and label not in name else name,
         where + device_words(run),
-        torch_words(run),
         price,
+        torch_words(run),
         launches_words(side),
         day(run),
     )

@@ -4,19 +4,17 @@ what to leave out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from gputui.analysis.judgement import Judgement
 from gputui.document.drawings import Interval, intervals
-from gputui.document.spans import Span, width_of
+from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Table
 from gputui.model.absent import Missing
 from gputui.services.compare.columns import CLOCK, COLUMNS, RATE, RATIO, ComparisonColumn
 from gputui.services.compare.pairing import (
-    GROUPS,
     MEANS,
-    Cell,
     Comparison,
     GroupMean,
     Row,
@@ -45,7 +43,6 @@ from gputui.store.text import clean_text
 RowOfSides = tuple[Row | None, ...]
 """One case against the baseline, by side; None on a side where neither it nor the baseline has it."""
 
-_ABSENT = Span("—", "dim")
 _CLOCK, _FASTEST, _HEADING, _COST, _VALUES, _INTERVAL, _PRICES, _EXTRA = 2, 3, 3.5, 4, 5, 6, 7, 9
 """What goes first where there is little room: what is beside the point, prices, intervals in figures, rates,
 costs, what the heading says of all cases, the fastest side, what a clock saw, the drawing."""
@@ -73,7 +70,7 @@ def first_of(rows: RowOfSides) -> Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class _Item:
     """A line of the table: a case on all sides, or the mean of a class."""
 
     key: int
@@ -81,9 +78,12 @@ class Item:
     rows: RowOfSides = ()
     means: tuple[GroupMean | None, ...] = ()
 
-    def judgement(self, place: int) -> Judgement | None:
+    def row(self, side: int) -> Row | None:
+        return self.rows[side] if self.rows else None
+
+    def judgement(self, side: int) -> Judgement | None:
         """Of the rate of one side."""
-        one = self.rows[place] if self.rows else self.means[place]
+        one = self.rows[side] if self.rows else self.means[side]
         if one is None or one.rate.ratio is None or (isinstance(one, GroupMean) and one.common < 2):
             return None
         return one.rate
@@ -91,12 +91,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class RowsTable:
-    """The table, and what its lines are about."""
+    """The table, and which row each of its lines is: its place among all, negative of a mean."""
 
     table: Table
-    items: tuple[Item, ...]
-    groups: dict[int, str]
-    """The class of workloads that begins before an item, by its place; empty if classes have no headings."""
+    keys: tuple[int, ...]
 
 
 def rows_table(
@@ -110,82 +108,84 @@ def rows_table(
     note: Callable[[Row], str] = lambda row: "",
     is_drawn: bool = False,
     has_costs: bool = True,
-    has_groups: bool = False,
     has_means: bool = True,
-    is_beside_evidence: bool = False,
 ) -> RowsTable:
     """These rows; of a pair with these columns, or with the usual ones, which go where there is no room.
 
-    `is_drawn` is for a screen: intervals are drawn, and verdicts are told by signs and colours. `value` takes
-    the place of the rates. With `has_groups`, classes of workloads have headings and their means follow their
-    rows, else all means come last. `place` is of the side that stays in sight where there is no room for
-    all; `note` follows a verdict. Beside evidence, whole names are elsewhere.
+    `is_drawn`: intervals are drawn. `value` takes the place of the rates. `place` is of the side that stays
+    in sight where there is no room for all; `note` follows a verdict.
     """
-    items, groups = _items(comparisons, rows, has_groups=has_groups, has_means=has_means)
+    items = _items(comparisons, rows, has_means)
     sides = range(len(comparisons))
-    is_pair = len(sides) == 1
-    made: list[Column | Drawing] = [
-        _names(
-            items,
-            rows,
-            ignore,
-            is_pair,
-            bool(groups),
-            _VALUES + 0.5 if is_beside_evidence else _HEADING,
-            mean_devices(comparisons),
-        )
-    ]
-    of_a = [first_of(item.rows).a if item.rows else None for item in items]
-    of_sides = [[row.b if (row := _row(item, side)) else None for item in items] for side in sides]
-    if is_pair:
-        shown = _columns_shown(comparisons[0], columns, is_drawn)
-        for column in shown:
-            if column is RATE and value is not RATE:
-                made += _unit(value, items)
-                made += [_of_side(value, "a", of_a), _of_side(value, "b", of_sides[0])]
-            elif column is RATIO:
-                made.append(_changes(items, is_drawn))
-            elif column.is_before_verdict:
-                is_unasked = column is CLOCK and columns is None
-                made += _column(column, items, _VALUES if is_drawn else _CLOCK if is_unasked else 0)
+    if len(sides) == 1:
+        before, behind = _columns_of_pair(comparisons[0], items, columns, value, note, is_drawn)
+        styles = ["title" if (row := item.row(0)) and row.rate.differs else "" for item in items]
+        keeps = int(columns is not None)
     else:
-        nearest = [*range(place, len(sides)), *reversed(range(place))]
-        priorities = [2 + nearest.index(side) / len(sides) if is_drawn else 0 for side in sides]
-        priorities[place] = 0
-        made += _unit(value, items)
-        made.append(_of_side(value, "a", of_a, _VALUES if value is RATE and is_drawn else 0))
-        clock = _of_side(CLOCK, "a", of_a, _VALUES if is_drawn else _CLOCK)
-        made += [clock] if value is RATE and set(clock.texts) - {"", "—"} else []
-        for side in sides:
-            if value is not RATE:
-                made.append(_of_side(value, letter_of(side), of_sides[side], priorities[side]))
-            made.append(_changes_of_many(items, side, priorities[side], is_drawn))
+        before, behind = (
+            _columns_of_many(items, len(sides), value, place, is_drawn),
+            [_fastest(items, is_drawn)],
+        )
+        styles, keeps = [], 2
+    made: list[Column | Drawing] = [
+        _names(comparisons, items, rows, ignore, _VALUES + 0.5 if is_drawn else _HEADING),
+        *before,
+    ]
     if is_drawn:
         made.append(intervals([[*_intervals(item, sides)] for item in items], _WISHES))
-    if is_pair:
-        made.append(Column("verdict", [_verdict(item, note) for item in items]))
-        for column in shown:
-            if not column.is_before_verdict:
-                priority = _EXTRA if columns is None else 10 if column.table_heading else 0
-                made += _column(column, items, priority)
-    else:
-        made.append(Column("fastest", [*map(_fastest, items)], priority=0 if is_drawn else _FASTEST))
+    made += behind
     if has_costs and any(row is not None and row.cost.ratio is not None for of in rows for row in of):
-        made += _prices(items) if is_pair and is_drawn and value is RATE else []
-        made += [_costs(items, side, is_pair=is_pair) for side in sides]
-    if not is_pair:
-        return RowsTable(Table(tuple(made), keeps=2), tuple(items), groups)
-    styles = ["title" if (row := _row(item, 0)) and row.rate.differs else "" for item in items]
-    return RowsTable(Table(tuple(made), styles, keeps=columns is not None), tuple(items), groups)
+        made += _prices(items) if len(sides) == 1 and is_drawn and value is RATE else []
+        made += [
+            _costs(items, side, "cost" if len(sides) == 1 else f"cost {letter_of(side)}") for side in sides
+        ]
+    return RowsTable(Table(tuple(made), styles, keeps), tuple(item.key for item in items))
 
 
-def _columns_shown(
-    comparison: Comparison, columns: Sequence[ComparisonColumn] | None, is_drawn: bool
-) -> list[ComparisonColumn]:
-    """Those asked for, or the usual ones, in the order of every table; without those that nothing fills."""
+def _columns_of_pair(
+    comparison: Comparison,
+    items: Sequence[_Item],
+    columns: Sequence[ComparisonColumn] | None,
+    value: ComparisonColumn,
+    note: Callable[[Row], str],
+    is_drawn: bool,
+) -> tuple[list[Column], list[Column]]:
+    """Those before the drawing, and the verdict with those behind it."""
     usual = ("always",) if is_drawn else ("always", "wide")
     chosen = [one for one in COLUMNS if (one.default in usual if columns is None else one in columns)]
-    return [one for one in chosen if not is_absent(comparison, one)]
+    before: list[Column] = []
+    behind = [Column("verdict", [_verdict(item, note) for item in items])]
+    for column in chosen:
+        if is_absent(comparison, column):
+            continue
+        if column is RATE and value is not RATE:
+            sides = (_of_side(value, letter, items, 0) for letter in "ab")
+            before += [*_units(value, items), *sides]
+        elif column is RATIO:
+            before.append(_changes(items, is_drawn))
+        elif column.is_before_verdict:
+            is_unasked = column is CLOCK and columns is None
+            before += _column(column, items, _VALUES if is_drawn else _CLOCK if is_unasked else 0)
+        else:
+            behind += _column(column, items, _EXTRA if columns is None else 10 * bool(column.table_heading))
+    return before, behind
+
+
+def _columns_of_many(
+    items: Sequence[_Item], count: int, value: ComparisonColumn, place: int, is_drawn: bool
+) -> list[Column]:
+    """The value of the baseline, then of each side, where it is no rate, and its change; on a screen those
+    that are further from the side in sight go first."""
+    nearest = [*range(place, count), *reversed(range(place))]
+    made = _units(value, items)
+    made.append(_of_side(value, "a", items, 0, _VALUES if value is RATE and is_drawn else 0))
+    clock = _of_side(CLOCK, "a", items, 0, _VALUES if is_drawn else _CLOCK)
+    made += [clock] if value is RATE and set(clock.texts) - {"", "—"} else []
+    for side in range(count):
+        priority = 2 + nearest.index(side) / count if is_drawn and side != place else 0
+        made += [_of_side(value, letter_of(side), items, side, priority)] if value is not RATE else []
+        made.append(_changes_of_many(items, side, priority, is_drawn))
+    return made
 
 
 def is_absent(comparison: Comparison, column: ComparisonColumn) -> bool:
@@ -195,42 +195,29 @@ def is_absent(comparison: Comparison, column: ComparisonColumn) -> bool:
     )
 
 
-def _items(
-    comparisons: Sequence[Comparison], rows: Sequence[RowOfSides], *, has_groups: bool, has_means: bool
-) -> tuple[list[Item], dict[int, str]]:
-    items = [Item(key, row) for key, row in enumerate(rows)]
+def _items(comparisons: Sequence[Comparison], rows: Sequence[RowOfSides], has_means: bool) -> list[_Item]:
+    """The rows, then the means that say anything."""
+    items = [_Item(key, row) for key, row in enumerate(rows)]
     by_group = [{(mean.group, mean.device_class): mean for mean in one.groups} for one in comparisons]
     names = dict.fromkeys(name for found in by_group for name in found) if has_means else {}
-    means = {name: Item(-1, means=tuple(found.get(name) for found in by_group)) for name in names}
-    drawn = {name: item for name, item in means.items() if any(map(item.judgement, range(len(comparisons))))}
-    if not has_groups:
-        return [*items, *drawn.values()], {}
-    classes = [first_of(item.rows).case.workload_class for item in items]
-    groups = [GROUPS.get(of, of) for of in classes]
-    headings: dict[int, str] = {}
-    ordered: list[Item] = []
-    for group in dict.fromkeys(groups):
-        headings[len(ordered)] = MEANS.get(group, group)
-        ordered += [item for item, of in zip(items, groups, strict=True) if of == group]
-        ordered += [item for (of, _), item in drawn.items() if of == group]
-    return ordered, headings
+    means = [_Item(-1, means=tuple(found.get(name) for found in by_group)) for name in names]
+    return [*items, *(mean for mean in means if any(map(mean.judgement, range(len(comparisons)))))]
 
 
 def _names(
-    items: Sequence[Item],
+    comparisons: Sequence[Comparison],
+    items: Sequence[_Item],
     rows: Sequence[RowOfSides],
     ignore: str,
-    is_pair: bool,
-    has_groups: bool,
     heading_priority: float,
-    devices: Mapping[str, str],
 ) -> Column:
     """What each case is called; shorter where intervals have no room, then without the size where a workload
     has one, and so is the heading in its turn."""
     common = shared_case_words((row.case for of in rows for row in of if row), ignore)
     works = {first_of(of).case.work for of in rows}
+    devices = mean_devices(comparisons)
 
-    def name(item: Item, is_short: bool) -> Span:
+    def name(item: _Item, is_short: bool) -> Span:
         if item.rows:
             row = first_of(item.rows)
             is_only_size = {row.case.work} == {one for one in works if one.workload == row.case.work.workload}
@@ -240,24 +227,19 @@ def _names(
             return Span(f"{called} ({HOST_BOUND})" if is_marked else called)
         mean = next(mean for mean in item.means if mean is not None)
         device = devices[mean.device_class]
-        if is_pair and not has_groups:
+        if len(comparisons) == 1:
             return Span(mean_name(mean, device), "dim")
-        of = " ".join(filter(None, (device, "" if has_groups else MEANS[mean.group])))
-        return Span(f"average, {of}" if of else "average", "dim")
+        return Span(", ".join(("average", f"{device} {MEANS[mean.group]}".strip())), "dim")
 
-    heading = case_heading(common)
-    short = [name(item, True) for item in items]
-    is_wide = width_of(heading) > max((width_of(one.text) for one in short), default=0)
+    heading, short = case_heading(common), [name(item, True) for item in items]
     bare = Column("case", short, breaks=True)
-    narrow = replace(bare, heading=heading)
-    narrow = replace(narrow, priority=heading_priority, narrow=bare) if is_wide else narrow
-    names = [name(item, False) for item in items]
-    return Column(heading, names, priority=_INTERVAL, narrow=narrow, breaks=True)
+    narrow = Column(heading, short, priority=heading_priority, narrow=bare, breaks=True)
+    return Column(heading, [name(item, False) for item in items], False, _INTERVAL, narrow, breaks=True)
 
 
-def _column(column: ComparisonColumn, items: Sequence[Item], priority: float) -> list[Column]:
+def _column(column: ComparisonColumn, items: Sequence[_Item], priority: float) -> list[Column]:
     blank = [""] * len(column.headings)
-    cells = [column.cells(row) if (row := _row(item, 0)) else blank for item in items]
+    cells = [column.cells(row) if (row := item.row(0)) else blank for item in items]
     by_heading = zip(*cells, strict=True) if cells else blank
     return [
         Column(heading, list(of), column.is_before_verdict and heading != "unit", priority)
@@ -265,7 +247,7 @@ def _column(column: ComparisonColumn, items: Sequence[Item], priority: float) ->
     ]
 
 
-def _unit(value: ComparisonColumn, items: Sequence[Item]) -> list[Column]:
+def _units(value: ComparisonColumn, items: Sequence[_Item]) -> list[Column]:
     """What a value is for, where it does not say so."""
     if value.unit is None:
         return []
@@ -274,55 +256,57 @@ def _unit(value: ComparisonColumn, items: Sequence[Item]) -> list[Column]:
 
 
 def _of_side(
-    value: ComparisonColumn, letter: str, cells: Sequence[Cell | None], priority: float = 0
+    value: ComparisonColumn, letter: str, items: Sequence[_Item], side: int, priority: float = 0
 ) -> Column:
-    """A value of one side; of rates the baseline's alone, as changes say the rest."""
-    texts = [None if cell is None else value.on_side(cell, in_full=value is RATE) for cell in cells]
-    shown = ["" if text is None else "—" if isinstance(text, Missing) else text for text in texts]
+    """A value of one side, `a` the baseline."""
+    shown: list[str] = []
+    for item in items:
+        row = first_of(item.rows) if item.rows and letter == "a" else item.row(side)
+        cell = None if row is None else row.a if letter == "a" else row.b
+        text = "" if cell is None else value.on_side(cell, in_full=value is RATE)
+        shown.append("—" if isinstance(text, Missing) else text)
     return Column(f"{letter} {value.title}".strip(), shown, True, priority)
 
 
-def _row(item: Item, side: int) -> Row | None:
-    return item.rows[side] if item.rows else None
-
-
 def _spans(
+    items: Sequence[_Item],
     judged: Iterable[Judgement | None],
     text_of: Callable[[Judgement], str],
+    absent: str = "",
     is_coloured: Callable[[Judgement], bool] = lambda one: one.differs,
-    absent: Callable[[int], Span] = lambda line: Span(""),
 ) -> list[Span]:
-    """The texts of judgements in the styles of their verdicts, so far as these are to be coloured."""
+    """The texts of judgements in the styles of their verdicts, so far as these are to be coloured; `absent`
+    of a case without one."""
     return [
-        absent(line) if one is None else Span(text_of(one), style_of(one) if is_coloured(one) else "")
-        for line, one in enumerate(judged)
+        Span(absent if item.rows else "", "dim")
+        if one is None
+        else Span(text_of(one), style_of(one) if is_coloured(one) else "")
+        for item, one in zip(items, judged, strict=True)
     ]
 
 
-def _changes(items: Sequence[Item], is_drawn: bool) -> Column:
+def _changes(items: Sequence[_Item], is_drawn: bool) -> Column:
     """`-36 % (-38 to -34)`; on a screen without the interval where it has no room."""
     judged = [item.judgement(0) for item in items]
-    whole, short = (
-        _spans(judged, text_of, absent=lambda line: _ABSENT if items[line].rows else Span(""))
-        for text_of in (change_text, point_text)
-    )
+    whole = _spans(items, judged, change_text, "—")
     if not is_drawn:
         return Column("b vs a", whole, True)
-    return Column("b vs a", whole, True, _INTERVAL, Column("b vs a", short, True))
-
-
-def _changes_of_many(items: Sequence[Item], side: int, priority: float, is_drawn: bool) -> Column:
-    """`-36 %`, or `-4 %?` where it may be none; with its verdict where no picture stands beside it."""
-    cells = _spans(
-        [item.judgement(side) for item in items],
-        doubted_point_text if is_drawn else both_text,
-        lambda one: one.differs or not is_drawn,
-        lambda line: Span("— " if is_drawn else "—", "dim") if items[line].rows else Span(""),
+    return Column(
+        "b vs a", whole, True, _INTERVAL, Column("b vs a", _spans(items, judged, point_text, "—"), True)
     )
+
+
+def _changes_of_many(items: Sequence[_Item], side: int, priority: float, is_drawn: bool) -> Column:
+    """`-36 %`, or `-4 %?` where it may be none; with its verdict where no picture stands beside it."""
+    judged = [item.judgement(side) for item in items]
+    if is_drawn:
+        cells = _spans(items, judged, doubted_point_text, "— ")
+    else:
+        cells = _spans(items, judged, both_text, "—", lambda one: True)
     return Column(f"{letter_of(side)} vs a", cells, True, priority)
 
 
-def _intervals(item: Item, sides: Sequence[int]) -> Iterator[Interval]:
+def _intervals(item: _Item, sides: Sequence[int]) -> Iterator[Interval]:
     """Of the sides in sight, with their letters where there are several."""
     for side in sides:
         judged = item.judgement(side)
@@ -334,24 +318,25 @@ def _intervals(item: Item, sides: Sequence[int]) -> Iterator[Interval]:
         yield Interval(*judged.ratio, mark, style_of(judged), beside)
 
 
-def _verdict(item: Item, note: Callable[[Row], str]) -> Span:
+def _verdict(item: _Item, note: Callable[[Row], str]) -> Span:
     one = item.rows[0] if item.rows else item.means[0]
     if one is None:
-        return _ABSENT
+        return Span("—", "dim")
     return Span(verdict_text(one.rate) + (note(one) if isinstance(one, Row) else ""), style_of(one.rate))
 
 
-def _fastest(item: Item) -> Span:
-    if not item.rows:
-        return Span("")
-    rows = {letter_of(place): row for place, row in enumerate(item.rows) if row is not None}
-    text = fastest_text(first_of(item.rows).a, rows)
-    return Span(text, {"same": "dim", "—": "dim"}.get(text, "accent" if " " in text else "title"))
+def _fastest(items: Sequence[_Item], is_drawn: bool) -> Column:
+    cells = []
+    for item in items:
+        rows = {letter_of(place): row for place, row in enumerate(item.rows) if row is not None}
+        text = fastest_text(first_of(item.rows).a, rows) if rows else ""
+        cells.append(Span(text, {"same": "dim", "—": "dim"}.get(text, "accent" if " " in text else "title")))
+    return Column("fastest", cells, priority=0 if is_drawn else _FASTEST)
 
 
-def _prices(items: Sequence[Item]) -> list[Column]:
+def _prices(items: Sequence[_Item]) -> list[Column]:
     """What a unit of work costs on either side, and which unit."""
-    found = [costs_text((row.a, row.b)) if (row := _row(item, 0)) else (["", ""], "") for item in items]
+    found = [costs_text((row.a, row.b)) if (row := item.row(0)) else (["", ""], "") for item in items]
     return [
         Column("$ a", [Span(texts[0], "dim") for texts, _ in found], True, _PRICES),
         Column("$ b", [texts[1] for texts, _ in found], True, _PRICES),
@@ -359,9 +344,8 @@ def _prices(items: Sequence[Item]) -> list[Column]:
     ]
 
 
-def _costs(items: Sequence[Item], side: int, *, is_pair: bool) -> Column:
-    rows = [_row(item, side) for item in items]
+def _costs(items: Sequence[_Item], side: int, name: str) -> Column:
+    rows = [item.row(side) for item in items]
     judged = [None if row is None or row.cost.ratio is None else row.cost for row in rows]
-    name = "cost" if is_pair else f"cost {letter_of(side)}"
-    cells = _spans(judged, doubted_point_text, lambda one: one.is_decided)
+    cells = _spans(items, judged, doubted_point_text, is_coloured=lambda one: one.is_decided)
     return Column(f"{name} ", cells, True, _COST)

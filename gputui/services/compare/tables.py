@@ -4,17 +4,19 @@ into a pull request."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import TIME
 from gputui.analysis.verdict import BAND, RatioEstimate
 from gputui.document.markup import escaped, markdown_of
-from gputui.document.table import Section, Table, table_of
+from gputui.document.spans import Span
+from gputui.document.table import Column, Section, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import format_change, format_percent
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
 from gputui.services.compare.headline import Headline
-from gputui.services.compare.pairing import Comparison, Row, performance_checks_of_side
+from gputui.services.compare.pairing import Comparison, Row, Side, performance_checks_of_side
 from gputui.services.compare.row_text import (
     boxes_text,
     change_text,
@@ -22,9 +24,11 @@ from gputui.services.compare.row_text import (
     difference_words,
     figure_values,
     figure_verdict,
+    letter_of,
     no_difference_words,
     part_words,
-    side_words,
+    short_name,
+    side_parts,
     unmeasured_words,
 )
 from gputui.services.compare.rows_table import is_absent, rows_of_sides, rows_table
@@ -38,8 +42,6 @@ from gputui.services.results.labels import (
     some_of,
 )
 from gputui.services.results.throughput import HOST_BOUND, LIFTS
-
-_ANY_WIDTH = 10_000
 
 
 class Naming:
@@ -65,16 +67,27 @@ class Naming:
         return f" [{self.notes.index(said) + 1}]"
 
 
-def about_lines(comparison: Comparison, ignore: str, place: int = 0) -> tuple[str, ...]:
-    """Both sides, which runs were chosen, and what differs, of the comparison at this place."""
+def sides_table(sides: Sequence[Side], ignore: str) -> Table:
+    """A line for each side: its letter, name, box, price, torch, launches and day; the last have no room
+    first. Files are called by their names where these differ.
+    """
+    short = [short_name(side.name) for side in sides]
+    if len(set(short)) == len(sides):
+        sides = [replace(side, name=name) for side, name in zip(sides, short, strict=True)]
+    letters = [Span("a" if place < 0 else letter_of(place), "title") for place in range(-1, len(sides) - 1)]
+    parts = zip(*(side_parts(side, ignore) for side in sides), strict=True)
+    columns = [
+        Column("", texts, priority=place, breaks=not place) for place, texts in enumerate(parts) if any(texts)
+    ]
+    return Table((Column("", letters), *columns))
+
+
+def about_parts(comparison: Comparison, ignore: str, place: int = 0) -> tuple[Table, tuple[str, ...]]:
+    """Both sides; which runs were chosen, and what differs, of the comparison at this place."""
     differs = "; ".join(map(difference_words, comparison.differs))
     told = f"differs: {differs}" if differs else "" if ignore else no_difference_words(comparison)
-    sides = (
-        f"{letter}: {side_words(side, ignore, _ANY_WIDTH)}"
-        for letter, side in (("a", comparison.a), ("b", comparison.b))
-    )
-    about = (*sides, part_words(place) if place else "", *choice_words(comparison, ignore), told)
-    return tuple(filter(None, about))
+    lines = (part_words(place) if place else "", *choice_words(comparison, ignore), told)
+    return sides_table((comparison.a, comparison.b), ignore), tuple(filter(None, lines))
 
 
 def row_table(
@@ -273,7 +286,7 @@ def _markdown_of_pair(
     below = [column for column in COLUMNS if column.default == "below" and not columns]
     absent = absent_lines(comparison, columns)
     parts = (
-        about_lines(comparison, ignore, place),
+        *about_parts(comparison, ignore, place),
         rows,
         *below_rows(comparison, whys, naming, below, absent),
     )

@@ -23,12 +23,18 @@ from gputui.services.compare.row_text import (
     letter_of,
     no_difference_words,
     part_words,
-    side_words,
 )
 from gputui.services.compare.rows_table import RowOfSides, first_of, rows_of_sides, rows_table
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.suggestions import effort_words
-from gputui.services.compare.tables import Naming, absent_lines, below_rows, column_table, missing_lines
+from gputui.services.compare.tables import (
+    Naming,
+    absent_lines,
+    below_rows,
+    column_table,
+    missing_lines,
+    sides_table,
+)
 from gputui.services.compare.why import Why
 from gputui.services.results.throughput import run_spread_of
 from gputui.services.results.variation import NOTHING_KNOWN
@@ -124,8 +130,7 @@ def _write_sides(
     """The sides, and what differs; of a pair as the comparison at this place, and with the runs chosen."""
     letters = [letter_of(number) for number in range(len(comparisons))]
     sides = (comparisons[0].a, *(comparison.b for comparison in comparisons))
-    for letter, side in zip(("a", *letters), sides, strict=True):
-        page.line(side_words(side, ignore, page.width - 3), lead=f"{letter}  ")
+    page.table(sides_table(sides, ignore), gap=2)
     if place:
         page.line(part_words(place))
     for line in choice_words(comparisons[0], ignore) if len(comparisons) == 1 else ():

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 
+from gputui.document.drawings import BLOCKS as BLOCKS
 from gputui.document.drawings import NO_READING
+from gputui.document.drawings import strip as strip
 from gputui.document.spans import Line, Span, cut, width_of
 from gputui.document.theme import TONES
 from gputui.metrics import Metric, Values
 from gputui.model.result import TimeSeries
 from gputui.tui.widgets.cells import clean, fitted, left, right, side_by_side
 
-BLOCKS = " ▁▂▃▄▅▆▇█"
-"""By eighths of a cell."""
 _AXIS = 9
 """Cells before a chart: the ends of its axis, and a blank."""
 _GAP = 3
@@ -71,12 +71,6 @@ def heat(shares_pct: Sequence[float | None]) -> str:
         "?" if share is None else BLOCKS[1 + min(max(math.floor(share / 100 * 7.999), 0), 7)]
         for share in shares_pct
     )
-
-
-def strip(values: Sequence[float | None], high: float, low: float = 0.0) -> str:
-    """Values from `low` to `high` as an area of one row."""
-    (row,) = area([None if value is None else value - low for value in values], high - low)
-    return row
 
 
 def area_with_axis(

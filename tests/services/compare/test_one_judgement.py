@@ -22,6 +22,7 @@ from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
 from gputui.services.advise.buy import advice_as_json
 from gputui.services.advise.rent import Pick, PricedSide, advise
+from gputui.services.compare.evidence import value_table
 from gputui.services.compare.formats import comparison_as_json, comparisons_as_csv
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.html import comparisons_as_page
@@ -38,7 +39,6 @@ from gputui.services.compare.tables import comparisons_as_markdown
 from gputui.services.compare.text import comparison_as_text
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import plain_name, short_case_name
-from gputui.tui.screens.compare.evidence import value_table
 
 
 class _NoTelemetry(Evidence):
@@ -159,11 +159,8 @@ def test_every_form_says_the_same_of_a_row(
         )
         assert drawn(change_text(judged)) in page
         assert drawn(figure_verdict(figure)) in page
-        screen = value_table(row, "b", 200, in_full=True)
-        shown = next(
-            text for line_ in screen if "p99 latency" in (text := "".join(span.text for span in line_))
-        )
-        assert shown.rstrip().endswith(figure_verdict(figure))
+        shown = next(cells for cells in value_table(row).rows if "p99 latency" in cells[0])
+        assert shown[-1] == figure_verdict(figure)
         assert judged.ratio is None or change_text(judged) in shown
 
 

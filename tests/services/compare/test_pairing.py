@@ -36,7 +36,7 @@ from gputui.services.compare.row_text import (
     boxes_text,
     change_text,
     choice_words,
-    side_words,
+    side_parts,
 )
 from gputui.services.compare.rows_table import rows_of_sides, rows_table
 from gputui.services.compare.tables import Naming, disturbances, remarks, row_table
@@ -638,7 +638,7 @@ def test_a_side_whose_cases_have_unequal_launches_says_so() -> None:
         unmeasured(GPU_GEMM, "skipped", "no GPU"),
     )
 
-    assert "1 to 3 launches" in side_words(side_of_runs("a.db", [run]), "", 80)
+    assert "1 to 3 launches" in side_parts(side_of_runs("a.db", [run]), "")
 
 
 @pytest.mark.parametrize(("launches", "expected"), [(1, "--launches 3"), (3, "raise --budget")])

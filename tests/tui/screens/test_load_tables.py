@@ -2,102 +2,87 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 from stored_loads import Server, store_loads
 
 from gputui.document.spans import line_width
+from gputui.document.table import Section, Table
 from gputui.model.absent import Missing
 from gputui.model.serving import ANSWERED
-from gputui.services.compare.rows_table import rows_of_sides
-from gputui.services.support.background import Job
-from gputui.tui.screens.compare.evidence import evidence_of, open_row, value_table
-from gputui.tui.screens.compare.loaded import ShownRow, read
+from gputui.services.compare.evidence import Recorded, evidence_parts, recorded_of
+from gputui.services.compare.pairing import Row
+from gputui.services.compare.session import ask
+from gputui.services.results.conditions import Evidence
+from gputui.tui.screens.compare.loaded import Document, document_lines
 
-
-def job() -> Job[Any]:
-    return Job(lambda job: None, lambda job, outcome: None)
+Opened = tuple[Row, Recorded, Evidence]
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> ShownRow:
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     """The limit of two servers, one of which refuses some requests."""
     place = tmp_path_factory.mktemp("loads")
     store_loads(place / "a.db", Server(failures=3), requests=40)
     store_loads(place / "b.db", Server(slots=24, decode_s=0.005), number=2, requests=40)
-    loaded = read((str(place / "a.db"), str(place / "b.db")), job())
-    rows = [sides[0] for sides in rows_of_sides(loaded.answer.comparisons, loaded.ignore)]
-    number = next(n for n, row in enumerate(rows) if row and row.case.work.workload == "serve:chat limit")
-    return open_row(loaded, number, 0, job())
+    asked = ask([str(place / "a.db"), str(place / "b.db")])
+    (comparison,) = asked.compared().comparisons
+    row = next(row for row in comparison.rows if row.case.work.workload == "serve:chat limit")
+    return row, recorded_of(row, comparison, asked.evidence, pool=False), asked.evidence
 
 
-def texts(opened: ShownRow, width: int) -> list[str]:
-    return ["".join(span.text for span in line).rstrip() for line in evidence_of(opened, width)]
+def parts_of(opened: Opened) -> Document:
+    row, recorded, evidence = opened
+    return evidence_parts(row, None, evidence, recorded)
 
 
-def line_with(lines: list[str], words: str) -> list[str]:
-    """The words of the first line that begins with these."""
-    return next(line for line in lines if line.strip(" ▸").startswith(words)).split()
+def loads_in(parts: Document) -> tuple[Table, tuple[str, ...]]:
+    """The table of all loads, and the notes below it."""
+    (section,) = (part for part in parts if isinstance(part, Section) and part.title == "every load")
+    table, notes = section.parts
+    assert isinstance(table, Table)
+    assert isinstance(notes, tuple)
+    return table, notes
 
 
-def test_results_of_a_load_stand_in_columns_with_the_verdict_last(opened: ShownRow) -> None:
-    lines = texts(opened, 120)
-    assert line_with(lines, "rate")[1:3] == ["3.17", "req/s"]
-    assert line_with(lines, "rate")[-1] == "faster"
-    assert line_with(lines, "cost per 1M req")[-1] == "cheaper"
-    assert line_with(lines, "TPOT median")[-1] == "lower"
-    assert "".join(line_with(lines, "TTFT p99")).endswith("needs368requestsalaunch")
-    assert not any("on a," in line for line in lines)
+def test_results_of_a_load_stand_in_columns_with_the_verdict_last(opened: Opened) -> None:
+    values = parts_of(opened)[0]
+    assert isinstance(values, Table)
+    rows = {cells[0]: cells[1:] for cells in values.rows}
+    assert rows["rate"][0] == "3.17 req/s"
+    assert rows["rate"][-1] == "faster"
+    assert rows["cost per 1M req"][-1] == "cheaper"
+    assert rows["TPOT median"][-1] == "lower"
+    assert rows["TTFT p99"][-1].endswith("needs 368 requests a launch")
 
 
-def test_every_load_has_a_line_for_each_side_with_failures_and_lag_of_the_client(opened: ShownRow) -> None:
-    lines = texts(opened, 120)
-    first = next(place for place, line in enumerate(lines) if line.split()[:2] == ["load", "tok/s"])
-    assert lines[first].split()[-4:] == ["n", "failed", "lag", "p99"]
-    table = [line.split() for line in lines[first + 1 : first + 9]]
-    of_a, of_b = table[0::2], table[1::2]
-    assert [cells[:3] for cells in of_a[:3]] == [
-        ["1", "user", "a"],
-        ["4", "users", "a"],
-        ["16", "users", "a"],
+def test_every_load_has_a_line_for_each_side_with_failures_and_lag_of_the_client(opened: Opened) -> None:
+    table, _ = loads_in(parts_of(opened))
+    assert table.headings[-3:] == ("n", "failed", "lag p99")
+    assert [cells[:2] for cells in table.rows[:4]] == [
+        ("1 user", "a"),
+        ("1 user", "b"),
+        ("4 users", "a"),
+        ("4 users", "b"),
     ]
-    assert [cells[0] for cells in of_b[:3]] == ["b"] * 3
-    assert of_a[3][:2] == ["▸", "limit"]
-    loads = opened.loads[0]
+    loads = opened[1].loads[0]
     assert not isinstance(loads, Missing)
     refused = [level.outcomes.total() - level.outcomes[ANSWERED] for level in loads.levels]
-    assert [int(cells[-3]) for cells in of_a] == refused
+    assert [int(cells[-2]) for cells in table.rows[0::2]] == refused
     assert sum(refused) > 0
-    assert {int(cells[-3]) for cells in of_b} == {0}
-    assert all(cells[-2:] == ["800", "µs"] for cells in table)
+    assert {int(cells[-2]) for cells in table.rows[1::2]} == {0}
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 200])
-def test_the_verdict_and_both_sides_of_a_load_are_left_at_any_width(opened: ShownRow, width: int) -> None:
-    lines = texts(opened, width)
-    if width >= 80:
-        assert line_with(lines, "rate")[-1] == "faster"
-        assert max(map(line_width, evidence_of(opened, width))) <= width
-    assert line_with(lines, "16 users")[2] == "a"
-    assert any("limit" in line and "▸" in line for line in lines)
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_all_loads_of_both_sides_are_left_at_any_width(opened: Opened, width: int) -> None:
+    lines = document_lines(parts_of(opened), width)
+    texts = ["".join(span.text for span in line) for line in lines]
+    assert max(map(line_width, lines)) <= width
+    assert sum(text.split()[:2] == ["16", "users"] for text in texts) == 2
 
 
-def test_beside_the_rows_results_stand_in_brief(opened: ShownRow) -> None:
-    assert opened.row is not None
-    brief = value_table(opened.row, "c", 70)
-    lines = ["".join(span.text for span in line) for line in brief]
-    assert lines[0].split() == ["a", "c", "c", "vs", "a"]
-    assert line_with(lines, "cost per 1M req")[-1] == "cheaper"
-    assert line_with(lines, "TTFT median")[-2:] == ["can't", "tell"]
-    assert not any("TTFT p99" in line or " to " in line for line in lines)
-    assert max(map(len, lines)) <= 70
-
-
-def test_loads_that_can_no_longer_be_read_leave_the_results_and_a_reason(opened: ShownRow) -> None:
-    lost = replace(opened, loads=(Missing("a.db: no such file"), opened.loads[1]))
-    lines = texts(lost, 120)
-    assert "a  its loads are not known: a.db: no such file" in lines
-    assert line_with(lines, "rate")[-1] == "faster"
-    assert line_with(lines, "16 users")[2] == "b"
+def test_loads_that_can_no_longer_be_read_leave_the_results_and_a_reason(opened: Opened) -> None:
+    row, recorded, evidence = opened
+    lost = Recorded(recorded.curves, (Missing("a.db: no such file"), recorded.loads[1]))
+    table, notes = loads_in(evidence_parts(row, None, evidence, lost))
+    assert notes[0] == "a  its loads are not known: a.db: no such file"
+    assert {cells[1] for cells in table.rows} == {"b"}

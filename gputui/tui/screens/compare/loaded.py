@@ -1,55 +1,54 @@
-"""What the Compare screen has read, the command line that asks for the same, and what stands around its rows:
-the sides, what differs, and how a comparison is begun.
-"""
+"""What the Compare screen has read, the command line that asks for the same, and its pages as documents."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from io import StringIO
 from typing import Any
 
+from gputui.document.page import Page, console_on
 from gputui.document.spans import Line, Span, cut
-from gputui.document.table import Column, Table
+from gputui.document.table import Part, Section, table_of
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import format_hourly
 from gputui.services.compare.columns import ENERGY, RATE, RATIO, ComparisonColumn
+from gputui.services.compare.evidence import evidence_parts, recorded_of
 from gputui.services.compare.fleet_why import ranking_of
 from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.options import request_of
-from gputui.services.compare.pairing import Comparison, Row, Side
+from gputui.services.compare.pairing import Row
 from gputui.services.compare.row_text import (
-    LABEL_CELLS,
-    called,
     difference_words,
-    label_of,
-    launches_words,
-    letter_of,
+    judgement_text,
     no_difference_words,
+    part_words,
     short_name,
+    style_of,
     unmeasured_words,
 )
-from gputui.services.compare.rows_table import RowOfSides, rows_of_sides
+from gputui.services.compare.rows_table import RowOfSides, first_of, rows_of_sides
 from gputui.services.compare.session import Answer, Asked, ComparisonRequest, ask
-from gputui.services.compare.side_records import SideCurves
+from gputui.services.compare.tables import sides_table
 from gputui.services.compare.why import Why
 from gputui.services.results.browser import Candidate, ListedRun
 from gputui.services.results.labels import day, device_words, short_case_name, torch_words
 from gputui.services.results.references import PREFIX, known_references
 from gputui.services.results.selectors import every_file, from_here
-from gputui.services.serving.curve import ServingRun
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
-from gputui.tui.widgets.cells import paragraph, section, table_lines, wrapped
+from gputui.tui.widgets.cells import section
+
+Document = Sequence[Part | Section]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Loaded:
-    """A comparison that was read, which equals only itself, so that its rows can be kept."""
+    """A comparison that was read."""
 
     request: ComparisonRequest
     """As it was typed or chosen."""
@@ -57,6 +56,7 @@ class Loaded:
     baseline: int
     """The place of the baseline among the sides."""
     answer: Answer
+    rows: Sequence[RowOfSides]
     with_energy: bool = False
     """Whether the power of GPUs was read too."""
 
@@ -72,6 +72,10 @@ class Loaded:
     def why(self, place: int, row: Row) -> Why | None:
         """Why a row of a comparison differs, where anything is known of it."""
         return next((why for why in self.answer.whys[place] if why.row is row), None)
+
+    def name(self, number: int) -> str:
+        """What the case of a row is called."""
+        return clean_text(short_case_name(first_of(self.rows[number]).case, (), self.ignore))
 
     def columns(self, value: ComparisonColumn) -> tuple[ComparisonColumn, ...]:
         """What `--columns` names; empty for rates, which the command prints by itself."""
@@ -92,43 +96,12 @@ class Loaded:
     def command(self, value: ComparisonColumn) -> str:
         return f"gputui compare {shlex.join(self.words(value))}"
 
-
-@lru_cache(maxsize=2)
-def rows_of(loaded: Loaded) -> Sequence[RowOfSides]:
-    """Its rows, each with those of all sides."""
-    return rows_of_sides(loaded.answer.comparisons, loaded.ignore)
-
-
-@dataclass(frozen=True, slots=True)
-class ShownRow:
-    """A row of what was loaded, with its evidence once that was read."""
-
-    loaded: Loaded
-    rows: RowOfSides
-    place: int
-    """Of the side that is looked at."""
-    curves: tuple[SideCurves | Missing, ...] | None = None
-    """What the boxes did while it was timed; None before that was read."""
-    steps: tuple[str, ...] = ()
-    """What would let it be judged."""
-    loads: tuple[ServingRun | Missing, ...] = ()
-    """All that the servers of both sides were offered; empty where the row is of something else."""
-
-    @property
-    def row(self) -> Row | None:
-        """Of the side that is looked at."""
-        return self.rows[self.place]
-
-    @property
-    def name(self) -> str:
-        """What the case is called."""
-        known = next(row for row in self.rows if row is not None)
-        return clean_text(short_case_name(known.case, (), self.loaded.ignore))
-
-    @property
-    def why(self) -> Why | None:
-        """Why its sides differ, where anything is known of it."""
-        return None if self.row is None else self.loaded.why(self.place, self.row)
+    def against(self, baseline: int, *, with_energy: bool, headline: Headline | None = None) -> Loaded:
+        """The same sides against one of them. Raises GputuiError if a file can no longer be read."""
+        answer = self.asked.compared(baseline, with_energy=with_energy)
+        answer = answer if headline is None else replace(answer, headline=headline)
+        rows = rows_of_sides(answer.comparisons, self.ignore)
+        return Loaded(self.request, self.asked, baseline, answer, rows, with_energy)
 
 
 def read(words: Sequence[str], job: Job[Loaded], *, with_energy: bool = False) -> Loaded:
@@ -153,7 +126,8 @@ def read(words: Sequence[str], job: Job[Loaded], *, with_energy: bool = False) -
         ranking = ranking_of(files, request.by, pool=request.pool, trust=request.trust)
         if ranking is not None:
             answer = replace(answer, headline=Headline(ranking[0].sentences))
-    return Loaded(request, asked, baseline, answer, with_energy)
+    rows = rows_of_sides(answer.comparisons, asked.ignore)
+    return Loaded(request, asked, baseline, answer, rows, with_energy)
 
 
 def _only_traces(files: Sequence[str]) -> GputuiError:
@@ -164,178 +138,128 @@ def _only_traces(files: Sequence[str]) -> GputuiError:
     )
 
 
-def read_text(words: Sequence[str], width: int, job: Job[Any]) -> tuple[str, ...]:
-    """The lines that `gputui compare WORDS` prints at this width. Raises as `read` does."""
-    loaded = read(words, job)
-    text = comparison_text(loaded.asked, loaded.answer, "text", loaded.request.columns, width, True)
-    return (*map(clean_text, loaded.asked.warnings), *text.splitlines())
-
-
-def with_baseline(loaded: Loaded, baseline: int, job: Job[Loaded]) -> Loaded:
-    """The same sides against another of them. Raises as `read` does."""
-    job.say("comparing")
-    answer = loaded.asked.compared(baseline, with_energy=loaded.with_energy)
-    return replace(loaded, baseline=baseline, answer=answer)
-
-
 def with_energy(loaded: Loaded, job: Job[Any]) -> Loaded:
     """The same with what the GPUs drew. Raises as `read` does."""
     job.say("reading power")
-    answer = loaded.asked.compared(loaded.baseline, with_energy=True)
-    return replace(loaded, answer=replace(answer, headline=loaded.answer.headline), with_energy=True)
+    return loaded.against(loaded.baseline, with_energy=True, headline=loaded.answer.headline)
 
 
-_PLAIN = (0, 2, 3)
-"""Of the parts of a side: name, box and price; the others are dim."""
+def document_lines(parts: Document, width: int) -> list[Line]:
+    """A document as a command prints it at this width."""
+    page = Page(console_on(StringIO(), width, is_terminal=False))
+    for part in parts:
+        page.part(part)
+    return page.lines[page.lines[:1] == [()] :]  # without a blank line above a table
+
+
+def evidence_lines(loaded: Loaded, number: int, place: int, width: int, hint: str = "") -> list[Line]:
+    """The evidence of a row of the table that the side at `place` has, without what takes a file to say."""
+    row = loaded.rows[number][place]
+    if row is None:
+        return []
+    parts = evidence_parts(row, loaded.why(place, row), loaded.asked.evidence)
+    return [_title_line(loaded, number, place, width, hint), *document_lines(parts, width)]
+
+
+def _title_line(loaded: Loaded, number: int, place: int, width: int, hint: str) -> Line:
+    """`── gpt_train base amp  36 % slower (34 to 38) ────── enter: all of it ──`."""
+    row = loaded.rows[number][place]
+    assert row is not None
+    title = Span(f"{loaded.name(number)}  ", "title"), Span(judgement_text(row.rate), style_of(row.rate))
+    right = part_words(place) if place else hint
+    return section(title, width, (Span(right, "dim"),) if right else ())
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRow:
+    """A row with all that its files say of it."""
+
+    loaded: Loaded
+    number: int
+    place: int
+    parts: Document
+
+    def lines(self, width: int) -> list[Line]:
+        """Its sides, then its evidence."""
+        comparison = self.loaded.answer.comparisons[self.place]
+        sides = sides_table((comparison.a, comparison.b), self.loaded.ignore)
+        title = _title_line(self.loaded, self.number, self.place, width - 1, "")
+        above = [sides, *([part_words(self.place)] if self.place else ())]
+        return [*document_lines(above, width - 1), (), title, *document_lines(self.parts, width - 1)]
+
+
+def open_row(loaded: Loaded, number: int, place: int, job: Job[OpenedRow]) -> OpenedRow:
+    """A row of the table, of the side at `place`, with what its boxes did meanwhile.
+
+    Raises GputuiError if that side has no such row, or the power of its GPU can no longer be read, Cancelled
+    if nobody wants it any more.
+    """
+    row = loaded.rows[number][place]
+    if row is not None and row.case.variant.device_class == "gpu" and not loaded.with_energy:
+        loaded = with_energy(loaded, job)
+        row = loaded.rows[number][place]
+    if row is None:
+        raise GputuiError("neither side has this case", "n shows the next side")
+    job.say("reading what the boxes did meanwhile")
+    asked, comparison = loaded.asked, loaded.answer.comparisons[place]
+    recorded = recorded_of(row, comparison, asked.evidence, pool=asked.pool)
+    parts = evidence_parts(row, loaded.why(place, row), asked.evidence, recorded)
+    return OpenedRow(loaded, number, place, parts)
+
+
+def text_of(loaded: Loaded, value: ComparisonColumn, width: int) -> list[Line]:
+    """What the equivalent command prints with its reasons."""
+    columns = loaded.columns(value)
+    text = comparison_text(loaded.asked, loaded.answer, "text", columns, width - 1, True)
+    told = document_lines([f"$ {loaded.command(value)}", *loaded.asked.warnings], width - 1)
+    return [*told, (), *((Span(line),) for line in text.splitlines())]
+
+
+def differing(loaded: Loaded, place: int) -> Document:
+    """What differs, a line each, and what was measured on neither side."""
+    comparison = loaded.answer.comparisons[place]
+    differs = tuple(map(difference_words, comparison.differs)) or (no_difference_words(comparison),)
+    return [
+        sides_table((comparison.a, comparison.b), loaded.ignore),
+        Section("differs", (differs,)),
+        tuple(unmeasured_words(comparison)),
+    ]
+
+
+def teaching(found: Sequence[Candidate]) -> Document:
+    """How to begin, and which stored runs would make a pair."""
+    references = sorted(f"{PREFIX}{one.name}" for one in known_references())
+    return [
+        "Nothing is compared yet.",
+        "Press 3, mark two runs with space, then c. The first is the baseline.",
+        "Or press o and type files as for gputui compare: a.db b.db, a.db@label, a.db",
+        "One file alone: its devices, precisions or threads against each other; g chooses which.",
+        *([f"References to compare with: {', '.join(references)}"] if references else ()),
+        "Nothing measured so far? Press 2: a profile, on each box that matters.",
+        *(("", "What could be compared (enter takes the first pair):") if found else ()),
+        *map(_pair, found),
+    ]
+
+
+def _pair(pair: Candidate) -> Section:
+    """Two stored runs, and the command that compares them."""
+    whose = "two runs of one box" if pair.is_one_box else "two boxes"
+    sides = table_of([""] * 6, [("a", *_stored(pair.a)), ("b", *_stored(pair.b))], priorities={5: 2, 4: 1})
+    return Section(f"{pair.b.summary.profile}, {whose}", (sides, (f"$ {pair.command}",)))
+
+
 _NAME = 28
 """Cells of a stored run's label."""
 
 
-def pair_lines(comparison: Comparison, place: int, ignore: str, width: int) -> tuple[Line, ...]:
-    """Both sides of a pair, a line each; of a later side also its letter in the table."""
-    letters = ("a", "b" if place == 0 else f"b ({letter_of(place)} in the table)")
-    sides = [_parts(side, ignore) for side in (comparison.a, comparison.b)]
-    return tuple(_sides(letters, sides, width, margin=0))
-
-
-def top_lines(
-    loaded: Loaded, place: int, width: int, most_sides: int, most_headline: int, *, is_tall: bool
-) -> tuple[Line, ...]:
-    """The headline, and a line for each side, with `▸` before the one that is looked at.
-
-    At most `most_sides` are shown; the rest are counted. A tall screen has blank lines between.
-    """
-    comparisons = loaded.answer.comparisons
-    lines = headline_lines(loaded, width, most_headline)
-    sides = [comparisons[0].a, *(one.b for one in comparisons)]
-    order = list(range(len(sides)))
-    if len(sides) > most_sides:
-        order = [0, place + 1, *(n for n in order if n not in (0, place + 1))][: max(most_sides - 1, 2)]
-        order.sort()
-    is_many = len(sides) > 2
-    side_rows = _sides(
-        ["a" if number == 0 else letter_of(number - 1) for number in order],
-        [_parts(sides[number], loaded.ignore) for number in order],
-        width,
-        margin=2 * is_many,
-        marks=[is_many and number == place + 1 for number in order],
-    )
-    if len(order) < len(sides):
-        side_rows.append((Span(f"   {len(sides) - len(order)} more sides: n goes on to them", "dim"),))
-    gap: tuple[Line, ...] = ((),) if is_tall else ()
-    return (*gap, *lines, *gap, *side_rows, *gap)
-
-
-def headline_lines(loaded: Loaded, width: int, most: int) -> list[Line]:
-    """The answer in at most so many lines; its first sentence stands out."""
-    sentences = loaded.answer.headline.sentences
-    first, rest = clean_text(sentences[0]), clean_text(" ".join(sentences[1:]))
-    lines: list[Line] = [*paragraph(first, width, "title")]
-    lines += paragraph(rest, width) if rest else ()
-    if len(lines) > most:
-        (kept,) = lines[most - 1]
-        lines[most - 1 :] = [(Span(cut(kept.text + " …", width), kept.style),)]
-    return lines
-
-
-def _parts(side: Side, ignore: str) -> list[str]:
-    """What is known of a side: its name, what tells it apart, and the rest, the last of which go first."""
-    run = side.run
-    name, short = called(side), short_name(side.name)
-    return [
-        clean_text(part)
-        for part in (
-            name if not ignore or name.startswith(ignore) else f"{ignore} {name}",
-            short if short != name else "",
-            device_words(run),
-            "" if isinstance(run.price, Missing) else format_hourly(run.price.usd_per_hour),
-            cut(label_of(side), LABEL_CELLS) if not ignore and name == short else "",
-            torch_words(run),
-            launches_words(side),
-            day(run),
-        )
-    ]
-
-
-def _sides(
-    letters: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    width: int,
-    *,
-    margin: int = 2,
-    marks: Sequence[bool] = (),
-) -> list[Line]:
-    """Sides with their letters, and of what is known of them as much as fits, the first two at least."""
-    known = [(place, texts) for place, texts in enumerate(zip(*rows, strict=True)) if any(texts)]
-    columns = [
-        Column(
-            "", [Span(text, "" if place in _PLAIN else "dim") for text in texts], priority=rank * (rank > 1)
-        )
-        for rank, (place, texts) in enumerate(known)
-    ]
-    table = Table((Column("", [Span(letter, "title") for letter in letters]), *columns))
-    return list(table_lines(table, width, margin=margin, marks=marks, has_headings=False))
-
-
-def teaching(found: Sequence[Candidate], width: int) -> tuple[Line, ...]:
-    """How to begin, and which stored runs would make a pair."""
-    references = sorted(f"{PREFIX}{one.name}" for one in known_references())
-    return (
-        *paragraph("Nothing is compared yet.", width, "title"),
-        (),
-        *paragraph("Press 3, mark two runs with space, then c. The first is the baseline.", width),
-        *paragraph("Or press o and type files as for gputui compare: a.db b.db, a.db@label, a.db", width),
-        (),
-        *_candidates(found, width),
-        *paragraph(
-            "One file alone: its devices, precisions or threads against each other; g chooses which.",
-            width,
-            "dim",
-        ),
-        *(
-            paragraph(f"References to compare with: {', '.join(references)}", width, "dim")
-            if references
-            else ()
-        ),
-        *paragraph("Nothing measured so far? Press 2: a profile, on each box that matters.", width, "dim"),
-    )
-
-
-def _candidates(found: Sequence[Candidate], width: int) -> Iterator[Line]:
-    """A table of pairs, each with its command."""
-    if not found:
-        return
-    hint = (Span("enter: the first pair", "dim"),)
-    yield section((Span("what could be compared", "title"),), width - 1, hint)
-    sides = [side for pair in found for side in (pair.a, pair.b)]
-    rows = [[clean_text(text) for text in _stored(side)] for side in sides]
-    drawn = _sides("ab" * len(found), rows, width - 1)
-    for number, pair in enumerate(found):
-        whose = "two runs of one box" if pair.is_one_box else "two boxes"
-        yield (Span(f"  {clean_text(pair.b.summary.profile)}", "title"), Span(f"  {whose}", "dim"))
-        yield from drawn[2 * number : 2 * number + 2]
-        for place, text in enumerate(wrapped(f"$ {clean_text(pair.command)}", width - 4, 3)):
-            yield (Span("  " + "  " * (place > 0)), Span(text, "accent"))
-        yield ()
-
-
-def _stored(side: ListedRun) -> tuple[str, ...]:
-    """What is known of a stored run, as `_parts`."""
+def _stored(side: ListedRun) -> Iterable[str]:
+    """What is known of a stored run."""
     run = side.summary
     price = "" if isinstance(run.price, Missing) else format_hourly(run.price.usd_per_hour)
-    name = cut(clean_text(run.label or side.name), _NAME)
-    return name, day(run), device_words(run), price, torch_words(run)
-
-
-def differing(comparison: Comparison, ignore: str, width: int) -> tuple[Line, ...]:
-    """What differs, a line each, and what was measured on neither side."""
-    lines: list[Line] = []
-    lines += pair_lines(comparison, 0, ignore, width)
-    lines += [(), (Span("differs", "title"),)]
-    for difference in comparison.differs:
-        lines += paragraph(f"  {clean_text(difference_words(difference))}", width, indent=4)
-    if not comparison.differs:
-        lines += paragraph(f"  {no_difference_words(comparison)}", width)
-    for text in unmeasured_words(comparison):
-        lines += paragraph(clean_text(text), width, "dim")
-    return tuple(lines)
+    return (
+        cut(clean_text(run.label or side.name), _NAME),
+        day(run),
+        device_words(run),
+        price,
+        torch_words(run),
+    )

@@ -1,4 +1,4 @@
-"""The Compare screen: the rows of a comparison, and the evidence of each."""
+"""The Compare screen: the answer and the rows of a comparison with a cursor, and the evidence of each row."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from pathlib import Path
 
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Horizontal, Vertical
+from textual.containers import Vertical
 from textual.widgets import ContentSwitcher
 
 from gputui.analysis.attribution import Attribution
-from gputui.document.spans import Span
+from gputui.document.spans import Line, Span, cut
+from gputui.document.table import columns_that_fit, lines_of
 from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, ComparisonColumn
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
 from gputui.services.compare.pairing import Comparison, Row, main_row
 from gputui.services.compare.row_text import called, letter_of, short_name
-from gputui.services.compare.rows_table import RowOfSides
+from gputui.services.compare.rows_table import first_of, rows_table
+from gputui.services.compare.tables import sides_table
 from gputui.services.results.browser import Candidate, candidates
 from gputui.store.text import clean_text
-from gputui.tui.screens.compare.evidence import evidence_of, open_row
-from gputui.tui.screens.compare.layout import CompareLayout, lay_out, row_line
 from gputui.tui.screens.compare.loaded import (
+    Document,
     Loaded,
-    ShownRow,
+    OpenedRow,
     differing,
+    document_lines,
+    evidence_lines,
+    open_row,
     read,
-    read_text,
-    rows_of,
     teaching,
-    with_baseline,
+    text_of,
     with_energy,
 )
-from gputui.tui.screens.compare.pane import unsure_line
 from gputui.tui.shell.registry import Action
 from gputui.tui.shell.shell_screen import AskText, Dialog, ShellScreen, ask_and_save, bindings_of
 from gputui.tui.terminal.renderer import LinesView
 from gputui.tui.widgets.app_context import copy, shell_of
-from gputui.tui.widgets.cells import error_lines, paragraph
+from gputui.tui.widgets.cells import error_lines, fitted, paragraph, table_lines
 from gputui.tui.widgets.scrolled import MARKER, Entry, LinesList, LinesOf, LinesPage
 
 ACTIONS: tuple[Action, ...] = (
@@ -69,17 +70,19 @@ ACTIONS: tuple[Action, ...] = (
     Action("up", "k", "Up", "One line up", does="step(-1)"),
 )
 
-
 _HINTS = {
     "rows": ("enter", "values", "baseline", "by", "text", "save", "differs", "command", "open-files", "back"),
     "page": ("back", "down", "copy"),
     "notice": ("open-files", "reload", "back"),
 }
-_TEXT = "as text"
 _AROUND = 3
 """Lines of the screen that are not of the body."""
-
-
+_HIGH = 13
+"""Lines of the body from which there is room for the sides, and for evidence below many rows."""
+_MOST_HEADLINE, _MOST_SIDES = 3, 8
+_GAP = 2
+"""Cells between columns."""
+_MORE = "enter: all of it"
 FILES = "files"
 _MOST_LINES = 12
 _LINES_AROUND = 5
@@ -98,18 +101,8 @@ class AskBy(Dialog[str]):
 
     def __init__(self, files: Sequence[str], dimensions: Mapping[str, Sequence[str]], current: str) -> None:
         super().__init__("What separates the sides?")
-        self._names = [FILES, *dimensions]
-        self._current = self._names.index(current or FILES)
-        several = len(files) > 1
-        possible = {FILES: (", ".join(files) if several else "a second file is needed: o", several)}
-        for name, values in dimensions.items():
-            only = f"only {values[0]}" if values else "none recorded"
-            possible[name] = (", ".join(values), True) if len(values) > 1 else (only, False)
-        self._entries: list[Entry] = []
-        for key, (name, (told, is_possible)) in enumerate(possible.items()):
-            text = f"{name:10} {clean_text(told)}"
-            dimmed = Entry(((Span(" " * len(MARKER) + text, "dim"),),))
-            self._entries.append(Entry(((Span(text),),), key) if is_possible else dimmed)
+        self._values = {FILES: files, **dimensions}
+        self._current = [*self._values].index(current or FILES)
 
     def compose_body(self) -> ComposeResult:
         self._list = LinesList(id="sides")
@@ -117,15 +110,22 @@ class AskBy(Dialog[str]):
 
     def on_mount(self) -> None:
         """The cursor stands on what is shown now."""
+        entries = []
+        for key, (name, values) in enumerate(self._values.items()):
+            is_possible = len(values) > 1
+            told = ", ".join(values) if is_possible else f"only {values[0]}" if values else "none recorded"
+            text = f"{name:10} {clean_text(told)}"
+            span = Span(text) if is_possible else Span(" " * len(MARKER) + text, "dim")
+            entries.append(Entry(((span,),), key if is_possible else -1))
         room = min(_MOST_LINES, max(self.app.size.height - _LINES_AROUND, 2))
-        self._list.styles.height = min(len(self._entries), room)
+        self._list.styles.height = min(len(entries), room)
         self._list.styles.scrollbar_size_vertical = 0
-        self._list.fill(self._entries, "", self._current)
+        self._list.fill(entries, "", self._current)
         self._list.focus()
 
     def on_lines_list_chosen(self, event: LinesList.Chosen) -> None:
         event.stop()
-        self.dismiss(self._names[event.key])
+        self.dismiss([*self._values][event.key])
 
     def action_step(self, lines: int) -> None:
         self._list.step(lines)
@@ -138,8 +138,7 @@ class CompareScreen(ShellScreen):
     ACTIONS = ACTIONS
     BINDINGS = bindings_of(ACTIONS)
     DEFAULT_CSS = """
-    CompareScreen #level, CompareScreen #beside, CompareScreen #below { height: 1fr; }
-    CompareScreen Horizontal, CompareScreen Vertical { height: 1fr; }
+    CompareScreen #level, CompareScreen #below, CompareScreen Vertical { height: 1fr; }
     """
 
     def __init__(self) -> None:
@@ -147,23 +146,18 @@ class CompareScreen(ShellScreen):
         self._loaded: Loaded | None = None
         self._place = 0
         self._value = 0
-        self._opened: dict[tuple[int, int], ShownRow] = {}
-        """Rows with what their boxes did meanwhile, by side and row."""
         self._candidates: tuple[Candidate, ...] = ()
         self._page_heading = ""
-        self._table = LinesList(id="rows")
+        self._top, self._table, self._below = LinesView(), LinesList(id="rows"), LinesView()
+        self._below.id = "below"
 
     def compose_body(self) -> ComposeResult:
         """The answer, the rows and what the selected one rests on; a page for all of it, one for messages."""
-        self._top, self._heading, self._below, self._beside = (LinesView() for _ in range(4))
-        self._below.id, self._beside.id = "below", "beside"
-        self._left = Vertical(self._heading, self._table, self._below)
         with ContentSwitcher(initial="notice", id="level"):
             with Vertical(id="overview"):
                 yield self._top
-                with Horizontal():
-                    yield self._left
-                    yield self._beside
+                yield self._table
+                yield self._below
             yield LinesPage(id="page")
             yield LinesPage(id="notice")
 
@@ -215,12 +209,12 @@ class CompareScreen(ShellScreen):
         """How to begin, and pairs of stored runs as soon as they are found."""
         if self._loaded is not None or self.is_busy:
             return
-        self._show_lines("notice", partial(teaching, self._candidates))
+        self._show_document("notice", teaching(self._candidates))
 
         def taken(found: tuple[Candidate, ...]) -> None:
             self._candidates = found
             if found and self._loaded is None and self.level == "notice":
-                self._show_lines("notice", partial(teaching, found))
+                self._show_document("notice", teaching(found))
 
         self.begin(
             lambda job: candidates(Path.cwd(), job),
@@ -243,7 +237,6 @@ class CompareScreen(ShellScreen):
 
     def _take(self, loaded: Loaded) -> None:
         self._loaded, self._place = loaded, min(self._place, len(loaded.answer.comparisons) - 1)
-        self._opened.clear()
         self._show_level("rows")
         self._fill()
         for warning in loaded.asked.warnings:
@@ -253,97 +246,94 @@ class CompareScreen(ShellScreen):
         self._show_lines("notice", partial(error_lines, message, hint))
 
     def _fill(self) -> None:
-        """Everything anew, in the columns and blocks that the size has room for."""
-        if self._loaded is None or self.level != "rows":
+        """Everything anew, in the columns that the size has room for."""
+        loaded = self._loaded
+        if loaded is None or self.level != "rows":
             return
         number = self._table.key
-        if not 0 <= number < len(rows_of(self._loaded)):
-            number = self._main_row()
-        made = self._layout(number)
-        self._table.fill(made.rows.entries, made.rows.text, number)
-        self._draw(made)
+        if not 0 <= number < len(loaded.rows):
+            main = main_row(loaded.answer.comparisons[self._place].rows)
+            shown = [rows[self._place] for rows in loaded.rows]
+            number = next((n for n, row in enumerate(shown) if main and row is main), 0)
+        room = self.size.width - 1 - len(MARKER)
+        made = rows_table(
+            loaded.answer.comparisons,
+            loaded.rows,
+            loaded.ignore,
+            value=self.value,
+            place=self._place,
+            note=lambda row: " !" if row.flags else " *" if row.note else "",
+            is_drawn=True,
+        )
+        columns = columns_that_fit(made.table.columns, room, _GAP)
+        (heading,), *lines = lines_of(columns, room, gap=_GAP, cuts=True)
+        margin = Span(" " * len(MARKER))
+        entries = [
+            Entry(tuple((*(() if key >= 0 else (margin,)), *fitted(line, room)) for line in of_row), key)
+            for key, of_row in zip(made.keys, lines, strict=True)
+        ]
+        texts = [
+            (column.heading, *column.texts) for column in columns if column.heading.strip(" -+0123456789x")
+        ]
+        self._table.fill(entries, "\n".join("\t".join(cells) for cells in zip(*texts, strict=True)), number)
+        self._heading = (margin, *fitted(heading, room))
+        self._draw()
 
-    def _main_row(self) -> int:
-        assert self._loaded is not None
-        main = main_row(self._loaded.answer.comparisons[self._place].rows)
-        rows = enumerate(rows_of(self._loaded))
-        return next((number for number, row in rows if main and row[self._place] is main), 0)
-
-    def _shown(self, number: int) -> ShownRow:
-        assert self._loaded is not None
-        shown = ShownRow(self._loaded, rows_of(self._loaded)[number], self._place)
-        opened = self._opened.get((self._place, number))
-        return shown if opened is None else replace(shown, curves=opened.curves)
-
-    def _layout(self, number: int) -> CompareLayout:
-        """At the size of the body, with this row selected."""
-        return lay_out(self._shown(number), self.value, self.size.width, self.size.height - _AROUND)
-
-    def _draw(self, made: CompareLayout) -> None:
-        for view, lines in (
-            (self._top, made.top),
-            (self._heading, (made.rows.heading,)),
-            (self._below, made.below),
-            (self._beside, made.beside),
-        ):
-            self.show_in(view, *lines)
-        self._top.styles.height = len(made.top)
-        self._heading.styles.height = 1
-        self._table.styles.height = made.rows_height
-        self._left.styles.width = self.size.width - made.beside_width
-        self._beside.styles.width = made.beside_width
-        self._beside.display = bool(made.beside_width)
-        self._tell_row(made)
-        self._read_curves(made)
-
-    def _read_curves(self, made: CompareLayout) -> None:
-        """What the boxes did while the selected row was timed, where there is room to show it."""
-        loaded, place, number = self._loaded, self._place, self._table.key
-        rows = self._rows_here
-        if not made.beside_width or self.is_busy or loaded is None or (place, number) in self._opened:
+    def _draw(self) -> None:
+        """What stands around the rows: the answer and the sides, and the evidence of the selected one."""
+        loaded, number = self._loaded, self._table.key
+        if loaded is None or self.level != "rows":
             return
-        if rows is None or rows[place] is None:
+        width, height = self.size.width, self.size.height - _AROUND
+        top = [*self._top_lines(loaded, width, height), self._heading]
+        evidence = evidence_lines(loaded, number, self._place, width - 1, _MORE) if number >= 0 else []
+        room, needed = max(height - len(top), 1), self._table.virtual_size.height
+        least = height // 3 if height >= _HIGH else 0
+        below = min(len(evidence), max(room - needed, least))
+        self._top.styles.height = len(top)
+        self._table.styles.height = min(needed, max(room - below, 1))
+        self.show_in(self._top, *top)
+        self.show_in(self._below, *evidence[: max(room - needed, below)])
+        self._say_row(loaded, number)
+
+    def _top_lines(self, loaded: Loaded, width: int, height: int) -> list[Line]:
+        """The answer in a few lines, of which the first sentence stands out; a line for each side where there
+        is room, with `▸` before the one that is looked at."""
+        first, *rest = map(clean_text, loaded.answer.headline.sentences)
+        lines = [*paragraph(first, width, "title"), *(paragraph(" ".join(rest), width) if rest else ())]
+        most = _MOST_HEADLINE if height >= _HIGH else _MOST_HEADLINE - 1
+        if len(lines) > most:
+            ((text, style),) = lines[most - 1]
+            lines[most - 1 :] = [(Span(cut(f"{text} …", width), style),)]
+        if height < _HIGH:
+            return lines
+        sides = [loaded.asked.sides[place] for place in (loaded.baseline, *loaded.others())]
+        is_many = len(sides) > 2
+        marks = [is_many and place == self._place for place in range(-1, len(sides) - 1)]
+        table = sides_table(sides, loaded.ignore)
+        drawn = [*table_lines(table, width, margin=2 * is_many, marks=marks, has_headings=False)]
+        return [*lines, *drawn[: min(_MOST_SIDES, max(height // 4, 2))]]
+
+    def _say_row(self, loaded: Loaded, number: int) -> None:
+        """Why values of the selected row are absent, and what is to know of it."""
+        if self.is_busy or number < 0:
             return
-
-        def taken(opened: ShownRow) -> None:
-            self._opened[place, number] = opened
-            self._loaded = opened.loaded
-            self._draw_selected()
-
-        self.begin(lambda job: open_row(loaded, number, place, job), taken, is_quiet=True)
-
-    def _draw_selected(self) -> None:
-        """What depends on the selected row."""
-        if self._loaded is not None and self.level == "rows":
-            self._draw(self._layout(self._table.key))
+        rows = loaded.rows[number]
+        cells = [("a", first_of(rows).a)]
+        cells += [(letter_of(place), row.b) for place, row in enumerate(rows) if row is not None]
+        reasons = self.value.reasons(cells)
+        told = [f"{' and '.join(names)}: {reason}" for reason, names in reasons.items()]
+        row = rows[self._place]
+        if row is not None:
+            flags = [f"{flag.side} {flag.word}" for flag in row.flags]
+            told += filter(None, (*flags, row.note))
+        self.say("; ".join(told), "dim")
 
     def on_lines_list_selected(self, event: LinesList.Selected) -> None:
-        """Its evidence stands beside or below the table."""
+        """Its evidence stands below the table."""
         event.stop()
         self.give_up_quietly()
-        self._draw_selected()
-
-    def _tell_row(self, made: CompareLayout) -> None:
-        """What there is no room for: in the row, or sides; else how many rows are undecided."""
-        rows = self._rows_here
-        if self.level != "rows" or self.is_busy or self._loaded is None or rows is None:
-            return
-        names = [letter_of(place) for place in range(len(rows))]
-        text = row_line(rows, self._place, names, self.value, has_reason=not (made.below or made.beside))
-        if len(made.rows.shown) < len(rows):
-            shown = ", ".join(made.rows.shown)
-            text = "; ".join(filter(None, (f"{shown} of {len(rows)} sides in sight: n goes on", text)))
-        if text or made.has_unsure:
-            self.say(text, "dim")
-        else:
-            self.say_line(
-                unsure_line(self._shown(self._table.key), self.size.width, has_command=not made.has_command)
-            )
-
-    @property
-    def _rows_here(self) -> RowOfSides | None:
-        number = self._table.key
-        return None if self._loaded is None or number < 0 else rows_of(self._loaded)[number]
+        self._draw()
 
     # keys
 
@@ -355,21 +345,17 @@ class CompareScreen(ShellScreen):
     def on_lines_list_chosen(self, event: LinesList.Chosen) -> None:
         """Enter, or a click on the selected row."""
         event.stop()
-        rows, loaded, place, number = self._rows_here, self._loaded, self._place, event.key
-        if rows is None or loaded is None:
+        loaded, place, number = self._loaded, self._place, event.key
+        if loaded is None:
             return
-        if rows[place] is None:
+        if loaded.rows[number][place] is None:
             self.say("neither a nor b has this case: n shows the next side", "warn")
             return
-        opened = self._opened.get((place, number))
-        if opened is not None:
-            self._show_evidence(opened)
-        else:
-            self.begin(lambda job: open_row(loaded, number, place, job), self._show_evidence, self._fail)
+        self.begin(lambda job: open_row(loaded, number, place, job), self._show_evidence, self._fail)
 
-    def _show_evidence(self, opened: ShownRow) -> None:
+    def _show_evidence(self, opened: OpenedRow) -> None:
         self._loaded = opened.loaded
-        self._show_page(f"evidence of {opened.name}", partial(evidence_of, opened))
+        self._show_page(f"evidence of {opened.loaded.name(opened.number)}", opened.lines)
 
     def action_back(self) -> None:
         self.give_up_quietly()
@@ -388,7 +374,9 @@ class CompareScreen(ShellScreen):
         if loaded is None or self.level == "notice":
             return
         baseline = loaded.others()[self._place]
-        self.begin(lambda job: with_baseline(loaded, baseline, job), self._take, self._fail)
+        self.begin(
+            lambda job: loaded.against(baseline, with_energy=loaded.with_energy), self._take, self._fail
+        )
 
     def action_look(self, steps: int) -> None:
         if self._loaded is not None and self.level == "rows":
@@ -419,31 +407,17 @@ class CompareScreen(ShellScreen):
                 wanted = replace(request, by="" if by == FILES else by, baseline="", columns=())
                 self._read(wanted.words)
 
-        self.ask(
-            AskBy([short_name(file) for file in request.files], loaded.asked.dimensions(), loaded.ignore),
-            chosen,
-        )
+        files = [short_name(file) for file in request.files]
+        self.ask(AskBy(files, loaded.asked.dimensions(), loaded.ignore), chosen)
 
     def action_differs(self) -> None:
-        shown = self.comparison
-        if shown is not None and self._loaded is not None:
-            self._show_page("what differs", partial(differing, shown, self._loaded.ignore))
+        if self._loaded is not None:
+            self._page_heading = "what differs"
+            self._show_document("page", differing(self._loaded, self._place))
 
     def action_text(self) -> None:
-        loaded = self._loaded
-        if loaded is None:
-            return
-        width = self.size.width - 1
-        words, command = loaded.words(self.value), loaded.command(self.value)
-
-        def done(printed: tuple[str, ...]) -> None:
-            text = tuple((Span(line),) for line in printed)
-            self._show_page(
-                _TEXT,
-                lambda width: (*paragraph(f"$ {clean_text(command)}", width - 1, "accent"), (), *text),
-            )
-
-        self.begin(lambda job: read_text(words, width, job), done, self._fail)
+        if self._loaded is not None:
+            self._show_page("as text", partial(text_of, self._loaded, self.value))
 
     def action_command(self) -> None:
         if self._loaded is None:
@@ -485,18 +459,16 @@ class CompareScreen(ShellScreen):
 
     def on_resize(self) -> None:
         """Other columns fit, and other words in a line."""
-        self.call_after_refresh(self._lay_out)
-
-    def _lay_out(self) -> None:
-        self._fill()
-        if self.level == "page" and self._page_heading == _TEXT:
-            self.action_text()  # its lines are broken where it is made
-        self.refresh_lines()
+        self.call_after_refresh(self._fill)
+        self.call_after_refresh(self.refresh_lines)
 
     def _show_page(self, heading: str, lines: LinesOf) -> None:
         self._page_heading = heading
         self.say("")
         self._show_lines("page", lines)
+
+    def _show_document(self, name: str, parts: Document) -> None:
+        self._show_lines(name, lambda width: document_lines(parts, width - 1))
 
     def _show_lines(self, name: str, lines: LinesOf) -> None:
         self.query_one(f"#{name}", LinesPage).show_at_any_width(lines)
