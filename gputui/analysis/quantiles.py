@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from statistics import NormalDist
 
 _SMALLEST = 1e-300  # stands for 0 in Lentz's algorithm
 _NORMAL_ABOVE_DF = 1e7
@@ -16,19 +17,8 @@ def normal_cdf(z: float) -> float:
 
 
 def normal_quantile(share: float) -> float:
-    """The z below which a share of the standard normal distribution lies; 0 < share < 1.
-
-    Start: Abramowitz & Stegun 26.2.23 (error below 4.5e-4), then Newton's method.
-    """
-    if not 0 < share < 1:
-        raise ValueError(f"a quantile needs a share between 0 and 1, not {share}")
-    tail = min(share, 1 - share)
-    t = math.sqrt(-2 * math.log(tail))
-    z = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)))
-    for _ in range(3):
-        density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
-        z += (normal_cdf(-z) - tail) / density
-    return -z if share < 0.5 else z
+    """The z below which a share of the standard normal distribution lies; 0 < share < 1."""
+    return NormalDist().inv_cdf(share)
 
 
 def t_cdf(t: float, df: float) -> float:
