@@ -21,21 +21,6 @@ ABSENT = "–"
 _FAR_BEYOND = 1.5
 
 
-@dataclass(frozen=True, slots=True)
-class Units:
-    """Units of memory and temperature."""
-
-    memory: str = "GiB"
-    """`GiB` (2^30 bytes) or `GB` (10^9)."""
-    temperature: str = "C"
-    """`C` or `F`."""
-    degree: str = "°"
-    """Empty if the terminal supports only ASCII."""
-
-
-USUAL = Units()
-
-
 def number(values: Values, key: str) -> float | None:
     """A value as a number, None if it is absent, text or not finite."""
     value = values.get(key)
@@ -51,20 +36,19 @@ def word(values: Values, key: str) -> str:
 # Values as text
 
 
-def with_unit(value: float | None, unit: str, units: Units = USUAL) -> str:
+def with_unit(value: float | None, unit: str) -> str:
     """A value with its unit: `98 %`, `690 W`, `1.62 GHz`, `71 °C`, `210 MB/s`, `112.4 GiB`, `4.4 cores`."""
     if value is None:
         return ABSENT
     if unit == "B":
-        return _memory(value, units)
+        return _memory(value)
     if unit == "B/s":
         digits, prefix = with_prefix(value) if value >= 1 else ("0", "")
         return f"{digits} {prefix}B/s"
     if unit == "MHz" and value >= 999.5:
         return f"{value / 1000:.2f} GHz"
     if unit == "°C":
-        amount = value * 9 / 5 + 32 if units.temperature == "F" else value
-        return f"{amount:.0f} {units.degree}{units.temperature}"
+        return f"{value:.0f} °C"
     if unit == "cores":
         return f"{three_digits_of(value / 100)} cores"
     return f"{value:.0f} {unit}" if unit else three_digits(value)
@@ -77,35 +61,31 @@ def three_digits_of(value: float | None) -> str:
     return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
 
 
-def memory_scale(units: Units) -> float:
-    """Bytes in the unit of columns of memory."""
-    return 1e9 if units.memory == "GB" else 2.0**30
-
-
+GIB = 2.0**30
+"""Bytes in the unit of columns of memory."""
 _BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
-_DECIMAL = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
-def _memory(count: float, units: Units) -> str:
-    for scale, unit in _DECIMAL if units.memory == "GB" else _BINARY:
+def _memory(count: float) -> str:
+    for scale, unit in _BINARY:
         if count >= scale * 0.9995:
             decimals = {"T": 2, "G": 1}.get(unit[0], 0)
             return f"{count / scale:.{decimals}f} {unit}"
     return f"{count:.0f} B"
 
 
-def memory_of(used: float | None, total: float | None, units: Units = USUAL) -> str:
+def memory_of(used: float | None, total: float | None) -> str:
     """`61.0 of 276.0 GiB`, `0.9 of 140.4 GiB`; two units only if the total has another prefix than giga."""
-    whole = with_unit(total, "B", units)
+    whole = with_unit(total, "B")
     if used is None or total is None:
-        return with_unit(used, "B", units) if total is None else f"{ABSENT} of {whole}"
+        return with_unit(used, "B") if total is None else f"{ABSENT} of {whole}"
     unit = whole.rpartition(" ")[2]
-    amount, _, own_unit = _memory(used, units).rpartition(" ")
+    amount, _, own_unit = _memory(used).rpartition(" ")
     if unit == own_unit:
         return f"{amount} of {whole}"
     if unit[0] != "G":
         return f"{amount} {own_unit} of {whole}"
-    part = used / next(scale for scale, name in (*_DECIMAL, *_BINARY) if name == unit)
+    part = used / next(scale for scale, name in _BINARY if name == unit)
     return f"{part:.1f} of {whole}" if part >= 0.05 or not used else f"<0.1 of {whole}"
 
 
@@ -186,18 +166,18 @@ class Metric:
         limit, full = number(limits, self.mark), self.full_scale(limits)
         return limit if limit is not None and full is not None and limit < full - 0.5 else None
 
-    def text(self, value: float | None, units: Units = USUAL) -> str:
+    def text(self, value: float | None) -> str:
         """A value with its unit: `636 W`, `117.8 GiB`."""
-        return with_unit(value, self.unit, units)
+        return with_unit(value, self.unit)
 
-    def axis(self, top: float, units: Units = USUAL) -> str:
+    def axis(self, top: float) -> str:
         """The upper end of a chart, in few cells: `140 GiB`, `500 MB/s`."""
         if self.unit == "B":
-            return f"{three_digits_of(top / memory_scale(units))} {units.memory}"
+            return f"{three_digits_of(top / GIB)} GiB"
         if self.unit == "B/s":
             digits, prefix = with_prefix(top)
             return f"{float(digits):g} {prefix}B/s"
-        return f"{top / 100:g} cores" if self.unit == "cores" else self.text(top, units)
+        return f"{top / 100:g} cores" if self.unit == "cores" else self.text(top)
 
     @property
     def heading(self) -> str:
@@ -218,9 +198,7 @@ class Metric:
         ends = list(dict.fromkeys(map(self.plain, (low, high))))
         return " to ".join(ends) + ("" if self.unit == "B" else f" {self.unit}".rstrip())
 
-    def limit_text(
-        self, limits: Values, units: Units = USUAL, after: str = "", *, is_brief: bool = False
-    ) -> str:
+    def limit_text(self, limits: Values, after: str = "", *, is_brief: bool = False) -> str:
         """Its limit in words: `cap 500 W`, `slows at 87 °C`, `of 140.4`; empty if there is none.
 
         `is_brief` says `of` of every limit.
@@ -230,7 +208,7 @@ class Metric:
         if limit is None or not self.full:
             return ""
         what = "of" if is_brief else self.limit
-        text = self.axis(limit, units) if self.unit == "cores" else self.text(limit, units)
+        text = self.axis(limit) if self.unit == "cores" else self.text(limit)
         return f"{what} {without_unit(text, after) if what == 'of' else text}"
 
     def in_words(self, values: Values) -> str:

@@ -72,7 +72,7 @@ def show_live(
         settings = loaded if interval_s is None else replace(loaded, interval_s=interval_s)
         if not keeps_settings:  # the order of one's own processes means nothing elsewhere
             usual = MonitorSettings()
-            settings = replace(settings, sort=usual.sort, descending=usual.descending, tree=usual.tree)
+            settings = replace(settings, sort=usual.sort, descending=usual.descending)
         first_readings = threading.Event()
         feed = feed_of(settings.interval_s, first_readings.set)
         feed.want_processes(settings.show_processes)

@@ -126,9 +126,9 @@ def pictures() -> Iterator[tuple[str, str]]:
     made = model(lambda second: with_instances(sample(8, second), 0, 5))
     yield "monitor_mig_8gpus_80x24.txt", picture(made, 80, 24)
     made = model(lambda second: sample(8, second, processes=6), ascii_only=True)
-    for key in ("tree", "next-gpu", "next-gpu", "next-gpu", "next-gpu", "down", "down"):
+    for key in ("next-gpu", "next-gpu", "next-gpu", "next-gpu", "down", "down"):
         made.press(key)
-    yield "monitor_ascii_tree_80x24.txt", picture(made, 80, 24)
+    yield "monitor_ascii_selected_80x24.txt", picture(made, 80, 24)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gputui.analysis.health import age, is_lost
 from gputui.document.drawings import NO_READING
 from gputui.document.spans import Line, Span, cut, line_width, width_of
-from gputui.metrics import Metric, memory_of, memory_scale, number, three_digits_of, with_unit, word
+from gputui.metrics import GIB, Metric, memory_of, number, three_digits_of, with_unit, word
 from gputui.model.absent import Missing
 from gputui.model.telemetry import DeviceSample
 from gputui.model.units import format_clock, format_usd
@@ -75,9 +75,9 @@ def charts(
         share = rows // bands + (band < rows % bands)
         here = []
         for metric in metrics[band * columns : (band + 1) * columns]:
-            text = with_unit(metric.amount(device.values), metric.unit, frame.units)
+            text = with_unit(metric.amount(device.values), metric.unit)
             figure = Span(text, figure_style(frame, device, metric))
-            title = chart_title(metric.name, figure, note_of(metric, device.values, frame.units), each)
+            title = chart_title(metric.name, figure, note_of(metric, device.values), each)
             here.append([title, *_plot(frame, device, metric, each, share - 1)])
         here += [filled((), each, share)] * (columns - len(here))
         lines += side_by_side(here, width, _GAP)
@@ -137,7 +137,7 @@ def _plot(frame: Frame, device: DeviceSample, metric: Metric, width: int, rows: 
         body = Span(drawn[gauge_row], styles[gauge_row])
         gauge = with_gauge(frame, device, metric, body, drawn[-1], ceiling)
         shown[gauge_row] = tuple(gauge) or shown[gauge_row]
-    return with_axis(shown, metric.axis(ceiling, frame.units), width)
+    return with_axis(shown, metric.axis(ceiling), width)
 
 
 def with_gauge(
@@ -222,7 +222,7 @@ def _heading(frame: Frame, device: DeviceSample, width: int) -> Line:
     name = Span(("▸" if is_selected else "") + device.label, "accent" if is_selected else "title")
     end: list[Span] = []
     if device.problem is None:
-        text = with_unit(number(device.values, "temperature_c"), "°C", frame.units)
+        text = with_unit(number(device.values, "temperature_c"), "°C")
         load = frame.load_of_temperature(device)
         end = [Span(f" {text} ", FIGURE_STYLES[load] if load else "dim"), Span("─", "track")]
     state: list[Span] = []
@@ -239,7 +239,7 @@ def _heading(frame: Frame, device: DeviceSample, width: int) -> Line:
 
 
 def _title(frame: Frame, device: DeviceSample, metric: Metric, width: int) -> Line:
-    text, clock_mhz = metric.text(metric.amount(device.values), frame.units), _CLOCK.amount(device.values)
+    text, clock_mhz = metric.text(metric.amount(device.values)), _CLOCK.amount(device.values)
     limit = number(device.values, "power_limit_w")
     if metric.id == "power" and limit is not None:
         text += f" of {limit:.0f}"
@@ -247,7 +247,7 @@ def _title(frame: Frame, device: DeviceSample, metric: Metric, width: int) -> Li
         clock = _CLOCK.text(clock_mhz)
         note = f"{clock} {_CLOCK.limit_text(device.values, after=clock)}".rstrip()
     else:
-        note = clean(note_of(metric, device.values, frame.units))
+        note = clean(note_of(metric, device.values))
     spans = [Span(f"{metric.name:<{_LABEL}}", "dim"), Span(text, figure_style(frame, device, metric))]
     taken = line_width(spans)
     note = fitting_note(note, width - taken - 2)
@@ -265,9 +265,9 @@ def _title(frame: Frame, device: DeviceSample, metric: Metric, width: int) -> Li
 
 def _memory(frame: Frame, device: DeviceSample, width: int) -> Line:
     used, total = number(device.values, "memory_used_bytes"), number(device.values, "memory_total_bytes")
-    scale, load = memory_scale(frame.units), frame.load_of_memory(device)
+    scale, load = GIB, frame.load_of_memory(device)
     figure = f"{three_digits_of(None if used is None else used / scale):>4}"
-    end = f" of {three_digits_of(total / scale)} {frame.units.memory}" if total else f" {frame.units.memory}"
+    end = f" of {three_digits_of(total / scale)} GiB" if total else " GiB"
     room = max(width - _LABEL - 5 - len(end), 0)
     gauge = frame.gauge((device.device, "memory"), used, total or 0.0, room, load.style("memory"))
     head = Span(f"{'memory':<{_LABEL}}", "dim"), Span(figure + " ", FIGURE_STYLES[load])
@@ -330,11 +330,11 @@ def host_line(frame: Frame, width: int) -> Line:
     if room:
         spans += [Span(" "), *frame.gauge("cpu", busy, 100 * (limit or 0), room, load.style("link"))]
     used, total = number(values, "memory_used_bytes"), number(values, "memory_total_bytes")
-    load, scale = frame.load_of_memory(host), memory_scale(frame.units)
+    load, scale = frame.load_of_memory(host), GIB
     of = f" of {three_digits_of(total / scale)}" if total else ""
     figure = three_digits_of(None if used is None else used / scale)
     spans += [Span("  mem ", "dim"), Span(figure, FIGURE_STYLES[max(load, LoadLevel.WORKING)])]
-    spans.append(Span(f"{of} {frame.units.memory}", "dim"))
+    spans.append(Span(f"{of} GiB", "dim"))
     if room:
         spans += [Span(" "), *frame.gauge("host memory", used, total or 0.0, room, load.style("memory"))]
     for part in _rest(frame, host, width):
@@ -349,7 +349,7 @@ def _rest(frame: Frame, host: DeviceSample, width: int) -> list[Span]:
     parts: list[Span] = []
     swap = number(values, "swap_used_bytes")
     if swap:
-        text = memory_of(swap, number(values, "swap_total_bytes"), frame.units)
+        text = memory_of(swap, number(values, "swap_total_bytes"))
         parts.append(Span(f"  swap {text}", "warn"))
     load = number(values, "load_1min")
     if load is not None:

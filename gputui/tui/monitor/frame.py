@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from gputui.analysis.health import NEAR_C, GpuFinding, Severity, is_lost
 from gputui.analysis.throttling import LONGEST_STEP_NS, Throttling
 from gputui.document.spans import Span, cut, width_of
-from gputui.metrics import Metric, Units, number, word
+from gputui.metrics import Metric, number, word
 from gputui.model.absent import Missing
 from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.model.units import counted, format_usd, with_prefix
@@ -151,7 +151,6 @@ class Frame:
     now_ns: int
     span_ns: int
     """How far charts reach back."""
-    units: Units
     metrics: tuple[Metric, ...]
     """Of GPUs, most important first."""
     history: History

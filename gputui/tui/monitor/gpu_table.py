@@ -1,6 +1,5 @@
-"""GPUs as rows of a table, in columns and scrolled if necessary, below a strip with a cell for each; and what
-replaces it: all values of one GPU, and the choice of metrics.
-"""
+"""GPUs as rows of a table, in columns and scrolled if necessary; and what replaces them: all values of one
+GPU, and the choice of metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from functools import partial
 
 from gputui.analysis.health import CAUSES, age
 from gputui.document.spans import Line, Span, width_of
-from gputui.metrics import ABSENT, METRICS, Metric, Units, memory_scale, number, three_digits_of, with_unit
+from gputui.metrics import ABSENT, GIB, METRICS, Metric, number, three_digits_of, with_unit
 from gputui.model.absent import Missing
 from gputui.model.telemetry import LOST, DeviceSample, Value
 from gputui.model.units import format_percent, with_prefix
@@ -30,7 +29,7 @@ from gputui.tui.monitor.frame import (
     span_text,
 )
 from gputui.tui.monitor.history import LoadLevel
-from gputui.tui.monitor.layout import STRIP_LABEL, Layout, Rect
+from gputui.tui.monitor.layout import Layout, Rect
 from gputui.tui.monitor.settings import BY_ID, OF_GPUS
 from gputui.tui.widgets.cells import (
     clean,
@@ -43,7 +42,6 @@ from gputui.tui.widgets.cells import (
     side_by_side,
     wrapped,
 )
-from gputui.tui.widgets.charts import heat
 
 _BUSY, _POWER, _SM = (BY_ID[name] for name in ("busy", "power", "sm"))
 
@@ -66,7 +64,7 @@ def _columns(
     `of_each` is the memory of each GPU; where those `differ`, each has its own behind it. `kinds` heads the
     column of names.
     """
-    units, span = frame.units, f", {span_text(frame.span_ns)}"
+    span = f", {span_text(frame.span_ns)}"
     kind = 11 if kinds and width >= 56 else 0
     total = 7 if differ and width >= 64 else 0
     clock = 6 if width >= 104 else 0
@@ -79,9 +77,9 @@ def _columns(
     memory = min(room - busy - power, 17) if room >= 8 else 0
     held = "MEMORY"
     if of_each is not None and memory > 8:
-        held += f" of {three_digits_of(of_each / memory_scale(units))} {units.memory}"
+        held += f" of {three_digits_of(of_each / GIB)} GiB"
     elif memory:
-        held += f", {units.memory}"
+        held += ", GiB"
     columns = (
         _Column(1 + labels, "GPU", partial(_label, frame, labels)),
         _Column(kind, f" {kinds}", partial(_kind, frame, kind)),
@@ -90,7 +88,7 @@ def _columns(
         ),
         _Column(
             7 + memory + total,
-            f"  {held}" if memory else right(units.memory, 7),
+            f"  {held}" if memory else right("GiB", 7),
             partial(_memory, frame, memory, total),
         ),
         _Column(
@@ -98,7 +96,7 @@ def _columns(
             f"  WATTS{span if power > 9 else ''}" if power else right("WATTS", 7),
             partial(_watts, frame, power),
         ),
-        _Column(5, right(f"{units.degree}{units.temperature}", 5), partial(_degrees, frame)),
+        _Column(5, right("°C", 5), partial(_degrees, frame)),
         _Column(clock, right("GHz", clock), partial(_clock, frame)),
         _Column(
             2 + health + room - busy - power - memory,
@@ -130,8 +128,6 @@ def _watts(frame: Frame, width: int, device: DeviceSample, branch: str) -> list[
 
 def _degrees(frame: Frame, device: DeviceSample, branch: str) -> list[Span]:
     celsius = number(device.values, "temperature_c")
-    if celsius is not None and frame.units.temperature == "F":
-        celsius = celsius * 9 / 5 + 32
     style = "dim" if device.problem is not None else FIGURE_STYLES[frame.load_of_temperature(device)]
     return [_figure(device, celsius, ".0f", 5, style)]
 
@@ -172,7 +168,7 @@ def _busy(frame: Frame, width: int, device: DeviceSample, branch: str) -> list[S
 def _memory(frame: Frame, width: int, of: int, device: DeviceSample, branch: str) -> list[Span]:
     used, total = number(device.values, "memory_used_bytes"), number(device.values, "memory_total_bytes")
     used = None if device.problem is not None else used
-    scale, load = memory_scale(frame.units), frame.load_of_memory(device)
+    scale, load = GIB, frame.load_of_memory(device)
     figure = Span(f"{three_digits_of(None if used is None else used / scale):>7}", FIGURE_STYLES[load])
     spans = [figure]
     if width:
@@ -206,7 +202,7 @@ class DrawnTable:
 
     lines: list[Line]
     hits: list[tuple[Rect, int]]
-    """The position of each GPU, relative to the strip's first row."""
+    """The position of each GPU."""
     first: int
     """The first row in sight; the next frame starts there."""
     hidden: int
@@ -214,7 +210,7 @@ class DrawnTable:
 
 
 def gpu_table(frame: Frame, layout: Layout, width: int, first: int) -> DrawnTable:
-    """As many lines as the strip and the list of the layout have; scrolls with the selected GPU."""
+    """As many lines as the list of the layout has; scrolls with the selected GPU."""
     entries: list[tuple[DeviceSample, str]] = []
     for gpu in frame.gpus:
         entries.append((gpu, ""))
@@ -241,7 +237,7 @@ def gpu_table(frame: Frame, layout: Layout, width: int, first: int) -> DrawnTabl
     columns = _columns(frame, each, labels, None if differ or not totals else totals[0], kinds, differ=differ)
     headings = "".join(left(one.heading, one.width) for one in columns)
     heading = fitted((Span(headings.rstrip(), "dim"),), each)
-    lines, hits = _strip(frame, layout.strip)
+    hits: list[tuple[Rect, int]] = []
     blocks: list[list[Line]] = []
     for column in range(layout.columns):
         block = [heading] if layout.has_heading else []
@@ -252,25 +248,7 @@ def gpu_table(frame: Frame, layout: Layout, width: int, first: int) -> DrawnTabl
             block.append(fitted((span for one in columns for span in one.cells(device, branch)), each))
         blocks.append(filled(block, each, layout.list.height))
     shown = sum(not branch for _, branch in seen)
-    return DrawnTable(lines + side_by_side(blocks, width, gap), hits, first, len(frame.gpus) - shown)
-
-
-def _strip(frame: Frame, box: Rect) -> tuple[list[Line], list[tuple[Rect, int]]]:
-    """The load of all GPUs, a cell for each."""
-    room = max(box.width - STRIP_LABEL, 1)
-    lines: list[Line] = []
-    hits: list[tuple[Rect, int]] = []
-    for row in range(box.height):
-        spans = [Span(left("busy" if row == 0 else "", STRIP_LABEL), "dim")]
-        for place, gpu in enumerate(frame.gpus[row * room : (row + 1) * room]):
-            share = number(gpu.values, "sm_busy_pct") if gpu.problem is None else None
-            cell, style = heat((share,)), "alarm" if share is None else "compute 1"
-            if share is None and gpu.problem is None and gpu.values.get("mig_mode") == 1:
-                cell, style = "m", "dim"  # the driver reports no load for a GPU that MIG divides
-            spans.append(Span(cell, "selected" if gpu.device == frame.selected else style))
-            hits.append((Rect(STRIP_LABEL + place, row, 1, 1), gpu.device))
-        lines.append(fitted(spans, box.width))
-    return lines, hits
+    return DrawnTable(side_by_side(blocks, width, gap), hits, first, len(frame.gpus) - shown)
 
 
 REASONS: tuple[tuple[int, str], ...] = (
@@ -316,7 +294,7 @@ def _values(frame: Frame, device: DeviceSample, absent: Mapping[str, Missing], w
     """The known values, and the reasons why others are absent."""
     lines: list[Line] = []
     present = [(key, value) for key, value in device.values.items() if not isinstance(value, Missing)]
-    shown = [(_name_of(key), value_text(key, value, frame.units)) for key, value in present]
+    shown = [(_name_of(key), value_text(key, value)) for key, value in present]
     shown += [("source", clean(device.source)), ("read", f"{age((frame.now_ns - device.t_ns) / 1e9)} ago")]
     label_cells = min(max((width_of(label) for label, _ in shown), default=0) + 2, 24)
     lines += facts_lines(shown, width, label_cells, max(width // 40, 1), is_down=True)
@@ -344,32 +322,32 @@ def metrics_lines(chosen: Sequence[str], cursor: int, width: int) -> list[Line]:
     return lines
 
 
-def value_text(key: str, value: Value, units: Units) -> str:
+def value_text(key: str, value: Value) -> str:
     """One value with the unit that its key implies."""
     if isinstance(value, Missing):
         return clean(value.reason)
     if isinstance(value, str):
         return clean(value[:1000]).strip() or "(empty)"
     show = next((show for ending, show in _TEXTS.items() if key.endswith(ending)), None)
-    return f"{value:g}" if show is None else show(value, units)
+    return f"{value:g}" if show is None else show(value)
 
 
-def _reasons(bits: float, units: Units) -> str:
+def _reasons(bits: float) -> str:
     return ", ".join(name for bit, name in REASONS if int(bits) & bit) or "none"
 
 
-_TEXTS: Mapping[str, Callable[[float, Units], str]] = {
+_TEXTS: Mapping[str, Callable[[float], str]] = {
     "throttle_bits": _reasons,
-    "mig_mode": lambda value, units: "on" if value else "off",
-    "is_memory_shared": lambda value, units: "yes" if value else "no",
-    "_mj": lambda value, units: "{} {}J".format(*with_prefix(value / 1e3)),
-    "_mhz": lambda value, units: f"{value:.0f} MHz",
-    "_ns": lambda value, units: f"{value / 1e9:.1f} s",
-    "_bytes_per_s": lambda value, units: with_unit(value, "B/s", units),
-    "_bytes": lambda value, units: with_unit(value, "B", units),
-    "_pct": lambda value, units: with_unit(value, "%", units),
-    "_w": lambda value, units: with_unit(value, "W", units),
-    "_c": lambda value, units: with_unit(value, "°C", units),
+    "mig_mode": lambda value: "on" if value else "off",
+    "is_memory_shared": lambda value: "yes" if value else "no",
+    "_mj": lambda value: "{} {}J".format(*with_prefix(value / 1e3)),
+    "_mhz": lambda value: f"{value:.0f} MHz",
+    "_ns": lambda value: f"{value / 1e9:.1f} s",
+    "_bytes_per_s": lambda value: with_unit(value, "B/s"),
+    "_bytes": lambda value: with_unit(value, "B"),
+    "_pct": lambda value: with_unit(value, "%"),
+    "_w": lambda value: with_unit(value, "W"),
+    "_c": lambda value: with_unit(value, "°C"),
 }
 """By the key, or how it ends."""
 

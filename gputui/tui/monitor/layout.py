@@ -15,10 +15,6 @@ CARDS_FROM = 150
 _FEW, _FEW_CARDS_FROM = 4, 110
 """So few GPUs are cards from this width on, two abreast."""
 CARD_GAP = 3
-STRIP_FROM = 9
-"""From this number of GPUs on there is a heat strip, a cell for each."""
-STRIP_LABEL = 7
-"""Cells before the first GPU of the strip."""
 ROOMY = 36
 """From this height on, a blank row separates blocks."""
 _LEAST_CARD, _LEAST_NARROW_CARD = 8, 10
@@ -77,8 +73,6 @@ class Layout:
     columns: int = 1
     """Number of columns of rows, filled from top to bottom, then from left to right."""
     has_heading: bool = False
-    strip: Rect = NOWHERE
-    """The heat strip."""
     host: Rect = NOWHERE
     detail: Rect = NOWHERE
     """For `rows`: charts of the selected GPU."""
@@ -103,8 +97,7 @@ def laid_out(
 
     Rows that these `processes` do not need go to charts.
     Every GPU is visible if there is a row for each; the rest is reduced in this order: charts, all but a few
-    processes, rows of MIG instances, the heat strip, the heading, all processes, the host. Only then rows
-    scroll, and the heat strip has a cell for every GPU.
+    processes, rows of MIG instances, the heading, all processes, the host. Only then rows scroll.
     """
     count = len(instances)
     lower_least = _lower_least(height) if with_lower else 0
@@ -128,30 +121,22 @@ def laid_out(
             )
     columns = 3 if width >= THREE_COLUMNS else (2 if width >= TWO_COLUMNS else 1)
     total = count + sum(instances)
-    strip_rows = min(-(-count // max(width - STRIP_LABEL, 1)), max(height // 3, 1))
     some = min(lower_least, 3)
     few = min(lower_least, 2)
     tries = [
-        (total, True, True, 1, lower_least, strip_rows),
-        (total, True, True, 1, some, strip_rows),
-        (count, False, True, 1, some, strip_rows),
-        (count, False, True, 1, few, strip_rows),
-        (total, True, True, 1, lower_least, 0),
-        (total, True, True, 1, some, 0),
-        (count, False, True, 1, some, 0),
-        (count, False, True, 1, few, 0),
-        (count, False, False, 1, few, 0),
-        (count, False, False, 1, 0, 0),
-        (count, False, False, 0, 0, 0),
+        (total, True, True, 1, lower_least),
+        (total, True, True, 1, some),
+        (count, False, True, 1, some),
+        (count, False, True, 1, few),
+        (count, False, False, 1, few),
+        (count, False, False, 1, 0),
+        (count, False, False, 0, 0),
     ]
-    for entries, instances_shown, has_heading, host_row, lower_rows, strip in tries:
-        if strip and count < STRIP_FROM:
-            continue
+    for entries, instances_shown, has_heading, host_row, lower_rows in tries:
         # Rows that fill one column need no second one.
         across = columns if entries > 12 or columns == 1 else 1
         rows = -(-entries // across) + has_heading
-        spare = height - rows - host_row - lower_rows - strip
-        if spare >= 0:
+        if rows + host_row + lower_rows <= height:
             return _rows(
                 width,
                 height,
@@ -159,14 +144,13 @@ def laid_out(
                 across,
                 instances_shown,
                 has_heading,
-                strip,
                 host_row,
                 bool(lower_rows),
                 lower_enough,
             )
     lower_rows = lower_least if height >= 20 else 0
-    rows = height - strip_rows - 1 - lower_rows
-    return _rows(width, height, rows, columns, False, rows > 4, strip_rows, 1, bool(lower_rows), height)
+    rows = height - 1 - lower_rows
+    return _rows(width, height, rows, columns, False, rows > 4, 1, bool(lower_rows), height)
 
 
 def _lower_least(height: int) -> int:
@@ -229,13 +213,12 @@ def _rows(
     columns: int,
     instances_shown: bool,
     has_heading: bool,
-    strip: int,
     host_rows: int,
     has_lower: bool,
     lower_enough: int,
 ) -> Layout:
     """Rows of GPUs, the host, and what is left for charts of the selected GPU and for processes."""
-    host = Rect(0, strip + rows, width, host_rows)
+    host = Rect(0, rows, width, host_rows)
     spare = height - host.bottom
     most = max(_MOST_DETAIL, (height - rows) * 2 // 5)
     detail_rows = min(spare - (_PROCESSES_BESIDE_DETAIL if has_lower else 0), most)
@@ -245,10 +228,9 @@ def _rows(
         "rows",
         (),
         instances_shown,
-        Rect(0, strip, width, rows),
+        Rect(0, 0, width, rows),
         columns,
         has_heading,
-        Rect(0, 0, width, strip) if strip else NOWHERE,
         host if host_rows else NOWHERE,
         detail,
         _below(detail if detail_rows >= _LEAST_DETAIL else host, width, spare - detail.height)

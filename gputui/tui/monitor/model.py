@@ -10,7 +10,6 @@ from functools import lru_cache, partial
 
 from gputui.analysis.health import STALE_AFTER_S, health
 from gputui.document.spans import Line, Span, cut, line_width, width_of
-from gputui.metrics import Units
 from gputui.model.absent import Missing
 from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.model.units import counted
@@ -48,10 +47,8 @@ from gputui.tui.monitor.processes import (
 from gputui.tui.monitor.settings import (
     BY_ID,
     INTERVALS_S,
-    MEMORY_UNITS,
     OF_GPUS,
     OF_THE_HOST,
-    TEMPERATURE_UNITS,
     ZOOMS_MIN,
     MonitorSettings,
     stepped,
@@ -97,7 +94,6 @@ class _Hits:
 
 _ABOVE = 2
 """Lines above the GPUs: the heading, and the sum of the box."""
-_SCROLL_CELLS = 16
 _RULED_FROM = 6
 """From this number of rows on, processes have a rule above their heading."""
 _LEAST_BESIDE_QUESTIONS = 4
@@ -148,7 +144,7 @@ class MonitorModel:
         self._paused: _Snapshot | None = None
         self._charts = ChartPool()
         self._loads = SteadyLoads()
-        self._table = ProcessList(settings.sort, descending=settings.descending, tree=settings.tree)
+        self._table = ProcessList(settings.sort, descending=settings.descending)
         self._mode = ""
         self._question: EndProcess | None = None
         self._quick_s: float | None = None
@@ -171,13 +167,10 @@ class MonitorModel:
             "filter": self._open_filter,
             "sort": lambda: self._table.sort_by_next(self._width),
             "reverse": lambda: self._table.sort_by(self._table.sort),
-            "tree": self._table.toggle_tree,
             "down": lambda: self._move(1),
             "up": lambda: self._move(-1),
             "page-down": lambda: self._move(self._page),
             "page-up": lambda: self._move(-self._page),
-            "scroll-right": lambda: self._table.scroll(_SCROLL_CELLS),
-            "scroll-left": lambda: self._table.scroll(-_SCROLL_CELLS),
             "first": lambda: self._move(-(10**9)),
             "last": lambda: self._move(10**9),
             "end": self._ask,
@@ -191,7 +184,6 @@ class MonitorModel:
             "processes": self._processes,
             "zoom-in": lambda: self._zoom(-1),
             "zoom-out": lambda: self._zoom(1),
-            "units": self._turn_units,
             "faster": lambda: self._pace(-1),
             "slower": lambda: self._pace(1),
             "back": self._back,
@@ -201,9 +193,7 @@ class MonitorModel:
     @property
     def settings(self) -> MonitorSettings:
         """The current settings, to be saved on exit."""
-        return replace(
-            self._settings, sort=self._table.sort, descending=self._table.descending, tree=self._table.tree
-        )
+        return replace(self._settings, sort=self._table.sort, descending=self._table.descending)
 
     @property
     def is_typing(self) -> bool:
@@ -415,17 +405,6 @@ class MonitorModel:
         if self._span_ns(self._snapshot(self._now())) < self._settings.zoom_min * 60 * SECOND_NS:
             self.say(f"charts grow as readings come in, up to {self._settings.zoom_min} min", "")
 
-    def _turn_units(self) -> None:
-        shown = (self._settings.memory_unit, self._settings.temperature_unit)
-        pairs = [(size, degree) for degree in TEMPERATURE_UNITS for size in MEMORY_UNITS]
-        size, degree = pairs[(pairs.index(shown) + 1) % len(pairs)]
-        self._settings = replace(self._settings, memory_unit=size, temperature_unit=degree)
-
-    @property
-    def _units(self) -> Units:
-        degree = "" if self._ascii_only else "°"
-        return Units(self._settings.memory_unit, self._settings.temperature_unit, degree)
-
     def _pace(self, by: int) -> None:
         seconds = stepped(INTERVALS_S, self._settings.interval_s, by)
         self._settings = replace(self._settings, interval_s=seconds)
@@ -570,7 +549,6 @@ class MonitorModel:
             sample,
             snapshot.now_ns,
             self._span_ns(snapshot),
-            self._units,
             tuple(BY_ID[name] for name in self._settings.metrics if name in BY_ID),
             snapshot.history,
             snapshot.ledger,
@@ -651,7 +629,7 @@ class MonitorModel:
         width = box.width - (USERS_WIDTH + 2 if has_users else 0)
         self._hits.processes = Rect(0, box.y, width, box.height)
         self._page = max(self._table.in_sight - 1, 1)
-        table = self._table.drawn(width, box.height, self._units)
+        table = self._table.drawn(width, box.height)
         if not has_users:
             return [*lines, *table]
         return lines + side_by_side([table, users_lines(frame, box.height)], box.width, 2)

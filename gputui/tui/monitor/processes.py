@@ -1,4 +1,4 @@
-"""The process table: its columns, sorted, filtered, as a tree, with a selection that follows its process;
+"""The process table: its columns, sorted, filtered, with a selection that follows its process;
 and its users."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 from gputui.document.spans import Line, Span, ranges
-from gputui.metrics import ABSENT, Units, memory_scale, three_digits_of, with_unit
+from gputui.metrics import ABSENT, GIB, three_digits_of, with_unit
 from gputui.model.absent import Missing
 from gputui.model.telemetry import (
     ENDED,
@@ -39,7 +39,7 @@ class ProcessColumn:
     is_right: bool
     dropped: int
     """Columns with higher values are dropped first in a narrow terminal; 0 is never dropped."""
-    show: Callable[[ProcessSample, Units], str]
+    show: Callable[[ProcessSample], str]
     key: Callable[[ProcessSample], Key]
     is_descending: bool
     """The default sort direction."""
@@ -127,12 +127,12 @@ def _share(value: float | None) -> str:
     return ABSENT if value is None else f"{value:.0f}"
 
 
-def _show_gpu_memory(process: ProcessSample, units: Units) -> str:
+def _show_gpu_memory(process: ProcessSample) -> str:
     amount, is_all = gpu_memory(process)
-    return with_unit(amount, "B", units) + ("" if is_all or amount is None else "+")
+    return with_unit(amount, "B") + ("" if is_all or amount is None else "+")
 
 
-def _types(process: ProcessSample, units: Units) -> str:
+def _types(process: ProcessSample) -> str:
     kinds = {letter for use in process.uses for letter in use.kind}
     return clean("".join(sorted(kinds)))
 
@@ -143,12 +143,12 @@ def job_text(process: ProcessSample) -> str:
 
 
 COLUMNS: tuple[ProcessColumn, ...] = (
-    ProcessColumn("pid", "PID", 7, True, 0, lambda p, u: str(p.pid), lambda p: p.pid, False),
-    ProcessColumn("user", "USER", 8, False, 3, lambda p, u: user_text(p), user_text, False),
-    ProcessColumn("gpu", "GPU", 4, True, 0, lambda p, u: devices_text(p), _first_device, False, "a GPU"),
-    ProcessColumn("slice", "SLICE", 10, False, 1, lambda p, u: slices_text(p), slices_text, False, "MIG"),
-    ProcessColumn("type", "TYPE", 4, False, 9, _types, lambda p: _types(p, Units()), False, "a GPU"),
-    ProcessColumn("sm", "SM%", 4, True, 2, lambda p, u: _share(sm_share(p)), sm_share, True, "a GPU"),
+    ProcessColumn("pid", "PID", 7, True, 0, lambda p: str(p.pid), lambda p: p.pid, False),
+    ProcessColumn("user", "USER", 8, False, 3, lambda p: user_text(p), user_text, False),
+    ProcessColumn("gpu", "GPU", 4, True, 0, lambda p: devices_text(p), _first_device, False, "a GPU"),
+    ProcessColumn("slice", "SLICE", 10, False, 1, lambda p: slices_text(p), slices_text, False, "MIG"),
+    ProcessColumn("type", "TYPE", 4, False, 9, _types, lambda p: _types(p), False, "a GPU"),
+    ProcessColumn("sm", "SM%", 4, True, 2, lambda p: _share(sm_share(p)), sm_share, True, "a GPU"),
     ProcessColumn(
         "gpu-mem",
         "GPU-MEM",
@@ -166,7 +166,7 @@ COLUMNS: tuple[ProcessColumn, ...] = (
         5,
         True,
         7,
-        lambda p, u: _share(_optional(p.cpu_pct)),
+        lambda p: _share(_optional(p.cpu_pct)),
         lambda p: _optional(p.cpu_pct),
         True,
     ),
@@ -176,7 +176,7 @@ COLUMNS: tuple[ProcessColumn, ...] = (
         9,
         True,
         8,
-        lambda p, u: with_unit(_optional(p.memory_bytes), "B", u),
+        lambda p: with_unit(_optional(p.memory_bytes), "B"),
         lambda p: _optional(p.memory_bytes),
         True,
     ),
@@ -186,12 +186,12 @@ COLUMNS: tuple[ProcessColumn, ...] = (
         7,
         True,
         5,
-        lambda p, u: ABSENT if isinstance(p.elapsed_s, Missing) else time_text(p.elapsed_s),
+        lambda p: ABSENT if isinstance(p.elapsed_s, Missing) else time_text(p.elapsed_s),
         lambda p: _optional(p.elapsed_s),
         True,
     ),
-    ProcessColumn("job", "JOB", 16, False, 6, lambda p, u: job_text(p), job_text, False, "a job"),
-    ProcessColumn("command", "COMMAND", 0, False, 0, lambda p, u: command_text(p), command_text, False),
+    ProcessColumn("job", "JOB", 16, False, 6, lambda p: job_text(p), job_text, False, "a job"),
+    ProcessColumn("command", "COMMAND", 0, False, 0, lambda p: command_text(p), command_text, False),
 )
 _LEAST_COMMAND = 12
 _COMMAND_SHARE = 3 / 8
@@ -218,7 +218,6 @@ def columns_for(width: int, there: Container[str] = ("a GPU",)) -> tuple[Process
 Identity = tuple[int, int | None]
 """PID and start time, which together identify a process."""
 LONGEST_FILTER = 200
-_Order = Callable[[list[ProcessSample]], list[ProcessSample]]
 
 
 def identity(process: ProcessSample) -> Identity:
@@ -226,24 +225,14 @@ def identity(process: ProcessSample) -> Identity:
     return process.pid, None if isinstance(process.start_ticks, Missing) else process.start_ticks
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessRow:
-    """One process and its place in the tree."""
-
-    process: ProcessSample
-    branch: str
-    """Drawn before the command in a tree."""
-
-
 class ProcessList:
     """The rows of the process table, and the selected one."""
 
-    def __init__(self, sort: str, *, descending: bool, tree: bool) -> None:
+    def __init__(self, sort: str, *, descending: bool) -> None:
         self.sort = sort
         self.descending = descending
-        self.tree = tree
         self.filter = ""
-        self.rows: tuple[ProcessRow, ...] = ()
+        self.rows: tuple[ProcessSample, ...] = ()
         self.total = 0
         self._there: frozenset[str] = frozenset(("a GPU",))
         """What the columns may need: `MIG`, if a process is on an instance."""
@@ -254,14 +243,12 @@ class ProcessList:
         """Number of rows of the last frame."""
         self._place = 0
         self._made_of: tuple[object, ...] = ()
-        self._shift = 0
-        """By how many cells commands are scrolled."""
         self._drawn_of: tuple[object, ...] = ()
         self._drawn: Sequence[Line] = ()
 
     def take(self, processes: tuple[ProcessSample, ...] | Missing) -> None:
         """Sort and filter the processes, if anything has changed."""
-        made_of = (processes, self.sort, self.descending, self.tree, self.filter)
+        made_of = (processes, self.sort, self.descending, self.filter)
         if made_of == self._made_of:
             return
         self._made_of = made_of
@@ -278,11 +265,7 @@ class ProcessList:
         )
         wanted = self.filter.casefold()
         kept = [process for process in known if not wanted or _matches(process, wanted)]
-        self.rows = (
-            _as_tree(kept, self._ordered)
-            if self.tree
-            else tuple(ProcessRow(p, "") for p in self._ordered(kept))
-        )
+        self.rows = tuple(self._ordered(kept))
         self._find_selected()
 
     def _ordered(self, processes: list[ProcessSample]) -> list[ProcessSample]:
@@ -297,18 +280,18 @@ class ProcessList:
     def _find_selected(self) -> None:
         if self.selected is None:
             return
-        for place, row in enumerate(self.rows):
-            if identity(row.process) == self.selected:
+        for place, process in enumerate(self.rows):
+            if identity(process) == self.selected:
                 self._place = place
                 return
         if not self.rows or self.filter:
             return  # keeps the selection for when the filter is removed
         self._place = min(self._place, len(self.rows) - 1)
-        self.selected = identity(self.rows[self._place].process)
+        self.selected = identity(self.rows[self._place])
 
     def selected_process(self) -> ProcessSample | None:
         """The selected process, if it is among the rows."""
-        return next((row.process for row in self.rows if identity(row.process) == self.selected), None)
+        return next((process for process in self.rows if identity(process) == self.selected), None)
 
     def move(self, by: int) -> None:
         """Move the selection; the first movement selects the first visible row."""
@@ -319,11 +302,7 @@ class ProcessList:
         if not self.rows:
             return
         self._place = min(max(place, 0), len(self.rows) - 1)
-        self.selected = identity(self.rows[self._place].process)
-
-    def toggle_tree(self) -> None:
-        """Show them as a tree, or no longer."""
-        self.tree = not self.tree
+        self.selected = identity(self.rows[self._place])
 
     def sort_by(self, name: str) -> None:
         """Sort by this column; if already sorted by it, reverse the order."""
@@ -340,29 +319,24 @@ class ProcessList:
         after = [*names[at + 1 :], *names[: at + 1]]
         self.sort_by(next((name for name in after if name in shown and name != self.sort), self.sort))
 
-    def scroll(self, by: int) -> None:
-        """Move commands to the left by some cells, or back."""
-        longest = max((len(row.branch + command_text(row.process)) for row in self.rows), default=0)
-        self._shift = min(max(self._shift + by, 0), max(longest - abs(by), 0))
-
-    def drawn(self, width: int, height: int, units: Units) -> Sequence[Line]:
+    def drawn(self, width: int, height: int) -> Sequence[Line]:
         """The heading and the visible rows; exactly `height` lines."""
         room = height - 1
         self.in_sight = max(room, 0)
-        if self._place < len(self.rows) and identity(self.rows[self._place].process) == self.selected:
+        if self._place < len(self.rows) and identity(self.rows[self._place]) == self.selected:
             if self._place < self.top:
                 self.top = self._place
             elif self._place >= self.top + room:
                 self.top = self._place - room + 1
         self.top = min(max(self.top, 0), max(len(self.rows) - max(room, 1), 0))
         order = (self.sort, self.descending, bool(self.filter), self._there)
-        drawn_of = (self.rows, width, height, units, self.top, self.selected, self._shift, order)
+        drawn_of = (self.rows, width, height, self.top, self.selected, order)
         if drawn_of == self._drawn_of:
             return self._drawn
         self._drawn_of = drawn_of
         columns = self._columns(width)
         shown = self.rows[self.top : self.top + max(room, 0)]
-        lines = [self._heading(columns, width), *(self._row(row, columns, width, units) for row in shown)]
+        lines = [self._heading(columns, width), *(self._row(row, columns, width) for row in shown)]
         if not self.rows and room > 0:
             text = "no process matches" if self.filter else "no process uses a GPU"
             lines.append(fitted((Span(text, "dim"),), width))
@@ -395,19 +369,19 @@ class ProcessList:
             spans.append(Span(text, "accent" if is_sorted else "dim"))
         return fitted(spans, width)
 
-    def _row(self, row: ProcessRow, columns: tuple[ProcessColumn, ...], width: int, units: Units) -> Line:
+    def _row(self, process: ProcessSample, columns: tuple[ProcessColumn, ...], width: int) -> Line:
         texts = []
         for column in columns:
-            text = column.show(row.process, units)
+            text = column.show(process)
             if not column.width:
-                texts.append((row.branch + text)[self._shift :])
+                texts.append(text)
             else:
                 texts.append(right(text, column.width) if column.is_right else left(text, column.width))
         text = " ".join(texts)
-        if identity(row.process) == self.selected:
+        if identity(process) == self.selected:
             marked = f"▸{text[1:]}" if text.startswith(" ") else text
             return fitted((Span(left(marked, width), "selected"),), width)
-        is_ours = is_of_here(row.process) and not isinstance(row.process.command, Missing)
+        is_ours = is_of_here(process) and not isinstance(process.command, Missing)
         return fitted((Span(" ".join(texts[:-1]) + " "), Span(texts[-1], "" if is_ours else "dim")), width)
 
 
@@ -424,40 +398,6 @@ def _matches(process: ProcessSample, wanted: str) -> bool:
         or wanted in job_text(process).casefold()
         or (is_on_mig(process) and wanted in f"{devices_text(process)} {slices_text(process)}".casefold())
     )
-
-
-def _as_tree(processes: list[ProcessSample], ordered: _Order) -> tuple[ProcessRow, ...]:
-    """Each process below its parent, if that is in the table; siblings in the table's order."""
-    here = {process.pid: process for process in processes}
-    children: dict[int, list[ProcessSample]] = {}
-    roots: list[ProcessSample] = []
-    for process in processes:
-        parent = process.parent_pid
-        if isinstance(parent, Missing) or parent not in here or here[parent] is process:
-            roots.append(process)
-        else:
-            children.setdefault(parent, []).append(process)
-    rows: list[ProcessRow] = []
-    placed: set[int] = set()
-
-    def place(start: list[ProcessSample]) -> None:
-        waiting = [(process, "", "") for process in reversed(ordered(start))]
-        while waiting:
-            process, branch, below = waiting.pop()
-            if id(process) in placed:
-                continue
-            placed.add(id(process))
-            rows.append(ProcessRow(process, branch))
-            siblings = ordered(children.pop(process.pid, []))
-            for number, child in reversed(list(enumerate(siblings))):
-                last = number == len(siblings) - 1
-                waiting.append((child, below + ("└ " if last else "├ "), below + ("  " if last else "│ ")))
-
-    place(roots)
-    for process in processes:  # reused PIDs can form cycles
-        if id(process) not in placed:
-            place([process])
-    return tuple(rows)
 
 
 USERS_WIDTH = 46
@@ -480,11 +420,9 @@ def users_lines(frame: Frame, height: int) -> list[Line]:
     processes = frame.sample.processes
     users, used = _users(() if isinstance(processes, Missing) else processes, len(frame.gpus))
     price = frame.ledger.usd_per_hour
-    heading = (
-        left("USER", 12) + right("PROCS", 6) + "  " + left("GPUS", _GPUS_CELLS) + right(frame.units.memory, 7)
-    )
+    heading = left("USER", 12) + right("PROCS", 6) + "  " + left("GPUS", _GPUS_CELLS) + right("GiB", 7)
     lines = [fitted((Span(heading + right("COST NOW", 11) if price else heading, "dim"),), USERS_WIDTH)]
-    scale = memory_scale(frame.units)
+    scale = GIB
     rows = [
         (name, str(user.processes), user.gpus, three_digits_of(user.memory_bytes / scale), user.share, "")
         for name, user in sorted(users.items(), key=lambda pair: (-pair[1].share, pair[0]))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from gputui.document.theme import THEMES
 from gputui.errors import GputuiError
-from gputui.metrics import METRICS, Metric, Units, Values, number, with_unit
+from gputui.metrics import METRICS, Metric, Values, number, with_unit
 from gputui.services.support.paths import make_directory
 from gputui.tui.monitor.processes import COLUMNS
 
@@ -33,15 +33,15 @@ ALWAYS = 4
 """This many of the chosen metrics keep their chart even if the device has no value for them."""
 
 
-def note_of(metric: Metric, values: Values, units: Units) -> str:
+def note_of(metric: Metric, values: Values) -> str:
     """Its limit, and values that explain it; where space is short, parts after a comma are omitted."""
-    parts = [metric.limit_text(values, units, metric.text(metric.amount(values), units))]
+    parts = [metric.limit_text(values, metric.text(metric.amount(values)))]
     if metric.mark_at(values) is not None:
-        parts.append(f"factory {metric.text(metric.full_scale(values), units)}")
+        parts.append(f"factory {metric.text(metric.full_scale(values))}")
     if metric.also and metric.amount(values) is not None:
         parts.append(f"in {with_unit(number(values, metric.key), metric.unit)}")
     more = _MORE.get(metric.id)
-    return ", ".join(filter(None, (*parts, *(more(values, units) if more else ()))))
+    return ", ".join(filter(None, (*parts, *(more(values) if more else ()))))
 
 
 def _shares(values: Values, *keys: str) -> list[str]:
@@ -52,35 +52,35 @@ def _shares(values: Values, *keys: str) -> list[str]:
     ]
 
 
-def _with_busy(values: Values, units: Units) -> list[str]:
+def _with_busy(values: Values) -> list[str]:
     traffic = number(values, "memory_busy_pct")
     shares = _shares(values, "sm_active", "tensor")
     return shares if shares or traffic is None else [f"memory traffic {with_unit(traffic, '%')}"]
 
 
-def _with_memory(values: Values, units: Units) -> list[str]:
+def _with_memory(values: Values) -> list[str]:
     if number(values, "is_memory_shared"):
         return ["shared with host"]
     return [f"{share} %" for share in _shares(values, "dram")]
 
 
-def _with_cpu(values: Values, units: Units) -> list[str]:
+def _with_cpu(values: Values) -> list[str]:
     load = number(values, "load_1min")
     return [f"load {load:.1f}"] if load is not None else []
 
 
-def _with_host_memory(values: Values, units: Units) -> list[str]:
+def _with_host_memory(values: Values) -> list[str]:
     swap = number(values, "swap_used_bytes")
-    return [f"swap {with_unit(swap, 'B', units)}"] if swap else []
+    return [f"swap {with_unit(swap, 'B')}"] if swap else []
 
 
-_MORE: dict[str, Callable[[Values, Units], list[str]]] = {
+_MORE: dict[str, Callable[[Values], list[str]]] = {
     "busy": _with_busy,
     "memory": _with_memory,
-    "sm": lambda values, units: [f"{share} %" for share in _shares(values, "occupancy")],
-    "tensor": lambda values, units: _shares(values, "fp32", "fp16", "fp64"),
-    "dram": lambda values, units: ["of bandwidth"],
-    "video": lambda values, units: [f"decoder {with_unit(number(values, 'decoder_pct'), '%')}"],
+    "sm": lambda values: [f"{share} %" for share in _shares(values, "occupancy")],
+    "tensor": lambda values: _shares(values, "fp32", "fp16", "fp64"),
+    "dram": lambda values: ["of bandwidth"],
+    "video": lambda values: [f"decoder {with_unit(number(values, 'decoder_pct'), '%')}"],
     "host-cpu": _with_cpu,
     "host-memory": _with_host_memory,
 }
@@ -88,9 +88,9 @@ _MORE: dict[str, Callable[[Values, Units], list[str]]] = {
 
 INTERVALS_S: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 ZOOMS_MIN: tuple[int, ...] = (1, 2, 5, 10, 30, 60)
-MEMORY_UNITS: tuple[str, ...] = ("GiB", "GB")
-TEMPERATURE_UNITS: tuple[str, ...] = ("C", "F")
 _LARGEST_FILE = 64 * 1024
+_OF_BEFORE = frozenset({"memory_unit", "temperature_unit", "tree"})
+"""Settings that older versions wrote."""
 _N = TypeVar("_N", int, float)
 
 
@@ -110,13 +110,10 @@ class MonitorSettings:
     """One of ZOOMS_MIN."""
     metrics: tuple[str, ...] = DEFAULT_METRICS
     """Ids of OF_GPUS, most important first."""
-    memory_unit: str = "GiB"
-    temperature_unit: str = "C"
     show_processes: bool = True
     sort: str = "gpu-mem"
     """Id of a column of the processes."""
     descending: bool = True
-    tree: bool = False
     notify: bool = False
     """Whether the terminal notifies of runs, on all screens."""
     theme: str = THEMES[0].id
@@ -145,6 +142,8 @@ def load_settings(path: Path) -> tuple[MonitorSettings, str]:
         return MonitorSettings(), f"settings are the defaults: {path} cannot be read ({why})"
     fittings: dict[str, Any] = {}
     refused = []
+    for key in _OF_BEFORE & table.keys():
+        del table[key]
     for key, value in table.items():
         fitting = _fitting(key, value)
         if fitting is None:
@@ -176,7 +175,7 @@ def save_settings(path: Path, settings: MonitorSettings) -> None:
 
 def _fitting(key: str, value: object) -> object | None:
     """A value as the settings take it; None if it is invalid."""
-    if key in ("show_processes", "descending", "tree", "notify", "questions"):
+    if key in ("show_processes", "descending", "notify", "questions"):
         return value if isinstance(value, bool) else None
     if isinstance(value, bool):
         return None
@@ -189,8 +188,6 @@ def _fitting(key: str, value: object) -> object | None:
         return tuple(value) if all(isinstance(name, str) for name in value) else None
     allowed: dict[str, tuple[object, ...]] = {
         "zoom_min": ZOOMS_MIN,
-        "memory_unit": MEMORY_UNITS,
-        "temperature_unit": TEMPERATURE_UNITS,
         "sort": tuple(column.id for column in COLUMNS),
         "theme": tuple(theme.id for theme in THEMES),
     }

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from gputui.analysis.health import is_lost
 from gputui.document.spans import Line, Span, cut, line_width, width_of
-from gputui.metrics import memory_scale, number, three_digits_of, with_unit
+from gputui.metrics import GIB, number, three_digits_of, with_unit
 from gputui.model.telemetry import DeviceSample
 from gputui.model.units import counted, format_usd, format_whole_seconds
 from gputui.tui.monitor.actions import EndProcess
@@ -123,9 +123,9 @@ def _memory(frame: Frame, *, is_short: bool) -> list[Span]:
     used, total = _together(frame, "memory_used_bytes", "memory_total_bytes")
     if used is None or total is None:
         return []
-    scale = memory_scale(frame.units)
+    scale = GIB
     whole = "" if is_short else f" of {three_digits_of(total / scale)}"
-    return [Span(three_digits_of(used / scale), "title"), Span(f"{whole} {frame.units.memory}", "dim")]
+    return [Span(three_digits_of(used / scale), "title"), Span(f"{whole} GiB", "dim")]
 
 
 def _together(frame: Frame, key: str, limit: str) -> tuple[float | None, float | None]:

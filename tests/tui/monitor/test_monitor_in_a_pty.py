@@ -372,11 +372,11 @@ def test_settings_are_remembered(tmp_path: Path) -> None:
     box.environment["XDG_CONFIG_HOME"] = str(tmp_path)
     with box.monitor() as terminal:
         wait_for_load(terminal, 0)
-        terminal.type(b"]u-t")
+        terminal.type(b"]-S")
         terminal.wait_for("every 2 s · charts ")
         leave(terminal)
     kept = tomllib.loads((tmp_path / "gputui" / "monitor.toml").read_text())
-    assert (kept["zoom_min"], kept["interval_s"], kept["memory_unit"], kept["tree"]) == (10, 2.0, "GB", True)
+    assert (kept["zoom_min"], kept["interval_s"], kept["descending"]) == (10, 2.0, False)
     with box.monitor() as terminal:
         terminal.wait_for("every 2 s · charts ")
         leave(terminal)

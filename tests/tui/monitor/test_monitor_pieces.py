@@ -20,7 +20,7 @@ from rich.cells import cell_len
 from gputui.document.drawings import gauge
 from gputui.document.spans import Line, Span, cut, line_width, width_of
 from gputui.errors import GputuiError
-from gputui.metrics import Units, memory_of, round_ceiling, with_unit
+from gputui.metrics import memory_of, round_ceiling, with_unit
 from gputui.services.support.paths import monitor_file
 from gputui.tui.monitor.history import RINGS, Chart, History, LoadLevel, Series, SteadyLoads
 from gputui.tui.monitor.layout import NOWHERE, Rect, laid_out
@@ -321,17 +321,15 @@ def test_charts_without_a_limit_end_at_a_round_number(value: float, top: float) 
 
 def test_amounts_are_short_and_have_their_unit() -> None:
     assert with_unit(120 * 2**30, "B") == "120.0 GiB"
-    assert with_unit(1.5e12, "B", Units("GB")) == "1.50 TB"
     assert with_unit(None, "B") == "–"
-    assert memory_of(2**30, 4 * 2**30, Units()) == "1.0 of 4.0 GiB"
-    assert memory_of(922 * 2**20, 140.4 * 2**30, Units()) == "0.9 of 140.4 GiB"
-    assert memory_of(2**20, 4 * 2**30, Units()) == "<0.1 of 4.0 GiB"
-    assert memory_of(0, 4 * 2**30, Units()) == "0.0 of 4.0 GiB"
-    assert memory_of(5e8, 24e9, Units("GB")) == "0.5 of 24.0 GB"
-    assert memory_of(230 * 2**30, 2**40, Units()) == "230.0 GiB of 1.00 TiB"
-    assert memory_of(2**20, 2**29, Units()) == "1 of 512 MiB"
+    assert memory_of(2**30, 4 * 2**30) == "1.0 of 4.0 GiB"
+    assert memory_of(922 * 2**20, 140.4 * 2**30) == "0.9 of 140.4 GiB"
+    assert memory_of(2**20, 4 * 2**30) == "<0.1 of 4.0 GiB"
+    assert memory_of(0, 4 * 2**30) == "0.0 of 4.0 GiB"
+    assert memory_of(230 * 2**30, 2**40) == "230.0 GiB of 1.00 TiB"
+    assert memory_of(2**20, 2**29) == "1 of 512 MiB"
     assert (with_unit(1980, "MHz"), with_unit(345, "MHz")) == ("1.98 GHz", "345 MHz")
-    assert (with_unit(100, "°C"), with_unit(100, "°C", Units("GiB", "F", ""))) == ("100 °C", "212 F")
+    assert with_unit(100, "°C") == "100 °C"
 
 
 # Layout
@@ -353,7 +351,7 @@ def test_boxes_lie_inside_and_do_not_overlap(
     width: int, height: int, instances: list[int], with_lower: bool, processes: int | None
 ) -> None:
     layout = laid_out(width, height, tuple(instances), with_lower=with_lower, processes=processes)
-    boxes = [*layout.gpus, layout.list, layout.strip, layout.host, layout.detail, layout.lower]
+    boxes = [*layout.gpus, layout.list, layout.host, layout.detail, layout.lower]
     boxes = [box for box in boxes if box != NOWHERE]
     for place, box in enumerate(boxes):
         assert box.x >= 0
@@ -408,12 +406,6 @@ def test_rows_that_few_processes_do_not_need_go_to_the_charts(count: int, size: 
     assert small.form == "single" or (small.detail.height >= 7) == (count < 8)
 
 
-def test_many_gpus_have_a_heat_strip() -> None:
-    assert laid_out(80, 22, (0,) * 16).strip.height == 1
-    assert laid_out(80, 22, (0,) * 8).strip == NOWHERE
-    assert laid_out(40, 8, (0,) * 72).strip.height == 2
-
-
 # Settings
 
 
@@ -423,12 +415,9 @@ def test_settings_come_back_as_they_were_kept(tmp_path: Path) -> None:
         interval_s=0.2,
         zoom_min=30,
         metrics=("power", "busy"),
-        memory_unit="GB",
-        temperature_unit="F",
         show_processes=False,
         sort="cpu",
         descending=False,
-        tree=True,
         questions=False,
         palette=("5\tDoctor", '\trun 12345678 quick "a\\b" 温度'),
     )
@@ -463,12 +452,12 @@ def test_what_is_out_of_range_is_left_out_and_named_and_the_rest_is_used(tmp_pat
     path = tmp_path / "monitor.toml"
     path.write_text(
         'interval_s = 99\nzoom_min = true\nsort = "cpu"\nmetrics = ["busy", "nonsense"]\n'
-        'memory_unit = "parsec"\ntree = 1\ncolour = "red"\n',
+        'theme = "parsec"\nnotify = 1\ncolour = "red"\n',
         encoding="utf-8",
     )
     kept, message = load_settings(path)
     assert kept == MonitorSettings(sort="cpu")
-    for name in ("interval_s", "zoom_min", "metrics", "memory_unit", "tree", "colour"):
+    for name in ("interval_s", "zoom_min", "metrics", "theme", "notify", "colour"):
         assert name in message
 
 

@@ -287,7 +287,7 @@ def test_other_terminals_get_blocks() -> None:
     assert wants_ascii({"TERM": "xterm-256color", "GPUTUI_ASCII": "1"})
 
 
-@pytest.mark.parametrize("keys", [(), ("details",), ("metrics",), ("filter",), ("tree", "end")])
+@pytest.mark.parametrize("keys", [(), ("details",), ("metrics",), ("filter",), ("down", "end")])
 def test_every_text_of_the_monitor_can_be_read(keys: tuple[str, ...]) -> None:
     made = monitor(lambda second: sample(8, second))
     made.press("next-gpu")
