@@ -11,7 +11,7 @@ from typing import TypeVar
 import click
 
 from gputui.analysis.cost import Estimated
-from gputui.analysis.job import Batch, Job, begins_job, parse_job
+from gputui.analysis.job import Batch, Job, parse_job
 from gputui.cli.options import json_option, trust_option
 from gputui.cli.output import print_json, printed, warn
 from gputui.document.page import Page
@@ -81,7 +81,6 @@ def _finite(context: click.Context, parameter: click.Parameter, number: float | 
     help="'2e9 tokens a month', '1M img train in 8h', '200 rps p99<50ms', '2M requests/day 800 in 200 out"
     " ttft<500ms tpot<50ms'; repeatable.",
 )
-@click.option("--tokens", multiple=True, metavar="N", help="The same as --job 'N tokens'.")
 @click.option("--workload", metavar="NAME[:SIZE]", default="", help="Answer with this workload.")
 @click.option("--precision", type=click.Choice(PRECISIONS), help="Only rows of this precision.")
 @click.option("--price", "prices", multiple=True, metavar="[F=]USD", help="What a whole box costs per hour.")
@@ -132,7 +131,6 @@ def _finite(context: click.Context, parameter: click.Parameter, number: float | 
 def command(
     files: tuple[str, ...],
     jobs: tuple[str, ...],
-    tokens: tuple[str, ...],
     workload: str,
     precision: str | None,
     prices: tuple[str, ...],
@@ -148,8 +146,6 @@ def command(
     as_json: bool,
 ) -> int:
     """Time and cost of a job on each box: cheapest, fastest, and whether a GPU is worth it."""
-    files, typed_jobs = _files_and_jobs(files)
-    jobs = (*jobs, *(f"{amount} tokens" for amount in tokens), *typed_jobs)
     if not files:
         job = jobs[0] if jobs else _EXAMPLE
         raise GputuiError("advise: no result file is named", f"gputui advise a.db b.db --job {job!r}")
@@ -250,17 +246,6 @@ def _report(refusals: Sequence[GputuiError]) -> int:
     """Report the jobs without an answer; returns the exit code."""
     warn(f"gputui: {error.message}\n  {error.hint}" for error in refusals)
     return refusals[0].exit_code if refusals else EXIT_DONE
-
-
-def _files_and_jobs(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The files, and the job where one is typed among them: an amount or a verb, and all up to the next
-    file."""
-    are_files = [word.endswith(".db") or split_selector(word)[0].exists() for word in words]
-    starts = (place for place, word in enumerate(words) if not are_files[place] and begins_job(word))
-    if (first := next(starts, None)) is None:
-        return tuple(words), ()
-    end = next((place for place in range(first, len(words)) if are_files[place]), len(words))
-    return (*words[:first], *words[end:]), (" ".join(words[first:end]),)
 
 
 def _by_file(option: str, values: Sequence[str], files: Sequence[str]) -> dict[str, str]:

@@ -118,10 +118,7 @@ def test_training_and_serving_are_answered_apart_with_what_was_measured(
 @pytest.mark.parametrize(
     "words",
     [
-        ("2e9", "tokens", "cpu.db", "gpu.db"),
-        ("cpu.db", "gpu.db", "2e9 tokens/month"),
-        ("cpu.db", "gpu.db", "--tokens", "2e9"),
-        ("cpu.db", "train", "2e9", "tokens", "per", "month", "gpu.db"),
+        ("cpu.db", "gpu.db", "--job", "2e9 tokens"),
         ("cpu.db", "gpu.db", "--job", "2e9 tokens a month"),
         ("cpu.db", "gpu.db", "--job", "2e9 tokens in 30 d"),
     ],
@@ -151,14 +148,12 @@ def test_files_without_a_job_are_answered_for_an_example_that_is_named(
     assert out == printed(capsys, "advise", "cpu.db", "gpu.db", "--job", "50M tokens train")[1]
 
 
-@pytest.mark.usefixtures("there")
-@pytest.mark.parametrize(("words", "job"), [(("2e9", "tokens"), "2e9 tokens"), ((), "50M tokens train")])
 def test_a_job_without_files_is_an_error_that_shows_a_whole_command(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], job: str
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    status, _, err = printed(capsys, "advise", *words)
+    status, _, err = printed(capsys, "advise", "--job", "2e9 tokens")
 
-    assert (status, err.splitlines()[1]) == (2, f"  gputui advise a.db b.db --job '{job}'")
+    assert (status, err.splitlines()[1]) == (2, "  gputui advise a.db b.db --job '2e9 tokens'")
 
 
 @pytest.mark.usefixtures("there")
@@ -201,7 +196,7 @@ def test_800k_of_a_box_that_rents_at_20k_a_month_come_back_after_53_months(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("gpu.db", "--job", "50M kittens train"), "kittens is not a unit"),
+        (("gpu.db", "--job", "50M kittens train"), "is not understood"),
         (("gpu.db", "--job", TRAIN, "--price", "free"), "--price free: is not an amount of money"),
         (("gpu.db", "--job", TRAIN, "--price", "x.db=3"), "x.db is none of the files"),
         (("gpu.db", "--job", TRAIN, "--buy", "nan"), "--buy nan: is not an amount of money"),

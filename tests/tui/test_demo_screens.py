@@ -333,6 +333,6 @@ def test_a_copy_of_the_file_cannot_pass_for_a_measurement(runs: tuple[Run, ...],
     assert gputui("share", f"{demo.db}@latest", "-o", page).returncode == 0
     assert CAUTION in page.read_text()
     assert "gputui run demo" not in page.read_text()
-    advised = gputui("advise", f"{demo.db}@latest", "--job", "train 1e9 tokens")
+    advised = gputui("advise", f"{demo.db}@latest", "--job", "1e9 tokens train")
     assert advised.returncode != 0
     assert CAUTION in advised.stderr
