@@ -264,11 +264,8 @@ class Piece:
     calls: Fraction
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    a: Piece | None
-    b: Piece | None
-    match: str
+_Pair = tuple[Piece, Piece, str]
+"""A piece of each side, which takes no time where only the other has it, and how the two were matched."""
 
 
 def divide_step(side: ProfiledSide) -> list[Piece]:
@@ -411,8 +408,8 @@ def _pairs(a: Sequence[Piece], b: Sequence[Piece], is_one_kind: bool) -> Iterabl
     ):
         found, left_a, left_b = _matched(left_a, left_b, match, key, fits)
         yield from found
-    yield from (_Pair(piece, None, "only a") for piece in left_a)
-    yield from (_Pair(None, piece, "only b") for piece in left_b)
+    yield from ((piece, _absent(piece), "only a") for piece in left_a)
+    yield from ((_absent(piece), piece, "only b") for piece in left_b)
 
 
 def _is_work(piece: Piece) -> bool:
@@ -431,36 +428,37 @@ def _matched(
     mine = {key(piece): piece for piece in _merged(filter(is_taken, a), key)}
     theirs = {key(piece): piece for piece in _merged(filter(is_taken, b), key)}
     return (
-        [_Pair(piece, theirs[which], match) for which, piece in mine.items()],
+        [(piece, theirs[which], match) for which, piece in mine.items()],
         [piece for piece in a if not is_taken(piece)],
         [piece for piece in b if not is_taken(piece)],
     )
 
 
+def _absent(piece: Piece) -> Piece:
+    return replace(piece, time_ns=0, calls=Fraction(0))
+
+
 def _difference(pair: _Pair, peak_a: float | Missing, peak_b: float | Missing) -> OperatorDifference:
-    a, b, either = pair.a, pair.b, pair.a or pair.b
-    if either is None:
-        raise ValueError("a pair of nothing")
-    time_a, time_b = (0 if piece is None else piece.time_ns for piece in (a, b))
-    calls_a, calls_b = (Fraction(0) if piece is None else piece.calls for piece in (a, b))
-    has_calls = pair.match in ("shapes", "operator") and calls_a > 0 and calls_b > 0
-    split = split_by_calls(time_a, time_b, calls_a, calls_b) if has_calls else Split(0, 0, time_b - time_a)
-    flops = _NO_FLOPS if pair.match != "shapes" else flops_of_call(either.operator, either.shapes)
+    a, b, match = pair
+    has_calls = match in ("shapes", "operator") and a.calls > 0 and b.calls > 0
+    times = a.time_ns, b.time_ns, a.calls, b.calls
+    split = split_by_calls(*times) if has_calls else Split(0, 0, b.time_ns - a.time_ns)
+    flops = _NO_FLOPS if match != "shapes" else flops_of_call(a.operator, a.shapes)
     peak_ns: int | Missing = _NO_FLOPS
     efficiency_ns: int | Missing = _NO_FLOPS
     if has_calls and not isinstance(flops, Missing):
-        peak_ns = _by_peak(time_a, time_b, calls_a, calls_b, peak_a, peak_b)
+        peak_ns = _by_peak(*times, peak_a, peak_b)
         efficiency_ns = peak_ns if isinstance(peak_ns, Missing) else split.per_call_ns - peak_ns
     return OperatorDifference(
-        phase=either.phase if a is None or b is None or a.phase == b.phase else "",
-        category=either.category,
-        operator=either.operator if a is None or b is None or a.operator == b.operator else "",
-        shapes=either.shapes if a is None or b is None or a.shapes == b.shapes else "",
-        match=pair.match,
-        time_a_ns=time_a,
-        time_b_ns=time_b,
-        calls_a=float(calls_a),
-        calls_b=float(calls_b),
+        phase=a.phase if a.phase == b.phase else "",
+        category=a.category,
+        operator=a.operator if a.operator == b.operator else "",
+        shapes=a.shapes if a.shapes == b.shapes else "",
+        match=match,
+        time_a_ns=a.time_ns,
+        time_b_ns=b.time_ns,
+        calls_a=float(a.calls),
+        calls_b=float(b.calls),
         split=split,
         peak_ns=peak_ns,
         efficiency_ns=efficiency_ns,

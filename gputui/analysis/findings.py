@@ -333,11 +333,9 @@ def _waits(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
         for p in pieces
         if p.category == LOADER or (not on_device and p.phase == "data" and p.category not in HOST_CAUSES)
     ]
-    for_loader_ns = sum(p.time_ns for p in of_loader)
-    if for_loader_ns >= WORTH_A_LINE * step_ns:
-        who = "the GPU waits for the data loader" if on_device else "it is in the data loader"
-        evidence = f"{who} for {format_percent(for_loader_ns / step_ns)} of the step"
-        yield _without(facts, STARVED, evidence, for_loader_ns, "high", of=of_loader)
+    who = "the GPU waits for the data loader" if on_device else "it is in the data loader"
+    evidence = f"{who} for {{share}} of the step"
+    yield from _if_large(facts, STARVED, evidence, of_loader, confidence="high")
     held_up = tuple(_held_up(facts, _of_host(pieces)))
     yield from held_up
     if all(finding.kind != ANOTHER_THREAD for finding in held_up):  # else the rest waits for that thread too
@@ -451,6 +449,7 @@ def _without(
     Unless given, `lines` are those of these pieces.
     """
     step_ns, change = facts.side.step_ns, _change(facts, kind)
+    on_cpu = {} if facts.side.is_on_device else _TITLES_ON_CPU
     pieces = list(of)
     parts = {(piece.phase, piece.operator or piece.category) for piece in pieces}
     if lines is None:
@@ -465,7 +464,7 @@ def _without(
         step_ns,
         min(step_ns, max(0, round(step_ns - gone_ns))),
         confidence,
-        title or _title(facts, kind),
+        title or on_cpu.get(kind) or _TITLES.get(kind, kind),
         change,
         _code(facts, kind),
         lines,
@@ -474,17 +473,29 @@ def _without(
     )
 
 
-def _title(facts: StepFacts, kind: str) -> str:
-    on_cpu = {} if facts.side.is_on_device else _TITLES_ON_CPU
-    return on_cpu.get(kind, _TITLES.get(kind, kind))
+def _if_large(
+    facts: StepFacts,
+    kind: str,
+    evidence: str,
+    mine: Sequence[Piece],
+    least: float = WORTH_A_LINE,
+    confidence: str = "fair",
+) -> Iterable[Finding]:
+    """A finding about all the time of these pieces, if that is a large enough share of the step.
+
+    The `{share}` in its evidence is that.
+    """
+    time_ns, step_ns = sum(p.time_ns for p in mine), facts.side.step_ns
+    if time_ns >= least * step_ns:
+        told = evidence.replace("{share}", format_percent(time_ns / step_ns))
+        yield _without(facts, kind, told, time_ns, confidence, of=mine)
 
 
 def _change(facts: StepFacts, kind: str) -> str:
     if kind == MANY_OPTIMIZER_CALLS and facts.optimizer and facts.optimizer not in _FUSED:
         return f"foreach=True or torch.compile of {facts.optimizer}, which has no fused=True"
-    if kind == COMPUTE_BOUND and facts.precision_used == "fp32":
-        return f"{_TO_TRY[kind]}, or amp"
-    return _TO_TRY.get(kind, "")
+    or_amp = ", or amp" if kind == COMPUTE_BOUND and facts.precision_used == "fp32" else ""
+    return f"{_TO_TRY.get(kind, '')}{or_amp}"
 
 
 def _code(facts: StepFacts, kind: str) -> str:
@@ -545,16 +556,12 @@ def bare_name(operator: str) -> str:
 def _optimizer(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """An optimizer that calls each operator for each parameter."""
     mine = [p for p in pieces if p.phase == "optimizer"]
-    calls = sum(
-        float(p.calls) for p in mine if p.category == "elementwise" and p.operator.startswith("aten::")
-    )
+    each = (p for p in mine if p.category == "elementwise" and p.operator.startswith("aten::"))
+    calls = sum(float(p.calls) for p in each)
     is_joined = any("_foreach_" in p.operator or "_fused_" in p.operator for p in mine)
-    time_ns, step_ns = sum(p.time_ns for p in mine), facts.side.step_ns
-    if calls < _MANY_CALLS or is_joined or time_ns < WORTH_A_LINE * step_ns:
-        return
-    share = format_percent(time_ns / step_ns)
-    evidence = f"updates take {share} of the step in {calls:.0f} calls for one parameter each"
-    yield _without(facts, MANY_OPTIMIZER_CALLS, evidence, time_ns, "fair", of=mine)
+    if calls >= _MANY_CALLS and not is_joined:
+        evidence = f"updates take {{share}} of the step in {calls:.0f} calls for one parameter each"
+        yield from _if_large(facts, MANY_OPTIMIZER_CALLS, evidence, mine)
 
 
 def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -607,17 +614,13 @@ def _products_backward(found: ProfiledPass) -> Iterable[tuple[str, Operator]]:
 
 def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """On a CPU, operators that take hardly longer than their call; on a GPU that is being launch-bound."""
-    if facts.side.is_on_device:
-        return
     tiny_ns = _TINY_NS / _own_share(facts)
     tiny = [p for p in pieces if p.calls and p.time_ns / float(p.calls) < tiny_ns]
-    calls, time_ns = sum(float(p.calls) for p in tiny), sum(p.time_ns for p in tiny)
-    if calls < _TINY_CALLS or time_ns < _TINY_SHARE * facts.side.step_ns:
-        return
-    each = format_seconds(time_ns / calls * 1e-9)
-    share = format_percent(time_ns / facts.side.step_ns)
-    evidence = f"{calls:.0f} calls of {each} each take {share} of the step"
-    yield _without(facts, TINY_OPERATORS, evidence, time_ns, "fair", of=tiny)
+    calls = sum(float(p.calls) for p in tiny)
+    if calls >= _TINY_CALLS and not facts.side.is_on_device:
+        each = format_seconds(sum(p.time_ns for p in tiny) / calls * 1e-9)
+        evidence = f"{calls:.0f} calls of {each} each take {{share}} of the step"
+        yield from _if_large(facts, TINY_OPERATORS, evidence, tiny, _TINY_SHARE)
 
 
 def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -687,44 +690,33 @@ def _communication(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Findin
 
 def _copies(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """Copies of tensors into another type, layout, place or device."""
-    mine = [p for p in pieces if p.category == "cast_copy"]
-    time_ns, step_ns, found = sum(p.time_ns for p in mine), facts.side.step_ns, facts.side.found
-    if time_ns < _MUCH * step_ns:
-        return
+    mine, found = [p for p in pieces if p.category == "cast_copy"], facts.side.found
     most = sorted(mine, key=lambda p: -p.time_ns)[:2]
     named = " and ".join(dict.fromkeys(bare_name(p.operator) for p in most))
-    evidence = f"copies and casts take {format_percent(time_ns / step_ns)} of the step, most of it in {named}"
+    evidence = f"copies and casts take {{share}} of the step, most of it in {named}"
     copied = [k for k in found.kernels if k.time_class == "copy_h2d"]
     from_pageable_ns = sum(k.time_ns for k in copied if _PAGEABLE in k.name.lower()) / found.steps
-    if from_pageable_ns > time_ns / 2:
-        title = "Data comes from pageable memory"
-        pinned = _without(facts, COPIES, evidence, time_ns, "high", title=title, of=mine)
-        yield replace(pinned, change="pin_memory=True of the DataLoader, to(device, non_blocking=True)")
-    else:
-        yield _without(facts, COPIES, evidence, time_ns, "fair", of=mine)
+    is_pageable = from_pageable_ns > sum(p.time_ns for p in mine) / 2
+    for copies in _if_large(facts, COPIES, evidence, mine, _MUCH, "high" if is_pageable else "fair"):
+        pinned = "pin_memory=True of the DataLoader, to(device, non_blocking=True)"
+        pageable = replace(copies, title="Data comes from pageable memory", change=pinned)
+        yield pageable if is_pageable else copies
 
 
 def _elementwise(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """On a GPU each of these reads and writes all its tensors; compiled, several do so once."""
-    if not facts.side.is_on_device or any(p.category == "fused" for p in pieces):
-        return
     mine = [p for p in pieces if p.category == "elementwise" and p.phase != "optimizer"]
-    time_ns, step_ns = sum(p.time_ns for p in mine), facts.side.step_ns
-    if time_ns < _MUCH * step_ns:
-        return
     calls = sum(float(p.calls) for p in mine)
-    evidence = f"{calls:.0f} elementwise calls, each through memory, take {format_percent(time_ns / step_ns)}"
-    yield _without(facts, UNFUSED_ELEMENTWISE, f"{evidence} of the step", time_ns, "fair", of=mine)
+    evidence = f"{calls:.0f} elementwise calls, each through memory, take {{share}} of the step"
+    if facts.side.is_on_device and all(p.category != "fused" for p in pieces):
+        yield from _if_large(facts, UNFUSED_ELEMENTWISE, evidence, mine, _MUCH)
 
 
 def _compiling(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """torch.compile at work in steps that were to be measured."""
     mine = [p for p in pieces if _COMPILES.fullmatch(p.operator)]
-    time_ns, step_ns = sum(p.time_ns for p in mine), facts.side.step_ns
-    if time_ns < WORTH_A_LINE * step_ns:
-        return
-    evidence = f"torch.compile compiles for {format_percent(time_ns / step_ns)} of the profiled steps"
-    yield _without(facts, COMPILES, evidence, time_ns, "high", of=mine)
+    evidence = "torch.compile compiles for {share} of the profiled steps"
+    yield from _if_large(facts, COMPILES, evidence, mine, confidence="high")
 
 
 def _contention(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:

@@ -48,13 +48,6 @@ NOT_MARKED = "steps are not marked"
 LOADS_ALONE = "the DataLoader has no workers"
 OPTIMIZER = "its optimizer is "
 """How notes of a trace begin that tell what the program lacks."""
-_OLDER = (
-    "compiled in these steps: ",
-    "calls of backward() in",
-    "DistributedDataParallel av",
-    "its calls of the",
-)
-"""Of files of older versions."""
 RECORDED = "the whole program is recorded in "
 PROFILED = "profiled: "
 """How the note begins that says where a trace was made, of a program that `why` ran."""

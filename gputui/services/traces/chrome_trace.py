@@ -344,22 +344,24 @@ def _events_of(path: Path, reading: _Reading, seen: Callable[[int, int], object]
     if not text.more():
         what = f"cannot be read: {text.cut_reason}" if text.cut_reason else "is empty"
         raise GputuiError(f"{path} {what}", "name a trace written by export_chrome_trace")
-    at = text.past_space(0)
-    opening = text.buffer[at : at + 1]
-    if opening == "[":
-        at += 1
-    elif opening == "{":
-        at = _head(path, text, at, reading)
-    else:
+    first = text.past_space(0)
+    opening = text.buffer[first : first + 1]
+    if opening not in ("[", "{"):
         raise GputuiError(
-            f"{path} is not JSON: it begins with {text.buffer[at : at + 20]!r}",
+            f"{path} is not JSON: it begins with {text.buffer[first : first + 20]!r}",
             "name a trace written by export_chrome_trace: .json, or .json.gz",
         )
-    count = 0
+    begin = first + 1 if opening == "[" else _members(text, first + 1, reading.head)
+    if begin is None:
+        raise GputuiError(
+            f"{path} is not a trace of torch.profiler: it has no traceEvents",
+            "make one with torch.profiler.profile(...).export_chrome_trace(FILE)",
+        )
+    at, count = begin, 0
     while True:
         at = text.past_space(at, ",")
         if text.buffer[at : at + 1] == "]":
-            _tail(text, at + 1, reading)
+            _members(text, at + 1, reading.head)
             return
         found = text.scanned(at)
         if found is None:
@@ -379,42 +381,23 @@ def _events_of(path: Path, reading: _Reading, seen: Callable[[int, int], object]
         at = text.forgotten(at)
 
 
-def _head(path: Path, text: _Text, at: int, reading: _Reading) -> int:
-    """The members before `traceEvents`; returns the place of its first entry."""
-    at = text.past_space(at + 1)
-    while text.buffer[at : at + 1] not in ("}", ""):
-        key = text.scanned(at)
-        if key is None or not isinstance(key[0], str):
-            raise GputuiError(
-                f"{path} is not JSON: it cannot be read near its start", "export the trace once more"
-            )
+def _members(text: _Text, at: int, head: dict[str, Any]) -> int | None:
+    """The members of the document, up to the first entry of `traceEvents`, whose place it returns.
+
+    None where there are no more that can be read.
+    """
+    while True:
+        at = text.past_space(at, ",")
+        key = text.scanned(at) if text.buffer[at : at + 1] == '"' else None
+        if key is None:
+            return None
         at = text.past_space(key[1], ":")
         if key[0] == "traceEvents" and text.buffer[at : at + 1] == "[":
             return at + 1
         value = text.scanned(at)
         if value is None:
-            raise GputuiError(
-                f"{path} is not a trace: it ends before its events begin", "export the trace once more"
-            )
-        reading.head[key[0]] = value[0]
-        at = text.past_space(text.forgotten(value[1]), ",")
-    raise GputuiError(
-        f"{path} is not a trace of torch.profiler: it has no traceEvents",
-        "make one with torch.profiler.profile(...).export_chrome_trace(FILE)",
-    )
-
-
-def _tail(text: _Text, at: int, reading: _Reading) -> None:
-    """The members after `traceEvents`; whatever cannot be read there is not needed."""
-    while True:
-        at = text.past_space(at, ",")
-        key = text.scanned(at) if text.buffer[at : at + 1] == '"' else None
-        if key is None:
-            return
-        value = text.scanned(text.past_space(key[1], ":"))
-        if value is None:
-            return
-        reading.head[str(key[0])] = value[0]
+            return None
+        head[str(key[0])] = value[0]
         at = text.forgotten(value[1])
 
 

@@ -41,8 +41,6 @@ from gputui.services.traces.window import described
 
 JUDGED_FROM = 2
 """Traces a side: steps of one process say nothing about how processes vary."""
-_MUCH_OF_IT = 0.3
-"""Of a difference: a cause that makes less of it is not named in the first sentence."""
 _LEAST_SHARE = 0.2
 """Of all that moved: a part with less is not named in the first sentence."""
 _THREADS_THAT_MEET = 2.0
