@@ -294,28 +294,29 @@ def compare_pairs(
     *,
     prior_sd: float,
     spread: Spread | None = None,
-    waiting_sd: float = 0.0,
+    beyond: Spread = ONE_RUN,
 ) -> RatioEstimate | Missing:
-    """How fast B is against A where both were interleaved in the same launches, block by block.
+    """How fast B is against A where both did the same in pairs: block by block in the same launches, or
+    launch by launch.
 
-    Each launch is a sequence of neighbouring blocks of A and B, in seconds per unit of work. What a launch
-    and the moment do to both alike falls out of their ratio. Student's t on the launches' Hodges–Lehmann
-    centres of log ratios. `spread`: how much the log ratio varies between launches, as all that is known of
-    the box has it; without it `prior_sd`, with what these launches show. `waiting_sd`: of the log ratio, what
-    its launches do not average out. Missing below two pairs.
+    Each launch is a sequence of pairs of A and B, in seconds per unit of work. What a launch does to both
+    alike falls out of their ratio. Student's t on the launches' Hodges–Lehmann centres of log ratios.
+    `spread`: how much the log ratio varies between launches, as all that is known of the box has it; without
+    it `prior_sd`, with what these launches show. `beyond`: of the log ratio, what its launches do not average
+    out. Missing below two pairs.
     """
     side = _prepare([[a / b for a, b in launch] for launch in launches])
     if side.blocks < 2:
         return Missing("fewer than 2 pairs of blocks")
-    one, count, waiting = side.one_launch(spread, prior_sd), side.launches, Spread(waiting_sd**2, math.inf)
-    total = together((_mean_of_launches(one, count), waiting))
+    one, count = side.one_launch(spread, prior_sd), side.launches
+    total = together((_mean_of_launches(one, count), beyond))
     half = t_quantile(0.975, total.df) * math.sqrt(total.variance)
     return RatioEstimate(
         ratio=math.exp(side.centre),
         low=math.exp(side.centre - half),
         high=math.exp(side.centre + half),
         df=total.df,
-        run_share=waiting.variance / total.variance if total.variance else 0.0,
+        run_share=beyond.variance / total.variance if total.variance else 0.0,
         n_a=side.timed,
         n_b=side.timed,
         independent_a=side.blocks,
@@ -324,7 +325,7 @@ def compare_pairs(
         launches_b=count,
         spread_a=one,
         spread_b=Spread(0.0, math.inf),
-        runs=waiting,
+        runs=beyond,
         method=f"{_method(one)}, of ratios of paired blocks",
         autocorrelation=side.autocorrelation,
         paired=True,

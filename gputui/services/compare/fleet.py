@@ -39,6 +39,7 @@ from gputui.services.compare.row_text import OF_RATES, change_words, than
 from gputui.services.prices import price_of_run
 from gputui.services.results.headline import as_sentence, case_order, case_subject
 from gputui.services.results.labels import device_words
+from gputui.services.results.metrics import AS_OFFERED, is_as_offered
 from gputui.services.results.selectors import Selection
 from gputui.services.results.throughput import cost_of, is_host_bound, rate_of, speed_of
 
@@ -325,7 +326,7 @@ def fleet_of(sides: Sequence[Side], by: str = "") -> Fleet:
     for place, side in enumerate(sides):
         of_kinds.setdefault(kind_of(side, by), {})[place] = side
         for case in side.cases:
-            rate = rate_of(case.result)
+            rate = AS_OFFERED if is_as_offered(case.result.case) else rate_of(case.result)
             if not isinstance(rate, Missing) and not is_host_bound(case.result):
                 measured.setdefault(case.result.case, {})[place] = case, rate
     most = max(map(len, measured.values()), default=0)

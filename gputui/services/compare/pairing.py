@@ -47,10 +47,10 @@ from gputui.services.results.expected import Use, performance_checks, uses_of
 from gputui.services.results.headline import case_order
 from gputui.services.results.labels import had_no_time, plain_case_name
 from gputui.services.results.metrics import (
-    P95,
-    P99,
+    AS_OFFERED,
     CaseMetric,
     LaunchValues,
+    is_as_offered,
     late_share,
     launch_values_of,
     load_name,
@@ -72,6 +72,7 @@ from gputui.services.results.throughput import (
     own_ratio_sd,
     speed_of,
     speed_ratio,
+    typical_pair_sd,
     undecidable_reason,
 )
 from gputui.services.results.variation import BoxVariation, variation_by_machine, with_spreads
@@ -206,6 +207,11 @@ class Row:
     def verdict(self) -> Verdict:
         """Of the rate."""
         return self.rate.verdict
+
+    @property
+    def is_as_offered(self) -> bool:
+        """Whether its rate is not judged, as it is the one that was asked for."""
+        return self.estimate == AS_OFFERED
 
     @property
     def is_host_bound(self) -> bool:
@@ -397,16 +403,19 @@ def gains_of(run: Run) -> dict[int, Judgement]:
 def compare_sides(a: Side, b: Side, *, ignore: str = "") -> Comparison:
     """Pair the rows of two sides and judge each; `ignore` is the dimension the sides differ in."""
     cases_a, cases_b = ({pairing(c.result.case, ignore): c for c in side.cases} for side in (a, b))
-    rows, unmeasured = list[list[Row]](), dict[str, tuple[str, ...]]()
+    pairs, unmeasured = list[list[tuple[SideCase | None, SideCase | None]]](), dict[str, tuple[str, ...]]()
     for key in dict.fromkeys((*cases_a, *cases_b)):
         of_a, of_b = cases_a.get(key), cases_b.get(key)
         known = [side.result for side in (of_a, of_b) if side is not None]
         if any(result.outcome == "ok" for result in known):
             times = [(_time(key, of_a, a), _time(key, of_b, b)) for key in _shared_times(of_a, of_b)]
-            rows.append([_unjudged(*pair, a, b) for pair in ((of_a, of_b), *times)])
+            pairs.append([(of_a, of_b), *times])
         else:
             reason = known[0].reason or known[0].outcome
             unmeasured[reason] = (*unmeasured.get(reason, ()), plain_case_name(known[0].case))
+    both = [(x, y) for of_case in pairs for x, y in of_case if x and y and x.run.seed == y.run.seed]
+    pair_sd = typical_pair_sd((x.result, y.result) for x, y in both)
+    rows = [[_unjudged(*pair, a, b, pair_sd) for pair in of_case] for of_case in pairs]
     rows.sort(key=lambda of_case: table_order(of_case[0].case))
     judged, groups = _judged([row for of_case in rows for row in of_case], ignore)
     one_sided = [row for row in judged if ignore and None in (row.a.result, row.b.result)]
@@ -422,9 +431,9 @@ def compare_sides(a: Side, b: Side, *, ignore: str = "") -> Comparison:
     return with_telemetry(comparison)
 
 
-def _unjudged(of_a: SideCase | None, of_b: SideCase | None, a: Side, b: Side) -> Row:
+def _unjudged(of_a: SideCase | None, of_b: SideCase | None, a: Side, b: Side, pair_sd: float) -> Row:
     """A row that no verdict was found of yet."""
-    estimate, cells = estimate_pair(of_a, of_b), (_cell(of_a, a), _cell(of_b, b))
+    estimate, cells = estimate_pair(of_a, of_b, pair_sd), (_cell(of_a, a), _cell(of_b, b))
     case = next(cell.result.case for cell in cells if cell.result is not None)
     rate = Judgement(TIME if case.is_time else RATE, estimate, _UNREAD.verdict)
     return Row(case, *cells, rate, _UNREAD, _UNREAD, "")
@@ -466,9 +475,9 @@ def asked_place(rows: Sequence[Row]) -> int | None:
 
 
 def _shared_times(a: SideCase | Cell | None, b: SideCase | Cell | None) -> list[str]:
-    """The times of a load that both sides have, without p95 where both have p99; none of any other case."""
+    """The times of a load that both sides have; none of any other case."""
     on_a, on_b = (times_of(side.result) if side and side.result else {} for side in (a, b))
-    return [key for key in on_a if key in on_b and not (key == P95 and P99 in on_a.keys() & on_b.keys())]
+    return [key for key in on_a if key in on_b]
 
 
 def _time(key: str, load: SideCase | None, side: Side) -> SideCase | None:
@@ -603,10 +612,11 @@ def table_order(case: Case) -> tuple[int, tuple[str | int, ...], str, str, int, 
     return group, _natural(load_name(case)), variant.device_class, case.work.size, threads, precision
 
 
-def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Missing:
+def estimate_pair(a: SideCase | None, b: SideCase | None, pair_sd: float = 0.0) -> RatioEstimate | Missing:
     """The speed ratio of two cases of the same work; Missing with the reason if it is unknown.
 
-    CPU contention widens the interval, except of paired blocks, which share it.
+    CPU contention widens the interval, except of paired blocks, which share it. Launches of a load pair
+    if both runs have one seed, and so the same arrivals; `pair_sd` as in `speed_ratio`.
     """
     if a is None or b is None:
         return Missing(f"{'a' if a is None else 'b'} does not have this case")
@@ -617,8 +627,11 @@ def estimate_pair(a: SideCase | None, b: SideCase | None) -> RatioEstimate | Mis
     units = a.result.case.unit, b.result.case.unit
     if units[0] != units[1]:
         return Missing(f"a counts {units[0]}, b {units[1]}")
+    if is_as_offered(a.result.case):
+        return AS_OFFERED
     is_one_run = a.run.run_id == b.run.run_id and a.result.case_id != b.result.case_id
-    estimate = speed_ratio(a.result, b.result, is_one_run=is_one_run)
+    pair_sd = pair_sd if a.run.seed == b.run.seed else 0.0
+    estimate = speed_ratio(a.result, b.result, is_one_run=is_one_run, pair_sd=pair_sd)
     if isinstance(estimate, Missing):
         return estimate
     if a.result.between_boxes is not None:  # a reference has neither blocks nor launches

@@ -35,6 +35,7 @@ from gputui.services.results.labels import (
     metric_text,
     torch_words,
 )
+from gputui.services.results.metrics import AS_OFFERED
 from gputui.store.text import clean_text
 
 LABEL_CELLS = 24
@@ -215,6 +216,8 @@ def doubted_point_text(judgement: Judgement) -> str:
 
 def verdict_text(judgement: Judgement) -> str:
     """The word that people read; machines read `Judgement.word`."""
+    if judgement.estimate == AS_OFFERED:
+        return AS_OFFERED.reason
     return {"inconclusive": "can't tell"}.get(judgement.word, judgement.word)
 
 

@@ -257,7 +257,7 @@ def check_gate(
     for comparison in comparisons:
         beside = f"{comparison.b.name} " if len(comparisons) > 1 else ""
         for row in comparison.rows:
-            if isinstance(row.a.speed, Missing):
+            if isinstance(row.a.speed, Missing) or row.is_as_offered:
                 continue
             rows += 1
             name = beside + short_case_name(row.case, (), ignore)

@@ -81,13 +81,14 @@ def _combined(figures: Sequence[Figure]) -> LaunchValues:
     return metric, tuple(values)
 
 
-P95, P99 = "ttft_p95_s", "ttft_p99_s"
 LOAD_TIMES = {
     "ttft_p50_s": "TTFT p50",
-    P95: "TTFT p95",
-    P99: "TTFT p99",
+    "ttft_p95_s": "TTFT p95",
+    "ttft_p99_s": "TTFT p99",
     "tpot_p50_s": "TPOT p50",
+    "tpot_p95_s": "TPOT p95",
     "e2e_p50_s": "E2E p50",
+    "e2e_p95_s": "E2E p95",
 }
 """Figures of a load at which both sides did the same, with their names. Not of a limit, which each side
 meets at a different rate."""
@@ -108,6 +109,15 @@ def time_of(case: Case) -> str:
 def is_limit(case: Case) -> bool:
     """Whether it is the largest load that keeps given limits: each side stops at a different one."""
     return case.is_load and dict(case.work.parameters).get("load") == "search"
+
+
+AS_OFFERED = Missing("as offered")
+"""Of tokens per second at a rate that a server keeps up with: they are those that were asked for."""
+
+
+def is_as_offered(case: Case) -> bool:
+    """Whether its tokens per second are as offered: of a rate, where no server overloads."""
+    return case.is_load and not case.is_time and dict(case.work.parameters).get("load") == "open"
 
 
 def load_name(case: Case) -> str:
@@ -151,13 +161,25 @@ def _timed(measurement: Measurement, key: str) -> Measurement | None:
     )
 
 
+def late_by(result: CaseResult) -> float:
+    """How late the client was in the typical launch, beside the TTFT that this is; 0 of other cases."""
+    if not time_of(result.case).startswith("ttft"):
+        return 0.0
+    times = [m.blocks[0].block_ns * 1e-9 for m in result.measurements]
+    return median(_lags(result) or [0.0]) / median(times)
+
+
 def late_share(result: CaseResult) -> float:
     """Of the launches of a load, the share in which the client woke up late; 0 to 1, and 0 of other cases."""
-    lags = [
+    lags = _lags(result)
+    return sum(lag > LATE_S for lag in lags) / len(lags) if lags else 0.0
+
+
+def _lags(result: CaseResult) -> list[float]:
+    return [
         figure.value
         for measurement in result.measurements
         if measurement.outcome == "ok"
         for figure in measurement.figures
         if figure.key == LAG and not isinstance(figure.value, Missing)
     ]
-    return sum(lag > LATE_S for lag in lags) / len(lags) if lags else 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -14,21 +14,26 @@ from gputui.analysis.cost import Cost, cost_per_million
 from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
 from gputui.analysis.priors import (
     LATE_LOAD_SD,
+    LATE_PART,
     LATE_RUN_SD,
+    PAIRED_LOAD_SD,
+    PAIRED_RUN_SHARE,
     kind_of_work,
     launch_prior_sd,
     paired_prior_sd,
     run_prior_sd,
 )
-from gputui.analysis.spread import assumed_runs, together
+from gputui.analysis.spread import ASSUMED, assumed_runs, together
 from gputui.analysis.statistics import mean
 from gputui.analysis.verdict import (
+    LAUNCHES_MEASURED,
     RatioEstimate,
     SpeedEstimate,
     compare_launches,
     compare_pairs,
     estimate_speed,
     launch_centre,
+    launch_scatter,
     with_ratio_of_speeds,
 )
 from gputui.facts.tables import is_slice
@@ -38,7 +43,7 @@ from gputui.model.plan import WHOLE_BOX, Case
 from gputui.model.result import CaseResult, Run, Spread, worked_out_once
 from gputui.model.telemetry import LaunchPower
 from gputui.model.units import format_percent, format_rate
-from gputui.services.results.metrics import late_share
+from gputui.services.results.metrics import is_limit, late_by, late_share
 from gputui.worker import MIN_BLOCKS
 from gputui.worker.steps import STEP_TIMES
 
@@ -336,9 +341,14 @@ def between_runs(case: CaseResult) -> Spread:
     """Of its log time, what its launches do not average out: what runs or boxes differ by."""
     if case.between_boxes is not None:
         return case.between_boxes
-    runs, counts = run_spread_of(case), launches_by_run(case)
-    share = math.fsum(count**2 for count in counts.values()) / max(counts.total(), 1) ** 2
-    return replace(runs, variance=runs.variance * share)
+    runs = run_spread_of(case)
+    return replace(runs, variance=runs.variance * _share_of_runs(case))
+
+
+def _share_of_runs(case: CaseResult) -> float:
+    """Of the variance between runs, what so many of them do not average out."""
+    counts = launches_by_run(case)
+    return math.fsum(count**2 for count in counts.values()) / max(counts.total(), 1) ** 2
 
 
 def run_spread_of(case: CaseResult) -> Spread:
@@ -379,21 +389,28 @@ def _kind_of(case: CaseResult) -> str:
     return kind_of_work(of.variant.device_class, of.workload_class, work.workload, work.size)
 
 
-def speed_ratio(a: CaseResult, b: CaseResult, *, is_one_run: bool) -> RatioEstimate | Missing:
+def speed_ratio(
+    a: CaseResult, b: CaseResult, *, is_one_run: bool, pair_sd: float = 0.0
+) -> RatioEstimate | Missing:
     """How many times as fast as A B is, both measured in the same unit; Missing without an interval.
 
-    Cases that one run interleaved are compared block by block. How much launches and runs vary is what the
-    cases carry, as in `speed_of`.
+    Cases that one run interleaved are compared block by block, and loads launch by launch if `pair_sd` says
+    what is expected of the log ratio of two that did the same. How much launches and runs vary is else what
+    the cases carry, as in `speed_of`.
     """
-    pairs = own_paired_launches(a, b) if is_one_run else Missing("two runs")
-    speed_a, speed_b, waiting_sd = speed_of(a), speed_of(b), own_ratio_sd(a, b)
+    pairs: tuple[tuple[tuple[float, float], ...], ...] | Missing = Missing("two runs")
+    waiting = Spread(own_ratio_sd(a, b) ** 2, math.inf)
+    spread, beyond = dict(a.pair_spreads).get(b.case_id), waiting
+    if is_one_run:
+        pairs = own_paired_launches(a, b)
+    elif pair_sd:
+        pairs = loads_in_pairs(a, b)
+        spread = _between_pairs(a, b, pair_sd)
+        beyond = _between_paired_runs(a, b, spread)
+    speed_a, speed_b = speed_of(a), speed_of(b)
     if not (isinstance(pairs, Missing) or isinstance(speed_a, Missing) or isinstance(speed_b, Missing)):
-        found = compare_pairs(
-            pairs,
-            prior_sd=max(paired_prior_of(a), paired_prior_of(b)),
-            spread=dict(a.pair_spreads).get(b.case_id),
-            waiting_sd=waiting_sd,
-        )
+        prior_sd = max(paired_prior_of(a), paired_prior_of(b))
+        found = compare_pairs(pairs, prior_sd=prior_sd, spread=spread, beyond=beyond)
         return found if isinstance(found, Missing) else with_ratio_of_speeds(found, speed_a, speed_b)
     runs = () if is_one_run else (between_runs(a), between_runs(b))
     return compare_launches(
@@ -404,8 +421,58 @@ def speed_ratio(a: CaseResult, b: CaseResult, *, is_one_run: bool) -> RatioEstim
         launch_is_block=a.case.is_whole,
         spread_a=_between_launches(a),
         spread_b=_between_launches(b),
-        runs=together((*runs, Spread(waiting_sd**2, math.inf))),
+        runs=together((*runs, waiting)),
     )
+
+
+def loads_in_pairs(a: CaseResult, b: CaseResult) -> tuple[tuple[tuple[float, float], ...], ...] | Missing:
+    """The launches of one load in two runs with one seed, in pairs: both got the same requests at the same
+    instants, or from as many users. In seconds per unit of work.
+
+    Missing for other cases, and where fewer launches than measure a spread have a partner.
+    """
+    if not a.case.is_load or is_limit(a.case):
+        return Missing("they are not loads with the same arrivals")
+    of_a, of_b = (
+        {
+            (m.launch_id // LAUNCH_IDS_OF_A_RUN, m.replicate): seconds_per_unit(m.blocks[0], 1.0)
+            for m in case.measurements
+            if m.outcome == "ok" and m.blocks
+        }
+        for case in (a, b)
+    )
+    common = sorted(of_a.keys() & of_b.keys())
+    if len(common) < LAUNCHES_MEASURED:
+        return Missing("too few launches have a partner")
+    return tuple(((of_a[place], of_b[place]),) for place in common)
+
+
+def typical_pair_sd(pairs: Iterable[tuple[CaseResult, CaseResult]]) -> float:
+    """Of the log ratio between launches of loads in pairs, the median of these; at least the table's."""
+    found = [_pair_scatter(a, b) for a, b in pairs]
+    seen = [math.sqrt(scatter.variance) for scatter in found if scatter is not None]
+    return max(median(seen), PAIRED_LOAD_SD) if seen else PAIRED_LOAD_SD
+
+
+def _pair_scatter(a: CaseResult, b: CaseResult) -> Spread | None:
+    pairs = loads_in_pairs(a, b)
+    if isinstance(pairs, Missing):
+        return None
+    return known(launch_scatter([[x / y for x, y in launch] for launch in pairs]))
+
+
+def _between_pairs(a: CaseResult, b: CaseResult, pair_sd: float) -> Spread:
+    """Of the log ratio of one pair of launches: what these show if it is more than others lead to expect."""
+    seen = _pair_scatter(a, b)
+    expected = ASSUMED.of_row(seen, pair_sd)
+    return replace(seen, source="pairs") if seen and seen.variance > expected.variance else expected
+
+
+def _between_paired_runs(a: CaseResult, b: CaseResult, pair: Spread) -> Spread:
+    """Of their log ratio, what the launches of these runs do not average out."""
+    runs = replace(pair, variance=pair.variance * PAIRED_RUN_SHARE * _share_of_runs(a))
+    late = math.fsum((LATE_PART * late_by(one)) ** 2 for one in (a, b))
+    return together((runs, Spread(late, math.inf)))
 
 
 def _between_launches(case: CaseResult) -> Spread | None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from stored_runs import store
 
 from gputui.errors import EXIT_DONE, EXIT_NO_RESULT
 from gputui.model.plan import Case
+from gputui.model.result import CaseResult, Measurement, Run
 from gputui.services.compare.pairing import Comparison, Row
-from gputui.services.results.metrics import time_of
+from gputui.services.results.metrics import LAG, time_of
 from gputui.services.serving.plan import serving_case
 
 _QUIET = Box()
@@ -96,7 +98,77 @@ def test_loads_are_in_the_order_of_their_users() -> None:
     loads = [row.case.work.workload for row in found.rows if not row.case.is_time]
     assert loads == [f"serve:chat {load}" for load in ("1 user", "4 users", "16 users", "limit")]
     of_four = [row.case.work.workload for row in found.rows if " 4 users" in row.case.work.workload]
-    assert [name.partition(" 4 users ")[2][:4] for name in of_four] == ["", "TTFT", "TTFT", "TPOT", "E2E "]
+    times = ["TTFT p50", "TTFT p95", "TPOT p50", "TPOT p95", "E2E p50", "E2E p95"]
+    assert [name.partition(" 4 users ")[2] for name in of_four if "p99" not in name] == ["", *times]
+
+
+def _factors(run: Run, factors: Sequence[float], seed: int, key: str = "") -> Run:
+    """The run with times of its launches (those that begin so) by so many times as long, and this seed."""
+
+    def longer(m: Measurement) -> Measurement:
+        figures = (
+            replace(f, value=f.value * factors[m.replicate])
+            if f.unit == "s" and isinstance(f.value, float) and f.key != LAG and f.key.startswith(key)
+            else f
+            for f in m.figures
+        )
+        return replace(m, figures=tuple(figures))
+
+    cases = (replace(c, measurements=tuple(map(longer, c.measurements))) for c in run.cases)
+    return Run(replace(run.summary, run_id=f"{seed + 7:032x}", seed=seed), tuple(cases))
+
+
+def test_launches_that_got_the_same_arrivals_are_compared_in_pairs() -> None:
+    seed = template((8,), 3).summary.seed
+    a = _factors(template((8,), 3), (0.5, 1.0, 2.0), seed)
+    b = replace(a, summary=replace(a.summary, run_id="b" * 32))
+    slower = _factors(b, (1.1, 1.1, 1.1), seed)
+
+    paired = _row(comparison_of(a, slower), "8 users TPOT p50")
+    assert (paired.rate.word, paired.a.speed.launches) == ("slower", 3)  # type: ignore[union-attr]
+    assert paired.rate.ratio is not None
+    assert paired.rate.ratio[0] == pytest.approx(1.1, abs=0.001)
+    assert 1.03 < paired.rate.ratio[1] < paired.rate.ratio[2] < 1.17
+    assert not any(row.rate.differs for row in comparison_of(a, b).rows)
+
+    for other in (_factors(b, (1.1,) * 3, seed + 1), replace(slower, cases=_two_launches(slower))):
+        alone = _row(comparison_of(a, other), "8 users TPOT p50")
+        assert alone.rate.word == "inconclusive"
+        assert not alone.estimate.paired  # type: ignore[union-attr]
+
+
+def _two_launches(run: Run) -> tuple[CaseResult, ...]:
+    return tuple(replace(case, measurements=case.measurements[:2]) for case in run.cases)
+
+
+def test_pairs_that_differ_much_are_judged_by_themselves_alone() -> None:
+    a = template((8,), 3)
+    b = _factors(a, (1.1, 1.4, 1.9), a.summary.seed, "tpot_p50")
+    (found,) = (row for row in comparison_of(a, b).rows if row.case.work.workload.endswith("TPOT p50"))
+    assert (found.rate.word, found.estimate.df) == ("inconclusive", pytest.approx(2))  # type: ignore[union-attr]
+
+
+def test_a_rate_that_both_keep_up_with_is_what_was_offered_in_every_form(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    offered = serving_case(
+        stored_loads.PROFILE, "4 req/s", "tok", "made-up-1b", "chat", [("load", "open"), ("rate_per_s", 4.0)]
+    )
+    monkeypatch.setattr(stored_loads, "load_cases", lambda users: (offered, load_cases(users)[-1]))
+    store_loads(Path("a.db"), users=(4,), requests=80)
+    store_loads(Path("b.db"), Server(decode_s=0.02), users=(4,), number=2, requests=80)
+
+    for form in ("text", "markdown", "html"):
+        assert "as offered" in _compared(capsys, "a.db", "b.db", "--format", form), form
+    plain = json.loads(_compared(capsys, "a.db", "b.db", "--format", "json"))["comparisons"][0]
+    (row,) = (one for one in plain["rows"] if one["case"] == "serve:chat 4 req/s")
+    assert (row["verdict"], row["reason"], row["ratio"]) == ("not comparable", "as offered", None)
+    assert row["judgements"]["cost"]["verdict"] == "not comparable"
+    assert not plain["groups"]
+    _, _, err = printed(capsys, "compare", "a.db", "b.db", "--fail-if-slower", "20")
+    assert "4 req/s TPOT p50" in err
+    assert "4 req/s: " not in err
 
 
 def test_a_time_that_only_one_side_has_is_no_row() -> None:
