@@ -1,4 +1,4 @@
-"""A job in the user's words: `50M tokens train`, `2e9 tokens a month`, `200 rps p99<50ms`."""
+"""A job in the user's words: `50M tokens train`, `2e9 tokens a month`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from gputui.errors import GputuiError, beginning
 
 GRAMMAR = (
     "AMOUNT tokens|img|seq train, AMOUNT tokens write, AMOUNT requests answer, each with `a day` or `a month`"
-    " if it returns, and `in 8h` if it has to be done by then; or RATE rps, with p50<TIME or p99<TIME"
+    " if it returns, and `in 8h` if it has to be done by then"
 )
 MOST = 1e18
-"""Units of work, requests per second, or seconds."""
+"""Units of work, or seconds."""
 UNITS: dict[str, str] = {
     "tok": "tok",
     "token": "tok",
@@ -36,9 +36,6 @@ VERBS: dict[str, tuple[str, ...]] = {
     "req": ("answer",),
 }
 """What can be done with a unit, first what is meant where no verb is typed."""
-PERCENTILES = {"p50": 0.5, "p99": 0.99}
-"""Those that are measured under load."""
-
 _PER = re.compile(r"\s*(?:/|\b(?:per|a|each|every)\s)\s*(day|month)\b", re.IGNORECASE)
 _MEANT = {
     "training": "train",
@@ -54,9 +51,6 @@ _NUMBER = r"(-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 _AMOUNT = re.compile(rf"{_NUMBER} ?([kmbgt]?)", re.IGNORECASE)
 _BATCH = re.compile(
     rf"({_AMOUNT.pattern}) ({'|'.join(UNITS)})(?: (?!in\b)([a-z]+))?(?: in (.+))?", re.IGNORECASE
-)
-_SERVING = re.compile(
-    rf"({_AMOUNT.pattern}) ?(?:rps|qps|req/s|requests/s)(?: (p50|p99) ?<=? ?(.+))?", re.IGNORECASE
 )
 _DURATION = re.compile(_NUMBER + r" ?(us|µs|ms|s|min|h|d)(?:ec(?:ond)?s?|utes?|ours?|ays?)?", re.IGNORECASE)
 
@@ -85,33 +79,9 @@ class Batch:
         return f"{_scaled(self.amount)} {self.unit} {self.verb}{each}{until}"
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """Requests that arrive at random, for as long as the service runs."""
-
-    per_s: float
-    percentile: str
-    """`p50` or `p99`; empty if any wait will do."""
-    bound_s: float | None
-    """Limit of this percentile of the waits; None without a percentile."""
-
-    @property
-    def text(self) -> str:
-        """The job as it is parsed."""
-        bound = "" if self.bound_s is None else f" {self.percentile}<{_plain(self.bound_s)}s"
-        return f"{_plain(self.per_s)} rps{bound}"
-
-
-Job = Batch | Serving
-
-
-def parse_job(text: str) -> Job:
+def parse_job(text: str) -> Batch:
     """Read one job. Raises GputuiError with what may stand there."""
     words, per = " ".join(_PER.sub(" ", text).split()), _PER.search(text)
-    if served := _SERVING.fullmatch(words):
-        amount, _, _, percentile, bound = served.groups()
-        bound_s = None if bound is None else _duration(text, bound)
-        return Serving(_within(text, amount, amount_of(amount)), (percentile or "").lower(), bound_s)
     found = _BATCH.fullmatch(words)
     if found is None:
         raise _wrong(text, "is not understood", GRAMMAR)

@@ -11,7 +11,7 @@ from typing import TypeVar
 import click
 
 from gputui.analysis.cost import Estimated
-from gputui.analysis.job import Batch, Job, parse_job
+from gputui.analysis.job import Batch, parse_job
 from gputui.cli.options import json_option, trust_option
 from gputui.cli.output import print_json, printed, warn
 from gputui.document.page import Page
@@ -78,7 +78,7 @@ def _finite(context: click.Context, parameter: click.Parameter, number: float | 
     "jobs",
     multiple=True,
     metavar="TEXT",
-    help="'2e9 tokens a month', '1M img train in 8h', '200 rps p99<50ms', '2M requests/day 800 in 200 out"
+    help="'2e9 tokens a month', '1M img train in 8h', '2M requests/day 800 in 200 out"
     " ttft<500ms tpot<50ms'; repeatable.",
 )
 @click.option("--workload", metavar="NAME[:SIZE]", default="", help="Answer with this workload.")
@@ -122,7 +122,7 @@ def _finite(context: click.Context, parameter: click.Parameter, number: float | 
     callback=_finite,
     default=0.0,
     metavar="USD",
-    help="What power, cooling and staff cost a month, for all bought boxes.",
+    help="What power, cooling and staff of a bought box cost a month.",
 )
 @click.option("--pool", is_flag=True, help="Pool the launches of all runs in a file.")
 @trust_option
@@ -184,7 +184,7 @@ def command(
     evidence = Evidence(selections, trust=trust)
     choice = Choice(name, size, precision or "")
 
-    def answer(job: Job) -> tuple[Advice, Sequence[Buying]]:
+    def answer(job: Batch) -> tuple[Advice, Sequence[Buying]]:
         advice = advise(
             job,
             boxes,
@@ -301,13 +301,8 @@ def _write(
     page: Page, advice: Advice, buyings: Sequence[Buying], runs: dict[str, RunSummary], *, is_verbose: bool
 ) -> None:
     """The table, what stands for the job, and each box with its price; notes and assumptions if verbose."""
-    if isinstance(advice.job, Batch):
-        headings = ["box", "row", "rate", "time", f"cost a {advice.job.per}" if advice.job.per else "cost"]
-        rows = [_batch_cells(offer) for offer in advice.offers]
-    else:
-        percentile = advice.job.percentile or "p99"
-        headings = ["box", "row", "serves", "of its rate", percentile, "boxes", "$ per month"]
-        rows = [_serving_cells(offer) for offer in advice.offers]
+    headings = ["box", "row", "rate", "time", f"cost a {advice.job.per}" if advice.job.per else "cost"]
+    rows = [_cells(offer) for offer in advice.offers]
     styles = ["" if offer.meets else "dim" for offer in advice.offers]
     styles[:1] = [styles[0] or "title"]
     page.table(table_of(headings, rows, right=range(2, len(headings)), breaks=(0, 1), styles=styles))
@@ -329,37 +324,18 @@ def _notes(advice: Advice) -> Iterator[str]:
     """Reasons to doubt an offer, and boxes that have none."""
     for offer in advice.offers:
         where = f"! {offer.box} {offer.device_class}"
-        if not isinstance(offer.time_s, Missing) and not offer.meets:
-            yield f"{where}: {'perhaps not' if not offer.is_told else 'not'} done in time"
-        elif not offer.meets:
-            yield f"{where}: {offer.load.reason if isinstance(offer.load, Missing) else ''}"
+        if not offer.meets:
+            yield f"{where}: {'not' if offer.is_told else 'perhaps not'} done in time"
         if offer.doubts:
             yield f"{where}: {', '.join(offer.doubts)}"
     for what, why in advice.left_out:
         yield f"left out: {what}: {why}"
 
 
-def _batch_cells(offer: Offer) -> list[str]:
-    time = "—" if isinstance(offer.time_s, Missing) else _with_spread(offer.time_s, format_seconds)
+def _cells(offer: Offer) -> list[str]:
+    time = _with_spread(offer.time_s, format_seconds)
     rate = format_rate(offer.speed.units_per_s, offer.case.unit)
     return [f"{offer.box} {offer.device_class}", _row(offer), rate, time, _usd(offer)]
-
-
-def _serving_cells(offer: Offer) -> list[str]:
-    load = offer.load
-    if isinstance(load, Missing):
-        return [f"{offer.box} {offer.device_class}", _row(offer), "—", "—", "—", "—", "—"]
-    low, high = f"{load.boxes.low:.0f}", f"{load.boxes.high:.0f}"
-    boxes = f"{load.boxes.value:.0f}" + (f" ({low}–{high})" if low != high else "")
-    return [
-        f"{offer.box} {offer.device_class}",
-        _row(offer),
-        format_rate(load.per_s.value, "req"),
-        format_percent(load.fraction),
-        "—" if isinstance(load.wait_s, Missing) else format_seconds(load.wait_s),
-        boxes,
-        _usd(offer),
-    ]
 
 
 def _row(offer: Offer) -> str:
@@ -378,8 +354,6 @@ def _with_spread(span: Estimated, format_value: Callable[[float], str]) -> str:
 def _usd(offer: Offer) -> str:
     if isinstance(offer.usd, Missing):
         return "—"
-    if not isinstance(offer.load, Missing):
-        return format_usd(offer.usd.value)  # its interval is that of the number of boxes, in the next column
     share = 1.0 if isinstance(offer.share, Missing) else offer.share
     part = f" (share {format_percent(share)})" if share < 1 else ""
     return _with_spread(offer.usd, format_usd) + part
@@ -398,16 +372,15 @@ def _price(offer: Offer) -> str:
 
 def _buying(buying: Buying) -> str:
     """`rent or buy a.db: $800000.00 pays after 53.3 months: rent $20000.00 a month, owning $5000.00`."""
-    of = f"{buying.boxes} boxes like {buying.box}" if buying.boxes > 1 else buying.box
     found = buying.found
     if isinstance(found, Missing):
-        return f"rent or buy {of}: {found.reason}"
+        return f"rent or buy {buying.box}: {found.reason}"
     months = found.months
     pays = (
         f"never pays: {months.reason}" if isinstance(months, Missing) else f"pays after {months:.1f} months"
     )
+    rent, own = format_usd(found.rent_usd_per_month), format_usd(found.own_usd_per_month)
     return (
-        f"rent or buy {of}: {format_usd(found.buy_usd)} {pays}; rent {format_usd(found.rent_usd_per_month)}"
-        f" a month, owning {format_usd(found.own_usd_per_month)} (--own), at {buying.hours:g} h of work;"
-        " not counted: space, interest, repairs, resale"
+        f"rent or buy {buying.box}: {format_usd(found.buy_usd)} {pays}; rent {rent} a month, owning {own}"
+        f" (--own), at {buying.hours:g} h of work; not counted: space, interest, repairs, resale"
     )

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any  # Any: JSON
 
-from gputui.analysis.job import Serving
 from gputui.model.absent import Missing
 from gputui.model.journal import Price, to_plain
-from gputui.services.advise.rent import Advice, Offer, Pick, ServedLoad, headline_of
+from gputui.services.advise.rent import Advice, Offer, Pick, headline_of
 from gputui.services.results.exports import case_identity
 
 
@@ -18,7 +17,6 @@ class RentOrBuy:
     """Both ways compared, without interest and resale, at constant prices."""
 
     buy_usd: float
-    """For all machines together."""
     rent_usd_per_month: float
     own_usd_per_month: float
     months: float | Missing
@@ -31,7 +29,6 @@ class Buying:
 
     box: str
     device_class: str
-    boxes: int
     hours: float
     """Of work per month."""
     found: RentOrBuy | Missing
@@ -42,7 +39,7 @@ def weigh(
 ) -> tuple[Buying, ...]:
     """Rent or buy for each machine that is for sale, by its best offer that meets the job.
 
-    Owning costs so much a month for all of its machines together; they work for so many hours of it.
+    Owning one costs so much a month, of which it works so many hours.
     """
     chosen: dict[str, Offer] = {}
     for offer in advice.offers:
@@ -52,19 +49,17 @@ def weigh(
 
 
 def _weighed(offer: Offer, usd: float, own: float, hours: float) -> Buying:
-    boxes = int(offer.load.boxes.value) if isinstance(offer.load, ServedLoad) else 1
     found: RentOrBuy | Missing = Missing("its rent is not known: state it with --price")
     if isinstance(offer.price, Price):
-        rent = offer.price.usd_per_hour * hours * boxes
+        rent = offer.price.usd_per_hour * hours
         never = Missing("owning costs no less per month than renting: buying never pays")
-        found = RentOrBuy(usd * boxes, rent, own, usd * boxes / (rent - own) if rent > own else never)
-    return Buying(offer.box, offer.device_class, boxes, hours, found)
+        found = RentOrBuy(usd, rent, own, usd / (rent - own) if rent > own else never)
+    return Buying(offer.box, offer.device_class, hours, found)
 
 
 def advice_as_json(advice: Advice, buyings: Sequence[Buying] = ()) -> dict[str, Any]:
     """The answer to one job, with rent against buy if requested."""
     plain: dict[str, Any] = to_plain(advice)
-    kind = "serving" if isinstance(advice.job, Serving) else "batch"
     offers = [
         {**as_json, "case": case_identity(offer.case)}
         for as_json, offer in zip(plain["offers"], advice.offers, strict=True)
@@ -72,7 +67,7 @@ def advice_as_json(advice: Advice, buyings: Sequence[Buying] = ()) -> dict[str, 
     return {
         "headline": headline_of(advice),
         **plain,
-        "job": {"kind": kind, "text": advice.job.text, **plain["job"]},
+        "job": {"text": advice.job.text, **plain["job"]},
         "work": {**plain["work"], "parameters": dict(advice.work.parameters), "key": advice.work.key},
         "offers": offers,
         "cheapest": _pick(advice.cheapest),

@@ -8,13 +8,12 @@ judgements, and by 95 % intervals only where speed alone does not decide.
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import Estimated, share_of_price
-from gputui.analysis.job import VERBS, Batch, Job, Serving
+from gputui.analysis.job import VERBS, Batch
 from gputui.analysis.judgement import COST, RATE, Judgement, judgements
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, Verdict
 from gputui.errors import GputuiError
@@ -40,7 +39,6 @@ from gputui.services.results.expected import uses_of
 from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import split_selector
 from gputui.services.results.throughput import NOT_OF_GPU, devices_of, is_host_bound, speed_of
-from gputui.worker.steps import QUEUE_GREW
 
 START_S = 600.0
 """Assumed: a rented machine is paid for 10 minutes besides the work, for starting, fetching data and
@@ -59,7 +57,6 @@ ANSWERS: dict[tuple[str, str], tuple[str, ...]] = {
 _EXAMPLES = {"tok": "50M tokens", "img": "1M img", "seq": "100k texts", "req": "1M requests"}
 _ONE_BOX_HAS = "one box has"
 """Begins the doubt about work that returns before one box has done it."""
-_UNDER_LOAD = re.compile(r"(p50|p99)_at_([0-9]{1,3})_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +79,6 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class ServedLoad:
-    """How much of its throughput a machine can serve within the bound."""
-
-    fraction: float
-    """The highest measured one that meets the bound."""
-    wait_s: float | Missing
-    """The percentile there, in the worst launch; Missing if any wait will do and too few requests arrived."""
-    per_s: Estimated
-    """Requests per second at that load, per GPU or CPU."""
-    needed: Estimated
-    """Number of such devices; whole numbers."""
-    boxes: Estimated
-    """Machines with that many; whole numbers."""
-
-
-@dataclass(frozen=True, slots=True)
 class Offer:
     """The job on one device of one machine."""
 
@@ -107,21 +88,19 @@ class Offer:
     device_class: str
     device_name: str
     case: Case
-    """The row that answers: the device's fastest variant, or the one that serves most."""
+    """The row that answers: the device's fastest variant."""
     speed: SpeedEstimate
     price: Price | Missing
     share: float | Missing
     """The part of the price that the job pays."""
-    time_s: Estimated | Missing
-    """Of the work and its start; Missing for serving."""
-    load: ServedLoad | Missing
-    """Missing for a job that ends, or with the reason why the bound is not met."""
+    time_s: Estimated
+    """Of the work and its start."""
     usd: Estimated | Missing
-    """Of that time; per month for serving."""
+    """Of that time."""
     meets: bool
-    """Whether it meets the deadline or the bound, also at the worse end of the interval; True without one."""
+    """Whether it meets the deadline, also at the worse end of the interval; True without one."""
     is_told: bool
-    """False if `meets` is unknown: waits were not measured, or the deadline lies in the interval."""
+    """False if `meets` is unknown: the deadline lies in the interval."""
     doubts: tuple[str, ...]
     """Reasons to trust the row less."""
 
@@ -153,7 +132,7 @@ class _Measured:
 class Advice:
     """The answer to one job."""
 
-    job: Job
+    job: Batch
     work: Work
     """What was measured in place of the job."""
     stands_for: str
@@ -170,7 +149,7 @@ class Advice:
 
 
 def advise(
-    job: Job,
+    job: Batch,
     boxes: Sequence[PricedSide],
     choice: Choice = Choice(),
     *,
@@ -183,7 +162,7 @@ def advise(
     `conditions` gives the state of a machine while a case was timed; without it no doubt comes from
     telemetry. Raises GputuiError if no machine has a row that answers it, with what would measure one.
     """
-    if isinstance(job, Batch) and job.is_verb_assumed:
+    if job.is_verb_assumed:
         job = _with_verb(job, {choice.workload} if choice.workload else _workloads_of(boxes))
     work = _chosen_work(job, boxes, choice)
     made: list[_Measured] = []
@@ -200,16 +179,16 @@ def advise(
                 _Measured(_offer(job, box, case, start_s, hours_per_month, conditions), case, box.side)
                 for case in found
             ]
-            made.append(max(variants, key=lambda one: (one.offer.meets, _pace(one.offer))))
+            made.append(max(variants, key=lambda one: (one.offer.meets, one.offer.speed.units_per_s)))
         if count == len(made) + len(left_out):
             row = " ".join(filter(None, (work.workload, work.size, choice.precision)))
             left_out.append((box.side.name, f"has no {row}"))
     made.sort(key=lambda one: _order(one.offer))
     offers = [one.offer for one in made]
     able = [one for one in made if one.offer.meets]
-    nothing = f"nothing meets the {'deadline' if isinstance(job, Batch) else 'bound'}"
-    cheapest = _pick(job, able, COST, start_s, "no offer has a price" if able else nothing)
-    fastest = _pick(job, able, RATE, start_s, nothing)
+    nothing = "nothing meets the deadline"
+    cheapest = _pick(able, COST, start_s, "no offer has a price" if able else nothing)
+    fastest = _pick(able, RATE, start_s, nothing)
     return Advice(
         job=job,
         work=work,
@@ -219,7 +198,7 @@ def advise(
         cheapest=cheapest,
         fastest=fastest,
         gpu=_gpu_word(job, offers, cheapest, fastest),
-        assumptions=tuple(_assumptions(job, [one.offer for one in able] or offers, start_s, hours_per_month)),
+        assumptions=tuple(_assumptions([one.offer for one in able] or offers, start_s)),
     )
 
 
@@ -236,7 +215,7 @@ def headline_of(advice: Advice) -> str:
         sentences = [f"{_named(able[0])}, {few}: {_terms(advice, able[0])}."]
     elif len({id(pick.offer) for _, pick in picks}) < len(picks):
         sentences = [f"Cheapest and fastest: {_picked(picks[0][1])}, {_terms(advice, picks[0][1].offer)}."]
-    if isinstance(advice.job, Batch) and advice.job.is_verb_assumed:
+    if advice.job.is_verb_assumed:
         written = replace(advice.job, verb="write").text
         sentences.append(f"Taken as training; for text generation: `{written}`.")
     if able and all(isinstance(offer.usd, Missing) for offer in able):
@@ -262,14 +241,10 @@ def _picked(pick: Pick) -> str:
 
 
 def _terms(advice: Advice, offer: Offer) -> str:
-    """What it takes and costs: `2 h 5 min for $12.30`, `3 boxes, $7300.00 a month`."""
-    usd = "" if isinstance(offer.usd, Missing) else format_usd(offer.usd.value)
-    if isinstance(offer.load, ServedLoad):
-        boxes = counted(round(offer.load.boxes.value), "box")
-        return f"{boxes}, {usd} a month" if usd else boxes
-    each = f" a {advice.job.per}" if isinstance(advice.job, Batch) and advice.job.per else ""
-    time = "" if isinstance(offer.time_s, Missing) else format_seconds(offer.time_s.value)
-    return f"{time} for {usd}{each}" if usd else f"{time}{each}"
+    """What it takes and costs: `2 h 5 min for $12.30`."""
+    usd = "" if isinstance(offer.usd, Missing) else f" for {format_usd(offer.usd.value)}"
+    each = f" a {advice.job.per}" if advice.job.per else ""
+    return f"{format_seconds(offer.time_s.value)}{usd}{each}"
 
 
 def _workloads_of(boxes: Sequence[PricedSide]) -> set[str]:
@@ -291,9 +266,9 @@ def example_job(boxes: Sequence[PricedSide]) -> str:
     return next((f"{_EXAMPLES[unit]} {verb}" for unit, verb in answered), "")
 
 
-def _chosen_work(job: Job, boxes: Sequence[PricedSide], choice: Choice) -> Work:
+def _chosen_work(job: Batch, boxes: Sequence[PricedSide], choice: Choice) -> Work:
     """What most machines have measured; if several, the likeliest workload, then the largest model."""
-    names = ("infer_rps",) if isinstance(job, Serving) else ANSWERS[job.unit, job.verb]
+    names = ANSWERS[job.unit, job.verb]
     if choice.workload and choice.workload not in names:
         raise GputuiError(
             f"--workload {choice.workload}: does not answer {job.text!r}", f"one of {', '.join(names)}"
@@ -366,13 +341,13 @@ def _lacking(result: CaseResult) -> str:
     return NOT_OF_GPU if is_host_bound(result) else ""
 
 
-def _pace(offer: Offer) -> float:
-    """What ranks variants of one device: what it serves within the bound, or its speed."""
-    return offer.load.per_s.value if isinstance(offer.load, ServedLoad) else offer.speed.units_per_s
-
-
 def _offer(
-    job: Job, box: PricedSide, found: SideCase, start_s: float, hours: float, conditions: ConditionsOf | None
+    job: Batch,
+    box: PricedSide,
+    found: SideCase,
+    start_s: float,
+    hours: float,
+    conditions: ConditionsOf | None,
 ) -> Offer:
     case = found.result.case
     speed = speed_of(found.result)
@@ -384,19 +359,9 @@ def _offer(
         price = box.cpu_price
     gpus = devices_of(case)
     share = price if isinstance(price, Missing) else share_of_price(price, device_class, gpus)
-    time_s: Estimated | Missing = Missing("a service has no end")
-    load: ServedLoad | Missing = Missing("a job that ends has no load")
-    usd: Estimated | Missing
-    if isinstance(job, Batch):
-        time_s = _time(job, case, speed, start_s)
-        meets = job.within_s is None or time_s.high <= job.within_s
-        is_told = meets or (job.within_s is not None and time_s.low > job.within_s)
-        part = 1.0 if isinstance(share, Missing) else share
-        usd = _usd(time_s.scaled(part / 3600), price, share)
-    else:
-        load, is_told = _load(job, found.result, speed, share)
-        meets = isinstance(load, ServedLoad)
-        usd = load if isinstance(load, Missing) else _usd(load.boxes.scaled(hours), price, share)
+    time_s = _time(job, case, speed, start_s)
+    meets = job.within_s is None or time_s.high <= job.within_s
+    part = 1.0 if isinstance(share, Missing) else share
     return Offer(
         box=box.side.name,
         run_id=found.run.run_id,
@@ -407,10 +372,9 @@ def _offer(
         price=price,
         share=share,
         time_s=time_s,
-        load=load,
-        usd=usd,
+        usd=_usd(time_s.scaled(part / 3600), price, share),
         meets=meets,
-        is_told=is_told,
+        is_told=meets or (job.within_s is not None and time_s.low > job.within_s),
         doubts=(*_doubts(found, speed, conditions), *_overlong(job, time_s, hours)),
     )
 
@@ -422,10 +386,8 @@ def _time(job: Batch, case: Case, speed: SpeedEstimate, start_s: float) -> Estim
     return Estimated(*(start_s + units / rate for rate in rates))
 
 
-def _is_counted_in(job: Job, unit: str) -> bool:
+def _is_counted_in(job: Batch, unit: str) -> bool:
     """Whether a row in this unit answers the job; a newer gputui may count the same work in another."""
-    if isinstance(job, Serving):
-        return unit == "req"
     return unit == job.unit or (unit, job.unit) == ("seq", "tok")
 
 
@@ -434,57 +396,6 @@ def _usd(box_hours: Estimated, price: Price | Missing, share: float | Missing) -
     if isinstance(price, Missing):
         return price
     return share if isinstance(share, Missing) else box_hours.scaled(price.usd_per_hour)
-
-
-def _load(
-    job: Serving, result: CaseResult, speed: SpeedEstimate, share: float | Missing
-) -> tuple[ServedLoad | Missing, bool]:
-    """The highest measured fraction at which every launch meets the bound, and whether that is certain.
-
-    A load that was too much for one launch ends the search; one with too few requests for the percentile says
-    nothing, and a higher one may still meet the bound.
-    """
-    best: tuple[float, float | Missing] | None = None
-    unknown, refusal = "its waits under load were not measured", ""
-    for fraction, waits in waits_of(result, job.percentile or "p99"):
-        absent = [wait.reason for wait in waits if isinstance(wait, Missing)]
-        longest = max((wait for wait in waits if not isinstance(wait, Missing)), default=0.0)
-        where = f"at {format_percent(fraction)} of its throughput"
-        grown = [reason for reason in absent if reason.startswith(QUEUE_GREW)]
-        if grown or (job.bound_s is not None and longest > job.bound_s):
-            waited = f"{job.percentile} is {format_seconds(longest)}"
-            refusal = f"not met {where}: {grown[0] if grown else waited}"
-            break
-        if not absent:
-            best = fraction, longest
-        elif job.bound_s is None:
-            best = fraction, Missing(absent[0])
-        else:
-            unknown = f"unknown: {absent[0]} ({where})"
-    if best is None:
-        return Missing(refusal or unknown), bool(refusal)
-    fraction, wait_s = best
-    per_s = Estimated(speed.units_per_s, speed.low, speed.high).scaled(fraction)
-    needed = Estimated(*(_whole(job.per_s / rate) for rate in (per_s.value, per_s.high, per_s.low)))
-    part = 1.0 if isinstance(share, Missing) else share
-    boxes = Estimated(*(_whole(count * part) for count in (needed.value, needed.low, needed.high)))
-    return ServedLoad(fraction, wait_s, per_s, needed, boxes), True
-
-
-def waits_of(result: CaseResult, percentile: str) -> list[tuple[float, list[float | Missing]]]:
-    """The percentile in each launch at each measured fraction of the throughput, lowest fraction first."""
-    found: dict[float, list[float | Missing]] = {}
-    for measurement in result.measurements:
-        for metric in measurement.figures if measurement.outcome == "ok" else ():
-            named = _UNDER_LOAD.fullmatch(metric.key)
-            if named is not None and named[1] == percentile:
-                found.setdefault(int(named[2]) / 100, []).append(metric.value)
-    return sorted(found.items(), key=lambda pair: pair[0])
-
-
-def _whole(count: float) -> float:
-    """Rounded up, except for a hair above a whole number, an artifact of binary fractions."""
-    return float(max(1, math.ceil(count * (1 - 1e-12))))
 
 
 def _doubts(found: SideCase, speed: SpeedEstimate, conditions: ConditionsOf | None) -> Iterable[str]:
@@ -499,13 +410,11 @@ def _doubts(found: SideCase, speed: SpeedEstimate, conditions: ConditionsOf | No
         yield f"{counted(speed.launches, 'launch')}: the interval is mostly assumed"
 
 
-def _overlong(job: Job, time_s: Estimated | Missing, hours_per_month: float) -> Iterable[str]:
+def _overlong(job: Batch, time_s: Estimated, hours_per_month: float) -> Iterable[str]:
     """How many boxes work that returns takes, if one is not done in time."""
-    if isinstance(job, Serving) or not job.per or isinstance(time_s, Missing):
-        return
     hours = 24.0 if job.per == "day" else hours_per_month
     boxes = math.ceil(time_s.value / 3600 / hours)
-    if boxes > 1:
+    if job.per and boxes > 1:
         yield f"{_ONE_BOX_HAS} {hours:g} h a {job.per}: it takes {boxes} boxes"
 
 
@@ -514,7 +423,7 @@ def _order(offer: Offer) -> tuple[bool, bool, float, float]:
     return not offer.meets, isinstance(offer.usd, Missing), usd, -offer.speed.units_per_s
 
 
-def _pick(job: Job, able: Sequence[_Measured], respect: str, start_s: float, absent: str) -> Pick | Missing:
+def _pick(able: Sequence[_Measured], respect: str, start_s: float, absent: str) -> Pick | Missing:
     """The least, judged against every other; Missing if there is only one."""
     spans = [(span, one) for one in able if (span := _span(one.offer, respect)) is not None]
     if not spans:
@@ -522,26 +431,23 @@ def _pick(job: Job, able: Sequence[_Measured], respect: str, start_s: float, abs
     best, *others = (one for _, one in sorted(spans, key=lambda pair: pair[0].value))
     if not others:
         return Missing(f"only {_named(best.offer)} {'meets the job' if len(able) == 1 else 'has a price'}")
-    against = ((_named(one.offer), _judged(job, respect, one, best, start_s)) for one in others)
+    against = ((_named(one.offer), _judged(respect, one, best, start_s)) for one in others)
     return Pick(best.offer, tuple(against))
 
 
 def _span(offer: Offer, respect: str) -> Estimated | None:
-    """Its cost or its time; of serving the time that a request takes of a device within the bound."""
-    if respect == COST:
-        return offer.usd if isinstance(offer.usd, Estimated) else None
-    if isinstance(offer.load, ServedLoad):
-        per_s = offer.load.per_s
-        return Estimated(1 / per_s.value, 1 / per_s.high, 1 / per_s.low)
-    return offer.time_s if isinstance(offer.time_s, Estimated) else None
-
-
-def _weight(job: Job, offer: Offer, respect: str) -> float | None:
-    """Its span is this times the time of its work; None for whole boxes: speed alone does not decide."""
+    """Its cost or its time."""
     if respect == RATE:
-        return 1 / offer.load.fraction if isinstance(offer.load, ServedLoad) else 1.0
-    if isinstance(job, Serving) or isinstance(offer.price, Missing) or isinstance(offer.share, Missing):
-        return None
+        return offer.time_s
+    return offer.usd if isinstance(offer.usd, Estimated) else None
+
+
+def _weight(offer: Offer, respect: str) -> float:
+    """Its span is this times the time of its work; 0 without a price."""
+    if respect == RATE:
+        return 1.0
+    if isinstance(offer.price, Missing) or isinstance(offer.share, Missing):
+        return 0.0
     return offer.price.usd_per_hour * offer.share
 
 
@@ -549,10 +455,10 @@ def _is_better(judgement: Judgement) -> bool:
     return judgement.verdict.word == "faster"
 
 
-def _judged(job: Job, respect: str, a: _Measured, b: _Measured, start_s: float) -> Judgement:
-    """B against A as `compare` judges their row among the others of these sides, prices and loads included.
+def _judged(respect: str, a: _Measured, b: _Measured, start_s: float) -> Judgement:
+    """B against A as `compare` judges their row among the others of these sides, prices included.
 
-    By their intervals where speed alone does not decide, or no ratio is known.
+    By their intervals where one costs nothing, or no ratio is known.
     """
     rows = compare_sides(a.side, b.side).rows
     pairs = [(row.a.result, row.b.result) for row in rows]
@@ -562,7 +468,7 @@ def _judged(job: Job, respect: str, a: _Measured, b: _Measured, start_s: float) 
         estimates, mine = [row.estimate for row in rows], pairs.index((a.case.result, b.case.result))
         asked = asked_place(rows) or 0
     estimate = estimates[mine]
-    weights = _weight(job, a.offer, respect), _weight(job, b.offer, respect)
+    weights = _weight(a.offer, respect), _weight(b.offer, respect)
     if not weights[0] or not weights[1] or isinstance(estimate, Missing):
         spans = _span(a.offer, respect), _span(b.offer, respect)
         is_apart = spans[0] is not None and spans[1] is not None and spans[0].low > spans[1].high
@@ -575,7 +481,7 @@ def _judged(job: Job, respect: str, a: _Measured, b: _Measured, start_s: float) 
         else replace(e, ratio=e.ratio * factor, low=e.low * factor, high=e.high * factor)
         for e in estimates
     ]
-    if respect == COST and isinstance(b.offer.time_s, Estimated):
+    if respect == COST:
         weighed[mine] = _with_start(estimate, factor, b.offer.time_s.value - start_s, start_s)
     return judgements(respect, weighed, asked)[mine]
 
@@ -589,7 +495,7 @@ def _with_start(estimate: RatioEstimate, factor: float, work_s: float, start_s: 
     return replace(estimate, ratio=whole(estimate.ratio), low=whole(estimate.low), high=whole(estimate.high))
 
 
-def _gpu_word(job: Job, offers: Sequence[Offer], cheapest: Pick | Missing, fastest: Pick | Missing) -> str:
+def _gpu_word(job: Batch, offers: Sequence[Offer], cheapest: Pick | Missing, fastest: Pick | Missing) -> str:
     """Whether a GPU pays, by the judgements of the picks; empty if not both kinds were measured."""
     able = {offer.device_class for offer in offers if offer.meets}
     failing = [offer for offer in offers if offer.device_class not in able]
@@ -611,7 +517,7 @@ def _gpu_word(job: Job, offers: Sequence[Offer], cheapest: Pick | Missing, faste
     if money == "gpu":
         faster = "" if speed == "gpu" else ", though we can't tell that it is faster than the CPU"
         return f"a GPU is worth it: it costs less{faster}"
-    if money == "cpu" and (isinstance(job, Serving) or job.within_s is not None):
+    if money == "cpu" and job.within_s is not None:
         return "GPU not worth it: a CPU meets the target, for less"
     if speed == "gpu":
         return f"a GPU is faster than the CPU, {'but costs more' if money else f'and {costs}'}"
@@ -642,15 +548,9 @@ def describe_work(work: Work) -> str:
     return f"{work.workload} {work.size}" + (f" ({shape})" if shape else "")
 
 
-def _assumptions(job: Job, offers: Sequence[Offer], start_s: float, hours: float) -> Iterable[str]:
-    if isinstance(job, Batch):
-        yield f"time and cost include {format_seconds(start_s).removesuffix(' 0 s')} of setup on every box"
-    else:
-        yield f"boxes run {hours:g} h a month, with requests spread evenly over them"
-        yield "a load counts as served if the percentile meets the bound in every launch"
-        if any(isinstance(o.share, float) and o.share < 1 for o in offers):
-            yield "all GPUs of a box serve as well together as the measured one did alone"
+def _assumptions(offers: Sequence[Offer], start_s: float) -> Iterable[str]:
+    yield f"time and cost include {format_seconds(start_s).removesuffix(' 0 s')} of setup on every box"
     shares = {o.share for o in offers if isinstance(o.share, float) and o.share < 1}
-    if shares and isinstance(job, Batch):
+    if shares:
         shown = " and ".join(format_percent(share) for share in sorted(shares))
         yield f"the job carries only its share of a box's price ({shown}): its other GPUs do other work"

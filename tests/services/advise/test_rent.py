@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 from hand_made import NO_PRICE, make_run, measured, steady, unmeasured
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from journals import CPU_MACHINE, GPU_MACHINE
 
 from gputui.analysis.cost import Estimated
 from gputui.analysis.job import parse_job
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
-from gputui.model.journal import Figure, Price
+from gputui.model.journal import Price
 from gputui.model.plan import Case, Variant, Work
 from gputui.model.result import CaseResult
 from gputui.services.advise.buy import RentOrBuy, weigh
@@ -25,7 +22,6 @@ from gputui.services.advise.rent import (
     Offer,
     Pick,
     PricedSide,
-    ServedLoad,
     advise,
     headline_of,
 )
@@ -354,7 +350,7 @@ def test_a_box_without_the_precision_asked_for_is_named() -> None:
             "no box has measured gpt_train or lstm_train or bert_ft xl, which would answer '50M tok train'",
         ),
         ("1M tok train", Choice("decode"), "--workload decode: does not answer"),
-        ("9 rps", Choice(), "no box has measured infer_rps"),
+        ("9 requests", Choice(), "no box has measured infer_rps or infer_best"),
     ],
 )
 def test_a_job_that_no_row_answers_is_refused(job: str, choice: Choice, expected: str) -> None:
@@ -367,12 +363,12 @@ def test_a_job_that_no_row_answers_is_refused(job: str, choice: Choice, expected
 
 def test_a_job_that_no_row_answers_is_told_the_run_that_would() -> None:
     with pytest.raises(GputuiError) as caught:
-        advise(parse_job("9 rps"), training_boxes(1e3, 1e4))
+        advise(parse_job("9 requests"), training_boxes(1e3, 1e4))
     profile, _, option = caught.value.hint.removeprefix("measure it: gputui run ").partition(" ")
     assert option == "--only infer_rps"
     assert "infer_rps" in {entry.workload for entry in find_profile(profile).cases}
     with pytest.raises(GputuiError) as caught:
-        advise(parse_job("9 rps"), training_boxes(1e3, 1e4)[:1])
+        advise(parse_job("9 requests"), training_boxes(1e3, 1e4)[:1])
     assert caught.value.hint.endswith("--only infer_rps --db cpu.db")
 
 
@@ -388,142 +384,6 @@ def test_few_launches_crowds_and_broken_runs_are_doubts_of_the_row() -> None:
     assert "interrupted" in doubts
     assert "1 launch: the interval is mostly assumed" in doubts
     assert "a.db cpu: CPU contention from other processes 40 % of the time." in headline_of(advice)
-
-
-def served(per_s: float, *launches: Mapping[int, float | None], device_class: str = "cpu") -> CaseResult:
-    """A server of this many requests per second, with its p99 at each load in percent, for each launch."""
-    result = quick(case_named("infer_rps", device_class), per_s, len(launches))
-    return replace(
-        result,
-        measurements=tuple(
-            replace(measurement, figures=tuple(_wait(load, wait) for load, wait in waits.items()))
-            for measurement, waits in zip(result.measurements, launches, strict=True)
-        ),
-    )
-
-
-FEW = -1.0
-"""A wait measured on too few requests; None for a growing queue."""
-
-
-def _wait(load: int, wait_s: float | None) -> Figure:
-    value: float | Missing = Missing("the queue grew: 9 of 99 unanswered") if wait_s is None else wait_s
-    if wait_s == FEW:
-        value = Missing("5 requests; p99 needs 459")
-    return Figure(0, 0, f"p99_at_{load}_s", f"p99 at {load}% load", "s", "less", "median", value, 500)
-
-
-WAITS = {25: 0.01, 50: 0.02, 75: 0.04, 90: 0.3}
-
-
-def load_of(result: CaseResult, job: str, usd: float | None = None, gpus: int = 0) -> ServedLoad | Missing:
-    return advise(parse_job(job), [box("a.db", result, usd=usd, gpus=gpus)]).offers[0].load
-
-
-def test_the_highest_load_that_meets_the_bound_gives_the_boxes() -> None:
-    load = load_of(served(100, WAITS, WAITS, WAITS), "200 rps p99<50ms")
-
-    assert isinstance(load, ServedLoad)
-    assert (load.fraction, load.wait_s) == (0.75, 0.04)
-    assert load.per_s.value == pytest.approx(75, rel=1e-3)
-    assert load.boxes.value == 3  # 200 / 75 = 2.7
-    assert load.boxes.low <= 3 <= load.boxes.high
-
-
-def test_a_load_counts_only_if_every_launch_met_the_bound() -> None:
-    worse = {**WAITS, 75: 0.06}
-    stuck: dict[int, float | None] = {**WAITS, 50: None, 75: None, 90: None}
-
-    for waits, fraction in ((worse, 0.5), (stuck, 0.25)):
-        load = load_of(served(100, WAITS, WAITS, waits), "200 rps p99<50ms")
-        assert isinstance(load, ServedLoad)
-        assert load.fraction == fraction
-
-
-def test_a_bound_that_no_load_meets_is_reported_with_the_measured_wait() -> None:
-    advice = advise(parse_job("200 rps p99<5ms"), [box("a.db", served(100, WAITS), usd=1)])
-
-    (offer,) = advice.offers
-    assert not offer.meets
-    assert isinstance(offer.load, Missing)
-    assert offer.load.reason == "not met at 25 % of its throughput: p99 is 10.0 ms"
-    assert offer.is_told
-    assert isinstance(advice.cheapest, Missing)
-
-
-def test_a_load_with_too_few_requests_says_nothing_and_a_higher_one_may() -> None:
-    load = load_of(served(100, {25: FEW, 50: 0.02, 75: 0.04, 90: 0.3}), "200 rps p99<50ms")
-
-    assert isinstance(load, ServedLoad)
-    assert load.fraction == 0.75
-
-
-def test_too_few_requests_at_every_load_are_inconclusive_and_not_a_failure() -> None:
-    slow = served(100, {25: FEW, 50: FEW, 75: FEW, 90: FEW})
-    quick_gpu = served(9000, WAITS, device_class="gpu")
-    advice = advise(parse_job("200 rps p99<50ms"), [box("a.db", slow), box("b.db", quick_gpu, gpus=1)])
-
-    cpu = offer_of(advice, "a.db cpu")
-    assert isinstance(cpu.load, Missing)
-    assert "unknown: 5 requests; p99 needs 459" in cpu.load.reason
-    assert (cpu.meets, cpu.is_told) == (False, False)
-    assert advice.gpu == "a GPU meets the target; whether a CPU does is unknown"
-
-
-def test_without_a_bound_whatever_the_queue_bore_is_served() -> None:
-    load = load_of(served(100, {25: FEW, 50: FEW, 75: FEW, 90: None}), "200 rps")
-
-    assert isinstance(load, ServedLoad)
-    assert load.fraction == 0.75
-    assert isinstance(load.wait_s, Missing)
-
-
-def test_waits_that_were_not_measured_are_reported_as_such() -> None:
-    load = load_of(quick(case_named("infer_rps"), 100), "200 rps p99<50ms")
-
-    assert load == Missing("its waits under load were not measured")
-
-
-def test_serving_costs_whole_boxes_for_the_hours_of_a_month() -> None:
-    result = served(100, WAITS, WAITS, WAITS, device_class="gpu")
-    boxes = [box("a.db", result, usd=2, gpus=1)]
-
-    usd = advise(parse_job("200 rps p99<50ms"), boxes, hours_per_month=100).offers[0].usd
-
-    assert isinstance(usd, Estimated)
-    assert usd.value == pytest.approx(3 * 2 * 100)
-
-
-def test_gpus_of_one_box_serve_together() -> None:
-    load = load_of(served(100, WAITS, WAITS, WAITS, device_class="gpu"), "1000 rps p99<50ms", usd=8, gpus=8)
-
-    assert isinstance(load, ServedLoad)
-    assert load.needed.value == 14  # 1000 / 75 = 13.3
-    assert load.boxes.value == 2
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.floats(min_value=0.5, max_value=1e5), st.floats(min_value=0.5, max_value=1e6))
-def test_boxes_are_the_fewest_that_serve_the_target(per_s: float, target: float) -> None:
-    load = load_of(served(per_s, WAITS), f"{target!r} rps p99<50ms")
-
-    assert isinstance(load, ServedLoad)
-    assert load.boxes.value * load.per_s.value >= target * (1 - 1e-9)
-    assert load.boxes.value == 1 or (load.boxes.value - 1) * load.per_s.value < target
-    assert load.boxes.low <= load.boxes.value <= load.boxes.high
-
-
-def test_serving_is_cheapest_by_whole_boxes_and_fastest_by_what_one_device_serves() -> None:
-    boxes = [
-        box("cpu.db", served(400, WAITS, WAITS, WAITS), usd=0.36),
-        box("gpu.db", served(9000, WAITS, WAITS, WAITS, device_class="gpu"), usd=3.6, gpus=1),
-    ]
-
-    advice = advise(parse_job("200 rps p99<50ms"), boxes)
-
-    assert advice.gpu == "GPU not worth it: a CPU meets the target, for less"
-    assert named(advice.cheapest) == ("cpu.db cpu", ())
-    assert named(advice.fastest) == ("gpu.db gpu", ())
 
 
 @pytest.mark.parametrize(
