@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import pytest
-from hand_made import make_case, make_run, measured, steady
+from hand_made import make_run
 from journals import GPU_MACHINE, H200
 from monitor_samples import SECOND, START, sample
 
@@ -19,11 +19,8 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Memory
 from gputui.model.result import TimeSeries
 from gputui.model.telemetry import HOST, Value
-from gputui.services.compare import html
 from gputui.services.compare.evidence import curve_table_of
-from gputui.services.compare.pairing import side_of_runs
 from gputui.services.compare.side_records import SideCurves
-from gputui.services.results.conditions import Evidence
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import ProgressTracker
 from gputui.store.reading import TelemetrySeries
@@ -170,28 +167,6 @@ def test_compare_calls_a_metric_as_the_screens_do_in_their_units(device: int) ->
     for metric in shown:
         value = VALUES.get(metric.key, MEMORY[device])
         assert metric.between(value, value) in rows[metric.name]
-
-
-class Recorded(Evidence):
-    """One device for half a minute."""
-
-    device = 0
-
-    def series(self, run_id: str, pieces: int) -> tuple[TelemetrySeries, ...]:
-        return (series_of(self.device),)
-
-
-@pytest.mark.parametrize("device", [0, HOST])
-def test_the_page_calls_a_metric_as_the_screens_do(device: int) -> None:
-    evidence = Recorded(())
-    evidence.device = device
-    case = make_case(device_class="gpu" if device == 0 else "cpu")
-    side = side_of_runs("a", [make_run(measured(case, steady(0.1)), machine=CONTAINER)])
-    lines = list(html._lines("a", side, evidence))
-    assert [metric for metric, _ in lines] == list(charted(device)[:3])
-    for metric, line in lines:
-        chart = html._over_time(metric, [line], is_one_run=True)
-        assert f'class="of">{metric.name} {TOPS[device, metric.name][1]}<' in chart
 
 
 def test_every_metric_has_a_unit_a_hue_and_a_line_of_its_own() -> None:

@@ -36,9 +36,9 @@ def strip(values: Sequence[float | None], high: float, low: float = 0.0) -> str:
 def columns_picture(values: Sequence[float | None], high: float, style: str) -> str:
     """For a page: values from 0 to `high` as columns, as wide as their place."""
     drawn = "".join(
-        f"M{place} 100v-{100 * value / high:.1f}h1V100z"
+        f"M{place} 100v-{max(100 * value / high, 3) if high > 0 else 3:.1f}h1V100z"
         for place, value in enumerate(values)
-        if value and high > 0
+        if value is not None
     )
     return (
         f'<svg class="columns" viewBox="0 0 {len(values)} 100" preserveAspectRatio="none" aria-hidden="true">'

@@ -60,10 +60,13 @@ def table(found: Table | None, kind: str = "") -> str:
     head, *rows = map("".join, zip(*columns, strict=True))
     styles = found.styles or [""] * len(rows)
     body = "".join(f"<tr{_class(style)}>{row}</tr>\n" for style, row in zip(styles, rows, strict=True))
-    return (
-        f'\n<div class="wide"><table{_class(kind)}><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody>'
-        "</table></div>"
-    )
+    above = f"<thead><tr>{head}</tr></thead>" if _has_headings(found) else ""
+    return f'\n<div class="wide"><table{_class(kind)}>{above}<tbody>\n{body}</tbody></table></div>'
+
+
+def _has_headings(found: Table) -> bool:
+    """Whether there is anything to say above its columns, such as an axis."""
+    return any(found.headings) or len(found.written) < len(found.columns)
 
 
 def _cells_of(column: Column | Drawing) -> Iterator[list[str]]:
@@ -102,7 +105,7 @@ def html_of(one: Part | Section) -> str:
     if isinstance(one, str):
         return f"<p>{safe(one)}</p>"
     if isinstance(one, Table):
-        return table(one) if any(one.headings[:1]) else f'<div class="about">{table(one)}</div>'
+        return table(one) if _has_headings(one) else f'<div class="about">{table(one)}</div>'
     if isinstance(one, Code):
         return f"<pre>{chr(10).join(map(safe, one.lines))}</pre>"
     if isinstance(one, Links):

@@ -91,7 +91,7 @@ def comparison_text(
         return comparison_as_text(asked, answer, columns, width, is_verbose)
     from gputui.services.compare.html import comparisons_as_page  # only who writes a page needs it
 
-    return comparisons_as_page(pairs, asked.ignore, answer.headline, asked.evidence)
+    return comparisons_as_page(asked, answer)
 
 
 def ranking_text(fleet: Fleet, form: str) -> str:

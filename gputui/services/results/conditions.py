@@ -27,7 +27,6 @@ from gputui.store.reading import (
     CaseConditions,
     LaunchSeries,
     ResultFile,
-    TelemetrySeries,
     TelemetrySummary,
     conditions_of,
     open_result,
@@ -119,20 +118,17 @@ class Evidence:
         found = self._of_run(run_id, self._powers, ResultFile.powers)
         return found.get(case_id, Missing("no power was sampled in its blocks"))
 
-    def series(self, run_id: str, pieces: int) -> tuple[TelemetrySeries, ...]:
-        """Telemetry of a run, the host first. Raises GputuiError if it can no longer be read."""
-        if run_id in self._without_telemetry:
-            return ()
-        return self._read(run_id, lambda file: file.telemetry_series(run_id, pieces))
-
     def loads(self, run_id: str) -> ServingRecords:
-        """What a run offered to a server. Raises GputuiError as `series` does."""
+        """What a run offered to a server. Raises GputuiError if that can no longer be read."""
         return self._read(run_id, lambda file: file.serving(run_id))
 
     def launches(
         self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int
     ) -> tuple[LaunchSeries, ...]:
-        """Telemetry while a case was timed in these launches. Raises GputuiError as `series` does."""
+        """Telemetry while a case was timed in these launches.
+
+        Raises GputuiError if it can no longer be read.
+        """
         if run_id in self._without_telemetry:
             return ()
         return self._read(run_id, lambda file: file.launch_series(run_id, case_id, launch_ids, pieces))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -42,7 +43,7 @@ from gputui.services.results.labels import plain_name, short_case_name
 
 
 class _NoTelemetry(Evidence):
-    def series(self, run_id: str, pieces: int) -> tuple[()]:
+    def launches(self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int) -> tuple[()]:
         return ()
 
     def file(self, run_id: str) -> Path:
@@ -120,7 +121,7 @@ def test_every_form_says_the_same_of_a_row(
 
     wide = comparison_as_text(Asked((a, b), "", EVIDENCE, ()), answer, width=200, is_verbose=True)
     markdown = comparisons_as_markdown([(comparison, ())], "", headline)
-    page = comparisons_as_page([(comparison, ())], "", headline, EVIDENCE).replace("&#160;", " ")
+    page = comparisons_as_page(Asked((a, b), "", EVIDENCE, ()), answer).replace("&#160;", " ")
     plain = json.loads(json.dumps(comparison_as_json(comparison)))
     lines = list(csv.DictReader(StringIO(comparisons_as_csv([(comparison, ())], ""), newline="")))
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -22,9 +20,9 @@ from gputui.document.markup import command_line, with_units
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.plan import Case
-from gputui.model.result import Run, TimeSeries
+from gputui.model.result import Run
 from gputui.services.compare.headline import headline_of
-from gputui.services.compare.html import Line, comparisons_as_page, line_chart, time_axis, time_histogram
+from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.pairing import (
     CAPPED,
     Comparison,
@@ -32,9 +30,10 @@ from gputui.services.compare.pairing import (
     compare_sides,
     side_of_runs,
 )
+from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.why import Why
 from gputui.services.results.conditions import Evidence
-from gputui.store.reading import TelemetrySeries
+from gputui.store.reading import LaunchSeries
 
 LONG = "a workload with a name that is longer than the column of any table on a phone"
 WORKLOADS = ("gemm", "membw", "xfer", "conv_train", "gpt_train", "lstm_train", "decode", LONG)
@@ -45,13 +44,12 @@ COLORS = re.compile(r"--(\w+): (#\w{6})")
 
 
 class _Recorded(Evidence):
-    """Telemetry of any run: one GPU for 100 s, with a gap."""
+    """Runs without telemetry, in a file that does not exist."""
 
-    def series(self, run_id: str, pieces: int) -> tuple[TelemetrySeries, ...]:
-        values = [math.nan if 40 < t < 50 else 600.0 + 50 * math.sin(t) for t in range(100)]
-        columns = {key: array("d", values) for key in ("power_w", "sm_clock_mhz", "temperature_c")}
-        seconds = array("q", (1_000_000 * t for t in range(100)))
-        return (TelemetrySeries(0, 0, seconds, columns),)
+    def launches(
+        self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int
+    ) -> tuple[LaunchSeries, ...]:
+        return ()
 
     def file(self, run_id: str) -> Path:
         return Path("a directory/with a name that is rather long/h100.db")
@@ -95,7 +93,8 @@ def page_of(runs: Sequence[Run], ignore: str = "") -> str:
     whys = [tuple(explained(comparison)) for comparison in comparisons]
     evidence = _Recorded((), trust=False)
     headline = headline_of(comparisons, whys, ignore, evidence)
-    return comparisons_as_page(list(zip(comparisons, whys, strict=True)), ignore, headline, evidence)
+    asked = Asked(tuple(sides), ignore, evidence, ())
+    return comparisons_as_page(asked, Answer(tuple(comparisons), tuple(whys), headline))
 
 
 def explained(comparison: Comparison) -> Iterator[Why]:
@@ -215,19 +214,19 @@ def test_the_page_of_two_boxes_answers_first_and_folds_what_is_evidence() -> Non
     page = page_named("32 rows")
     marks = (
         "<h1>",
-        'class="sides"',
+        'class="about"',
         'class="forest"',
         'class="bars"',
-        'class="times"',
-        'class="over-time"',
+        'class="columns"',
         "All figures",
     )
     places = [page.index(mark) for mark in marks]
     assert places == sorted(places)
     means = ("peak tests", "training", "inference")
     assert rows_on(page).count('<td class="drawn">') == len(CASES) + len(means)
-    _, why, *tables = [found.start() for found in re.finditer('<div class="wide">', page)]
-    assert page.index("Why a step of b takes") < why < page.index("Time per step")
+    _, _, values, why, blocks, *tables = [found.start() for found in re.finditer('<div class="wide">', page)]
+    assert page.index("Evidence of") < values < page.index(">why<") < why
+    assert page.index("time per step, block by block") < blocks
     assert tables
     for place in tables:
         assert page.count("<details>", 0, place) > page.count("</details>", 0, place)
@@ -292,7 +291,8 @@ def test_what_makes_a_row_doubtful_is_said_once_of_each_box_by_its_own_letter() 
     whys: list[Sequence[Why]] = [(), ()]
     evidence = _Recorded((), trust=False)
     headline = headline_of(flagged, whys, "", evidence)
-    page = comparisons_as_page(list(zip(flagged, whys, strict=True)), "", headline, evidence)
+    asked = Asked((b.a, b.b, c.b), "", evidence, ())
+    page = comparisons_as_page(asked, Answer(tuple(flagged), ((), ()), headline))
     said = re.findall(r"! (\w) power-capped: [^<]* (\d+) % of the time", page[: page.index("in detail<")])
     assert said == [("a", "50"), ("b", "25"), ("c", "25")]
 
@@ -314,34 +314,6 @@ def test_every_colour_of_text_has_contrast_on_the_page(scheme: str) -> None:
     for name in ("ink", "dim", "good", "warn", "accent", "a", "b", "c", "d"):
         bright, dim = sorted((luminance(colors[name]), luminance(colors["page"])), reverse=True)
         assert (bright + 0.05) / (dim + 0.05) >= 4.5, name
-
-
-# Charts
-
-
-def test_both_sides_share_an_axis_of_block_times() -> None:
-    axis = time_axis([0.1, 0.2, 0.3])
-    assert axis is not None
-    assert not axis.is_log
-    assert axis.bin(0.3) - axis.bin(0.2) == pytest.approx(axis.bin(0.2) - axis.bin(0.1), abs=1)
-    drawn = time_histogram("a", [[0.1, 0.1, 0.2], [0.2] * 3], axis, "time per step of a")
-    (body,) = re.findall(r'class="body a" d="([^"]*)"', drawn)
-    heights = {x: float(h) for x, h in re.findall(r"M([\d.]+) 84v-([\d.]+)", body)}
-    assert sorted(heights.values()) == [42, 84]  # two blocks and four
-    (ticks,) = re.findall(r'class="tick a" d="([^"]*)"', drawn)
-    assert ticks.count("M") == 2
-    assert time_axis([]) is None
-    far = time_axis([0.1, 10.0])
-    assert far is not None
-    assert far.is_log
-
-
-def test_a_line_stops_where_nothing_was_measured() -> None:
-    values = [1.0, 2.0, float("nan"), 3.0]
-    chart = line_chart("power over time", [Line("a", "GPU 0", TimeSeries([0.0, 1.0, 2.0, 3.0], values))], 3.0)
-    (path,) = re.findall(r'class="line a" d="([^"]*)"', chart)
-    assert re.sub(r"[\d. ]", "", path) == "MLM"
-    assert "nan" not in chart
 
 
 COMMAND = "a$ gputui run quick --launches 3 --only gemm --db /home/somebody/results/of-a-box.db --label again"
