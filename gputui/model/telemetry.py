@@ -29,7 +29,6 @@ FOREIGN = Missing("it belongs to another user, and may not be looked at")
 """Replaces what the system reports only to a process's owner."""
 HIDDEN = Missing("it belongs to another user, or has ended: /proc is mounted with hidepid")
 """The same where the system does not even reveal that the process exists."""
-NO_JOB = Missing("it runs in no batch job, pod or container that its control group names")
 AT_SECOND_READING = Missing("known after the second reading")
 """Replaces a rate that has no earlier reading to compare with."""
 
@@ -111,8 +110,6 @@ class ProcessSample:
     start_ticks: int | Missing
     """Kernel's start time: with the PID it identifies a process. Missing if the PID is not one of this
     system."""
-    job: str | Missing = NO_JOB
-    """The batch job, pod or container it runs in: `slurm 4711`, `pod train-0`, `docker 3f9c2a17b0de`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,13 @@
 """AMD GPUs through the files of the `amdgpu` kernel driver.
 
 Written from the kernel's documentation (Documentation/gpu/amdgpu/thermal.rst, driver-misc.rst and ras.rst,
-Documentation/gpu/drm-usage-stats.rst, Documentation/ABI/testing/sysfs-bus-pci) and tested against trees made
+Documentation/ABI/testing/sysfs-bus-pci) and tested against trees made
 from it and from what users have published; never run on real hardware.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,15 +15,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from gputui.model.absent import Missing
-from gputui.model.telemetry import AT_SECOND_READING, LOST, DeviceSample, GpuUse, Reading, Value
+from gputui.model.telemetry import LOST, DeviceSample, GpuUse, Reading, Value
 from gputui.sources.amd_metrics import Throttling, live_values, read_table
-from gputui.sources.base import read_file, stored_values, target_of
+from gputui.sources.base import read_file, stored_values
 from gputui.worker.probe import LEAST_VRAM_BYTES, kfd_gpus
 
 _AMD = "0x1002"
 _BRIDGE_CLASS = "0x0604"
 _SLOW_KEPT_NS = 10 * 10**9
-_CLIENTS_KEPT_NS = 10**9
 _GENERATION: dict[str, int | Missing] = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 """PCI Express generation by gigatransfers per second."""
 
@@ -66,8 +63,6 @@ class AmdGpus:
         self._throttling: dict[int, Throttling] = {}
         self._kfd: Mapping[str, Sequence[str]] = {}
         """Numbers of the kernel's compute driver by PCI address: one for each partition."""
-        self._clients: tuple[tuple[int, _Clients], ...] = ()
-        """As read the last two times, and when."""
         self._first = 0
 
     def open(self) -> Missing | None:
@@ -129,20 +124,14 @@ class AmdGpus:
         return ASLEEP if _text(place / "power" / "runtime_status") == "suspended" else None
 
     def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
-        """Those that compute on it, of all users, and of this user those that draw with it."""
+        """Those that compute on it, of all users."""
         computing = self._computing(device)
-        held = {} if isinstance(computing, Missing) else computing
-        (then_ns, before), (now_ns, clients) = self._read_clients()
-        address = self._places[device].name
-        uses = []
-        for pid in sorted({*held, *(pid for place, pid in clients if place == address)}):
-            memory_bytes, busy_ns = clients.get((address, pid), (0, 0))
-            kind = ("C" if pid in held else "") + ("G" if busy_ns or pid not in held else "")
-            busy: float | Missing = QUEUES_UNTIMED if pid in held else AT_SECOND_READING
-            if pid not in held and now_ns > then_ns and (address, pid) in before:
-                busy = 100 * max(0, busy_ns - before[address, pid][1]) / (now_ns - then_ns)
-            uses.append(GpuUse(device, pid, kind, max(memory_bytes, held.get(pid, 0)), busy))
-        return computing if isinstance(computing, Missing) and not uses else tuple(uses)
+        if isinstance(computing, Missing):
+            return computing
+        return tuple(
+            GpuUse(device, pid, "C", held_bytes, QUEUES_UNTIMED)
+            for pid, held_bytes in sorted(computing.items())
+        )
 
     def _now(self, device: int, *, full: bool) -> dict[str, Value] | Missing:
         """What changes all the time; without `full` clocks, power and what slows the GPU."""
@@ -177,49 +166,6 @@ class AmdGpus:
             if held or any(_text(queue) in numbers for queue in process.glob("queues/*/gpuid")):
                 found[int(process.name)] = held
         return found
-
-    def _read_clients(self) -> tuple[tuple[int, _Clients], tuple[int, _Clients]]:
-        """The last two readings; a new one unless the last was a moment ago, for another GPU."""
-        now_ns = self._clock()
-        if not self._clients or now_ns - self._clients[-1][0] >= _CLIENTS_KEPT_NS:
-            self._clients = (*self._clients[-1:], (now_ns, _clients(self._root)))
-        return self._clients[0], self._clients[-1]
-
-
-_Clients = dict[tuple[str, int], tuple[int, int]]
-"""By PCI address and PID: bytes in the GPU's memory, and nanoseconds that all its engines worked for it."""
-
-
-def _clients(root: Path) -> _Clients:
-    """By PCI address and PID, those whose open files may be read; a client that several share counts once."""
-    found: _Clients = {}
-    counted = set()
-    for process in (root / "proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it ended, or belongs to another user
-            for file in os.scandir(process / "fd"):
-                if not target_of(Path(file.path)).startswith("/dev/dri/"):
-                    continue
-                text = _text(process / "fdinfo" / file.name)
-                fields = dict(re.findall(r"^drm-([\w-]+):\s*(.+)$", text, re.MULTILINE))
-                client = fields.get("pdev", ""), fields.get("client-id", "")
-                if fields.get("driver") != "amdgpu" or client in counted:
-                    continue
-                counted.add(client)
-                key = client[0], int(process.name)
-                held_bytes, busy_ns = found.get(key, (0, 0))
-                busy_ns += sum(_amount(fields[name]) for name in fields if name.startswith("engine-"))
-                held_bytes += _amount(fields.get("memory-vram") or fields.get("resident-vram", ""))
-                found[key] = held_bytes, busy_ns
-    return found
-
-
-_UNITS = {"KiB": 2**10, "MiB": 2**20}
-
-
-def _amount(text: str) -> int:
-    """`2068 KiB` in bytes, `107322799 ns` in nanoseconds; 0 if it is no number."""
-    digits, _, unit = text.partition(" ")
-    return int(digits) * _UNITS.get(unit.strip(), 1) if digits.isdecimal() else 0
 
 
 _OFTEN = (

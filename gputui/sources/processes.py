@@ -1,4 +1,4 @@
-"""The processes behind the PIDs that a driver reports, their batch jobs, and how to end one of them."""
+"""The processes behind the PIDs that a driver reports, and how to end one of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.telemetry import AT_SECOND_READING, ENDED, FOREIGN, HIDDEN, NO_JOB, GpuUse, ProcessSample
+from gputui.model.telemetry import AT_SECOND_READING, ENDED, FOREIGN, HIDDEN, GpuUse, ProcessSample
 from gputui.sources.base import read_file, target_of, text_of
 
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel: the host's
@@ -23,19 +23,6 @@ _COMMAND_KEPT_NS = 10 * 10**9
 """A command line is read again this often: a process may have replaced its program."""
 _LONGEST_COMMAND = 4096
 _GPU_FILE = re.compile(r"/dev/(?:nvidia|dri/|kfd|dxg)")
-
-_LONGEST_ENVIRONMENT = 256 * 1024
-_SLURM = re.compile(r"/(?:slurm[^/]*/.*)?job_(\d+)(?:/|$)")
-_POD = re.compile(r"/(?:kubepods[^/]*-)?pod([0-9a-f]{8}[-_][0-9a-f_-]{27})(?:\.slice)?(?:/|$)")
-_CONTAINERS = (
-    # cgroupfs and systemd name a container by its 64 digits, and each engine writes the name differently.
-    ("docker", re.compile(r"/(?:docker[-/])([0-9a-f]{64})(?:\.scope)?(?:/|$)")),
-    ("podman", re.compile(r"/libpod-(?:payload-)?([0-9a-f]{64})(?:\.scope)?(?:/|$)")),
-    ("container", re.compile(r"/(?:cri-containerd-|crio-)?([0-9a-f]{64})(?:\.scope)?(?:/|$)")),
-    ("lxc", re.compile(r"/lxc(?:\.payload)?[./]([^/]+)")),
-)
-_ID_SHOWN = 12
-"""Digits of a container's id, as Docker shows them."""
 
 NOT_OF_HERE = Missing("a process of the host: this container cannot look at it")
 ANOTHER_HERE = Missing("a process of the host: in this container its PID is another's, which holds no GPU")
@@ -69,7 +56,6 @@ class _Known:
     cpu_ticks: int
     cpu_ns: int
     cpu_pct: float | Missing
-    job: str | Missing
     refused: Missing | None
     """Why this is not the process that the driver means."""
 
@@ -142,7 +128,6 @@ class ProcessTable:
                 cpu_ticks=stat.cpu_ticks,
                 cpu_ns=now_ns,
                 cpu_pct=AT_SECOND_READING,
-                job=job_of(pid, self._proc),
                 refused=self._refused(pid) if uses else None,
             )
         else:
@@ -160,7 +145,6 @@ class ProcessTable:
             memory_bytes=ZOMBIE if has_ended else stat.resident_pages * self._page_bytes,
             elapsed_s=max(0.0, _since_boot_s() - stat.start_ticks / self._ticks_per_s),
             start_ticks=stat.start_ticks,
-            job=known.job,
         )
 
     def _forgotten(self, pid: int, uses: tuple[GpuUse, ...], why: Missing) -> ProcessSample:
@@ -317,40 +301,3 @@ def _user_name(user_id: int) -> str:
         return pwd.getpwuid(user_id).pw_name
     except KeyError:
         return str(user_id)
-
-
-def job_of(pid: int, proc: str = "/proc") -> str | Missing:
-    """`slurm 4711`, `pod train-0`, `docker 3f9c2a17b0de`, in this order where a process is in several.
-
-    The environment is read only of processes of this user: it holds secrets of others. Inside a container the
-    control group may name nothing, and the environment is all there is.
-    """
-    group = text_of(f"{proc}/{pid}/cgroup")
-    own = _environment(pid, proc)
-    slurm = _SLURM.search(group)
-    number = slurm[1] if slurm else own.get("SLURM_JOB_ID", "")
-    if number:
-        return f"slurm {number}"
-    pod = _POD.search(group)
-    if pod or "KUBERNETES_SERVICE_HOST" in own:
-        name = own.get("POD_NAME") or own.get("HOSTNAME", "")
-        if name or pod:
-            return f"pod {name or (pod[1][:8] if pod else '')}"
-    for engine, pattern in _CONTAINERS:
-        found = pattern.search(group)
-        if found:
-            return f"{engine} {found[1][:_ID_SHOWN]}"
-    return NO_JOB
-
-
-def _environment(pid: int, proc: str) -> dict[str, str]:
-    """Of a process of this user; empty of others."""
-    try:
-        if Path(proc, str(pid)).stat().st_uid != os.getuid():
-            return {}
-        with Path(proc, str(pid), "environ").open("rb") as file:
-            raw = file.read(_LONGEST_ENVIRONMENT)
-    except OSError:
-        return {}
-    pairs = (part.partition("=") for part in raw.decode("utf-8", "replace").split("\0"))
-    return {name: value for name, _, value in pairs if name}

@@ -9,7 +9,7 @@ No file of these trees was read from a device here. Sources:
   ROCm/k8s-device-plugin#157 and #184; tables of version 1.6 and 1.9, idle and under load, from the README of
   "amdgpu gpu_metrics fixtures" in a public Julia package, captured in September 2026;
 - RX 7900 XTX: its table from Umio-Yasuno/libdrm-amdgpu-sys-rs#7, what its hot spot reports also from
-  flightlessmango/MangoHud#1690 and ROCm/rocm-systems#11781, its clients from Umio-Yasuno/amdgpu_top#87.
+  flightlessmango/MangoHud#1690 and ROCm/rocm-systems#11781.
 """
 
 from __future__ import annotations
@@ -280,21 +280,6 @@ class Box:
         files = {f"vram_{gpu}": str(held) for gpu, held in memory_bytes.items()}
         files |= {f"queues/{at}/gpuid": str(gpu) for at, gpu in enumerate(queues)}
         self.write(f"sys/class/kfd/kfd/proc/{pid}", {"pasid": "32784", **files})
-
-    def client(self, pid: int, file: int, address: str, memory_kib: int, gfx_ns: int, number: int) -> None:
-        """An open /dev/dri/renderD128 of a process."""
-        self.write(
-            f"proc/{pid}/fdinfo",
-            {
-                str(file): f"pos:\t0\nflags:\t02104002\ndrm-driver:\tamdgpu\ndrm-pdev:\t{address}\n"
-                f"drm-client-id:\t{number}\ndrm-memory-vram:\t{memory_kib} KiB\ndrm-memory-gtt:\t8192 KiB\n"
-                f"drm-engine-gfx:\t{gfx_ns} ns",
-            },
-        )
-        link = self.root / f"proc/{pid}/fd/{file}"
-        link.parent.mkdir(exist_ok=True)
-        if not link.is_symlink():
-            link.symlink_to("/dev/dri/renderD128")
 
 
 def mi300x(root: Path, metrics: bytes = MI300X_IDLE, partitions: int = 1) -> Box:

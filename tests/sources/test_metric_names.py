@@ -10,7 +10,7 @@ import pytest
 from gputui.metrics import METRICS, STORED
 from gputui.sources import nvml
 
-OF_RUNS = ("base.py", "host.py", "nvml.py")
+OF_RUNS = ("base.py", "host.py", "nvml.py", "gpu.py")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -172,14 +171,12 @@ def _price(name: str, text: str) -> float:
 
 SSH_FAILED = 255
 _SHOWN = 120
-_CONFIG_TIMEOUT_S = 5.0
-_PLAIN_NAME = re.compile(r"[\w.:%-]+")
 
 _ENDINGS: tuple[tuple[str, str, str], ...] = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         "its host key has changed",
-        "if the box was set up anew: {remove}, then {ssh}",
+        "if the box was set up anew: {ssh} says which key to remove",
     ),
     (
         "Host key verification failed|No .* host key is known",
@@ -233,9 +230,8 @@ def why_unreachable(host: Host, status: int | None, said: str, printed: str) -> 
     if host.is_ssh and status in (SSH_FAILED, None):
         for pattern, why, hint in _ENDINGS:
             if re.search(pattern, said):
-                remove = _how_to_forget_key(host) if "{remove}" in hint else ""
                 copy = shlex.join(("ssh-copy-id", *_port(host), host.prefix[-1]))
-                return why, hint.format(ssh=ssh, remove=remove, copy=copy)
+                return why, hint.format(ssh=ssh, copy=copy)
     if status is None:
         what = f"; it printed {quoted(_last_line(printed))}" if printed.strip() else ""
         return (
@@ -273,41 +269,6 @@ def how_to_log_in(host: Host) -> str:
     if not host.is_ssh:
         return shlex.join((*host.prefix, "sh"))
     return shlex.join((*_program(host), *_port(host), host.prefix[-1]))
-
-
-def _how_to_forget_key(host: Host) -> str:
-    """The command that removes the key of a host from where the user's ssh keeps it."""
-    config = _ssh_config(host)
-    name = config.get("hostkeyalias") or config.get("hostname", "")
-    if not _PLAIN_NAME.fullmatch(name):
-        name = host.prefix[-1].rpartition("@")[2]
-    port = config.get("port") or "".join(_port(host)[1:]) or "22"
-    if port != "22" and port.isdigit() and "hostkeyalias" not in config:
-        name = f"[{name}]:{port}"
-    usual = Path("~/.ssh/known_hosts").expanduser()
-    stated = config.get("userknownhostsfile", "")
-    files = [Path(file).expanduser() for file in (stated, *stated.split()) if file]
-    kept = next((file for file in files if file.is_file()), usual)
-    where = [] if kept == usual else ["-f", str(kept)]
-    return shlex.join(("ssh-keygen", *where, "-R", name))
-
-
-def _ssh_config(host: Host) -> dict[str, str]:
-    """What the user's ssh config says of a host, which is not asked; empty if the program cannot tell."""
-    command = (*_program(host), "-G", *_port(host), "--", host.prefix[-1])
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_CONFIG_TIMEOUT_S,
-            check=True,
-            start_new_session=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    lines = done.stdout.decode(errors="replace").splitlines()
-    return {key: value for key, _, value in (line.partition(" ") for line in lines)}
 
 
 def _program(host: Host) -> tuple[str, ...]:

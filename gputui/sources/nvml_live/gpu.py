@@ -35,7 +35,6 @@ from gputui.sources.nvml_live.questions import (
     POWER,
     SELDOM,
     UNREPORTED,
-    VIOLATIONS,
     Asker,
     GpuLost,
     Question,
@@ -262,7 +261,7 @@ class NvmlGpu:
         fields_ns = self._clock()
         problem = _nothing_in((*values.values(), *fields.values()))
         if self._seldom_ns is None or t_ns - self._seldom_ns >= SELDOM_NS:
-            self._read_seldom(fields)
+            self._read_seldom()
             self._seldom_ns = t_ns
         if self._energy_ns is None or t_ns - self._energy_ns >= _ENERGY_NS:
             self._held |= self.asker.values((ENERGY,))
@@ -279,7 +278,7 @@ class NvmlGpu:
                 milliwatts if isinstance(milliwatts, Missing) else sane("power_w", milliwatts / 1000, DRIVER)
             )
         totals = {key: first_sum(fields, counters) for key, counters in self._throttled.items()}
-        values |= {key: total for key, total in totals.items() if total is not None}
+        values |= {key: UNREPORTED if total is None else total for key, total in totals.items()}
         gpm = self._gpm.read(self._clock)
         values |= {key: gpm[key] for key in GPM_SHARES}
         values |= {key: self._rate(key, fields, fields_ns, gpm) for key in LINK_RATES}
@@ -339,12 +338,10 @@ class NvmlGpu:
         except GpuLost:
             return LOST
 
-    def _read_seldom(self, fields: FieldValues) -> None:
+    def _read_seldom(self) -> None:
         unknown = [question for question in ONCE if not isinstance(self._once.get(question.keys[0]), str)]
         self._once = {**self._once, **self.asker.values(unknown)}
         seldom = self.asker.values(SELDOM)
-        uncounted = [key for key, ways in self._throttled.items() if first_sum(fields, ways) is None]
-        seldom |= self.asker.values([VIOLATIONS[key] for key in uncounted])
         before, self._seldom = self._seldom, seldom
         if isinstance(seldom["mig_mode"], Missing):
             return  # the instances are unknown now: keep the previous ones

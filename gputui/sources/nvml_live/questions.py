@@ -213,20 +213,6 @@ def _remapped(nvml: Any, handle: Any) -> dict[str, int]:
     }
 
 
-def _violation(key: str, *policies: str) -> Way:
-    """Accumulated time by the call that field values replace: it is removed with CUDA 14."""
-
-    def way(nvml: Any, handle: Any) -> dict[str, int]:
-        return {
-            key: sum(
-                nvml.nvmlDeviceGetViolationStatus(handle, getattr(nvml, policy)).violationTime
-                for policy in policies
-            )
-        }
-
-    return way
-
-
 MEMORY = Question(
     ("memory_used_bytes", "memory_reserved_bytes", "memory_total_bytes"),
     (nvml_calls.memory_2, nvml_calls.memory_1),
@@ -307,21 +293,3 @@ OF_INSTANCES: tuple[Question, ...] = (
     question("compute_instance_id", "nvmlDeviceGetComputeInstanceId"),
 )
 """Of MIG instances, once."""
-
-VIOLATIONS: dict[str, Question] = {
-    one.keys[0]: one
-    for one in (
-        Question(("throttled_power_ns",), (_violation("throttled_power_ns", "NVML_PERF_POLICY_POWER"),)),
-        Question(
-            ("throttled_thermal_ns",), (_violation("throttled_thermal_ns", "NVML_PERF_POLICY_THERMAL"),)
-        ),
-        Question(
-            ("throttled_other_ns",),
-            (
-                _violation(
-                    "throttled_other_ns", "NVML_PERF_POLICY_BOARD_LIMIT", "NVML_PERF_POLICY_RELIABILITY"
-                ),
-            ),
-        ),
-    )
-}

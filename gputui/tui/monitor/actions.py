@@ -15,7 +15,7 @@ ACTIONS: tuple[Action, ...] = (
         "filter",
         "slash",
         "Filter",
-        "Filter processes by user, PID, command, job or MIG slice",
+        "Filter processes by user, PID, command or MIG slice",
         "a process",
     ),
     Action("sort", "s", "Sort", "Sort the processes by the next column", "a process"),

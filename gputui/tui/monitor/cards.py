@@ -30,7 +30,6 @@ from gputui.tui.widgets.charts import (
     body_styles,
     chart_title,
     fitting_note,
-    heat,
     is_short,
     mark_row,
     painted,
@@ -384,24 +383,5 @@ def without_gpus(frame: Frame, opening: str, width: int, height: int) -> list[Li
     if room < 5 or host.problem is not None:
         return filled([*lines, host_line(frame, width)], width, height)
     lines.append(fitted((Span("host", "title"), Span(f"  {cut(name, width - 6)}", "dim")), width))
-    per_core = host.values.get("cpu_core_pct")
-    core_lines = _cores(per_core, width) if isinstance(per_core, str) and room >= 12 else []
-    lines += charts(frame, host, OF_THE_HOST, width, room - 1 - len(core_lines))
-    return filled([*lines, *core_lines], width, height)
-
-
-def _cores(text: str, width: int) -> list[Line]:
-    """One cell for each core."""
-    shares: list[float | None] = []
-    for part in text.split(",")[:4096]:
-        try:
-            shares.append(float(part))
-        except ValueError:
-            shares.append(None)
-    drawn = heat(shares)
-    lines = []
-    for start in range(0, len(drawn), max(width - 9, 1)):
-        label = "cores" if start == 0 else ""
-        piece = drawn[start : start + max(width - 9, 1)]
-        lines.append(fitted((Span(left(label, 9), "dim"), Span(piece, "link 1")), width))
-    return lines
+    lines += charts(frame, host, OF_THE_HOST, width, room - 1)
+    return filled(lines, width, height)

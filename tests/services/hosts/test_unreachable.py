@@ -59,8 +59,7 @@ def test_each_way_to_fail_before_anything_runs_there_has_its_line(servers: Serve
         "unknown": "its host key is not known here yet: "
         f"log in once, and compare the key: ssh {config} unknown",
         "changed": "its host key has changed: if the box was set up anew: "
-        f"ssh-keygen -f {tmp_path}/servers/known_hosts -R '[127.0.0.1]:{changed.port}',"
-        f" then ssh {config} changed",
+        f"ssh {config} changed says which key to remove",
         "keyless": "it accepts none of your keys without a question: "
         f"log in once: ssh {config} keyless; then ssh-add, or ssh-copy-id keyless",
         "gone": "no ssh server answers at this address and port: is the box up, and the port right?",

@@ -96,8 +96,8 @@ def test_sorting_goes_through_the_columns_and_back_to_the_first() -> None:
     for _ in COLUMNS:
         made.press("sort")
         seen.append(made.settings.sort)
-    assert set(seen) == {column.id for column in COLUMNS} - {"slice", "job"}  # there is none
-    assert seen[0] == seen[-3]
+    assert set(seen) == {column.id for column in COLUMNS} - {"slice"}  # there is none
+    assert seen[0] == seen[-2]
 
 
 def test_in_a_narrow_terminal_only_columns_in_sight_are_sorted_by() -> None:
@@ -487,16 +487,3 @@ def test_details_of_a_gpu_list_its_instances() -> None:
         assert f"─ 0:{number} 1g.18gb ── MIG instance ─" in picture
     assert picture.count("NVIDIA H200 MIG 1g.18gb") == 3
     assert "the driver does not tell it of a MIG instance: busy" in picture
-
-
-def test_jobs_have_a_column_where_there_are_any_and_can_be_filtered() -> None:
-    one = sample(2, 2.0)
-    assert not isinstance(one.processes, Missing)
-    first, *others = one.processes
-    made = monitor()
-    assert "JOB" not in shown(made, 200, 50)
-    made.add(replace(one, number=99, processes=(replace(first, job="slurm 4711"), *others)))
-    assert "JOB" in shown(made, 200, 50)
-    made.press("filter")
-    made.type("slurm 47")
-    assert pids(shown(made, 200, 50)) == [first.pid]

@@ -40,7 +40,6 @@ from gputui.tui.widgets.cells import (
 )
 from gputui.tui.widgets.charts import (
     area,
-    heat,
     level_of,
 )
 
@@ -206,14 +205,13 @@ def test_a_short_chart_moves_often_but_not_as_a_row_of_a_table() -> None:
     assert moved[1] < 4 <= moved[2]
 
 
-def test_gauges_and_heat_stay_in_their_room() -> None:
+def test_gauges_stay_in_their_room() -> None:
     assert gauge(50, 100, 10) == ("━━━━━", "─────")
     assert gauge(45, 100, 10) == ("━━━━╸", "─────")
     assert gauge(250, 100, 10) == ("━" * 10, "")
     assert gauge(5, 0, 10) == ("", "┄" * 10)
     assert gauge(None, 100, 4) == ("", "┄┄┄┄")
     assert text_in_ascii("".join(gauge(45, 100, 10))) == "=====-----"
-    assert heat((0, 50, 100, 250, None)) == "▁▄██?"
 
 
 def test_an_area_rises_from_below_and_leaves_an_eighth_free_at_its_top() -> None:
