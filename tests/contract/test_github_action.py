@@ -44,7 +44,8 @@ def test_a_step_ends_as_the_gate_does_and_its_summary_has_the_table(
     assert ended.returncode == status, ended.stdout + ended.stderr
     assert f"conclusion={conclusion}\n" in (tmp_path / "output").read_text()
     summary = (tmp_path / "summary.md").read_text()
-    assert summary.startswith("### Speed of bbbbbbbb beside aaaaaaaa: gate: ")
+    begins = {"success": "pass", "failure": "fail: ", "neutral": "cannot tell: "}[conclusion]
+    assert summary.startswith(f"### Speed of bbbbbbbb beside aaaaaaaa: {begins}")
     assert "| b vs a |" in summary
     assert str(tmp_path) not in summary
     is_annotated = {
@@ -134,7 +135,7 @@ def test_two_commits_are_measured_in_turn_and_nothing_of_it_stays_in_the_clone(t
         assert (ended.returncode, said.partition("\n")[0]) == (0, "conclusion=neutral"), summary
     else:
         assert (ended.returncode, said.partition("\n")[0]) == (1, "conclusion=failure"), summary
-        assert "gate: fail" in summary
+        assert ": fail: " in summary
     results = Path(said.partition("results=")[2].strip())
     for side in ("base", "head"):
         runs = [str(GPUTUI), "db", "runs", str(results / f"{side}.db"), "--json"]

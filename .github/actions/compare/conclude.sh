@@ -16,10 +16,10 @@ case $ended in
     exit 2
     ;;
 esac
-gate=$(grep -m 1 '^gate: ' "$said" | sed "s|$RESULTS/||g")
+gate=$(grep -m 1 '^gate: ' "$said" | sed "s|$RESULTS/||g; s|:\$||")
 printf '%s\n' "conclusion=$conclusion" "results=$RESULTS" >>"$GITHUB_OUTPUT"
 {
-    echo "### Speed of ${HEAD:0:8} beside ${BASE:0:8}: $gate"
+    echo "### Speed of ${HEAD:0:8} beside ${BASE:0:8}: ${gate#gate: }"
     echo
     sed "s|$RESULTS/||g" "$RESULTS/comparison.md"
 } >>"$GITHUB_STEP_SUMMARY"
