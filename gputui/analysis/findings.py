@@ -7,13 +7,14 @@ peaks that the same machine reached in the same run. It is reported from a tenth
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
 from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide, inflation, pieces_seen
 from gputui.analysis.contention import CONTENTION
+from gputui.analysis.operator_flops import flops_of_call
 from gputui.model.absent import Missing
 from gputui.model.journal import IDLE, LineTime, Operator, ProfiledPass
 from gputui.model.units import format_percent, format_rate, format_seconds
@@ -37,7 +38,9 @@ ANOTHER_THREAD = "another thread runs"
 EXPOSED_COMMUNICATION = "exposed communication"
 COPIES = "copies"
 UNFUSED_ELEMENTWISE = "unfused elementwise"
-COMPILES = "compiles again"
+COMPILES_AGAIN = "compiles again"
+READS_SINGLE_VALUES = "reads single values"
+MICRO_BATCHES = "micro-batches"
 _BOUNDS = (COMPUTE_BOUND, MEMORY_BOUND)
 _WAITS = (
     STARVED,
@@ -51,21 +54,31 @@ _WAITS = (
 )
 """A step that waits is bound by what it waits for, whatever it reaches of a peak."""
 _LARGER_BATCH = "a larger batch"
+_FEWER_OPERATORS = "torch.compile, or fewer operators"
+_LESS_PYTHON = "to do this less often, or without a loop in Python: the line says what runs"
+_RECOMPILES = (
+    "to keep what changes between calls, a shape or a Python argument: TORCH_LOGS=recompiles says which"
+)
+_LATER = "later steps, if these are the first ones: --after N"
+_BY_HAND = "to find a rank that is late; else to start it earlier (async_op=True), or to send less"
+_ALLOCATES = (
+    "The GPU waits for memory to be allocated and freed",
+    "to keep buffers, without empty_cache() in the loop; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+)
+"""Title and advice, where that is known."""
 _TO_TRY = {
     STARVED: "less work in the DataLoader, or more workers (with persistent_workers=True)",
     LAUNCH_BOUND: f"{_LARGER_BATCH} or torch.compile",
     COMPUTE_BOUND: "a faster device",
     MEMORY_BOUND: "a device with faster memory, or fused operators: torch.compile",
     POWER_CAPPED: "a higher power limit, if you may set one",
-    PAUSED_IN_PYTHON: "to do what runs there less often, or without a loop in Python: logging, evaluation",
+    PAUSED_IN_PYTHON: "to find what runs there: logging, evaluation, garbage collection, another thread",
     WAITS_FOR_RESULTS: "to keep these values on the GPU, or to read them once in many steps",
-    MATRIX_UNITS_UNUSED: "amp: torch.autocast around the forward pass",
     MANY_OPTIMIZER_CALLS: "fused=True or foreach=True, where the optimizer takes it",
     WIDER_TYPES: "torch.autocast around these too, or to cast their weights",
     TINY_OPERATORS: f"{_LARGER_BATCH} or torch.compile",
     WAITS_FOR_DRIVER: (
-        "to find its calls in the trace; if they allocate memory, to keep buffers, without empty_cache() in"
-        " the loop, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+        "to find its calls in the trace: memory is allocated and freed, or the device begins its work"
     ),
     COLLECTS_GARBAGE: "gc.freeze() once all is built, or to collect seldom",
     ANOTHER_THREAD: (
@@ -73,15 +86,13 @@ _TO_TRY = {
     ),
     CONTENTION: "it again on an idle box: everything else takes longer too",
     EXPOSED_COMMUNICATION: (
-        "to find a rank that is late; else to start it earlier: larger buckets of DDP (bucket_cap_mb),"
-        " async_op=True, or no_sync() in some steps"
+        "to find a rank that is late; else larger buckets (bucket_cap_mb), or no_sync() in some steps"
     ),
     COPIES: "to keep one type and layout: fewer to(), clone(), contiguous(), cat()",
     UNFUSED_ELEMENTWISE: "torch.compile, which fuses them",
-    COMPILES: (
-        "later steps, if these are the first ones: --after N; else to keep what changes between calls, a"
-        " shape or a Python argument: TORCH_LOGS=recompiles says which"
-    ),
+    READS_SINGLE_VALUES: "to compute on whole tensors, and to read one value at the end",
+    MICRO_BATCHES: f"{_LARGER_BATCH}: fewer and larger ones do the same work in fewer calls",
+    COMPILES_AGAIN: _RECOMPILES,
 }
 _TITLES = {
     STARVED: "The GPU waits for data",
@@ -100,7 +111,7 @@ _TITLES = {
     EXPOSED_COMMUNICATION: "Communication is not hidden behind compute",
     COPIES: "It copies and casts tensors",
     UNFUSED_ELEMENTWISE: "Elementwise operators run one by one",
-    COMPILES: "torch.compile compiles",
+    COMPILES_AGAIN: "torch.compile compiles again",
 }
 _TITLES_ON_CPU = {
     STARVED: "It loads data",
@@ -108,6 +119,12 @@ _TITLES_ON_CPU = {
     PAUSED_IN_PYTHON: "Python runs between operators",
     WAITS_FOR_DRIVER: "It waits for calls of the driver",
 }
+_EXPLAINS = {
+    READS_SINGLE_VALUES: (LAUNCH_BOUND, PAUSED_IN_PYTHON, TINY_OPERATORS),
+    MICRO_BATCHES: (LAUNCH_BOUND, TINY_OPERATORS),
+    PAUSED_IN_PYTHON: (MICRO_BATCHES,),
+}
+"""What is said of the same time more generally."""
 _ONLY_WHERE = (LAUNCH_BOUND, TINY_OPERATORS)
 _MOST_LINES = 3
 WORTH_A_LINE = 0.1
@@ -133,6 +150,9 @@ _RESULTS = frozenset(
     for name in ("item", "_local_scalar_dense", "is_nonzero", "nonzero", "equal", "masked_select", "_unique2")
 )
 """What of a GPU's tensor the host cannot know until the GPU has done all work before it."""
+_ITEM, _MANY_ITEMS, _AS_OFTEN = "aten::item", 100, 0.9
+_OF_ELEMENTS = ("cast_copy", "view_alloc", "elementwise", "reduction")
+"""Kinds of operators that a loop over elements calls; `item` counts as a copy."""
 _METHODS = {
     **{
         f"aten::{name}": f".{name}()" for name in ("item", "nonzero", "equal", "masked_select", "to", "copy_")
@@ -144,14 +164,20 @@ _METHODS = {
 _PAGEABLE = "pageable"
 _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 """Optimizers of torch that take `fused=True` on any device."""
-_MANY_CALLS = 50
+_FOREACH = ("Adadelta", "Adafactor", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")
+"""Those that take only `foreach=True`."""
+_MANY_CALLS, _UPDATES = 50, 8
+_JOINED = "an optimizer of torch.optim with fused=True, or torch._foreach_ functions"
 PRODUCTS = ("gemm", "conv", "attention")
+_OF_NUMBERS = (*PRODUCTS, "elementwise", "norm", "reduction", "softmax_loss")
 _BYTES_OF = {"c10::Half": 2, "Half": 2, "BFloat16": 2, "float": 4, "double": 8}
 _TYPES = {"float": "fp32", "double": "fp64"}
 _TINY_NS = 10_000
 """An operator of a CPU that takes less is mostly the call itself."""
 _TINY_CALLS, _TINY_SHARE = 500, 0.5
-_MUCH = 0.2
+_MICRO_BATCHES, _SHORT_NS = 4, 100_000
+"""So many a step are worth a word, where most of the time goes to calls that take less than this."""
+_MUCH, _MOSTLY = 0.2, 0.5
 """Share of a step from which a kind of work that every step has some of is worth a word."""
 _COMPILES = re.compile(r"dynamo|\w*_compile")
 """Ranges in which torch.compile compiles, as torch 2.13 names them."""
@@ -186,6 +212,16 @@ class StepFacts:
     """Whether its DataLoader is known to have no workers."""
     optimizer: str = ""
     """The name of its class in torch.optim; empty if unknown."""
+    has_optimizer: bool = True
+    """Whether one of torch updates its parameters, if anything does."""
+    has_ddp: bool = True
+    """Whether DistributedDataParallel averages its gradients, if anything does."""
+    allocates: bool = False
+    """Whether its calls of the driver are known to be those that allocate and free memory."""
+    backward_calls: int = 0
+    """In a step, by the program; 0 if unknown."""
+    compiled_again: bool | None = None
+    """Whether torch.compile compiled again in these steps what it had compiled; None if unknown."""
 
     @property
     def least_ns(self) -> tuple[int, int]:
@@ -307,8 +343,11 @@ def findings_of(facts: StepFacts) -> tuple[Finding, ...]:
         found = [
             f for f in found if f.kind != LAUNCH_BOUND or f.at_best_ns <= most_ns
         ]  # what is left is little
-    if any(finding.kind == COMPILES for finding in found):  # its own Python
-        found = [finding for finding in found if finding.kind not in (LAUNCH_BOUND, PAUSED_IN_PYTHON)]
+    kinds = {finding.kind for finding in found}
+    within = {kind for cause, explained in _EXPLAINS.items() if cause in kinds for kind in explained}
+    if COMPILES_AGAIN in kinds and facts.compiled_again is not True:
+        within |= {LAUNCH_BOUND, PAUSED_IN_PYTHON}  # its own Python
+    found = [finding for finding in found if finding.kind not in within]
     low, high = BELIEVED_INFLATION
     if not facts.side.is_on_device and not low <= inflation(facts.side) <= high:
         found = [replace(finding, confidence="low") for finding in found]
@@ -368,39 +407,72 @@ def _held_up(facts: StepFacts, of_host: Sequence[Piece]) -> Iterable[Finding]:
 
 def _for_host(facts: StepFacts, pieces: Sequence[Piece], known: float) -> Iterable[Finding]:
     """A host that keeps its device waiting for other reasons than those that are `known`."""
-    step_ns, on_device, kernels = facts.side.step_ns, facts.side.is_on_device, facts.side.found.kernels
-    of_host, calls = _of_host(pieces), sum(float(p.calls) for p in pieces)
+    step_ns, on_device, found = facts.side.step_ns, facts.side.is_on_device, facts.side.found
+    of_host = _of_host(pieces)
     for_host = sum(p.time_ns for p in of_host) / step_ns - known
     if not isinstance(facts.busy_share, Missing):  # a profiler slows the host
         for_host = min(for_host, 1 - facts.busy_share)
-    if for_host < IDLE_TO_BE_LAUNCH_BOUND or not (calls or on_device):
-        return  # or its operators were not recorded
+    if for_host < IDLE_TO_BE_LAUNCH_BOUND:
+        return
     in_python = [p for p in of_host if p.category == PYTHON]
     in_driver = [p for p in of_host if p.category == _DRIVER]
     python, driver = (sum(p.time_ns for p in mine) / step_ns for mine in (in_python, in_driver))
     python = max(0.0, python - known)
+    own_python = 0.0 if on_device else min(python, _own_python_ns(found) / found.window_ns)
+    calls = sum(float(p.calls) for p in pieces)
     a_pause_ns = _PAUSE_NS if on_device else _PAUSE_ON_CPU_NS / _own_share(facts)
-    if python > for_host / 2 and python * step_ns > a_pause_ns * calls:
+    if not calls and not on_device:
+        return  # its operators were not recorded
+    is_paused = python > for_host / 2 and python * step_ns > a_pause_ns * calls
+    if is_paused or own_python > for_host / 2:
+        often = max(pieces, key=lambda p: p.calls)
+        between = f", mostly around {float(often.calls):.0f} calls of {bare_name(often.operator)}"
         evidence = f"for {format_percent(python)} of the step the host is in Python and no operator runs"
-        yield _without(facts, PAUSED_IN_PYTHON, evidence, python * step_ns, "fair", of=in_python)
-        return
-    if driver > for_host / 2:
+        evidence += between if often.calls >= _MANY_CALLS and often.calls >= calls / 2 else ""
+        paused = _without(facts, PAUSED_IN_PYTHON, evidence, python * step_ns, "fair", of=in_python)
+        if any(one.share > _MOSTLY and one.function != "<module>" for one in paused.lines):
+            paused = replace(paused, title=f"{paused.title} in {paused.lines[0].function}()")
+        yield replace(paused, change=_LESS_PYTHON) if paused.lines and not on_device else paused
+    elif driver > for_host / 2:
         evidence = f"for {format_percent(driver)} of the step the host is in calls of the driver"
-        yield _without(facts, WAITS_FOR_DRIVER, evidence, driver * step_ns, "fair", of=in_driver)
-        return
-    evidence, confidence = f"{format_percent(for_host)} of the step lies between operators", "fair"
-    if on_device:
+        waits = _without(facts, WAITS_FOR_DRIVER, evidence, driver * step_ns, "fair", of=in_driver)
+        yield replace(waits, title=_ALLOCATES[0], change=_ALLOCATES[1]) if facts.allocates else waits
+    elif on_device:
+        lengths = [k.time_ns / k.calls for k in found.kernels for _ in range(k.calls)]
+        is_sure = bool(lengths) and median(lengths) < SHORT_KERNEL_NS
         evidence = f"for {format_percent(for_host)} of the step the GPU waits for the host"
-        lengths = [k.time_ns / k.calls for k in kernels for _ in range(k.calls)]
-        if lengths and median(lengths) < SHORT_KERNEL_NS:
+        if is_sure:
             evidence += f", and half of its kernels take less than {format_seconds(median(lengths) * 1e-9)}"
-            confidence = "high"
-    yield _without(facts, LAUNCH_BOUND, evidence, for_host * step_ns, confidence, of=of_host)
+        yield _without(
+            facts,
+            LAUNCH_BOUND,
+            evidence,
+            for_host * step_ns,
+            "high" if is_sure else "fair",
+            of=of_host,
+        )
+    else:
+        evidence = f"{format_percent(for_host)} of the step lies between operators"
+        apart = _without(facts, LAUNCH_BOUND, evidence, for_host * step_ns, "fair", of=of_host)
+        tiny_ns = _TINY_NS / _own_share(facts)
+        tiny = sum(float(p.calls) for p in pieces if p.calls and p.time_ns < tiny_ns * p.calls)
+        are_tiny = tiny >= _TINY_SHARE * calls
+        yield apart if are_tiny else replace(apart, change=_FEWER_OPERATORS, has_at_best=True)
 
 
 def _own_share(facts: StepFacts) -> float:
     """Of the time of its calls, what they would take if other programs had no core."""
     return max(1 - (facts.side.found.waited_share or 0.0), WORTH_A_LINE)
+
+
+def _own_python_ns(found: ProfiledPass) -> int:
+    """Time at lines of the program that call hardly any operator."""
+    calling_ns, between_ns = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+    for row in found.lines:
+        if row.path and not row.doing and (row.operator or _is_of_host(row)):
+            times_ns = calling_ns if row.operator else between_ns
+            times_ns[row.path, row.line] += row.time_ns
+    return sum(ns for line, ns in between_ns.items() if calling_ns[line] < WORTH_A_LINE * ns)
 
 
 def _is_of_host(row: LineTime) -> bool:
@@ -480,6 +552,7 @@ def _if_large(
     mine: Sequence[Piece],
     least: float = WORTH_A_LINE,
     confidence: str = "fair",
+    title: str = "",
 ) -> Iterable[Finding]:
     """A finding about all the time of these pieces, if that is a large enough share of the step.
 
@@ -488,14 +561,19 @@ def _if_large(
     time_ns, step_ns = sum(p.time_ns for p in mine), facts.side.step_ns
     if time_ns >= least * step_ns:
         told = evidence.replace("{share}", format_percent(time_ns / step_ns))
-        yield _without(facts, kind, told, time_ns, confidence, of=mine)
+        yield _without(facts, kind, told, time_ns, confidence, title=title, of=mine)
 
 
 def _change(facts: StepFacts, kind: str) -> str:
+    is_amp = facts.precision_used.startswith("amp")
     if kind == MANY_OPTIMIZER_CALLS and facts.optimizer and facts.optimizer not in _FUSED:
-        return f"foreach=True or torch.compile of {facts.optimizer}, which has no fused=True"
-    or_amp = ", or amp" if kind == COMPUTE_BOUND and facts.precision_used == "fp32" else ""
-    return f"{_TO_TRY.get(kind, '')}{or_amp}"
+        joined = "foreach=True" if facts.optimizer in _FOREACH else "torch.compile"
+        return f"{joined} of {facts.optimizer}, which has no fused=True"
+    if kind == COMPUTE_BOUND and facts.precision_used == "fp32":
+        return f"{_TO_TRY[kind]}, or amp"
+    if kind == MATRIX_UNITS_UNUSED:
+        return "sizes that are multiples of 8" if is_amp else "amp: torch.autocast around the forward pass"
+    return _TO_TRY.get(kind, "")
 
 
 def _code(facts: StepFacts, kind: str) -> str:
@@ -548,31 +626,73 @@ def _results(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     yield _without(facts, WAITS_FOR_RESULTS, evidence, gone_ns, "fair", lines, title, of=_of_host(pieces))
 
 
+def _single_values(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """A loop over elements of tensors on a CPU: `.item()`, what is called as often, and its Python.
+
+    torch's own optimizers read the number of their step so, for each parameter. Where a product is called as
+    often, the loop is over calls of a model.
+    """
+    mine = [p for p in pieces if p.phase != "optimizer"]
+    calls: dict[str, float] = defaultdict(float)
+    for piece in mine:
+        if piece.category in _OF_ELEMENTS:
+            calls[piece.operator] += float(piece.calls)
+    count = calls[_ITEM]
+    of_model = any(p.category in PRODUCTS and p.calls >= _AS_OFTEN * count for p in mine)
+    if facts.side.is_on_device or count < _MANY_ITEMS or of_model:
+        return
+    loop = {name for name, often in calls.items() if often >= _AS_OFTEN * count}
+    of_loop = [p for p in mine if p.operator in loop]
+    if sum(calls[name] for name in loop) >= sum(float(p.calls) for p in mine) / 2:
+        of_loop += _of_host(mine)
+    evidence = f"{count:.0f} values are read one by one, for {{share}} of the step"
+    title = f".item() is called {count:.0f} times a step"
+    yield from _if_large(facts, READS_SINGLE_VALUES, evidence, of_loop, title=title)
+
+
 def bare_name(operator: str) -> str:
     """`linear` for `aten::linear`."""
     return operator.removeprefix("aten::")
 
 
 def _optimizer(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    """An optimizer that calls each operator for each parameter."""
-    mine = [p for p in pieces if p.phase == "optimizer"]
-    each = (p for p in mine if p.category == "elementwise" and p.operator.startswith("aten::"))
-    calls = sum(float(p.calls) for p in each)
+    """An optimizer that calls each operator for each parameter.
+
+    Without one of torch, updates are what a CPU computes in place and without a gradient.
+    """
+    by_phase: dict[str, list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        if piece.category == "elementwise" or piece.phase == "optimizer":
+            by_phase[piece.phase].append(piece)
+    mine, title = by_phase["optimizer"], ""
+    if not (facts.has_optimizer or facts.side.is_on_device):
+        mine, title = by_phase["forward"], "Parameters are updated by hand, one operator at a time"
+        in_place = sum(float(p.calls) for p in mine if p.operator.endswith("_"))
+        twice_ns = 2 * sum(p.time_ns for p in by_phase["backward"])
+        if in_place < _UPDATES or not 0 < twice_ns < sum(p.time_ns for p in mine):
+            return
+    calls = sum(
+        float(p.calls) for p in mine if p.category == "elementwise" and p.operator.startswith("aten::")
+    )
     is_joined = any("_foreach_" in p.operator or "_fused_" in p.operator for p in mine)
-    if calls >= _MANY_CALLS and not is_joined:
-        evidence = f"updates take {{share}} of the step in {calls:.0f} calls for one parameter each"
-        yield from _if_large(facts, MANY_OPTIMIZER_CALLS, evidence, mine)
+    if calls < _MANY_CALLS or is_joined:
+        return
+    evidence = f"updates take {{share}} of the step in {calls:.0f} calls for one parameter each"
+    for updates in _if_large(facts, MANY_OPTIMIZER_CALLS, evidence, mine, title=title):
+        yield replace(updates, change=_JOINED) if title else updates
 
 
 def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    """Products in a wider type than others of their backward pass.
+    """Products in a wider type than others of their backward pass, and in fp64 on a CPU.
 
     Going forward autocast hides types: there the names of a GPU's kernels tell them.
     """
     found, step_ns = facts.side.found, facts.side.step_ns
     products = [p for p in pieces if p.category in PRODUCTS]
     times_ns = product_types(found)
-    if len(times_ns) < 2:
+    in_fp64 = [] if facts.side.is_on_device else list(_in_fp64(facts, pieces))
+    yield from in_fp64
+    if len(times_ns) < 2 or in_fp64:
         return
     narrow = min(times_ns, key=_BYTES_OF.__getitem__)
     wide_ns = {name: ns for name, ns in times_ns.items() if _BYTES_OF[name] > _BYTES_OF[narrow]}
@@ -593,6 +713,21 @@ def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
     )
     title = f"{which.capitalize()} run in {' and '.join(_TYPES.get(name, name) for name in wide_ns)}"
     yield _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", (), title, of=products)
+
+
+def _in_fp64(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """What a CPU computes in fp64: in fp32 it takes twice as many numbers at once."""
+    are_wide = (row for row in facts.side.found.operators if set(row.dtypes.split(",")) == {"double"})
+    rows = [row for row in are_wide if row.category in _OF_NUMBERS]
+    wide = {(row.phase, row.operator, row.shapes) for row in rows}
+    share = sum(row.time_ns for row in rows) / facts.side.found.window_ns
+    if share < _MUCH:
+        return
+    evidence = f"operators in double take {format_percent(share)} of the step; in float half of that at best"
+    mine = [p for p in pieces if (p.phase, p.operator, p.shapes) in wide]
+    title, gone_ns = "It computes in fp64", share * facts.side.step_ns / 2
+    found = _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", title=title, of=mine)
+    yield replace(found, change="float32 for data and weights: NumPy's arrays are float64 unless told")
 
 
 def product_types(found: ProfiledPass) -> Counter[str]:
@@ -623,6 +758,25 @@ def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
         yield from _if_large(facts, TINY_OPERATORS, evidence, tiny, _TINY_SHARE)
 
 
+def _micro_batches(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
+    """Gradients of several small batches added up: backward() is called for each, after equal products."""
+    count, steps = facts.backward_calls, facts.side.found.steps
+    products = [p for p in pieces if p.category in PRODUCTS and p.phase == "forward" and p.calls]
+    repeated_ns = sum(p.time_ns for p in products if p.calls * steps % count == 0) if count else 0
+    if count < _MICRO_BATCHES or repeated_ns < _AS_OFTEN * sum(p.time_ns for p in products):
+        return
+    short_ns = _SHORT_NS / _own_share(facts)
+    short = [p for p in pieces if p.phase != "optimizer" and 0 < p.time_ns < short_ns * p.calls]
+    calls = sum(float(p.calls) for p in short)
+    evidence = (
+        f"backward() is called {count} times before the optimizer steps; {calls:.0f} short calls, and what"
+        " lies between them, take {share} of the step"
+    )
+    title, mine = f"It computes {count} micro-batches one by one", [*short, *_of_host(pieces)]
+    if products:
+        yield from _if_large(facts, MICRO_BATCHES, evidence, mine, _TINY_SHARE, title=title)
+
+
 def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """By compute or memory, whichever takes longer at the rate that this machine reached."""
     del pieces
@@ -641,21 +795,42 @@ def _bound(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
 
 
 def _matrix_units(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
-    """Products in fp32 where half precision is faster here; not such as are too short for a launch, or are
-    held up by memory."""
+    """Products in fp32 where half precision is faster here, or in half precision where they gained
+    nothing; not such as are too short for a launch, or are held up by memory."""
     single, half, step_ns = facts.single_peak, facts.half_peak, facts.side.step_ns
     if isinstance(single, Missing) or isinstance(half, Missing) or half < MATRIX_UNIT_GAIN * single:
         return
     products = [p for p in pieces if p.category == "gemm"]
     products_ns = sum(p.time_ns for p in products)
     is_short = facts.side.is_on_device and products_ns < SHORT_KERNEL_NS * sum(p.calls for p in products)
-    if facts.precision_used != "fp32" or is_short or facts.least_ns[1] >= BOUND_SHARE * products_ns:
+    if is_short or facts.least_ns[1] >= BOUND_SHARE * products_ns:
         return
-    saved_ns = round(products_ns * (1 - single / half))
-    share, gain = format_percent(products_ns / step_ns), f"{half / single:.1f} x as fast under AMP here"
-    evidence = f"its products, {share} of the step, are in fp32, and large ones are {gain}"
+    gain = f"{half / single:.1f} x as fast under AMP here"
+    if facts.precision_used == "fp32":
+        saved_ns = round(products_ns * (1 - single / half))
+        share = format_percent(products_ns / step_ns)
+        evidence = f"its products, {share} of the step, are in fp32, and large ones are {gain}"
+        confidence = "fair"
+    elif facts.precision_used.startswith("amp"):
+        known = [(p, flops_of_call(p.operator, p.shapes)) for p in products]
+        sums = [(p.time_ns, float(p.calls) * f) for p, f in known if not isinstance(f, Missing)]
+        time_ns, flops = sum(ns for ns, _ in sums), sum(f for _, f in sums)
+        if (
+            not time_ns
+            or max(flops / (time_ns * 1e-9), (facts.flops_per_step or 0) / (step_ns * 1e-9)) > single
+        ):
+            return
+        saved_ns = round(time_ns - flops / half * 1e9)
+        reached = format_rate(flops / (time_ns * 1e-9), "flop")
+        evidence = (
+            f"its products reach {reached} in half precision, no more than in fp32; large ones are {gain}"
+        )
+        confidence = "high"
+    else:
+        return
     if saved_ns >= WORTH_A_LINE * step_ns:
-        yield _without(facts, MATRIX_UNITS_UNUSED, evidence, saved_ns, "fair", of=products)
+        title = "" if facts.precision_used == "fp32" else "Matmul is no faster in half precision"
+        yield _without(facts, MATRIX_UNITS_UNUSED, evidence, saved_ns, confidence, title=title, of=products)
 
 
 def _power_capped(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -685,7 +860,8 @@ def _communication(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Findin
     evidence = f"for {format_percent(share)} of the step it sends, or waits for other ranks, and nothing else"
     mine = [p for p in pieces if p.category == "communication"]
     gone_ns = share * facts.side.step_ns
-    yield _without(facts, EXPOSED_COMMUNICATION, evidence, gone_ns, "fair", of=mine)
+    exposed = _without(facts, EXPOSED_COMMUNICATION, evidence, gone_ns, "fair", of=mine)
+    yield exposed if facts.has_ddp else replace(exposed, change=_BY_HAND)
 
 
 def _copies(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -716,7 +892,14 @@ def _compiling(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """torch.compile at work in steps that were to be measured."""
     mine = [p for p in pieces if _COMPILES.fullmatch(p.operator)]
     evidence = "torch.compile compiles for {share} of the profiled steps"
-    yield from _if_large(facts, COMPILES, evidence, mine, confidence="high")
+    for compiles in _if_large(facts, COMPILES_AGAIN, evidence, mine, confidence="high"):
+        if facts.compiled_again is None:
+            change = f"{_LATER}; else {_RECOMPILES}"
+            yield replace(compiles, title="torch.compile compiles", change=change)
+        elif facts.compiled_again:
+            yield compiles
+        else:
+            yield replace(compiles, title="torch.compile compiles for the first time", change=_LATER)
 
 
 def _contention(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
@@ -734,9 +917,11 @@ def _contention(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
 _RULES: tuple[Callable[[StepFacts, Sequence[Piece]], Iterable[Finding]], ...] = (
     _waits,
     _results,
+    _single_values,
     _optimizer,
     _wider_types,
     _tiny,
+    _micro_batches,
     _bound,
     _matrix_units,
     _power_capped,

@@ -132,8 +132,7 @@ def _share(whole: Sequence[Operator], part: Sequence[Operator]) -> float:
 
 
 def _work(row: Operator) -> tuple[str, str]:
-    """Without what older files also tell of results."""
-    return row.operator, re.sub(r"->.*| causal$| full$", "", row.shapes)
+    return row.operator, row.shapes
 
 
 def _calls(rows: Sequence[Operator], found: ProfiledPass) -> dict[tuple[str, str], float]:

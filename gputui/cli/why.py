@@ -35,7 +35,14 @@ from gputui.services.results.conditions import Evidence
 from gputui.services.results.headline import answering_run
 from gputui.services.results.labels import run_heading_in_one
 from gputui.services.results.selectors import Selection, from_here, run_and_file, run_in
-from gputui.services.results.step_answer import PROFILED, StepAnswer, answer_of_case
+from gputui.services.results.step_answer import (
+    BACKWARD,
+    BY_HAND,
+    COMPILED,
+    PROFILED,
+    StepAnswer,
+    answer_of_case,
+)
 from gputui.services.results.step_tables import profiled_cases
 from gputui.services.runs.process import writable_target
 from gputui.services.traces import in_program
@@ -338,11 +345,13 @@ def _notes(told: Mapping[str, Any]) -> Iterator[str]:
     """What only the program's half knows: what marks its steps, how they vary, what was compiled."""
     first, again = told["compiled"]
     if first or again:
-        yield f"torch.compile compiled in these steps: {first} for the first time, {again} again"
+        yield f"{COMPILED}{first} for the first time, {again} again"
     if not told["has_steps"]:
         return
+    if float(told["backward_calls"]).is_integer():
+        yield f"{BACKWARD}{told['backward_calls']:.0f}"
     if told["marks"] == "backward":
-        yield "a step ends with backward(): no optimizer of torch makes any"
+        yield BY_HAND
     middle_s, mean_s = (float(told.get(key, 0.0)) for key in ("step_s", "mean_step_s"))
     if abs(mean_s - middle_s) > _MUCH_APART * middle_s:
         is_mean = _step_s(told) == mean_s

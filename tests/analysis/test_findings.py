@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputui.analysis.attribution import ProfiledSide
+from gputui.analysis.contention import CONTENTION
 from gputui.analysis.findings import (
     COMPUTE_BOUND,
     LAUNCH_BOUND,
@@ -146,6 +147,16 @@ def test_products_in_fp32_where_amp_is_faster_leave_matrix_units_unused() -> Non
     assert findings_of(replace(facts(), single_peak=1e12, half_peak=1.2e12)) == ()
 
 
+def test_products_in_half_precision_that_are_no_faster_than_fp32_leave_them_unused_too() -> None:
+    # 2e9 operations in 80 ms are 25 GFLOP/s; at 100 GFLOP/s they would take 20 ms
+    slow = replace(facts(precision="amp-bf16"), single_peak=50e9, half_peak=100e9)
+
+    assert [(f.kind, f.at_best_ns, f.confidence) for f in findings_of(slow)] == [
+        (MATRIX_UNITS_UNUSED, 40 * MS, "high")
+    ]
+    assert findings_of(replace(slow, single_peak=20e9)) == ()
+
+
 def test_matrix_units_do_not_help_products_that_memory_holds_up_or_that_are_as_short_as_a_launch() -> None:
     wide = replace(facts(), single_peak=1e12, half_peak=4e12)
     assert only(findings_of(wide)).kind == MATRIX_UNITS_UNUSED
@@ -157,6 +168,12 @@ def test_matrix_units_do_not_help_products_that_memory_holds_up_or_that_are_as_s
     assert findings_of(short) == (), "4 µs each"
     on_cpu = replace(short, side=replace(short.side, is_on_device=False))
     assert [f.kind for f in findings_of(on_cpu)] == [TINY_OPERATORS, MATRIX_UNITS_UNUSED]
+
+
+def test_a_step_that_computes_faster_than_fp32_can_uses_the_matrix_units_whatever_its_shapes_say() -> None:
+    slow = replace(facts(precision="amp-bf16"), single_peak=50e9, half_peak=100e9)
+    assert only(findings_of(replace(slow, flops_per_step=4 * 10**9))).kind == MATRIX_UNITS_UNUSED
+    assert findings_of(replace(slow, flops_per_step=6 * 10**9)) == ()
 
 
 def test_under_a_power_cap_the_work_would_go_with_the_clock_at_best() -> None:
@@ -270,6 +287,17 @@ def test_copies_to_pageable_memory_are_read_values_of_the_operator_that_makes_th
     assert "(to 2 times)" in finding.evidence
 
 
+def test_whether_code_is_compiled_for_the_first_time_or_again_is_told_where_it_is_known() -> None:
+    compiling = facts(20, 40, "python", work("other", "dynamo", 40), on_gpu=False)
+    assert kinds(compiling) == [["compiles again"]], "the Python between operators is the compiler's own"
+    first, again = (replace(compiling, compiled_again=known) for known in (False, True))
+    assert only(findings_of(first)).title == "torch.compile compiles for the first time"
+    assert only(findings_of(first)).change == "later steps, if these are the first ones: --after N"
+    told = next(one for one in findings_of(again) if one.kind == "compiles again")
+    assert told.title == "torch.compile compiles again"
+    assert "TORCH_LOGS=recompiles" in told.change
+
+
 def at_lines(step: StepFacts, *lines: LineTime) -> StepFacts:
     return replace(step, side=replace(step.side, found=replace(step.side.found, lines=lines)))
 
@@ -277,6 +305,19 @@ def at_lines(step: StepFacts, *lines: LineTime) -> StepFacts:
 def line(number: int, ms: float, operator: str = "", doing: str = "", phase: str = "between") -> LineTime:
     cause = "" if operator else "python"
     return LineTime(phase, operator, cause, doing, "train.py", number, "main", False, "", round(ms * MS))
+
+
+def test_lines_that_call_no_operator_make_it_python_that_runs_and_no_short_operators() -> None:
+    calls = work("elementwise", "aten::add", 30, 1000)
+    step = facts(30, 40, "python", calls, on_gpu=False)
+    between = only(findings_of(at_lines(step, line(3, 40), line(3, 20, "aten::add"))))
+    assert (between.title, between.change) == (
+        "It is between operators",
+        "torch.compile, or fewer operators",
+    ), "operators of 30 us are not tiny: a larger batch only makes them longer"
+    own = only(findings_of(at_lines(step, line(7, 35), line(3, 5), line(3, 20, "aten::add"))))
+    assert (own.title, own.line) == ("Python runs between operators in main()", "train.py:7")
+    assert own.change.startswith("to do this less often")
 
 
 def test_where_a_larger_batch_is_the_remedy_a_cpu_is_not_told_what_the_step_would_take() -> None:
@@ -301,7 +342,8 @@ def test_the_line_of_another_thread_is_not_that_of_what_the_step_does() -> None:
     [
         ("", "fused=True or foreach=True, where the optimizer takes it"),
         ("AdamW", "fused=True or foreach=True, where the optimizer takes it"),
-        ("Lion", "foreach=True or torch.compile of Lion, which has no fused=True"),
+        ("NAdam", "foreach=True of NAdam, which has no fused=True"),
+        ("Lion", "torch.compile of Lion, which has no fused=True"),
     ],
 )
 def test_an_optimizer_is_advised_only_what_it_takes(optimizer: str, change: str) -> None:
@@ -322,6 +364,38 @@ def test_causes_about_the_same_time_leave_what_the_rest_of_the_step_needs() -> N
         ("launch-bound", 50 * MS),
     ]
     assert at_best_without(causes) == 30 * MS, "the product"
+
+
+def test_memory_that_is_allocated_and_freed_is_told_of_a_driver_that_does_it() -> None:
+    finding = only(findings_of(replace(facts(20, 80, "runtime_api"), allocates=True)))
+    assert finding.title == "The GPU waits for memory to be allocated and freed"
+    assert "empty_cache()" in finding.change
+
+
+def test_gradients_that_are_averaged_by_hand_are_not_advised_the_options_of_ddp() -> None:
+    step = facts(50, 0, "python", work("communication", "c10d::allreduce_", 50))
+    slices = (
+        TimeSlice("forward", "compute", "", 50 * MS),
+        TimeSlice("forward", "communication", "", 50 * MS),
+    )
+    step = replace(step, side=replace(step.side, found=replace(step.side.found, slices=slices)))
+    by_hand = only(findings_of(replace(step, has_ddp=False)))
+    assert "bucket_cap_mb" not in by_hand.change
+    assert "bucket_cap_mb" in only(findings_of(step)).change
+
+
+def test_products_in_fp64_are_a_cause_on_a_cpu_of_half_their_time() -> None:
+    wide = called("mm", 1, 80, phase="backward", category="gemm", types="double,double")
+    finding = only(findings_of(facts(0, 20, "sync", wide, on_gpu=False)))
+    assert (finding.title, finding.at_best_ns) == ("It computes in fp64", 60 * MS)
+    assert "float32" in finding.change
+
+
+def test_all_that_a_cpu_computes_in_fp64_is_told_and_a_python_number_beside_a_tensor_is_no_fp64() -> None:
+    wide = called("cos", 4, 80, types="double")
+    assert only(findings_of(facts(0, 20, "sync", wide, on_gpu=False))).title == "It computes in fp64"
+    with_number = replace(wide, dtypes="float,double")
+    assert kinds(facts(0, 20, "sync", with_number, on_gpu=False)) == [[]]
 
 
 def test_products_of_the_forward_pass_count_where_kernels_tell_their_type() -> None:
@@ -347,6 +421,45 @@ def test_an_optimizer_with_calls_for_each_parameter_is_named_and_a_fused_one_is_
         facts(70, 0, "python", few),
         facts(70, 0, "python", forward),
     ) == [[], [], [], []]
+
+
+def test_updates_written_by_hand_are_told_of_a_cpu_by_work_that_no_gradient_needs() -> None:
+    update, model = called("sub_", 100, 40), called("gelu_backward", 4, 5, phase="backward")
+    step = facts(55, 0, "python", update, model, on_gpu=False)
+    finding = only(findings_of(replace(step, has_optimizer=False)))
+    assert finding.title == "Parameters are updated by hand, one operator at a time"
+    assert "torch.optim" in finding.change
+    of_model = replace(update, operator="aten::gelu", calls=100), replace(model, time_ns=40 * MS)
+    healthy = facts(55, 0, "python", *of_model, on_gpu=False)
+    trains_nothing = facts(55, 0, "python", update, on_gpu=False)
+    for other in (healthy, trains_nothing):
+        assert findings_of(replace(other, has_optimizer=False)) == ()
+    assert findings_of(step) == (), "with an optimizer of torch it is something else"
+
+
+@pytest.mark.parametrize(("calls", "each"), [(16, True), (24, True), (15, False)])
+def test_small_batches_one_after_the_other_are_told_before_their_short_operators(
+    calls: int, each: bool
+) -> None:
+    product = called("addmm", calls, 0.3, category="gemm")
+    step = facts(0, 40, "dispatch", product, called("add", 2000, 10), on_gpu=False)
+    step = replace(step, backward_calls=8)
+    rows = [row for row in step.side.found.operators if row.operator != "aten::mm"]
+    found = replace(step.side.found, operators=tuple(rows))
+    finding = only(findings_of(replace(step, side=replace(step.side, found=found))))
+    assert (finding.title == "It computes 8 micro-batches one by one") == each
+    assert finding.change.startswith("a larger batch")
+
+
+def test_calls_that_wait_for_a_core_are_as_short_as_they_would_be_without_waiting() -> None:
+    calls = called("addmm", 8, 6, category="gemm")  # 750 us each, most of which it waits
+    step = replace(facts(0, 4, "dispatch", calls, on_gpu=False), backward_calls=8)
+    rows = tuple(row for row in step.side.found.operators if row.operator != "aten::mm")
+    step = replace(step, side=replace(step.side, found=replace(step.side.found, operators=rows)))
+    assert kinds(step, crowded(step, 0.95, 1.9)) == [
+        ["launch-bound"],
+        [CONTENTION, "micro-batches"],
+    ]
 
 
 def test_products_of_a_backward_pass_in_a_wider_type_than_others_fell_back() -> None:
@@ -439,6 +552,24 @@ def test_only_communication_that_compute_does_not_hide_holds_a_step_up() -> None
         )
         found = replace(made.side.found, slices=slices)
         assert [f.kind for f in findings_of(replace(made, side=replace(made.side, found=found)))] == kinds
+
+
+def test_on_a_cpu_python_between_operators_is_no_waiting_for_launches() -> None:
+    calls = work("gemm", "aten::addmm", 5, 200)
+    finding = only(findings_of(facts(60, 35, "python", calls, on_gpu=False)))
+    assert finding.title == "Python runs between operators"
+    assert "around 200 calls of addmm" in finding.evidence
+
+
+def test_a_loop_that_reads_values_one_by_one_on_a_cpu_is_told_with_its_python() -> None:
+    item, select = work("cast_copy", "aten::item", 10, 200), work("view_alloc", "aten::select", 10, 200)
+    finding = only(findings_of(facts(60, 20, "python", item, select, on_gpu=False)))
+    assert (finding.title, finding.at_best_ns) == (".item() is called 200 times a step", 60 * MS)
+    few, of_optimizer = replace(item, calls=20), replace(item, phase="optimizer")
+    for other in (few, of_optimizer):
+        assert kinds(facts(60, 5, "python", other, on_gpu=False)) == [[]]
+    of_model = work("gemm", "aten::addmm", 10, 200)
+    assert kinds(facts(60, 5, "python", item, select, of_model, on_gpu=False)) == [[]]
 
 
 def test_other_programs_that_took_the_cores_come_before_all_that_they_inflate() -> None:

@@ -88,6 +88,7 @@ def _one(path: Path) -> dict[str, object]:
     events = [trace.event(i) for i in range(len(trace)) if trace.device[i] == device]
     kernels = [(e.start_ns, e.end_ns, class_of(e) == "communication") for e in events if e.kind == "kernel"]
     swept = communication_ns(kernels, window.start_ns, window.end_ns)
+    alone = sum(c.exposed_ns for c in run.collectives)
     busy = max(sums[1], 1)
     off, cut_ns = _launched(trace, window, device)
     return {
@@ -100,7 +101,7 @@ def _one(path: Path) -> dict[str, object]:
         "exact": sums == (found.window_ns, union_ns),
         "busy": sums[1] / found.window_ns,
         "communication": (found.communication_ns, exposed),
-        "is_swept": device is None or (found.communication_ns, exposed) == swept,
+        "is_swept": device is None or ((found.communication_ns, exposed) == swept and alone == exposed),
         "unmatched": found.unmatched_ns / busy,
         "early": _early_ns(trace, window, device) / busy,
         "stand_in": found.stand_in_ns / busy,

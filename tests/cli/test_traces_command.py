@@ -25,7 +25,7 @@ def test_two_traces_are_compared_without_being_stored(pair: tuple[Path, Path]) -
     done = gputui("compare", *pair)
     assert done.returncode == EXIT_DONE, done.stderr
     assert done.stdout.startswith(
-        "b's steps take 40.0 µs less than a's (160 vs 200 µs, 4 and 4 steps): waiting for\nthe loader -40.0"
+        "b's steps take 40.0 µs less than a's (160 vs 200 µs, 4 and 4 steps): in a the\nGPU waits for data"
     )
     assert "a  before: NVIDIA A100, 4 steps, 200 µs each, busy 60 %" in done.stdout
 

@@ -51,8 +51,15 @@ OPTIMIZER = "its optimizer is "
 RECORDED = "the whole program is recorded in "
 PROFILED = "profiled: "
 """How the note begins that says where a trace was made, of a program that `why` ran."""
-FOR_PROGRAMS = (OPTIMIZER, PROFILED)
-"""Notes that nobody has to read to believe an answer."""
+COMPILED = "compiled in these steps: "
+"""How the note begins that says whether torch.compile compiled them for the first time."""
+BACKWARD = "calls of backward() in a step: "
+BY_HAND = "a step ends with backward(): no optimizer of torch makes any"
+DDP = "DistributedDataParallel averages its gradients"
+ALLOCATES = "its calls of the driver mostly allocate and free memory"
+"""Notes of what the ranges and calls of a trace tell."""
+FOR_PROGRAMS = (OPTIMIZER, PROFILED, COMPILED, BACKWARD, DDP, ALLOCATES)
+"""Notes of what else is known; nobody has to read them to believe an answer."""
 _TELLS_NOTHING = 10.0
 """Times as long, or as short, as the program's own: a profiled step that tells nothing of it."""
 _SAME_LENGTH = 0.05
@@ -131,6 +138,7 @@ def answer_of_trace(found: ProfiledPass, device: str, where: str, notes: Sequenc
     is_explained = found.before_ns > 0 and not doubtful(own)
     profiled_ns = round(found.window_ns / found.steps)
     side = own if is_explained else ProfiledSide(found, profiled_ns, is_on_gpu)
+    compiled = _noted(notes, COMPILED)
     facts = StepFacts(
         side,
         "",
@@ -138,6 +146,11 @@ def answer_of_trace(found: ProfiledPass, device: str, where: str, notes: Sequenc
         None,
         loads_alone=any(note.startswith(LOADS_ALONE) for note in notes),
         optimizer=_noted(notes, OPTIMIZER),
+        has_optimizer=BY_HAND not in notes,
+        has_ddp=DDP in notes,
+        allocates=ALLOCATES in notes,
+        backward_calls=int(_noted(notes, BACKWARD) or 0),
+        compiled_again=not compiled.endswith(" 0 again") if compiled else None,
     )
     known = [note for note in notes if not note.startswith(FOR_PROGRAMS)]
     is_far = tells_nothing(found)
@@ -257,13 +270,19 @@ def _clauses(answer: StepAnswer) -> list[str]:
     ]
     waits = _waits(answer.breakdown, is_on_gpu=answer.is_on_gpu)
     if answer.causes:
-        cause = answer.causes[0]
-        share = cause.gain_ns / cause.step_ns
-        waits = [(share, f"for {format_percent(share)} {within(cause.title)}")]
-        busy = [one for one in busy if abs(one[0] - share) > _SAME_SHARE]  # what the cause is about
-    if waits:
+        # Other programs inflate everything: what the step itself does is named beside them.
+        named = answer.causes[: 2 if answer.causes[0].kind == CONTENTION else 1]
+        waits = [(one.gain_ns / one.step_ns, within(one.title)) for one in named]
+        if named[-1].kind != CONTENTION:
+            busy = [one for one in busy if abs(one[0] - waits[-1][0]) > _SAME_SHARE]
+        waits = [(share, f"for {format_percent(share)} {title}") for share, title in waits]
+    if waits:  # what it computes meanwhile, or what the cause is about, is said once
         busy = [one for one in busy[:1] if one[0] + waits[0][0] <= 1]
-    shown = sorted([*waits, *busy][:2], key=lambda one: -one[0])
+    shown = [*waits, *busy][:2]
+    if not (answer.causes and answer.causes[0].kind == CONTENTION):
+        shown.sort(key=lambda one: -one[0])
+    elif len(waits) > 1:  # what it waits for cores in, too
+        shown[1] = (shown[1][0], f"{shown[1][1]}, that waiting included")
     return [text for place, (share, text) in enumerate(shown) if share >= WORTH_A_LINE or not place]
 
 

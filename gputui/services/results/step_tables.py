@@ -124,8 +124,10 @@ def operator_table(
     operators: Sequence[Operator],
     step_ns: float = 0.0,
     names: Sequence[str] = (),
+    efficiencies: Sequence[str] = (),
 ) -> Table:
-    """Operators with their share of a step; shapes and categories go first where there is no room.
+    """Operators with their share of a step; efficiencies, shapes and categories go first where there is no
+    room.
 
     `step_ns`: of a step, that of the pass by default. `names` may be shorter ones.
     """
@@ -142,6 +144,7 @@ def operator_table(
             Column("phase", [row.phase for row in operators], priority=2),
             Column("category", categories, priority=3),
             Column("shapes", [row.shapes for row in operators], priority=4),
+            *([Column("efficiency", efficiencies, priority=5)] if any(efficiencies) else []),
         )
     )
 

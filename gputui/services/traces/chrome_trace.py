@@ -15,9 +15,10 @@ from json.decoder import JSONDecodeError
 from pathlib import Path
 from typing import Any  # Any: JSON that is not yet checked
 
+from gputui.analysis.operator_flops import told_of_results
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
-from gputui.services.traces.lines import MARK, MEMBER, Stretch, sampled
+from gputui.services.traces.lines import COLLECTS, LEAST_NS, MARK, MEMBER, Frames, place_of_frame
 from gputui.worker.foreign_json import scan_json
 from gputui.worker.profiling.step_breakdown import TraceEvent
 
@@ -55,8 +56,9 @@ _KINDS = {
     "overhead": "overhead",
 }
 """Categories of Kineto whose events are counted."""
+_STACK = "python_function"
 _TOLD_TWICE = frozenset(
-    ("python_function", "gpu_user_annotation", "cuda_sync", "cuda_profiler_range", "Trace", "ac2g", "fwdbwd")
+    (_STACK, "gpu_user_annotation", "cuda_sync", "cuda_profiler_range", "Trace", "ac2g", "fwdbwd")
 )
 """Categories that say once more what others say, such as a range's copy on the device's track. Events of any
 other category are left out by name."""
@@ -72,6 +74,7 @@ _OLD_RANGES = (
 )
 """Ranges that old traces list among the operators."""
 _SCALARS = ("Scalar", "ScalarList", "")
+_OF_MESSAGES = ("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size")
 
 
 @dataclass
@@ -98,8 +101,8 @@ class Trace:
     """The external id."""
     inputs: array[int] = field(default_factory=lambda: array("i"))
     """Index into `shapes`."""
-    collectives: dict[int, str] = field(default_factory=dict)
-    """What newer traces call a collective, by the correlation of its kernel."""
+    messages: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What newer traces say of a collective, by the correlation of its kernel: JSON under _OF_MESSAGES."""
     names: list[str] = field(default_factory=list)
     shapes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
     """Shapes and types of inputs."""
@@ -113,7 +116,7 @@ class Trace:
     """Decompressed."""
     damage: tuple[str, ...] = ()
     """What was left out, one sentence each."""
-    lines: list[Stretch] = field(default_factory=list)
+    frames: Frames = field(default_factory=Frames)
     """Where the program was, as far as the trace tells."""
     foreign_work: str = ""
     """A category that is not known, of events on streams: work of another kind of device."""
@@ -169,6 +172,7 @@ class _Reading:
         self._name: dict[str, int] = {}
         self._thread: dict[tuple[str, str], int] = {("", ""): 0}
         self._shape: dict[tuple[str, str], int] = {("", ""): 0}
+        self._place: dict[str, int | None] = {}
         self._dropped: dict[str, int] = {}
         self._unknown, self._unknown_ns = Counter[str](), Counter[str]()
         self._lines = 0
@@ -183,6 +187,9 @@ class _Reading:
         if event.get("ph") != "X":
             return
         category = event.get("cat")
+        if category == _STACK:
+            self._take_frame(event)
+            return
         kind = _KINDS.get(category) if isinstance(category, str) else None
         if kind is None:
             self._leave_out(category, event)
@@ -199,6 +206,22 @@ class _Reading:
             kind = "range"
         arguments = event.get("args")
         self._append(event, kind, name, start_ns, length_ns, arguments if isinstance(arguments, dict) else {})
+
+    def _take_frame(self, event: dict[str, Any]) -> None:
+        """Keep a call of the user's own code that is not too short to matter."""
+        name = event.get("name")
+        if not isinstance(name, str) or (name not in COLLECTS and name.startswith(("<", "nn.Module: "))):
+            return
+        if name not in self._place:
+            place, places = place_of_frame(_storable(name)), self.trace.frames.places
+            self._place[name] = None if place is None else len(places)
+            places += () if place is None else (place,)
+        number = self._place[name]
+        if number is None:
+            return
+        start_ns, length_ns = _ns(event.get("ts")), _ns(event.get("dur", 0))
+        if start_ns is not None and length_ns is not None and length_ns >= LEAST_NS:
+            self.trace.frames.add(self._thread_of(event), start_ns, start_ns + length_ns, number)
 
     def _thread_of(self, event: dict[str, Any]) -> int:
         key = (str(event.get("pid")), str(event.get("tid")))
@@ -250,13 +273,11 @@ class _Reading:
             0 if kind in ("op", "range", "overhead") else _whole(arguments.get("correlation"))
         )
         trace.operator.append(_whole(arguments.get("External id", arguments.get("external id"))))
-        trace.inputs.append(self._inputs(arguments) if kind == "op" else 0)
+        trace.inputs.append(self._inputs(name, arguments) if kind == "op" else 0)
         if kind == "kernel" and "Collective name" in arguments and trace.correlation[-1]:
-            trace.collectives[trace.correlation[-1]] = _storable(
-                str(arguments["Collective name"])[:_LONGEST_NAME]
-            )
+            trace.messages[trace.correlation[-1]] = {key: arguments.get(key) for key in _OF_MESSAGES}
 
-    def _inputs(self, arguments: dict[str, Any]) -> int:
+    def _inputs(self, name: str, arguments: dict[str, Any]) -> int:
         dims = arguments.get("Input Dims", arguments.get("Input dims"))
         types = arguments.get("Input type")
         if not isinstance(dims, list) or not isinstance(types, list):
@@ -266,8 +287,10 @@ class _Reading:
             for d, t in zip(dims, types, strict=False)
             if isinstance(d, list) and d and t not in _SCALARS
         ]
+        given = arguments.get("Concrete Inputs")
+        told = told_of_results(name, dims, given) if isinstance(given, list) else ""
         key = (
-            _storable(",".join("x".join(map(str, d)) for d, _ in kept)[:_LONGEST_SHAPES]),
+            _storable((",".join("x".join(map(str, d)) for d, _ in kept) + told)[:_LONGEST_SHAPES]),
             _storable(
                 ",".join(str(t).removeprefix("c10::").replace("long int", "int64") for _, t in kept)[
                     :_LONGEST_SHAPES
@@ -293,7 +316,7 @@ class _Reading:
                 "make one with torch.profiler.profile(...).export_chrome_trace(FILE)",
             )
         trace.base_ns = min(trace.start_ns)
-        for column in (trace.start_ns, trace.end_ns):
+        for column in (trace.start_ns, trace.end_ns, trace.frames.start_ns, trace.frames.end_ns):
             for index, t_ns in enumerate(column):
                 column[index] = t_ns - trace.base_ns
         self._take_head()
@@ -316,7 +339,7 @@ class _Reading:
         if member is None or not begins_ns:
             return
         try:
-            trace.lines = sampled(member, begins_ns[0])
+            trace.frames.add_samples(member, begins_ns[0])
         except (ValueError, TypeError, LookupError):
             self.damage.append("lines of the program left out: they cannot be read")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from gputui.analysis.attribution import Attribution, ProfiledSide, divide_difference, doubtful
-from gputui.analysis.contention import effect_of_waiting
+from gputui.analysis.contention import CONTENTION, effect_of_waiting
 from gputui.analysis.findings import WORTH_A_LINE
 from gputui.analysis.judgement import RATE, Judgement, judgements
 from gputui.analysis.priors import LAUNCH_SD
@@ -33,14 +33,18 @@ from gputui.services.results.step_answer import (
     FOR_PROGRAMS,
     PROFILED,
     RECORDED,
+    answer_of_trace,
     from_to,
     tells_nothing,
+    within,
 )
 from gputui.services.traces.imported import TraceRun
 from gputui.services.traces.window import described
 
 JUDGED_FROM = 2
 """Traces a side: steps of one process say nothing about how processes vary."""
+_MUCH_OF_IT = 0.3
+"""Of a difference: a cause that makes less of it is not named in the first sentence."""
 _LEAST_SHARE = 0.2
 """Of all that moved: a part with less is not named in the first sentence."""
 _THREADS_THAT_MEET = 2.0
@@ -174,7 +178,8 @@ def sentences(found: TraceDifference) -> tuple[str, ...]:
     a, b = found.a[0], found.b[0]
     are_steps = a.window.has_steps and b.window.has_steps
     steps = f", {a.found.steps} and {b.found.steps} steps" if are_steps else ""
-    told = _told(found, "b's steps take" if are_steps else "b's window takes", "a's", steps)
+    subject = "b's steps take" if are_steps else "b's window takes"
+    told = _told(found, subject, "a's", steps, _cause(found))
     different = different_work(a.found, b.found)
     if different:
         return (f"{different}.", *told, _how_sure(found))
@@ -183,21 +188,24 @@ def sentences(found: TraceDifference) -> tuple[str, ...]:
     return (*told, *causes, _how_sure(found))
 
 
-def _told(found: TraceDifference, subject: str, other: str, more: str = "") -> list[str]:
-    """How much longer or shorter the steps are, and in which of their parts the difference lies."""
+def _told(found: TraceDifference, subject: str, other: str, more: str = "", cause: str = "") -> list[str]:
+    """How much longer or shorter the steps are, why, and in which of their parts the difference lies."""
     attribution = found.attribution
     seen_ns, own_ns = (attribution.step_a_ns, attribution.step_b_ns), _own_ns(found.a[0], found.b[0])
     told = [f"{subject} {_amount(*(own_ns or seen_ns), other, more)}"]
+    is_explained = own_ns is None or (own_ns[0] < own_ns[1]) == (seen_ns[0] < seen_ns[1])
+    if cause and is_explained:
+        told[0] += f": {cause}"
     if own_ns not in (None, seen_ns):
         told.append(f"While profiled: {_amount(*seen_ns, other)}")
     moved = sum(abs(part.difference_ns) for part in attribution.parts)
     named = [part for part in attribution.parts[:3] if abs(part.difference_ns) >= _LEAST_SHARE * moved > 0]
-    if own_ns and (own_ns[0] < own_ns[1]) != (seen_ns[0] < seen_ns[1]):
+    if not is_explained:
         told[-1] += ", which does not explain it"
     elif named:
         rest_ns = attribution.difference_ns - sum(part.difference_ns for part in named)
         parts = ", ".join(f"{part_name(part)} {signed(part.difference_ns)}" for part in named)
-        told[-1] += f": {parts}, all else {signed(rest_ns)}"
+        told[-1] += f"{'; ' if told[-1].endswith(cause or ':') else ': '}{parts}, all else {signed(rest_ns)}"
     return [f"{one}." for one in told]
 
 
@@ -216,6 +224,28 @@ def _amount(a_ns: int, b_ns: int, other: str, more: str = "") -> str:
         return f"as long as {other} {times}"
     less = "less" if b_ns < a_ns else "more"
     return f"{format_seconds(abs(b_ns - a_ns) * 1e-9)} {less} than {other} {times}"
+
+
+def _cause(found: TraceDifference) -> str:
+    """`in b the GPU waits for data`: what holds up the slower side more, if that is much of the
+    difference; else empty."""
+    ns = found.attribution.difference_ns
+    longer_ns = max(found.attribution.step_a_ns, found.attribution.step_b_ns)
+    gains: dict[str, float] = {}
+    titles: dict[str, str] = {}
+    for sign, side in ((-1, found.a[0]), (1, found.b[0])):
+        answer = answer_of_trace(side.found, side.device, "", side.notes)
+        for cause in answer.causes:
+            # Other programs prolong both sides: as much of each as of the longer one.
+            whole_ns = longer_ns if cause.kind == CONTENTION else cause.step_ns
+            gain_ns = whole_ns * cause.gain_ns / cause.step_ns
+            gains[cause.kind] = gains.get(cause.kind, 0) + sign * gain_ns
+            if (sign > 0) == (ns > 0):
+                titles[cause.kind] = within(cause.title)
+    kind = max(titles, key=lambda one: abs(gains[one]), default="")
+    if not kind or abs(gains[kind]) < _MUCH_OF_IT * abs(ns) or (gains[kind] > 0) != (ns > 0):
+        return ""
+    return f"in {'b' if ns > 0 else 'a'} {titles[kind]}"
 
 
 def change_sentence(before: TraceRun, after: TraceRun) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,13 +31,17 @@ from gputui.model.result import Run
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.recording.recorder import ProgramCpu
 from gputui.services.results.step_answer import (
+    ALLOCATES,
+    DDP,
     LOADS_ALONE,
     NOT_MARKED,
     OPTIMIZER,
     RECORDED,
 )
+from gputui.services.results.step_breakdown import product_sentence
 from gputui.services.runs.process import uuid7
 from gputui.services.traces.chrome_trace import KINDS, Trace, read_trace
+from gputui.services.traces.collectives import Collective, collective_lines, collectives_of
 from gputui.services.traces.lines import MARK
 from gputui.services.traces.window import (
     WHOLE,
@@ -55,21 +60,13 @@ NOT_TIMED = "a trace has no timed steps, so it has no rate"
 _EARLIEST_US = 1_000_000_000_000_000
 """September 2001: a clock that shows less does not count from 1970."""
 _OPTIMIZER_STEP = "Optimizer.step#"
+_OF_MEMORY = re.compile(r"(cuda|hip)(Malloc|Free)|cuMem(Create|Map|Unmap|Release|SetAccess)")
+_OTHER_CALLS = re.compile(r"Launch|Memcpy|Memset|Synchronize|Wait", re.IGNORECASE)
+"""Calls that have a cause of idleness of their own."""
 _HOW_TO_MARK = "mark them with profile(schedule=...) and prof.step(), or name their range with --step"
 _UNMATCHED_SHOWN = 0.05
 _LEFT_OUT_SHOWN = 0.01
 _COMMUNICATION_SHOWN = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class Collective:
-    """One piece of communication; on a CPU a range in which torch.distributed sends and receives."""
-
-    name: str
-    """`allreduce`, or that of the kernel or range."""
-    start_ns: int
-    """Since the first event of the trace, as the end."""
-    end_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +115,22 @@ def read_run(
             f"{path}: no operator and no work of a device lies in {window.found_by}",
             "take another --window, or record with activities CPU and CUDA",
         )
+    name, divided = device_name(trace, device), _pass(trace, window, found)
+    collectives = collectives_of(trace, found)
     return TraceRun(
         path=path,
         name=label or stem(path),
-        device=device_name(trace, device),
+        device=name,
         rank=trace.rank if (trace.ranks or 1) > 1 else None,
         window=window,
-        found=_pass(trace, window, found),
-        collectives=_collectives(trace, found),
-        notes=(*trace.damage, *_notes(trace, window, device, found), *_of_program(trace)),
+        found=divided,
+        collectives=collectives,
+        notes=(
+            *trace.damage,
+            *_notes(trace, window, device, found, collectives),
+            *filter(None, (product_sentence(divided, name),)),
+            *_of_program(trace, window),
+        ),
         started_utc_us=_started_us(trace),
         digest=_digest(path),
     )
@@ -186,16 +190,6 @@ def stem(path: Path) -> str:
     return name or path.name
 
 
-def _collectives(trace: Trace, found: Partition) -> tuple[Collective, ...]:
-    """In order of time."""
-    collectives = []
-    for event in sorted(found.transfers, key=lambda one: one.start_ns):
-        bare = event.name.removeprefix("void ").replace("(anonymous namespace)::", "")
-        name = trace.collectives.get(event.correlation) or re.split(r"[<(]", bare)[0]
-        collectives.append(Collective(name, event.start_ns, event.end_ns))
-    return tuple(collectives)
-
-
 def _pass(trace: Trace, window: Window, found: Partition) -> ProfiledPass:
     return ProfiledPass(
         launch_id=0,
@@ -217,7 +211,9 @@ def _pass(trace: Trace, window: Window, found: Partition) -> ProfiledPass:
     )
 
 
-def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -> Iterator[str]:
+def _notes(
+    trace: Trace, window: Window, device: int | None, found: Partition, collectives: Sequence[Collective]
+) -> Iterator[str]:
     if not window.has_steps:
         is_ours = MARK in trace.names  # of a program that stays as it is
         how = f"; {_HOW_TO_MARK}" if window.found_by == WHOLE and not is_ours else ""
@@ -237,6 +233,7 @@ def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -
         hidden = format_percent(1 - exposed_ns / found.communication_ns)
         each = "a step" if steps > 1 else "in all"
         yield f"communication takes {took} {each}: {hidden} of it behind compute, {exposed} exposed"
+        yield from collective_lines(collectives, steps, is_on_device=device is not None)
     if found.unmatched_ns > _UNMATCHED_SHOWN * busy_ns:
         share = format_percent(found.unmatched_ns / busy_ns)
         yield f"{share} of device time was launched outside of the trace: its operators are unknown"
@@ -257,8 +254,9 @@ def _notes(trace: Trace, window: Window, device: int | None, found: Partition) -
         yield f"work of {len(others)} other {'device' if len(others) == 1 else 'devices'} in it is left out"
 
 
-def _of_program(trace: Trace) -> Iterator[str]:
-    """What the names of ranges tell of the program: how it loads data, and its only optimizer."""
+def _of_program(trace: Trace, window: Window) -> Iterator[str]:
+    """What the names of ranges and calls tell of the program: how it loads data, its only optimizer, who
+    averages its gradients, what it asks of the driver."""
     loaders = {name for name in trace.names if name.startswith("enumerate(DataLoader)")}
     if loaders and all("_SingleProcessDataLoaderIter" in name for name in loaders):
         yield f"{LOADS_ALONE}: the thread that trains also loads the data"
@@ -269,6 +267,18 @@ def _of_program(trace: Trace) -> Iterator[str]:
     }
     if len(optimizers) == 1:
         yield f"{OPTIMIZER}{optimizers.pop()}"
+    if any(name.startswith("DistributedDataParallel.") for name in trace.names):
+        yield DDP
+    start_ns, end_ns = window.whole_ns
+    calls_ns = Counter[bool]()
+    for index in range(len(trace)):
+        name = trace.names[trace.name[index]]
+        is_inside = start_ns <= trace.start_ns[index] < end_ns and KINDS[trace.kind[index]] == "runtime"
+        if is_inside and not _OTHER_CALLS.search(name):
+            is_of_memory = _OF_MEMORY.match(name) is not None
+            calls_ns[is_of_memory] += trace.end_ns[index] - trace.start_ns[index]
+    if calls_ns[True] > calls_ns[False]:
+        yield ALLOCATES
 
 
 def _lag(window: Window) -> str:

@@ -11,6 +11,7 @@ from gputui.model.journal import IDLE, ProfiledPass
 from gputui.model.units import counted, format_percent
 from gputui.services.compare.why import time_text
 from gputui.services.results.step_answer import StepAnswer, answer_of_trace, limit, sentence
+from gputui.services.results.step_breakdown import efficiency_text
 from gputui.services.results.step_tables import CATEGORY_WORDS, operator_table, step_parts
 from gputui.services.traces.difference import TraceDifference, short_kernel
 from gputui.services.traces.imported import TraceRun
@@ -60,11 +61,12 @@ def category_table(found: ProfiledPass) -> Table:
 
 
 def largest_operators(answer: StepAnswer, width: int, most: int) -> Table:
-    """The operators with the most time."""
-    rows = answer.breakdown.operators[:most]
+    """The operators with the most time, and how well they use the device."""
+    rows = answer.found.operators[:most]
     room = max(20, width - _FIGURES_WIDTH)
     names = [short_kernel(row.operator.removeprefix("aten::"), room) for row in rows]
-    return operator_table(answer.found, rows, names=names)
+    efficiencies = [efficiency_text(row, answer.found, answer.device) for row in rows]
+    return operator_table(answer.found, rows, names=names, efficiencies=efficiencies)
 
 
 def _kernel_table(found: ProfiledPass, width: int, most: int) -> Table:

@@ -8,7 +8,7 @@ spends in it beyond the shortest of all is waiting, and that shortest is the tra
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -62,11 +62,12 @@ def ranks_of(runs: Sequence[TraceRun]) -> tuple[Rank, ...] | Missing:
     behind_ns = {r: median(ones[r].end_ns - ones[first].end_ns for ones in together) for r in of_rank}
     late_at: dict[int, Counter[str]] = {rank: Counter() for rank in of_rank}
     waiting_ns, transfer_ns = Counter[int](), 0
-    for name, ones in zip(names, together, strict=True):
+    places = _places(names, of_rank[first].found.steps)
+    for place, ones in zip(places, together, strict=True):
         enters_ns = {rank: one.start_ns - behind_ns[rank] for rank, one in ones.items()}
         last = max(enters_ns, key=enters_ns.__getitem__)
         others_ns = median(t_ns for rank, t_ns in enters_ns.items() if rank != last)
-        late_at[last][name] += round(enters_ns[last] - others_ns)
+        late_at[last][place] += round(enters_ns[last] - others_ns)
         lengths_ns = Counter({rank: one.end_ns - one.start_ns for rank, one in ones.items()})
         transfer_ns += min(lengths_ns.values())
         waiting_ns.update({rank: ns - min(lengths_ns.values()) for rank, ns in lengths_ns.items()})
@@ -84,6 +85,15 @@ def ranks_of(runs: Sequence[TraceRun]) -> tuple[Rank, ...] | Missing:
         )
         for rank, run in of_rank.items()
     )
+
+
+def _places(names: Sequence[str], steps: int) -> Iterator[str]:
+    """`allreduce 2 of 5`, of a step if each has as many."""
+    counts, seen = Counter(names), Counter[str]()
+    for name in names:
+        of = counts[name] if counts[name] % steps else counts[name] // steps
+        yield f"{name} {seen[name] % of + 1} of {of}" if of > 1 else name
+        seen[name] += 1
 
 
 def _parts(found: ProfiledPass) -> dict[str, float]:

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
 from gputui.services.traces.chrome_trace import KINDS, Trace
-from gputui.services.traces.lines import MARK, innermost
+from gputui.services.traces.lines import MARK
 from gputui.worker.profiling.line_times import LineTimes
 from gputui.worker.profiling.profiler import OUR_STEP, OUR_WINDOW
 from gputui.worker.profiling.step_breakdown import Partition, PartitionInParts, TraceEvent
@@ -185,7 +185,7 @@ def device_name(trace: Trace, device: int | None) -> str:
 
 def partition_of(trace: Trace, window: Window, device: int | None) -> Partition:
     """Where the window went, in parts of some 200,000 events, so that memory does not grow with the trace."""
-    lines = LineTimes(innermost(trace.lines, *window.whole_ns))
+    lines = LineTimes(trace.frames.pieces(window.thread, *window.whole_ns))
     parts = PartitionInParts(window.thread, (window.start_ns, window.end_ns), window.host_ns, lines)
     for start_ns, end_ns, events, following in _parts(trace, window, device):
         parts.add(events, start_ns, end_ns, following)

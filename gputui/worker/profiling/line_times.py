@@ -22,10 +22,11 @@ class Place:
     path: str
     line: int
     function: str
+    is_definition: bool
     called: str
 
 
-_NOWHERE = Place("", "", 0, "", "")
+_NOWHERE = Place("", "", 0, "", False, "")
 
 
 class LineTimes:
@@ -54,7 +55,7 @@ class LineTimes:
             place = self._places[index]
             times[place] += there_ns
             unknown_ns -= there_ns
-            if self._end_ns[index] <= end_ns and not place.doing:
+            if self._end_ns[index] <= end_ns and not (place.is_definition or place.doing):
                 sampled[place] += self._end_ns[index] - self._start_ns[index]
             index += 1
         times[_NOWHERE] += unknown_ns
@@ -89,10 +90,10 @@ def _known(times: Counter[Place], sampled: Counter[Place]) -> Counter[Place]:
     known = Counter({place: ns for place, ns in times.items() if place != _NOWHERE})
     if not sampled:
         return known
-    exact = Counter({place: ns for place, ns in known.items() if place.doing})
+    exact = Counter({place: ns for place, ns in known.items() if place.is_definition or place.doing})
     factor = (times.total() - exact.total()) / sampled.total()
     return exact + Counter({place: int(factor * ns) for place, ns in sampled.items()})
 
 
 def _cells(place: Place) -> tuple[str, str, int, str, bool, str]:
-    return place.doing, place.path, place.line, place.function, False, place.called
+    return place.doing, place.path, place.line, place.function, place.is_definition, place.called

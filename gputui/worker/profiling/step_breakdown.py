@@ -82,8 +82,8 @@ class Partition:
     communication_ns: int = 0
     """How long the device communicates, whatever else it does then: its slices are what compute does not
     hide."""
-    transfers: tuple[TraceEvent, ...] = ()
-    """Each piece of communication."""
+    transfers: tuple[tuple[TraceEvent, int], ...] = ()
+    """Each piece of communication, and how much of those slices is its own; 0 on a CPU."""
     lines: tuple[LineTime, ...] = ()
     """Where the program was meanwhile, if that is known."""
 
@@ -184,7 +184,7 @@ class PartitionInParts:
         self._unmatched_ns = 0
         self._stand_in_ns = 0
         self._communication_ns = 0
-        self._transfers: dict[TraceEvent, None] = {}
+        self._transfers: Counter[TraceEvent] = Counter()
         self._slices: Counter[tuple[str, str, str]] = Counter()
         self._time: dict[_Key, dict[str, _Sums]] = {}
         self._host: dict[_Key, _Sums] = {}
@@ -206,7 +206,7 @@ class PartitionInParts:
         device = [e for e in inside if e.kind in ("kernel", "copy", "memset")]
         is_on_device = device or self._kernels or following is not None
         if not is_on_device:
-            self._transfers.update(dict.fromkeys(filter(_is_transfer, host)))
+            self._transfers.update(dict.fromkeys(filter(_is_transfer, host), 0))
             host = [*host, *_waits(host, self._thread, start_ns, end_ns)]
         threads = _threads(host, start_ns, end_ns)
         if is_on_device:
@@ -229,7 +229,7 @@ class PartitionInParts:
             self._unmatched_ns,
             self._stand_in_ns,
             self._communication_ns,
-            tuple(self._transfers),
+            tuple(self._transfers.items()),
             self._lines.rows(),
         )
 
@@ -310,7 +310,7 @@ class PartitionInParts:
             sums = self._sums(key, category)
             sums.time_ns += taken_ns
             if class_of(event) == "communication":
-                self._transfers[event] = None
+                self._transfers[event] += taken_ns
             if is_first or event.start_ns >= start_ns:
                 sums.kernels += 1
                 sums.kernel_ns += event.end_ns - event.start_ns

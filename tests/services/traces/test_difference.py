@@ -23,7 +23,7 @@ def test_the_first_sentence_names_the_loader_with_its_milliseconds(tmp_path: Pat
     found = difference_of([a], [b])
     assert sentences(found)[0] == (
         "b's steps take 37.0 µs less than a's (163 vs 200 µs, 6 and 6 steps):"
-        " waiting for the loader -40.0 µs, all else +3.00 µs."
+        " in a the GPU waits for data; waiting for the loader -40.0 µs, all else +3.00 µs."
     )
     assert "several of each" in sentences(found)[1]
     assert sum(part.difference_ns for part in found.attribution.parts) == -37_000

@@ -4,12 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chrome_traces import op, span, write_trace
+from chrome_traces import HOST, call, event, kernel, op, span, write_trace
 
 from gputui.analysis.attribution import ProfiledSide
 from gputui.analysis.findings import Finding, StepFacts, findings_of
 from gputui.services.traces.imported import TraceRun, read_run
-from gputui.services.traces.lines import MARK, MEMBER
+from gputui.services.traces.lines import COLLECTS, MARK, MEMBER, place_of_frame
+
+
+def frame(name: str, start_us: float, end_us: float, thread: int = HOST) -> dict[str, Any]:
+    return event("python_function", name, start_us, end_us, tid=thread)
 
 
 def steps(*more: dict[str, Any]) -> list[dict[str, Any]]:
@@ -44,7 +48,80 @@ def sampled(path: Path, places: list[list[object]], spans: list[list[int]]) -> t
     return found_in(read_run(write_trace(path, events, deviceProperties=[], **{MEMBER: member})))
 
 
-def test_without_samples_a_finding_has_no_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("train.py(63): step", ("train.py", 63, "step")),
+        ("/home/me/src/data.py(7): <lambda>", ("/home/me/src/data.py", 7, "<lambda>")),
+        ("src\\data.py(7): load", ("src/data.py", 7, "load")),
+        ("torch/nn/modules/module.py(1778): _call_impl", None),
+        ("typing.py(359): inner", None),
+        ("logging/__init__.py(2081): getLogger", None),
+        ("<frozen importlib._bootstrap>(233): _call_with_frames_removed", None),
+        ("/usr/lib/python3/dist-packages/yaml/loader.py(9): load", None),
+        ("/x/site-packages/mine/a.py(9): load", None),
+        ("/tmp/torchinductor_me/fb/cfbifj.py(565): call", None),
+        ("nn.Module: Linear_0", None),
+        ("<built-in method append of list object at 0x7f68b5fb9200>", None),
+    ],
+)
+def test_of_a_stack_only_the_code_of_the_user_has_lines(
+    name: str, place: tuple[str, int, str] | None
+) -> None:
+    found = place_of_frame(name)
+    assert (found and (found.path, found.line, found.function)) == place
+
+
+def test_a_trace_with_stacks_names_the_function_with_most_of_a_cause_and_how_much_of_it(
+    tmp_path: Path,
+) -> None:
+    calls = [
+        frame("train.py(3): <module>", -500, 21_000),
+        *(frame("train.py(12): log", k * 10_000 + 2000, k * 10_000 + 8000) for k in (0, 1)),
+        *(frame("json/__init__.py(183): dumps", k * 10_000 + 2100, k * 10_000 + 7900) for k in (0, 1)),
+        *(frame("other.py(9): busy", k * 10_000 + 2000, k * 10_000 + 9000, thread=5) for k in (0, 1)),
+        frame("train.py(30): short", 8500, 8549),
+    ]
+    run = read_run(write_trace(tmp_path / "a.json", steps(*calls), deviceProperties=[]))
+    (finding,) = found_in(run)
+    assert (finding.kind, finding.line) == ("paused in Python", "train.py:12")
+    assert [(one.words, round(one.share, 2)) for one in finding.lines] == [
+        ("log, train.py:12", 0.75),
+        ("train.py", 0.25),
+    ]
+    assert "no operator runs (log, train.py:12, 75 % of it); without that" in finding.text
+
+
+@pytest.mark.parametrize("collects", COLLECTS)
+def test_a_call_of_the_garbage_collector_in_a_stack_is_a_cause_at_the_line_that_calls_it(
+    tmp_path: Path, collects: str
+) -> None:
+    calls = [
+        *(frame("hooks.py(9): tidy", k * 10_000 + 2000, k * 10_000 + 9000) for k in (0, 1)),
+        *(frame(collects, k * 10_000 + 2500, k * 10_000 + 9000) for k in (0, 1)),
+    ]
+    (finding,) = found_in(read_run(write_trace(tmp_path / "a.json", steps(*calls), deviceProperties=[])))
+    assert (finding.kind, finding.line, finding.at_best_ns) == ("collects garbage", "hooks.py:9", 3_500_000)
+
+
+def test_without_marks_the_lines_are_of_the_thread_that_steps_and_not_of_autograds(tmp_path: Path) -> None:
+    engine = [
+        {**op("autograd::engine::evaluate_function: MmBackward0", 300, 800), "tid": 99},
+        *({**op("aten::mm", 310 + 40 * k, 340 + 40 * k), "tid": 99} for k in range(10)),
+    ]
+    events = [
+        op("aten::mm", 10, 30, number=1),
+        op("aten::mm", 30, 50),
+        call("cudaLaunchKernel", 15, 20, 7, number=1),
+        kernel("ampere_sgemm_128x64_tn", 25, 60, correlation=7),
+        frame("train.py(3): average", 60, 1000),
+        *engine,
+    ]
+    run = read_run(write_trace(tmp_path / "a.json", events))
+    assert {(one.path, one.line) for one in run.found.lines if one.path} == {("train.py", 3)}
+
+
+def test_without_stacks_and_samples_a_finding_has_no_line(tmp_path: Path) -> None:
     (finding,) = found_in(read_run(write_trace(tmp_path / "a.json", steps(), deviceProperties=[])))
     assert (finding.line, finding.lines) == ("", ())
     assert "no operator runs; without that" in finding.text

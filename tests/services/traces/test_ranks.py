@@ -53,7 +53,7 @@ def test_clocks_that_differ_are_aligned_at_the_ends_of_collectives(tmp_path: Pat
     assert [one.late_ns for one in found] == [0, 50_000]
 
 
-def test_each_rank_that_is_late_says_at_which_collective(tmp_path: Path) -> None:
+def test_each_rank_that_is_late_says_at_which_collective_of_a_step(tmp_path: Path) -> None:
     enters = ((1100, 1300), (1150, 1300), (1100, 1390))  # of three ranks, each at two collectives
     runs = [
         rank_run(
@@ -70,10 +70,10 @@ def test_each_rank_that_is_late_says_at_which_collective(tmp_path: Path) -> None
     found = ranks_of(runs)
     assert not isinstance(found, Missing)
     assert [(one.late_ns, one.latest) for one in found[1:]] == [
-        (50_000, "ncclDevKernel_AllReduce"),
-        (90_000, "ncclDevKernel_AllReduce"),
+        (50_000, "ncclDevKernel_AllReduce 1 of 2"),
+        (90_000, "ncclDevKernel_AllReduce 2 of 2"),
     ]
-    assert "AllReduce; a step of it has 65.0 µs more of Python between calls" in rank_lines(found)[0]
+    assert "2 of 2; a step of it has 65.0 µs more of Python between calls" in rank_lines(found)[0]
 
 
 def test_a_late_rank_with_the_shortest_step_says_why_it_is_short(tmp_path: Path) -> None:

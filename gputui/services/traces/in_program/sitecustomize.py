@@ -220,11 +220,11 @@ class Steps:
 
     def __init__(self, mark: str) -> None:
         self.mark = mark
-        self.seen = 0
+        self.seen = self.recorded = 0
         self.first_s = 0.0
         self._last_s = 0.0
-        self._took_s = array("d")
-        """Of those that were not recorded, and in which torch.compile did not compile."""
+        self._took_s, self._compiling_s = array("d"), array("d")
+        """Of those that were not recorded; apart, those in which torch.compile compiled."""
         self._compiled = (0, 0)
         self._compiling = 0
         """Steps in which torch.compile compiled."""
@@ -233,11 +233,13 @@ class Steps:
     def end(self, now_s: float, *, is_recorded: bool) -> None:
         """One more has ended."""
         self.seen += 1
+        self.recorded += is_recorded
         self.first_s = self.first_s or now_s
         before, self._compiled = self._compiled, _compiled()
         compiles = self._compiled != before
-        if self._last_s and not (is_recorded or compiles) and len(self._took_s) < _MOST_TIMED:
-            self._took_s.append(now_s - self._last_s)
+        took_s = self._compiling_s if compiles else self._took_s
+        if self._last_s and not is_recorded and len(took_s) < _MOST_TIMED:
+            took_s.append(now_s - self._last_s)
         self._last_s = 0.0 if is_recorded else now_s
         self._compiling += compiles
         self._since_compiling = 0 if compiles else self._since_compiling + 1
@@ -248,9 +250,12 @@ class Steps:
         are_enough = self.seen >= _LEAST_BEFORE and self._last_s - self.first_s >= _SETTLED_S
         return not compiles and (are_enough or self.seen >= _MOST_BEFORE)
 
-    def times(self) -> dict[str, float]:
-        """Median and mean of the steps that were not recorded and not compiled, as far as there are any."""
-        took_s = sorted(self._took_s)
+    def times(self, *, compiles: bool) -> dict[str, float]:
+        """Median and mean of the steps that were not recorded, as far as there are any.
+
+        Those in which torch.compile compiled count if recorded ones do so too.
+        """
+        took_s = sorted([*self._took_s, *(self._compiling_s if compiles else ())])
         if not took_s:
             return {"step_s": 0.0, "mean_step_s": 0.0}
         return {"step_s": took_s[len(took_s) // 2], "mean_step_s": sum(took_s) / len(took_s)}
@@ -331,7 +336,7 @@ class Capture:
                     self._sample_lines()
         elif self._unmarked is None and self._begins(steps, now_s):
             self._recorded = steps
-            self._tell(first_step=steps.seen + 2, marks=steps.mark, **steps.times())
+            self._tell(first_step=steps.seen + 2, marks=steps.mark, **steps.times(compiles=True))
             profiler = sys.modules["torch"].profiler
             self._profiler = profiler.profile(
                 schedule=self._action, on_trace_ready=self._store, record_shapes=True
@@ -369,6 +374,8 @@ class Capture:
 
     def _store(self, profiler: Any) -> None:
         self._is_over = True
+        steps = (self._recorded or self._by_backward).recorded
+        self._tell(backward_calls=self._by_backward.recorded / max(steps, 1))
         self._export(profiler, "trace")
 
     def _export(self, profiler: Any, kind: str) -> None:
@@ -441,7 +448,8 @@ class Capture:
         if self._profiler is not None and not self._is_over:
             self._guarded(self._profiler.stop)
         steps = self._recorded or (self._by_optimizer if self._by_optimizer.seen else self._by_backward)
-        self._tell(seen=steps.seen, marks=steps.mark, **steps.times())
+        times = steps.times(compiles=any(self._told.get("compiled", ())))
+        self._tell(seen=steps.seen, marks=steps.mark, **times)
 
     def _tell(self, **what: object) -> None:
         self._told.update(what)
