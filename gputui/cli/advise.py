@@ -34,7 +34,6 @@ from gputui.services.advise.llm_serving import (
     LLM_HEADINGS,
     LlmAdvice,
     advise_llm,
-    example_llm_job,
     is_llm_job,
     llm_assumptions,
     llm_headline,
@@ -155,7 +154,7 @@ def command(
     selections = select_all(files, trust=trust, pool=pool)
     boxes = [_box(selection, stated, typed, cpus, pool) for selection in selections]
     if not jobs:
-        jobs = (example_job(boxes) or example_llm_job(boxes) or _EXAMPLE,)
+        jobs = (example_job(boxes) or _EXAMPLE,)
         yours = f"gputui advise {shlex.join(files)} --job '...'"
         warn([f"no job is stated; answered for '{jobs[0]}' as an example. Yours: {yours}"])
     llm_jobs = tuple(text for text in jobs if is_llm_job(text))

@@ -32,11 +32,11 @@ from gputui.cli.options import json_option
 from gputui.cli.output import print_json, printed
 from gputui.document.page import Page
 from gputui.document.spans import Span
-from gputui.document.table import Table, table_of
+from gputui.document.table import table_of
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import Price, to_plain
-from gputui.model.units import format_bytes, format_percent, format_usd
+from gputui.model.units import format_bytes, format_usd
 from gputui.services.advise.gpu_choice import (
     SHOWN_FIRST,
     GpuPick,
@@ -141,12 +141,9 @@ def _print_training(found: FitReport[Training], every: bool) -> None:
                 _count(fit.largest_batch_checkpoint, MOST_BATCH),
             ),
         )
-        if every:
-            page.table(_part_table(all_at_once(training), peak.parts))
-        else:
-            parts = {title: getattr(peak.parts, name) for name, title in PART_TITLES.items()}
-            large = sorted(parts.items(), key=lambda part: -part[1])[:_LARGE_PARTS]
-            page.line(f"Peak ({peak.moment}): {_listed(large)}.")
+        parts = {title: getattr(peak.parts, name) for name, title in PART_TITLES.items()}
+        shown = sorted(parts.items(), key=lambda part: -part[1])[: None if every else _LARGE_PARTS]
+        page.line(f"Peak ({peak.moment}): {_listed(shown)}.")
         page.line("Activations by formula: within 10 % on CPUs, not checked on GPUs.", "dim")
         _write_last(page, found, every)
 
@@ -204,19 +201,6 @@ def _write_last(page: Page, found: FitReport[Any], every: bool) -> None:
     page.hint("to measure it there", found.measured_by)
     if len(found.picks) > SHOWN_FIRST and not every:
         page.hint(f"shown: the cheapest per token; all {len(found.picks)} GPUs", "--all")
-
-
-def _part_table(whole: Parts, peak: Parts) -> Table:
-    rows = []
-    for name, title in PART_TITLES.items():
-        sizes = getattr(whole, name), getattr(peak, name)
-        if any(sizes):
-            cells = (format_bytes(size) if size else "—" for size in sizes)
-            rows.append((title, *cells, format_percent(sizes[1] / peak.total)))
-    styles = (*[""] * len(rows), "title")
-    rows.append(("sum", format_bytes(whole.total), format_bytes(peak.total), "100 %"))
-    headings = ("part", "all of it", "at the peak", "share")
-    return table_of(headings, rows, right=(1, 2, 3), styles=styles)
 
 
 def _write_picks(

@@ -289,7 +289,6 @@ def _keys(cell: str) -> tuple[str, ...]:
 
 
 _WORD = re.compile(r"[a-z0-9]+")
-_LEAST_SHARED = 3
 _SLICE_SUFFIX = re.compile(r"\s+(?:MIG|partition)\s+(\S+)$", re.IGNORECASE)
 """Of a MIG instance, as NVIDIA's driver names it, and of a part of an AMD GPU, as the probe does."""
 
@@ -355,29 +354,17 @@ def _words_for(name: str) -> set[str]:
 
 
 def closest_gpus(text: str, count: int = 5) -> tuple[str, ...]:
-    """Names of known memory that a person may have meant, likeliest first.
-
-    Names with a word that begins as the text does, for as many letters as possible and at least three: `H100`
-    is closer to `H100x` than `H20` is. Else those with similar spelling.
-    """
+    """Names of known memory that may be meant, likeliest first, by the spelling of a word or of all."""
     from difflib import get_close_matches  # only needed for a mistyped name
 
-    wanted = "".join(_WORD.findall(text.lower()))
-    names = [row.name for row in gpu_rows() if not isinstance(memory_of(row), Missing)]
-    shared = {name: _shared(wanted, name.lower()) for name in sorted(names, key=len)}
-    most = max(shared.values())
-    if most >= _LEAST_SHARED:
-        return tuple(name for name, letters in shared.items() if letters == most)[:count]
-    known = {name.lower(): name for name in names}
-    return tuple(known[name] for name in get_close_matches(text.lower(), known, n=count, cutoff=0.5))
-
-
-def _shared(wanted: str, name: str) -> int:
-    """How many letters the text shares with the name, from the beginning of one of its words on."""
-    words = _WORD.findall(name)
-    tails = ["".join(words[start:]) for start in range(len(words))]
-    lengths = range(len(wanted), 0, -1)
-    return next((length for length in lengths if any(t.startswith(wanted[:length]) for t in tails)), 0)
+    wanted = " ".join(_WORD.findall(text.lower()))
+    spelt: dict[str, list[str]] = {}
+    for row in gpu_rows():
+        if not isinstance(memory_of(row), Missing):
+            for words in (row.name.lower(), *_WORD.findall(row.name.lower())):
+                spelt.setdefault(words, []).append(row.name)
+    close = get_close_matches(wanted, spelt, n=count, cutoff=0.6)
+    return tuple(dict.fromkeys(name for words in close for name in spelt[words]))[:count]
 
 
 def with_article(name: str) -> str:

@@ -163,16 +163,6 @@ def _is_alike(job: LlmJob, case: Case) -> bool:
     )
 
 
-def example_llm_job(boxes: Sequence[PricedSide]) -> str:
-    """A job that they can answer, as it is typed; empty if none."""
-    cases = (one.result.case for box in boxes for one in box.side.cases)
-    case = next((case for case in cases if is_limit(case)), None)
-    if case is None:
-        return ""
-    lengths = f"{parameter_of(case, 'prompt_tokens')} in {parameter_of(case, 'output_tokens')} out"
-    return f"1M requests/day {lengths} {limits_of(case).option}"
-
-
 def _implies(measured: Limits, wanted: Limits) -> bool:
     """Whether whoever meets the measured limits meets the wanted ones."""
     return all(

@@ -78,16 +78,13 @@ def check_lines(check: Check, width: int, *, breaks: bool = True) -> list[Line]:
 
     What is to be typed is never broken; neither are long words, such as paths, unless one `breaks`.
     """
-    is_narrow = width < _NARROW
-    margin = 2 if is_narrow else STATE + TOPIC
+    margin = STATE + TOPIC if width >= _NARROW else 2
     room = max(width - margin - 1, 12)
     found = wrapped(clean_text(check.found), room, breaks=breaks)
-    head = (
-        Span(f"{WORDS[check.state]:{STATE}}", STYLES[check.state]),
-        Span(f"{clean_text(check.topic)[: TOPIC - 1]:{TOPIC}}", "" if check.state == "ok" else "title"),
-    )
-    lines: list[Line] = [head if is_narrow else (*head, Span(found[0]))]
-    lines += [(Span(" " * margin + line),) for line in found[not is_narrow :]]
+    state = Span(f"{WORDS[check.state]:{STATE}}", STYLES[check.state])
+    topic = Span(f"{clean_text(check.topic)[: TOPIC - 1]:{TOPIC}}", "" if check.state == "ok" else "title")
+    first = found.pop(0) if width >= _NARROW else ""
+    lines: list[Line] = [(state, topic, Span(first)), *((Span(" " * margin + line),) for line in found)]
     steps = wrapped(clean_text(check.next_step), room - 3, breaks=breaks) if check.next_step else []
     for place, line in enumerate(steps):
         lines.append((Span(" " * margin + ("   " if place else "-> ") + line, "dim"),))

@@ -198,7 +198,7 @@ def _subdirectories(home: Path) -> list[Path]:
 
 
 def error_log(environ: Mapping[str, str] = os.environ) -> Path:
-    """The log of errors that screens have shown; its directory holds only this and the rotated log."""
+    """The log of errors that screens have shown; its directory holds only this."""
     return state_directory(environ) / "errors" / "errors.log"
 
 
@@ -309,14 +309,9 @@ def _make_key(path: Path) -> None:
 
 
 LONGEST_FILE = 2**20
-"""Size in bytes from which on the log is rotated; only one older file is kept."""
+"""Size in bytes from which on the log begins anew."""
 _LONGEST_LINE = 4000
 _SHOWN_BYTES = 64 * 1024
-
-
-def older_log(path: Path) -> Path:
-    """The path of the rotated log."""
-    return path.with_name(f"{path.name}.1")
 
 
 def keep_error(path: Path, screen: str, text: str) -> None:
@@ -331,22 +326,19 @@ def keep_error(path: Path, screen: str, text: str) -> None:
         make_directory(path.parent)
         with suppress(FileNotFoundError):
             if path.stat().st_size > LONGEST_FILE:
-                path.replace(older_log(path))
+                path.unlink()
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write("".join(f"{row}\n" for row in rows))
 
 
 def kept_errors(path: Path) -> tuple[str, ...]:
-    """The last lines, newest first, safe to show; at most 64 KiB of them."""
-    text = b""
-    for part in (path, older_log(path)):
-        with suppress(OSError), part.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(size - _SHOWN_BYTES, 0))
-            text = file.read() + text
-    rows = text[-_SHOWN_BYTES:].decode("utf-8", "replace").splitlines()
-    if len(text) > _SHOWN_BYTES:
+    """The last lines, newest first, safe to show; at most 65,536 letters of them."""
+    text = ""
+    with suppress(OSError):
+        text = path.read_text("utf-8", "replace")[-_SHOWN_BYTES:]
+    rows = text.splitlines()
+    if len(text) == _SHOWN_BYTES:
         del rows[:1]
     entries: list[list[str]] = []
     for row in map(clean_text, rows):
