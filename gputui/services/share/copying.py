@@ -62,10 +62,6 @@ class Names:
         """12 random hex digits."""
         return self._new.setdefault(("id", old), secrets.token_hex(6))
 
-    def shared_id(self, old: str) -> str:
-        """What an id is called in a shared file."""
-        return old if self.keep.ids else self.identifier(old)
-
     def numbered(self, kind: str, old: str) -> str:
         """`kernel-3`."""
         key = (kind, old)

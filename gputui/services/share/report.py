@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from gputui.analysis.peak_tests import BELOW_NORMAL, NO_REFERENCE, PerformanceCheck
-from gputui.analysis.verdict import SpeedEstimate
-from gputui.document.drawings import BarPart
-from gputui.document.spans import Span
 from gputui.document.table import Code, Column, Links, Part, Section, Table, table_of
 from gputui.facts.tables import (
     DistributionRow,
@@ -24,22 +21,18 @@ from gputui.facts.tables import (
 from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass
 from gputui.model.machine import Gpu
-from gputui.model.result import CaseResult, Run, RunSummary
+from gputui.model.result import Run, RunSummary
 from gputui.model.units import format_hourly, format_percent, format_rate
-from gputui.services.compare.pairing import gains_of
-from gputui.services.compare.row_text import style_of, verdict_parts
 from gputui.services.results.case_table import case_lines, metric_rows, metric_table, rates_table
-from gputui.services.results.expected import CHECK_WORDS, performance_checks
-from gputui.services.results.headline import index_in, main_first, run_headline
+from gputui.services.results.expected import performance_checks
+from gputui.services.results.headline import run_headline
 from gputui.services.results.labels import (
     box_lines,
     case_name,
-    interval_words,
     not_measured_lines,
     run_notes,
 )
-from gputui.services.results.step_tables import name_in_run, step_of
-from gputui.services.results.throughput import HOST_BOUND, gave_text, is_host_bound, speeds_of
+from gputui.services.results.throughput import speeds_of
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.text import (
     commands_of,
@@ -53,55 +46,6 @@ from gputui.services.serving.text import (
     unmeasured_lines,
 )
 from gputui.store.reading import DeviceTelemetry, StoredEvent, TelemetrySummary
-
-_WORKLOADS = ("gemm", "membw", "gpt_train", "decode")
-"""What people ask for first."""
-_MOST_RATES = 4
-
-
-def main_cases(run: Run) -> list[tuple[CaseResult, SpeedEstimate]]:
-    """Of each workload the case that people come for, of peak tests in each precision; in their order."""
-    measured, chosen = speeds_of(run), dict[tuple[str, str], int]()
-    for case, _ in sorted(measured, key=lambda pair: main_first(pair[0])):
-        precision = case.case.variant.precision if case.case.workload_class == "ceiling" else ""
-        chosen.setdefault((case.case.work.workload, precision), case.case_id)
-    return [pair for pair in measured if pair[0].case_id in chosen.values()]
-
-
-def key_figures(run: Run) -> Table | None:
-    """Of each workload its main case, then what its precision brings to the main one of all.
-
-    A column for each: what it is, its value, what to think of it. None if nothing was measured.
-    """
-    judged = {
-        (one.unit, one.units_per_s): CHECK_WORDS.get(one.word)
-        for check in performance_checks(run)
-        for one in check.peak_tests
-    }
-    known = [pair for pair in main_cases(run) if not pair[0].case.is_program]
-    known.sort(key=lambda pair: main_first(pair[0]), reverse=True)
-    chosen = {pair[0].case.work.workload: pair for pair in known}  # the last one counts
-    first = sorted(chosen, key=lambda workload: index_in(_WORKLOADS, workload))[:_MOST_RATES]
-    columns: list[Column] = []
-    for case, speed in map(chosen.__getitem__, first):
-        number, _, unit = format_rate(speed.units_per_s, case.case.unit).partition(" ")
-        word = (
-            Span(f"gave {gave_text(case)}", "warn")
-            if gave_text(case)
-            else Span(HOST_BOUND, "warn")
-            if is_host_bound(case)
-            else judged.get((case.case.unit, speed.units_per_s))
-        ) or Span(interval_words(speed), "dim")
-        style = "title" if word.style in ("dim", "good") else f"title {word.style}"
-        rate = (Span(number, style), Span(f" {unit}", "dim"))
-        columns.append(Column(name_in_run(case, run), ([rate], word), priority=len(columns)))
-    if known and (gain := gains_of(run).get(known[-1][0].case_id)) is not None:
-        words, ends = verdict_parts(gain)
-        ends += ("x" if words.endswith("as fast") else " %") if gain.differs else ""
-        cells = (Span(words, f"title {style_of(gain)}"), Span(ends, "dim"))
-        name = f"{known[-1][0].case.variant.precision} vs fp32"
-        columns.append(Column(name, cells, priority=len(columns)))
-    return Table(tuple(columns)) if columns else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +66,10 @@ class SharedSide:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer in a line, more of it, figures and a step of one box, and the sections."""
+    """The answer in a line, more of it, and the sections."""
 
     title: str
     lead: str
-    figures: Table | None
-    step: tuple[str, Sequence[BarPart]]
-    """What it is, or why its parts are not known; empty where boxes are compared."""
     sections: tuple[Section, ...]
 
 
@@ -150,11 +91,7 @@ def report_on(boxes: Sequence[SharedSide], answer: str, contents: Sequence[str])
         Section(REPEAT, tuple(_repeat(boxes))),
         Section("What is in this page, and what was left out", (tuple(contents),)),
     )
-    figures = key_figures(first.run) if len(boxes) == 1 else None
-    step = step_of(first.run, first.passes) if figures else ("", ())
-    return Report(
-        title.removesuffix("."), lead, figures, step, tuple(one for one in sections if any(one.parts))
-    )
+    return Report(title.removesuffix("."), lead, tuple(one for one in sections if any(one.parts)))
 
 
 def _about(boxes: Sequence[SharedSide]) -> Table:

@@ -7,39 +7,27 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
-from gputui.document.drawings import stacked_bar
 from gputui.document.markup import (
-    bullets,
     escaped,
     html_of,
     markdown_of,
-    markdown_table,
     page_of,
     part,
     safe,
-    table,
     with_units,
 )
-from gputui.document.spans import Span
-from gputui.document.table import Table, text_of
 from gputui.errors import GputuiError, NotStored
 from gputui.model.absent import Missing
-from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run, RunSummary
-from gputui.model.units import counted, format_percent, listed
-from gputui.services.compare.fleet import FLEET_FROM, fleet_of, fleet_sides
-from gputui.services.compare.fleet_forms import fleet_plain, shown_boxes
-from gputui.services.compare.fleet_why import explained
-from gputui.services.compare.formats import comparison_plain, comparison_text, ranking_text
+from gputui.model.units import counted, listed
+from gputui.services.compare.formats import comparison_plain, comparison_text
 from gputui.services.compare.pairing import Side
 from gputui.services.compare.session import Answer, Asked, ask
-from gputui.services.results.conditions import Evidence
-from gputui.services.results.headline import as_sentence
 from gputui.services.results.kept_files import copy_whole
-from gputui.services.results.selectors import every_file, judged_runs, select_all, split_selector
+from gputui.services.results.selectors import every_file, judged_runs, split_selector
 from gputui.services.serving.curve import serving_of
 from gputui.services.share.copying import Keep, Names, shared_copy
 from gputui.services.share.report import REPEAT, Report, SharedSide, below_normal, report_on
@@ -55,10 +43,6 @@ Comparison = Callable[[str], str]
 def as_markdown(report: Report, compared: Comparison | None) -> str:
     """Headings, lists and tables; names from files cannot become markup."""
     lines = [f"# {escaped(report.title)}\n", f"{escaped(report.lead)}\n" if report.lead else ""]
-    words, parts = report.step
-    shares = ", ".join(f"{name} {format_percent(share)}" for name, share, _ in parts)
-    step = as_sentence(": ".join(filter(None, (words, shares))))
-    lines += [markdown_table(report.figures), markdown_of(f"{step}.") if step else ""]
     for section in report.sections:
         if compared and section.title == REPEAT:
             _, _, rows = compared("markdown").partition("\n\n")  # the title is its headline
@@ -75,24 +59,8 @@ def as_page(report: Report, compared: Comparison | None) -> str:
         body = "".join(_sections(report))
         return compared("html").replace("<footer>", f"{body}<footer>", 1)
     lead = f'<p class="lead">{safe(report.lead)}</p>' if report.lead else ""
-    head = f"<h1>{with_units(safe(report.title))}</h1>{lead}{_drawn(report)}"
+    head = f"<h1>{with_units(safe(report.title))}</h1>{lead}"
     return page_of(safe(report.title), head + "".join(_sections(report)))
-
-
-def _drawn(report: Report) -> str:
-    """The figures side by side, and the step as a bar, or why it is not known; nothing without figures."""
-    if report.figures is None:
-        return ""
-    figures = "".join(
-        f'<div><p class="dim">{safe(column.heading)}</p><p class="figure">{safe(text_of(figure))}</p>'
-        f'<p class="{verdict.style}">{safe(verdict.text)}</p></div>'
-        for column in report.figures.written
-        for figure, verdict in [column.cells]
-        if isinstance(verdict, Span)
-    )
-    words, parts = as_sentence(report.step[0]), report.step[1]
-    step = part(words, table(Table((stacked_bar(parts),)))) if parts else bullets([words], "notes")
-    return f'\n<div class="figures">{figures}</div>{step}'
 
 
 def _sections(report: Report) -> Iterator[str]:
@@ -100,14 +68,10 @@ def _sections(report: Report) -> Iterator[str]:
         yield part(section.title, "".join(html_of(one) for one in section.parts if one))
 
 
-CARDS = (".png", ".svg", ".txt")
-"""Endings of a card: the answer, figures, rates and a step of one run, to post."""
-FORMS = (".html", ".md", *CARDS, ".json", ".db")
+FORMS = (".html", ".md", ".json", ".db")
 """Endings of the files that can be shared."""
-_MOST_BOXES = FLEET_FROM - 1
-"""Side by side; more are ranked."""
-_EVIDENCE = 5
-"""Boxes of a ranking whose evidence is in the report: those that stand out, else the fastest."""
+_MOST_BOXES = 8
+"""Side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,67 +90,43 @@ class Shared:
 
     held: tuple[str, ...]
     left_out: tuple[str, ...]
-    called: tuple[str, ...] = ()
-    """For its owner alone: which boxes of a ranking stand out."""
 
 
-def share(
-    texts: Sequence[str],
-    out: Path,
-    keep: Keep,
-    *,
-    draw_card: Callable[[Run, Mapping[int, ProfiledPass], str], str | bytes] | None = None,
-    trust: bool = False,
-) -> Shared:
+def share(texts: Sequence[str], out: Path, keep: Keep, *, trust: bool = False) -> Shared:
     """Write the runs that each `F` or `F@RUN` names to one file, in the form of its ending.
-
-    `draw_card` makes a card of a run and its profiled passes, in the form of one of CARDS; without it there
-    is none.
 
     Every text that no pattern knows is replaced or left out, but for what `keep` asks for. A report or page
     is made of the copies that `.db` consists of, so no form holds more than another. Raises GputuiError if a
     file cannot be read or a run is unknown, NotStored if `out` cannot be written or is a database already.
     """
-    form = out.suffix.lower()
-    if form not in FORMS or (form in CARDS and draw_card is None):
+    form, target = out.suffix.lower(), expanded(out)
+    if form not in FORMS:
         raise GputuiError(
             f"{out.name}: its ending does not say what to write",
             f"end it in {', '.join(FORMS[:-1])} or {FORMS[-1]}",
         )
-    target = expanded(out)
     if form == ".db" and target.exists():
         raise NotStored(
             f"{out} already exists and will not be overwritten", "choose another name, or remove that file"
         )
     picked = list(_each_once(_picked(text, trust) for text in every_file(texts)))
-    if form in CARDS and len(picked) > 1:
+    boxes = [picked] if form == ".db" else [[box] for one in picked for box in _each_box(one)]
+    if len(boxes) > _MOST_BOXES:
         raise GputuiError(
-            f"{len(picked)} results on one card: it shows one",
-            f"name one, such as {picked[-1].path.name}; or compare them on a page: -o x.html",
+            f"{len(boxes)} boxes in one report: up to {_MOST_BOXES} are shown side by side",
+            "name those that are in question, or share all as a .db file",
         )
-    if form not in (".db", *CARDS):
-        picked = [box for one in picked for box in _each_box(one)]
-    names = Names(keep)
+    names, rows, copies = Names(keep), Counter[str](), list[Path]()
     with tempfile.TemporaryDirectory(prefix="gputui-share-") as place:
+        for letter, box in zip(_letters(len(boxes)), boxes, strict=True):
+            copies.append(Path(place) / f"{letter or 'box'}.db")
+            rows += _copy(box, copies[-1], names)
+        shared = Shared(_held(copies, rows), _left_out(names))
         if form == ".db":
-            copy = Path(place) / "shared.db"
-            held = _held([copy], _copy(picked, copy, names))
-            write(out, lambda: copy_whole(copy, target))
-        elif len(picked) > _MOST_BOXES:
-            return _share_fleet(picked, out, Path(place), names)
+            write(out, lambda: copy_whole(copies[0], target))
         else:
-            copies, rows = [], Counter[str]()
-            for letter, one in zip(_letters(len(picked)), picked, strict=True):
-                copies.append(Path(place) / f"{letter or 'box'}.db")
-                rows += _copy([one], copies[-1], names)
-            held = _held(copies, rows)
-            shared = Shared(held, _left_out(names))
-            if draw_card is not None and form in CARDS:
-                (box,) = _boxes(copies, ())
-                write_output(out, draw_card(box.run, box.passes, form))
-            else:
-                write_output(out, _text(form, copies, shared))
-    return Shared(held, _left_out(names))
+            write_output(out, _text(form, copies, shared))
+    return shared
 
 
 def _picked(text: str, trust: bool) -> Picked:
@@ -198,7 +138,7 @@ def _picked(text: str, trust: bool) -> Picked:
             raise GputuiError(f"{text}: holds no run", "gputui runs lists those of a file")
         chosen = (find_run(summaries, selector),) if selector else summaries
         check_runs([file], [chosen])
-        return Picked(expanded(path).resolve(), chosen, _kept_once(file.layout[0]))
+        return Picked(expanded(path).resolve(), chosen, file.layout[0])
 
 
 def _each_once(picked: Iterable[Picked]) -> Iterator[Picked]:
@@ -211,12 +151,6 @@ def _each_once(picked: Iterable[Picked]) -> Iterator[Picked]:
             yield replace(one, runs=runs)
 
 
-@cache
-def _kept_once(columns: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-    """The same object for equal ones: a thousand files have one layout, of which each takes 60 kB."""
-    return columns
-
-
 def _each_box(picked: Picked) -> Iterator[Picked]:
     """The runs of each box, which a file of many would else have one newest of."""
     of_boxes: dict[str, list[RunSummary]] = {}
@@ -226,65 +160,15 @@ def _each_box(picked: Picked) -> Iterator[Picked]:
         yield replace(picked, runs=tuple(runs))
 
 
-def _share_fleet(picked: Sequence[Picked], out: Path, place: Path, names: Names) -> Shared:
-    """More boxes than stand side by side: ranked, with the evidence of those that stand out."""
-    of_boxes: dict[str, list[Picked]] = {}
-    for one in picked:
-        of_boxes.setdefault(one.runs[0].machine.machine_id, []).append(one)
-    if len(of_boxes) <= _MOST_BOXES:
-        raise GputuiError(
-            f"{len(picked)} results of {counted(len(of_boxes), 'box')} in one report: up to {_MOST_BOXES}"
-            " are shown",
-            "share them as a .db file",
-        )
-    numbers = {names.shared_id(box): str(number) for number, box in enumerate(of_boxes, 1)}
-    everything = place / "all.db"
-    held = _held([everything], _copy(picked, everything, names))
-    selections = select_all([str(everything)], only_rates=True)
-    sides = fleet_sides(selections, "machine")
-    named = [replace(side, name=f"box {numbers[side.run.machine.machine_id]}") for side in sides]
-    fleet = explained(fleet_of(named), Evidence(selections))
-    copies, called = [], []
-    for box in shown_boxes(fleet, _EVIDENCE):
-        number = box.name.removeprefix("box ")
-        machine, runs = list(of_boxes.items())[int(number) - 1]
-        copies.append(place / f"{number}.db")
-        _copy(runs, copies[-1], names)
-        called.append(f"{box.name} is machine {machine} of {runs[0].path}")
-    shared = Shared(held, _left_out(names), tuple(called))
-    report = report_on(_boxes(copies, ()), fleet.headline, _contents(shared))
-    if out.suffix.lower() == ".json":
-        kept = {"in_it": held, "not_in_it": shared.left_out}
-        plain = {"schema": 1, **kept, "comparison": fleet_plain(fleet)}
-        text = json.dumps(plain, indent=1) + "\n"
-    else:
-        writer = as_markdown if out.suffix.lower() == ".md" else as_page
-        text = writer(report, partial(ranking_text, fleet))
-    write_output(out, text)
-    return shared
-
-
 def _copy(picked: Sequence[Picked], out: Path, names: Names) -> Counter[str]:
-    runs: dict[Path, dict[str, RunSummary]] = {}
+    runs: dict[Path, list[RunSummary]] = {}
     for one in picked:
-        runs.setdefault(one.path, {}).update((run.run_id, run) for run in one.runs)
-    seen: set[str] = set()
-    once: dict[Path, list[RunSummary]] = {}
-    for path, of_file in runs.items():
-        once[path] = [run for run_id, run in of_file.items() if run_id not in seen]
-        seen |= of_file.keys()
-    return shared_copy(once, {one.path: one.columns for one in picked}, out, names)
+        runs.setdefault(one.path, []).extend(one.runs)
+    return shared_copy(runs, {one.path: one.columns for one in picked}, out, names)
 
 
 def _letters(count: int) -> list[str]:
     return [""] if count == 1 else [chr(ord("a") + place) for place in range(count)]
-
-
-def _contents(shared: Shared) -> list[str]:
-    return [
-        *(f"In it: {line}." for line in shared.held),
-        *(f"Left out: {line}." for line in shared.left_out),
-    ]
 
 
 def _text(form: str, copies: Sequence[Path], shared: Shared) -> str:
@@ -292,13 +176,15 @@ def _text(form: str, copies: Sequence[Path], shared: Shared) -> str:
     if form == ".json":
         return _as_json(copies, compared, shared)
 
+    contents = [f"In it: {line}." for line in shared.held]
+    contents += [f"Left out: {line}." for line in shared.left_out]
     boxes, side_by_side = _boxes(copies, compared[0].sides if compared else ()), None
     if compared:
         asked, answer = compared
         sentences = (*below_normal(boxes), *answer.headline.sentences)
         compared = asked, replace(answer, headline=replace(answer.headline, sentences=sentences))
         side_by_side = partial(comparison_text, *compared)
-    report = report_on(boxes, compared[1].headline.text if compared else "", _contents(shared))
+    report = report_on(boxes, compared[1].headline.text if compared else "", contents)
     return (as_markdown if form == ".md" else as_page)(report, side_by_side)
 
 

@@ -43,7 +43,6 @@ from gputui.services.results.throughput import (
     is_host_bound,
     speeds_of,
 )
-from gputui.services.share.report import key_figures
 
 PRICE = Price(2.0, 1.0, "stated", "", "", "", "")
 UNKNOWN = Missing("a step waits for the device")
@@ -235,9 +234,6 @@ def test_every_form_of_a_run_marks_the_host_bound_case_and_no_other() -> None:
     brief = [text for text, _, _ in metric_rows(run, is_brief=True)]
     assert brief.count("  device time of a step") == 1
     assert [text for text, _, _ in metric_rows(run)].count("  device time of a step") == 2
-    figures = key_figures(run)
-    assert figures is not None
-    assert HOST_BOUND in str(figures)
 
 
 def test_a_comparison_in_json_names_the_flag() -> None:

@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from io import BytesIO
 from pathlib import Path
-from xml.etree import ElementTree
 
 import duckdb
-import matplotlib
-import numpy as np
 import pytest
-import resvg_py
 from journals import GPU_MACHINE
-from matplotlib.image import imread
 from quick_runs import box
 from stored_loads import Server, store_loads
 from stored_runs import run_id_of, store
 
 from gputui.cli import main
 from gputui.cli.serve_bench import command as serve_bench
-from gputui.cli.share import card_of
 from gputui.errors import GputuiError, NotStored
 from gputui.model.machine import Identity
 from gputui.model.result import RunSummary
@@ -35,8 +25,7 @@ from gputui.services.results.selectors import select_all
 from gputui.services.serving.profiles import limits_of
 from gputui.services.share import vocabulary
 from gputui.services.share.copying import SHIFTED, Keep, Names, rules_of, shared_copy
-from gputui.services.share.sharing import CARDS, FORMS, share
-from gputui.store.merging import merge_files
+from gputui.services.share.sharing import FORMS, share
 from gputui.store.reading import open_result
 from gputui.store.schema import RUN_TABLES
 from gputui.worker.serving.load import NEEDED
@@ -91,18 +80,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stored(made: Path, tmp_path: Path) -> Path:
     """A copy that the test may change."""
     return Path(shutil.copy(made, tmp_path))
-
-
-@pytest.fixture
-def with_fonts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Has pictures drawn in these fonts of matplotlib alone, whatever the box has installed."""
-
-    def install(*names: str) -> None:
-        files = [str(Path(matplotlib.get_data_path(), "fonts", "ttf", f"{name}.ttf")) for name in names]
-        drawn = partial(resvg_py.svg_to_bytes, skip_system_fonts=True, font_files=files)
-        monkeypatch.setattr(resvg_py, "svg_to_bytes", drawn)
-
-    return install
 
 
 @pytest.fixture
@@ -178,125 +155,36 @@ def test_no_planted_text_of_any_column_is_copied(stored_with_loads: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_no_form_holds_a_planted_text_an_old_id_or_a_path(
-    stored_with_loads: Path, tmp_path: Path, with_fonts: Callable[..., None]
-) -> None:
-    with_fonts("DejaVuSansMono", "DejaVuSansMono-Bold")
+def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored_with_loads: Path, tmp_path: Path) -> None:
     plant(stored_with_loads, (tuple(place.split(".", 1)) for place in FREE))  # type: ignore[misc]
     old = [run_id_of(1), run_id_of(1)[-8:], GPU_MACHINE.machine_id, GPU_MACHINE.gpus[0].gpu_id]
     both = [f"{stored_with_loads}@latest", f"{stored_with_loads}@latest~1"]
-    for form, names in (
-        *((form, both[:1] if form in CARDS else both) for form in FORMS),
-        (".md", both[:1]),
-    ):
+    for form, names in (*((form, both) for form in FORMS), (".md", both[:1])):
         out = tmp_path / f"out{len(names)}{form}"
-        shared = share(names, out, Keep(), draw_card=card_of)
+        shared = share(names, out, Keep())
         text = texts_of(out) if form == ".db" else out.read_text(encoding="utf-8", errors="replace")
         assert ("Side by side" in text) == (form == ".md" and len(names) == 2)
         text += "".join(shared.held + shared.left_out)
         assert not [word for word in (*WORDS, *old, str(tmp_path), "0.42") if word in text], (form, names)
 
 
-def test_a_card_is_a_small_picture_with_the_answer_the_rates_and_nothing_of_whose_they_are(
-    stored: Path, tmp_path: Path
-) -> None:
-    for form in (".svg", ".txt"):
-        share([f"{stored}@latest"], tmp_path / f"card{form}", Keep(), draw_card=card_of)
-    picture = (tmp_path / "card.svg").read_text()
-    root = ElementTree.fromstring(picture)
-    said = "\n".join("".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text"))
-    text = (tmp_path / "card.txt").read_text()
-    assert len(picture) < 20_000
-    assert "http" not in picture.replace("http://www.w3.org/2000/svg", "")
-    words = ("GPT training", "tok/s", "H200", "matmul", "a step of GPT training, 130 ms", "■ attention 10 %")
-    for word in words:
-        assert word in " ".join(said.split())
-        assert word.replace("■", "▓") in text, "without colours it is told by its pattern"
-    assert not [word for word in (run_id_of(2)[-8:], "acme", "--verbose") if word in said + text]
-    assert not [word for word in ("gemm", "gpt_train") if word in said + text]
-
-
-def test_a_png_card_is_small_and_text_fills_it(
-    stored: Path, tmp_path: Path, with_fonts: Callable[..., None]
-) -> None:
-    with_fonts("DejaVuSansMono", "DejaVuSansMono-Bold")
-    share([f"{stored}@latest"], tmp_path / "card.png", Keep(), draw_card=card_of)
-    picture = (tmp_path / "card.png").read_bytes()
-    pixels = imread(BytesIO(picture))
-    assert len(picture) < 20_000
-    assert pixels.shape[1] >= 600
-    is_light = pixels[:, :, :3].max(axis=2) > 0.5
-    assert np.mean(is_light.any(axis=1)) > 0.4, "lines of text"
-
-
-@pytest.mark.parametrize("fonts", [(), ("DejaVuSans",)])
-def test_without_a_monospaced_font_no_png_is_written(
-    stored: Path, tmp_path: Path, with_fonts: Callable[..., None], fonts: tuple[str, ...]
-) -> None:
-    with_fonts(*fonts)
-    with pytest.raises(GputuiError, match="no monospaced font") as failed:
-        share([f"{stored}@latest"], tmp_path / "card.png", Keep(), draw_card=card_of)
-    assert "fonts-dejavu" in failed.value.hint
-    assert not (tmp_path / "card.png").exists()
-
-
-def test_a_png_card_without_the_extra_says_how_to_get_it(
-    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "resvg_py", None)
-    with pytest.raises(GputuiError, match="needs resvg_py") as failed:
-        share([f"{stored}@latest"], tmp_path / "card.png", Keep(), draw_card=card_of)
-    assert "pip install resvg-py" in failed.value.hint
-
-
 def test_two_files_at_once_are_refused_and_neither_is_written(
     stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outs = tmp_path / "c.svg", tmp_path / "r.html"
+    outs = tmp_path / "c.md", tmp_path / "r.html"
     with pytest.raises(SystemExit) as left:
-        main(("share", str(stored), "--card", str(outs[0]), "-o", str(outs[1])))
+        main(("share", str(stored), "-o", str(outs[0]), "-o", str(outs[1])))
     assert left.value.code == 2
     assert f"{outs[0]} and {outs[1]}: one file is written" in capsys.readouterr().err
     assert not any(out.exists() for out in outs)
 
 
-def test_the_page_of_one_box_begins_with_its_figures_and_its_step_as_a_bar(
-    stored: Path, tmp_path: Path
-) -> None:
-    share([f"{stored}@latest"], tmp_path / "page.html", Keep())
-    page = (tmp_path / "page.html").read_text()
-    head, _, rest = page.partition("What was measured")
-    assert re.findall(r'<p class="dim">([^<]*)</p><p class="figure">', head) == ["matmul", "GPT training"]
-    assert "<h2>A step of GPT training, 130 ms</h2>" in head
-    assert len(re.findall("<rect ", head)) == len(re.findall("<li><i ", head)) == 4
-    assert re.findall(r"</i> ([\w ]+) <b>([\d.]+) %", head) == [
-        ("matmul", "75"),
-        ("attention", "10"),
-        ("optimizer", "5"),
-        ("idle", "10"),
-    ]
-    assert '<svg class="bars"' in rest
-
-
-def test_a_card_says_why_it_has_no_step(tmp_path: Path) -> None:
-    store(tmp_path / "a.db", 1, profiled=False)
-    share([str(tmp_path / "a.db")], tmp_path / "card.txt", Keep(), draw_card=card_of)
-    share([str(tmp_path / "a.db")], tmp_path / "page.md", Keep())
-    why = "here the time of a step goes is not known: no step was profiled"
-    assert why in (tmp_path / "card.txt").read_text()
-    assert why in (tmp_path / "page.md").read_text()
-
-
-def test_a_card_shows_one_result_and_a_copy_of_a_file_is_no_other(tmp_path: Path) -> None:
+def test_a_copy_of_a_file_is_no_other_result(tmp_path: Path) -> None:
     (folder := tmp_path / "folder").mkdir()
     store(folder / "a.db", 1)
     shutil.copy(folder / "a.db", folder / "b.db")
-    share([str(folder)], tmp_path / "card.txt", Keep(), draw_card=card_of)
     alone = share([str(folder / "a.db")], tmp_path / "alone.md", Keep())
     assert share([str(folder)], tmp_path / "folder.md", Keep()).held == alone.held
-    store(folder / "c.db", 2)
-    with pytest.raises(GputuiError, match="2 results on one card"):
-        share([str(folder)], tmp_path / "card.svg", Keep(), draw_card=card_of)
 
 
 def test_a_report_on_loads_has_no_planted_text(stored_with_loads: Path, tmp_path: Path) -> None:
@@ -375,40 +263,7 @@ def test_a_report_names_the_box_what_is_expected_the_evidence_and_the_commands(
     assert plain["comparison"]["comparisons"]
 
 
-def test_many_boxes_are_ranked_with_the_slow_ones_in_title_table_and_evidence_and_only_the_owner_knows_which(
-    tmp_path: Path,
-) -> None:
-    for number in range(12):
-        slow = 1.3 if number in (4, 9) else 1.0
-        machine = box(number + 1, GPU_MACHINE)
-        gpt_ms = slow * (100.0 + number / 10)
-        store(
-            tmp_path / f"acme{number}.db", 10 + number, label=f"rack {number}", gpt_ms=gpt_ms, machine=machine
-        )
-    files = [str(tmp_path / f"acme{number}.db") for number in range(12)]
-    merge_files([Path(file) for file in files], tmp_path / "merged.db")
-
-    shared = share(files, tmp_path / "fleet.md", Keep())
-    report = (tmp_path / "fleet.md").read_text(encoding="utf-8")
-
-    title, *_, rest = report.split("\n", 1)
-    assert title.startswith("# ")
-    assert {"box 5", "box 10"} <= set(re.findall(r"box \d+", title))
-    assert re.search(r"\| 12 \| box (5|10) \|", rest)
-    assert "| box 5 | box 10 |" in rest or "| box 10 | box 5 |" in rest
-    assert [line.rpartition("/")[2] for line in shared.called[:2]] == ["acme9.db", "acme4.db"]
-    assert "gputui run --like shared.db" in rest
-    assert not re.search("acme|rack", report)
-    share(files, tmp_path / "fleet.html", Keep())
-    page = (tmp_path / "fleet.html").read_text(encoding="utf-8")
-    assert page.index("box 10") < page.index("What is expected") < page.index("<footer>")
-    of_one_file = share([str(tmp_path / "merged.db")], tmp_path / "merged.json", Keep())
-    plain = json.loads((tmp_path / "merged.json").read_text(encoding="utf-8"))
-    assert len(plain["comparison"]["boxes"]) == 12
-    assert len(of_one_file.called) == 5
-
-
-def test_a_file_of_two_boxes_is_a_report_of_both_and_nine_runs_of_one_box_of_none(
+def test_a_file_of_two_boxes_is_a_report_of_both_and_nine_boxes_are_too_many(
     tmp_path: Path,
 ) -> None:
     for number in range(2):
@@ -421,9 +276,9 @@ def test_a_file_of_two_boxes_is_a_report_of_both_and_nine_runs_of_one_box_of_non
     assert "## Side by side" in report
     nine = tmp_path / "nine.db"
     for number in range(1, 10):
-        store(nine, number, machine=box(1, GPU_MACHINE))
-    with pytest.raises(GputuiError, match="9 results of 1 box in one report: up to 8 are shown"):
-        share([f"{nine}@{run_id_of(number)}" for number in range(1, 10)], tmp_path / "nine.md", Keep())
+        store(nine, number, machine=box(number, GPU_MACHINE))
+    with pytest.raises(GputuiError, match="9 boxes in one report: up to 8 are shown"):
+        share([str(nine)], tmp_path / "nine.md", Keep())
 
 
 def test_an_existing_database_and_an_unknown_ending_are_refused(stored: Path, tmp_path: Path) -> None:
