@@ -140,7 +140,7 @@ def command(
     """Compare result files, the first as the baseline; of one file its variants, of two traces their steps.
 
     F takes the newest run of each case, F@RUN one run: its short id, its label, `latest` or `latest~1`.
-    `reference:NAME` is boxes of one model (gputui help references.md). A directory is all result files in it.
+    A directory is all result files in it.
     Exits with 6 if there is nothing to compare.
     """
     is_named = as_json or _is_stated(context, "form")

@@ -325,7 +325,7 @@ def _print_market() -> None:
         page.line("No known GPU is here. The most offered GPUs, at their cheapest on-demand price:", "title")
         page.table(_offer_table([row for row in found if row is not None], today))
         if made:
-            page.line(f"references, for `compare reference:NAME`: {made}")
+            page.line(f"references: {made}")
         page.hint("next", "gputui gpu H100")
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 from quick_runs import add_boxes, store_quick
 
 from gputui.cli.share import command as share
 from gputui.cli.show import command as show
-from gputui.errors import GputuiError
 
 
 def test_show_says_where_a_box_stands(tmp_path: Path) -> None:
@@ -35,11 +33,3 @@ def test_a_report_for_the_provider_names_the_boxes_and_not_the_reference(tmp_pat
     report = (tmp_path / "a.md").read_text(encoding="utf-8")
     assert "5 boxes with Xeon 8481C, 1 core (reference of 2026-09, 12 cases)" in report
     assert "our-racks" not in report
-
-
-def test_a_reference_named_where_a_run_belongs_is_shown_how_to_be_shown() -> None:
-    add_boxes(1, name="mine")
-
-    with pytest.raises(GputuiError, match="is a reference, not a run") as caught:
-        CliRunner().invoke(show, ["reference:mine"], catch_exceptions=False, standalone_mode=False)
-    assert caught.value.hint == "gputui compare a.db reference:mine"

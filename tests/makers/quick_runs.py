@@ -19,7 +19,6 @@ from gputui.model.result import CaseResult, Run
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.profiles.planner import case_of
 from gputui.services.results.reference_making import Added, Candidate, add_to_reference
-from gputui.services.results.references import read_reference, reference_text
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 from gputui.worker.workloads import workload_named
@@ -121,12 +120,3 @@ def like_boxes(count: int, *, on_gpu: bool = False, sd: float = 0.02, seed: int 
 def add_boxes(count: int, *, on_gpu: bool = False, name: str = "", sd: float = 0.02) -> Added:
     """A reference of the user's, of so many boxes."""
     return add_to_reference([candidate(run) for run in like_boxes(count, on_gpu=on_gpu, sd=sd)], name=name)
-
-
-def place_reference(directory: Path, name: str, count: int) -> Path:
-    """A directory with a reference of this name for `GPUTUI_REFERENCES`; the user's own stay as they are."""
-    made = add_boxes(count, name=name)
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"{name}.json").write_text(reference_text(read_reference(made.path)), encoding="utf-8")
-    made.path.unlink()
-    return directory

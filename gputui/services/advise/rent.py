@@ -36,7 +36,6 @@ from gputui.services.compare.pairing import (
     flags_of,
 )
 from gputui.services.results.expected import uses_of
-from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import split_selector
 from gputui.services.results.throughput import NOT_OF_GPU, devices_of, is_host_bound, speed_of
 
@@ -295,7 +294,7 @@ def _chosen_work(job: Batch, boxes: Sequence[PricedSide], choice: Choice) -> Wor
     from gputui.services.profiles.loader import shipped_with  # only an error needs profiles
 
     request = " ".join(filter(None, (" or ".join(wanted), choice.size, choice.precision)))
-    file = "" if len(boxes) > 1 or boxes[0].side.name.startswith(PREFIX) else boxes[0].side.name
+    file = "" if len(boxes) > 1 else boxes[0].side.name
     into = f" --db {shlex.quote(str(split_selector(file)[0]))}" if file else ""
     raise GputuiError(
         f"no box has measured {request}, which would answer {job.text!r}"

@@ -32,7 +32,6 @@ from gputui.services.compare.fleet import (
 )
 from gputui.services.compare.pairing import Side
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import select_all
 from gputui.store.locking import Locked
 from gputui.store.reading import CaseConditions
@@ -83,12 +82,10 @@ def _is_known(values: set[object]) -> bool:
 def ranking_of(
     files: Sequence[str], by: str, *, pool: bool = False, trust: bool = False
 ) -> tuple[Fleet, tuple[str, ...]] | None:
-    """Many sides, each beside its kind and with reasons, and what to warn of; None of few, or of references.
+    """Many sides, each beside its kind and with reasons, and what to warn of; None of few.
 
     Raises GputuiError if a file cannot be read.
     """
-    if any(file.startswith(PREFIX) for file in files):
-        return None
     if by not in RANKED_BY and (by or len(files) < FLEET_FROM):
         return None
     selections = select_all(files, trust=trust, pool=pool, only_rates=True)

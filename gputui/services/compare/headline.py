@@ -177,9 +177,8 @@ def _limit(main: Row, comparison: Comparison) -> str:
     if e.doubt and not _busy(main, comparison):
         return as_sentence(f"{e.doubt}.")
     cases = [cell.result for cell in (main.a, main.b) if cell.result is not None]
-    is_reference = any(case.between_boxes is not None for case in cases)
     is_out_of_reach = only_runs_help(e, nearest_edge(e), main.rate.verdict.error_rate)
-    if is_reference or main.is_hidden_by_waiting or not is_out_of_reach:
+    if main.is_hidden_by_waiting or not is_out_of_reach:
         return ""
     run_sd = math.sqrt(mean([run_spread_of(case).variance for case in cases]))
     return (

@@ -42,7 +42,7 @@ from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
 from gputui.model.plan import Case, Variant
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
-from gputui.model.units import counted, format_percent, format_seconds, listed
+from gputui.model.units import format_percent, format_seconds, listed
 from gputui.services.results.expected import Use, performance_checks, uses_of
 from gputui.services.results.headline import case_order
 from gputui.services.results.labels import had_no_time, plain_case_name
@@ -57,7 +57,6 @@ from gputui.services.results.metrics import (
     metrics_of,
     times_of,
 )
-from gputui.services.results.references import version_of, version_order
 from gputui.services.results.throughput import (
     HOST_BOUND,
     LAUNCH_IDS_OF_A_RUN,
@@ -230,8 +229,6 @@ class Row:
     def models_band(self) -> float | Missing:
         """How far two machines of one name may lie apart: the band for claims about more than these two."""
         a, b = self.a.run, self.b.run
-        if any(run is not None and run.is_reference for run in (a, b)):
-            return Missing("the spread between boxes is in the row")
         if a is None or b is None or a.machine.machine_id == b.machine.machine_id:
             return Missing("it is one machine")
         prior = instance_prior_sd(self.case.variant.device_class, self.case.workload_class)
@@ -634,10 +631,6 @@ def estimate_pair(a: SideCase | None, b: SideCase | None, pair_sd: float = 0.0) 
     estimate = speed_ratio(a.result, b.result, is_one_run=is_one_run, pair_sd=pair_sd)
     if isinstance(estimate, Missing):
         return estimate
-    if a.result.between_boxes is not None:  # a reference has neither blocks nor launches
-        estimate = replace(estimate, n_a=0, independent_a=0, launches_a=0)
-    if b.result.between_boxes is not None:
-        estimate = replace(estimate, n_b=0, independent_b=0, launches_b=0)
     return replace(estimate, doubt=_doubt((a, b)))
 
 
@@ -647,9 +640,6 @@ def _explained(row: Row, verdict: Verdict) -> Verdict:
     results = [(letter, result) for letter, result in cells if result is not None]
     if verdict.word != "inconclusive" or isinstance(estimate, Missing) or estimate.doubt:
         return verdict
-    if any(result.between_boxes for _, result in results):
-        why = "boxes of one model differ this much, or the run is too short to tell"
-        return replace(verdict, reason=why)
     if row.is_hidden_by_waiting:
         shares = [(letter, contention_of(result)) for letter, result in results]
         times = listed([f"{format_percent(share)} of {letter}'s" for letter, share in shares if share])
@@ -692,7 +682,7 @@ def _layouts(cells: tuple[Cell, Cell]) -> str:
 
 def _words_apart(cells: tuple[Cell, Cell], word_of: Callable[[Measurement], str]) -> list[str]:
     """What launches of each side have, where the sides differ in it; empty where one says nothing."""
-    results = [one.result for one in cells if one.result and not (one.run and one.run.is_reference)]
+    results = [one.result for one in cells if one.result]
     words = [{word_of(m) for m in one.measurements if m.outcome == "ok"} - {""} for one in results]
     if len(words) < 2 or words[0] == words[1] or not all(words):
         return []
@@ -807,12 +797,8 @@ def _cell(case: SideCase | None, side: Side) -> Cell:
         absent = Missing("not in this run")
         return Cell(absent, absent, "", None)
     same_machine = [c.result for c in side.cases if c.run.machine.machine_id == case.run.machine.machine_id]
-    speed = speed_of(case.result)
-    if isinstance(speed, SpeedEstimate) and case.run.is_reference:  # of a typical box, and of no blocks
-        method = f"typical of {counted(case.run.replicates, 'box')}"
-        speed = replace(speed, blocks=0, independent=0, launches=0, method=method)
     return Cell(
-        speed,
+        speed_of(case.result),
         cost_of(case.result, case.run.price),
         case.result.precision_used,
         case.result,
@@ -859,22 +845,9 @@ def _group_means(rows: Sequence[Row], ignore: str) -> Iterable[GroupMean]:
 def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:
     """Recorded properties that differ between the sides, the most interesting first."""
     seen = [(name, _shown(value(a)), _shown(value(b))) for name, value in _COMPARED]
-    found = [
+    return tuple(
         one for one in seen if one[1] != one[2] and (one[0] not in _ASKED_LATER or _UNKNOWN not in one[1:])
-    ]
-    if a.is_reference or b.is_reference:
-        found = [
-            (name, on_a, on_b)
-            for name, on_a, on_b in found
-            if name in _KEPT_OF_BOXES and not _is_among(version_of(on_a) or on_a, on_b)
-        ]
-    return tuple(found)
-
-
-def _is_among(a: str, b: str) -> bool:
-    """Whether one of two versions is in a range, `2.8.0 to 2.13.0`, that the other is."""
-    ends = [[version_order(version_of(end) or end) for end in text.split(" to ")] for text in (a, b)]
-    return ends[0][0] <= ends[1][-1] and ends[1][0] <= ends[0][-1]
+    )
 
 
 def _shown(value: object) -> str:
@@ -898,8 +871,6 @@ def _power_limits(run: RunSummary) -> str | Missing:
     return ", ".join(f"{watts:.0f} W" for watts in dict.fromkeys(known))
 
 
-_KEPT_OF_BOXES = ("driver", "torch", "CUDA", "Python", "gputui")
-"""What a reference says of its boxes, and a run of one of them."""
 _UNKNOWN, _POWER_LIMIT, _VARIABLES = "—", "power limit", "variables"
 _ASKED_LATER = (_POWER_LIMIT, _VARIABLES)
 """Not every run says them, which is no difference."""
@@ -927,7 +898,5 @@ _COMPARED: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
 
 def performance_checks_of_side(side: Side) -> tuple[PerformanceCheck, ...]:
     """As `performance_checks` for the cases of one side of a comparison, only where figures are known."""
-    if side.run.is_reference:
-        return ()
     run = Run(side.run, tuple(case.result for case in side.cases))
     return tuple(one for one in performance_checks(run) if one.word != NO_REFERENCE)

@@ -35,7 +35,7 @@ class ComparisonRequest:
     """The arguments of `gputui compare`."""
 
     files: tuple[str, ...]
-    """Each `F`, `F@RUN` or `reference:NAME`."""
+    """Each `F` or `F@RUN`."""
     by: str = ""
     """A dimension; empty: files against each other, or the first dimension in which one file has several."""
     baseline: str = ""

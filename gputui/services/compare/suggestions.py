@@ -83,11 +83,8 @@ def _repeated(
 def steps_to_pair(comparison: Comparison, evidence: Evidence) -> tuple[SettlingStep, ...]:
     """The cases of a on the box of b, where both sides have measured no case in common; none of programs."""
     a, b = comparison.a.run, comparison.b.run
-    if (
-        a.run_id == b.run_id
-        or a.is_reference
-        or b.is_reference
-        or not any(row.a.result is not None and not row.case.is_program for row in comparison.rows)
+    if a.run_id == b.run_id or not any(
+        row.a.result is not None and not row.case.is_program for row in comparison.rows
     ):
         return ()
     seconds = a.budget_s if a.ended_utc_us is None else (a.ended_utc_us - a.started_utc_us) / 1e6
@@ -187,9 +184,8 @@ def steps_for_absent(row: Row, evidence: Evidence) -> Iterable[str]:
 
 
 def _cannot_be_repeated(row: Row) -> bool:
-    """Whether a side stands for boxes that nobody here can measure again, or it is a recorded program."""
-    is_reference = any(cell.run is not None and cell.run.is_reference for cell in (row.a, row.b))
-    return is_reference or row.case.work.workload.startswith("record:")
+    """Whether it is a recorded program."""
+    return row.case.work.workload.startswith("record:")
 
 
 def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True, only: str = "") -> str:

@@ -58,11 +58,8 @@ class Evidence:
                 self._files.setdefault(run.summary.run_id, selection.path)
             self._passes.update(selection.passes)
         self._trust = trust
-        references = [run_id for run_id, run in self._runs.items() if run.summary.is_reference]
-        self._without_telemetry = frozenset(references)
-        self._conditions: dict[str, Mapping[int, CaseConditions]] = {run_id: {} for run_id in references}
-        self._conditions |= conditions or {}
-        self._powers: dict[str, Mapping[int, tuple[LaunchPower, ...]]] = {run_id: {} for run_id in references}
+        self._conditions: dict[str, Mapping[int, CaseConditions]] = dict(conditions or {})
+        self._powers: dict[str, Mapping[int, tuple[LaunchPower, ...]]] = {}
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -129,8 +126,6 @@ class Evidence:
 
         Raises GputuiError if it can no longer be read.
         """
-        if run_id in self._without_telemetry:
-            return ()
         return self._read(run_id, lambda file: file.launch_series(run_id, case_id, launch_ids, pieces))
 
     def _of_run(

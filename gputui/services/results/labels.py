@@ -47,14 +47,9 @@ _NAMES = {workload.name: workload.title for workload in WORKLOADS}
 
 
 def day(run: RunSummary) -> str:
-    """The day and time of a run in its own time zone: `20 Nov 14:02`; the year where it is another.
-
-    Of a reference the month.
-    """
+    """The day and time of a run in its own time zone: `20 Nov 14:02`; the year where it is another."""
     zone = timezone(timedelta(minutes=run.utc_offset_min))
     moment = datetime.fromtimestamp(run.started_utc_us / 1e6, zone)
-    if run.is_reference:
-        return f"{_MONTHS[moment.month - 1]} {moment.year}"
     year = "" if moment.year == datetime.now(zone).year else f" {moment.year}"
     return f"{moment.day} {_MONTHS[moment.month - 1]}{year} {moment:%H:%M}"
 
@@ -342,8 +337,7 @@ def mostly_assumed(run: Run) -> str:
 def _with_assumed_spread(run: Run) -> list[tuple[CaseResult, int]]:
     """Measured cases of which launches tell little of how much they vary, and how many launches each has."""
     enough = ASSUMED_DF + LAUNCHES_MEASURED - 1
-    own = [case for case in run.cases if case.between_boxes is None]
-    assumed = [c for c in own if c.launch_spread is None or c.launch_spread.df < enough]
+    assumed = [c for c in run.cases if c.launch_spread is None or c.launch_spread.df < enough]
     speeds = [(case, speed_of(case)) for case in assumed]
     return [(case, speed.launches) for case, speed in speeds if isinstance(speed, SpeedEstimate)]
 

@@ -15,7 +15,6 @@ from gputui.model.result import Run, RunSummary
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import main_case
 from gputui.services.results.labels import day, is_recording, lacking, needs_budget
-from gputui.services.results.references import PREFIX
 from gputui.services.results.selectors import from_here
 from gputui.services.results.throughput import contention_of
 from gputui.worker.workloads import WORKLOADS
@@ -64,10 +63,6 @@ def next_steps(
     if below:
         yield NextStep("gputui doctor", "what is wrong with the box")
     names = [shlex.quote(f"{here}@{run.summary.short_id}") for run in measured]
-    standing = below[0].standing if below and len(measured) == 1 else None
-    if standing is not None and standing.judges:
-        command = f"gputui compare {PREFIX}{standing.reference} {names[0]}"
-        yield NextStep(command, f"every case vs {standing.model}")
     if below and len(measured) == 1:
         yield NextStep(f"gputui share {names[0]} -o report.md", "for the provider")
     if like:

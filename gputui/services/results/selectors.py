@@ -16,7 +16,6 @@ from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import listed
-from gputui.services.results.references import PREFIX, reference_named, reference_path, run_of_reference
 from gputui.services.results.variation import (
     RUNS_TAKEN,
     BoxVariation,
@@ -99,14 +98,11 @@ class Selection:
 def split_selector(text: str) -> tuple[Path, str]:
     """File and run of `F[@RUN]`; what exists as a path is one, else the last `@` divides.
 
-    An exported directory is the file with what it holds, `reference:NAME` that of a reference. Raises
-    GputuiError if there is none of that name.
+    An exported directory is the file with what it holds.
     """
     path = expanded(Path(text))
     if is_there(path):
         return result_file_of(path), ""
-    if text.startswith(PREFIX):
-        return reference_path(text.removeprefix(PREFIX)), ""
     if "@" not in text:
         return path, ""
     file, _, run = text.rpartition("@")
@@ -190,8 +186,6 @@ def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
 
     Raises GputuiError if run and file are swapped.
     """
-    if run.startswith(PREFIX) and not is_there(expanded(Path(run))):
-        raise GputuiError(f"{run} is a reference, not a run", f"gputui compare a.db {run}")
     if file is not None:
         if is_there(expanded(Path(run))) and not is_there(expanded(file)):
             raise GputuiError(f"{run} is a file, {file} is not", f"the run goes first: {file} {run}")
@@ -238,7 +232,7 @@ def select_all(
     Raises GputuiError for files that are not there, else for the first that cannot be read, run that is
     unknown, or file without a run.
     """
-    selectors = {text: split_selector(text) for text in texts if not _is_reference(text)}
+    selectors = {text: split_selector(text) for text in texts}
     file_of: dict[object, Path] = {}
     asked: dict[Path, dict[str, tuple[Path, str]]] = {}
     for text, (path, run) in selectors.items():
@@ -258,7 +252,7 @@ def select_all(
         executor.shutdown(cancel_futures=True)
         readers.close()
     of_text = {selection.text: selection for selection in found}
-    return [_of_reference(text) if _is_reference(text) else of_text[text] for text in texts]
+    return [of_text[text] for text in texts]
 
 
 def _selected(
@@ -300,17 +294,6 @@ def _selected(
         )
         for (place, text, path, some), more in zip(named, others, strict=True)
     ]
-
-
-def _is_reference(text: str) -> bool:
-    """Whether it is `reference:NAME`, and no file of that name."""
-    return text.startswith(PREFIX) and not is_there(expanded(Path(text)))
-
-
-def _of_reference(text: str) -> Selection:
-    name = text.removeprefix(PREFIX)
-    run = run_of_reference(reference_named(name))
-    return Selection(text, reference_path(name), (run,), (), {run.summary.run_id: {}})
 
 
 def _of_common_boxes(selections: Sequence[Selection], pool: bool) -> list[Selection]:

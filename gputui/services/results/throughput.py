@@ -180,8 +180,8 @@ def own_launches_of(case: CaseResult) -> tuple[tuple[float, ...], ...]:
 
 
 def step_times_of(case: CaseResult | None) -> tuple[tuple[float, ...], ...]:
-    """The same in seconds per step; none of a load, which lasts as long as it shall, or of a reference."""
-    if case is None or not case.case.has_steps or case.between_boxes is not None:
+    """The same in seconds per step; none of a load, which lasts as long as it shall."""
+    if case is None or not case.case.has_steps:
         return ()
     units = case.case.units_per_step
     return tuple(tuple([seconds * units for seconds in launch]) for launch in own_launches_of(case))
@@ -316,15 +316,13 @@ def speed_of(case: CaseResult) -> SpeedEstimate | Missing:
 
     Where that cannot be known (`is_undecidable`) it is what the box gave, and its interval unknown.
     Every form takes it from here. The interval is of the box: it holds what launches and runs differ by, as
-    far as the case carries what its file shows of them (`variation.with_spreads`). That of a reference is of
-    the typical box. Missing with the outcome's reason.
+    far as the case carries what its file shows of them (`variation.with_spreads`). Missing with the
+    outcome's reason.
     """
     launches = own_launches_of(case)
     if not launches:
         ended = f"{case.outcome}: {case.reason}" if case.reason else case.outcome
         return Missing(_CUT_SHORT if case.outcome == "ok" else ended)
-    if case.between_boxes is not None:
-        return estimate_speed(launches, prior_sd=prior_of(case), spread=case.launch_spread)
     beyond = together((between_runs(case), Spread(own_sd(case) ** 2, math.inf)))
     return estimate_speed(launches, prior_sd=prior_of(case), spread=case.launch_spread, runs=beyond)
 
@@ -339,8 +337,6 @@ def speeds_of(run: Run) -> list[tuple[CaseResult, SpeedEstimate]]:
 
 def between_runs(case: CaseResult) -> Spread:
     """Of its log time, what its launches do not average out: what runs or boxes differ by."""
-    if case.between_boxes is not None:
-        return case.between_boxes
     runs = run_spread_of(case)
     return replace(runs, variance=runs.variance * _share_of_runs(case))
 
@@ -419,8 +415,8 @@ def speed_ratio(
         prior_sd_a=prior_of(a),
         prior_sd_b=prior_of(b),
         launch_is_block=a.case.is_whole,
-        spread_a=_between_launches(a),
-        spread_b=_between_launches(b),
+        spread_a=a.launch_spread,
+        spread_b=b.launch_spread,
         runs=together((*runs, waiting)),
     )
 
@@ -473,11 +469,6 @@ def _between_paired_runs(a: CaseResult, b: CaseResult, pair: Spread) -> Spread:
     runs = replace(pair, variance=pair.variance * PAIRED_RUN_SHARE * _share_of_runs(a))
     late = math.fsum((LATE_PART * late_by(one)) ** 2 for one in (a, b))
     return together((runs, Spread(late, math.inf)))
-
-
-def _between_launches(case: CaseResult) -> Spread | None:
-    """What adds to the spread between runs, or between boxes of a reference, which has no launches."""
-    return Spread(0.0, math.inf) if case.between_boxes is not None else case.launch_spread
 
 
 def cost_of(case: CaseResult, price: Price | Missing) -> Cost | Missing:

@@ -92,7 +92,7 @@ def with_spreads(run: Run, variation: BoxVariation) -> Run:
         by_launch.setdefault(_launched(case), []).append(case)
 
     def judged(case: CaseResult) -> CaseResult:
-        if case.outcome != "ok" or case.between_boxes is not None:
+        if case.outcome != "ok":
             return case
         return variation.judged(case, (one for one in by_launch[_launched(case)] if one is not case))
 

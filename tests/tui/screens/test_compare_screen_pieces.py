@@ -24,7 +24,7 @@ from gputui.store.writing import store_run
     [
         ComparisonRequest(("a.db",)),
         ComparisonRequest(("a.db@x", "b.db"), by="device", baseline="gpu"),
-        ComparisonRequest(("a.db", "reference:h200"), pool=True, trust=True, columns=(COST, RATIO)),
+        ComparisonRequest(("a.db", "b.db"), pool=True, trust=True, columns=(COST, RATIO)),
     ],
 )
 def test_the_words_of_a_request_ask_for_the_same(request_: ComparisonRequest) -> None:

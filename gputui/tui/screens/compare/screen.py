@@ -437,7 +437,7 @@ class CompareScreen(ShellScreen):
                 self._place = 0
                 self._read(words)
 
-        question = "Files to compare, the baseline first: F[@RUN] or reference:NAME ... [--by D]"
+        question = "Files to compare, the baseline first: F[@RUN] ... [--by D]"
         self.ask(AskText(question, shlex.join(self._words)), opened)
 
     def action_save(self) -> None:
