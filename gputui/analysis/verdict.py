@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
 
 from gputui.analysis.quantiles import t_cdf, t_quantile
 from gputui.analysis.spread import ASSUMED, ASSUMED_DF, ROW_CORRELATION, together
@@ -83,12 +82,6 @@ class Estimate:
     def p_slower(self, limit: float) -> float:
         """The two-sided p that the ratio is `limit`, against a smaller one."""
         return self._p(math.log(limit / self.ratio), math.log(self.high / self.ratio))
-
-    def at_error_rate(self, error_rate: float) -> Self:
-        """The same with an interval that misses the truth in `error_rate` of cases, rather than in 0.05."""
-        wider = t_quantile(1 - error_rate / 2, self.df) / t_quantile(0.975, self.df)
-        below, above = (self.low / self.ratio) ** wider, (self.high / self.ratio) ** wider
-        return replace(self, low=self.ratio * below, high=self.ratio * above)
 
     def _p(self, distance: float, half: float) -> float:
         """The two-sided p of a distance on the log scale; 1 if it is not positive."""

@@ -154,7 +154,6 @@ _COMPLETED: dict[tuple[str, str], Callable[[str], Iterator[CompletionItem]]] = {
     ("run", "profile"): _profiles,
     ("run", "only"): _workloads,
     ("run", "like"): _runs,
-    ("run", "against"): _runs,
     ("run", "attach"): _in_progress,
     ("run", "stop"): _in_progress,
     ("run", "list"): _profiles,

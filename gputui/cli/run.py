@@ -16,7 +16,6 @@ from typing import Any  # Any: what click passes on
 
 import click
 
-from gputui.analysis.resolution import looks_up_to, most_launches
 from gputui.cli.options import (
     all_cases_option,
     db_option,
@@ -40,11 +39,9 @@ from gputui.recording.run_directory import Spec
 from gputui.services.compare.rerun import (
     RepeatedRun,
     differences_here,
-    launches_per_case,
     read_model,
     repetition_of,
 )
-from gputui.services.compare.resolve import command_of_looks, intent, percent_from
 from gputui.services.prices import STATED, price_source
 from gputui.services.profiles.interpreters import choose_interpreter
 from gputui.services.profiles.loader import Profile
@@ -73,12 +70,6 @@ COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "-
     "--trace", "keeps_traces", is_flag=True, help="Also profile each case, and keep its Chrome trace."
 )
 @click.option("--like", metavar="F@RUN", help="Repeat the cases of a stored run.")
-@click.option("--against", metavar="F@RUN", help="A stored run to measure against; see --resolve.")
-@click.option(
-    "--resolve",
-    metavar="PCT",
-    help="Repeat the cases of --against until each differs or lies within ±PCT %.",
-)
 @detach_option
 @notify_option
 @click.option("--yes", is_flag=True, help="Measure even if the box is busy, without asking.")
@@ -88,8 +79,6 @@ COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "-
 def command(
     profile: str | None,
     like: str | None,
-    against: str | None,
-    resolve: str | None,
     detach: bool,
     notify: bool,
     yes: bool,
@@ -100,8 +89,8 @@ def command(
 ) -> int:
     """Measure PROFILE and store the result.
 
-    It is a name, a .toml file, or a .py file with your own workload; without one, `quick`. With --like or
-    --against leave it out, or name that run's .toml or .py file. Exits with 1 if a case failed, else 6 if
+    It is a name, a .toml file, or a .py file with your own workload; without one, `quick`. With --like
+    leave it out, or name that run's .toml or .py file. Exits with 1 if a case failed, else 6 if
     nothing was measured.
     """
     if notify and detach:
@@ -109,15 +98,9 @@ def command(
             "--notify with --detach: no viewer is left to ring",
             "leave one of them out, or watch it later: gputui attach --notify",
         )
-    percent = _percent_to_resolve(like, against, resolve)
-    option, named = ("--like", like) if against is None else ("--against", against)
-    model = None if named is None else _model(option, named, profile)
+    model = None if like is None else _model(like, profile)
     if stated["seed"] is None:
         stated["seed"] = secrets.randbelow(2**31) if model is None else model.run.summary.seed
-    if model is not None and percent is not None:
-        most = stated["replicates"] or most_launches(launches_per_case(model.run))
-        stated["looks"] = looks_up_to(most)
-        stated["replicates"] = stated["looks"][-1]
     report_recovered()
     usual = "quick" if model is None else ""
     options = options_of(profile or usual, stated)
@@ -133,8 +116,6 @@ def command(
         specs = _at_known_price(prepared)
     else:
         _report_price(specs[0])
-    if model is not None and percent is not None:
-        specs = _with_looks(specs, model, percent)
     for warning in prepared.warnings:
         say(warning)
     _see_disturbances(prepared, yes=yes)
@@ -173,42 +154,14 @@ def _report_price(spec: Spec) -> None:
         say(f"price: {usd} ({price_source(price)}); if you pay another: --price USD_PER_H")
 
 
-def _percent_to_resolve(like: str | None, against: str | None, resolve: str | None) -> float | None:
-    """How fine, in per cent; None for a run that is not to resolve anything."""
-    if against is None and resolve is None:
-        return None
-    if against is None:
-        raise GputuiError(f"--resolve {resolve}: no run to measure against", "name it: --against FILE.db@RUN")
-    if resolve is None:
-        raise GputuiError(
-            f"--against {against}: how small a difference should it find?",
-            "give it in per cent: --resolve 5",
-        )
-    if like is not None:
-        raise GputuiError(
-            f"--like {like} with --against {against}: only one of them can choose the cases",
-            "leave --like out: --against repeats the cases of its run",
-        )
-    return percent_from(resolve)
-
-
-def _with_looks(specs: Sequence[Spec], model: RepeatedRun, percent: float) -> tuple[Spec, ...]:
-    """Runs that end as soon as the rows are resolved; it is said first what the base allows."""
-    for spec in specs:
-        for line in intent(model, spec.plan, percent):
-            say(line)
-    command = command_of_looks(model, percent)
-    return tuple(replace(spec, on_look=command) for spec in specs)
-
-
-def _model(option: str, named: str, profile: str | None) -> RepeatedRun:
+def _model(named: str, profile: str | None) -> RepeatedRun:
     """The run to repeat, once it is clear that a profile beside it is one that it may need."""
     if profile is not None and not profile.endswith((".py", ".toml")):
         raise GputuiError(
-            f"profile {profile} with {option} {named}: the other run decides the cases",
+            f"profile {profile} with --like {named}: the other run decides the cases",
             "leave the profile out, or name the .py or .toml file that defines the other run's own workloads",
         )
-    return read_model(named, option)
+    return read_model(named)
 
 
 def _profile_like(
@@ -222,7 +175,7 @@ def _profile_like(
     repetition = repetition_of(model, given)
     summary = model.run.summary
     label = f" ({summary.label})" if summary.label else ""
-    click.echo(f"{model.option.lstrip('-')} run {summary.short_id}{label} of {model.text}", err=True)
+    click.echo(f"like run {summary.short_id}{label} of {model.text}", err=True)
     differs = differences_here(model, machine, chosen.interpreter.runtime)
     said = [f"differs: {what}: {there} there, {here} here" for what, there, here in differs]
     warn(said or ["no recorded differences"])

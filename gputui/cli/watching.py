@@ -7,7 +7,6 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -198,7 +197,6 @@ def finish(
         warn(said)
         was_killed = was_killed or bool(said)
     from gputui.services.compare.pairing import runtime_name
-    from gputui.services.compare.resolve import Looks
     from gputui.services.run_page import run_page, serving_page
 
     with open_result(target) as file:
@@ -216,7 +214,6 @@ def finish(
             passes=passes.values(),
             like=like,
         )
-    looks = [Looks.read(run.run_dir) for run in runs]
     if as_json:
         from gputui.services.results.exports import run_as_json
         from gputui.services.results.step_answer import why_sentence
@@ -230,8 +227,6 @@ def finish(
                 None if isinstance(one, Missing) else serving_as_json(one, result.summary.price)
                 for one, result in zip(loads, results, strict=True)
             ]
-        if any(looks):
-            found["looks"] = [None if one is None else asdict(one) for one in looks]
         print_json(found)
     elif loads:
         for result, load in zip(results, loads, strict=True):
@@ -243,7 +238,7 @@ def finish(
                 ).show()
     else:
         out = console()
-        for result, one in zip(results, looks, strict=True):
+        for result in results:
             if not out.is_terminal:  # which has the place of the picture
                 click.echo()
             is_last = result is results[-1]
@@ -251,12 +246,11 @@ def finish(
             run_page(
                 out,
                 result,
-                [*(which if len(results) > 1 else ()), *(() if one is None else one.lines())],
+                which if len(results) > 1 else (),
                 list(_last_lines(target, results, steps, out)) if is_last else [],
                 is_verbose=is_verbose,
                 shows_all=shows_all,
                 share=1 / len(results),
-                headline="" if one is None else one.headline,
                 passes=passes,
             ).show()
     failed = any(map(has_failed, results)) or was_killed

@@ -287,8 +287,6 @@ class Plan:
     """A case with this many blocks in a launch is done; also the limit of its warm-up."""
     keeps_traces: bool = False
     """Whether profiled passes leave Chrome traces in the run directory."""
-    looks: tuple[int, ...] = ()
-    """After so many launches per case, rising, the run asks which cases need no more; empty: never."""
 
     def command_of(self, case_id: int) -> PlannedCommand | None:
         """The program of a case; None if it is a workload."""
@@ -313,6 +311,7 @@ class Plan:
         try:
             plain = dict(found)
             schema = plain.pop("schema")
+            plain.pop("looks", None)  # of a run that an earlier version began
             if schema != PLAN_SCHEMA:
                 raise GputuiError(
                     f"plan has schema {schema}, this gputui reads {PLAN_SCHEMA}",

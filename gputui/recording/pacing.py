@@ -4,7 +4,7 @@ that stands still while the supervisor is stopped."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from gputui.model.plan import WHOLE_BOX, Plan, PlannedLaunch
 
@@ -47,17 +47,11 @@ class Pace:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._waiting = {launch.launch_id: launch for launch in plan.launches}
-        self._closed: set[int] = set()
-        """Launches that are not executed, though their time stays reserved."""
         self._startup_s = dict(FIRST_STARTUP_S)
         self._slow_s: dict[tuple[int, ...], float] = {}
         """What the slow cases of a launch took beside its start, at least; a busy box may calm down."""
         self._programs = plan.program_ids
         self.spent_s = 0.0
-
-    def is_closed(self, launch: PlannedLaunch) -> bool:
-        """Whether the launch is left out."""
-        return launch.launch_id in self._closed
 
     def allowance(self, launch: PlannedLaunch) -> tuple[float, float] | None:
         """In how many seconds from its start the blocks of a launch should end, and by when they must.
@@ -109,19 +103,6 @@ class Pace:
         if took_s > aim_s + profiled_s(self._plan, launch) + END_S + OVERRUN_S:
             slow_s = max(took_s - self._beside_s(launch), 0.0)
             self._slow_s[launch.case_ids] = min(slow_s, self._slow_s.get(launch.case_ids, slow_s))
-
-    def close(self, case_ids: Collection[int]) -> tuple[int, ...]:
-        """Leave out the waiting launches of which every case is one of these; returns their ids.
-
-        The others become no longer by that: launches of one length are launches of one kind.
-        """
-        closed = tuple(
-            launch.launch_id
-            for launch in self._waiting.values()
-            if launch.launch_id not in self._closed and set(launch.case_ids) <= set(case_ids)
-        )
-        self._closed.update(closed)
-        return closed
 
 
 STOPPED_S = 20.0

@@ -49,9 +49,6 @@ class Spec:
     """Path of the result file; for recovery, and for the message when storing fails."""
     on_end: tuple[str, ...] = ()
     """Command that stores the run when it has ended; empty if the journal is fetched instead."""
-    on_look: tuple[str, ...] = ()
-    """Command that finds the cases that need no more launches, to which run directory and number of launches
-    per case are added; empty if the plan has no looks."""
 
     def start_now(self) -> RunStart:
         """The first line of its journal; reads both clocks once."""
@@ -83,7 +80,6 @@ class Spec:
             "hash_key": self.hash_key.hex(),
             "target": self.target,
             "on_end": list(self.on_end),
-            "on_look": list(self.on_look),
         }
 
     def write(self, run_dir: Path) -> None:
@@ -106,7 +102,6 @@ class Spec:
                 hash_key=bytes.fromhex(plain["hash_key"]),
                 target=plain["target"],
                 on_end=tuple(plain["on_end"]),
-                on_look=tuple(plain.get("on_look", ())),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GputuiError(f"{path}: no spec of a run ({error})", "give a run directory") from error

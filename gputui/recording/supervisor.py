@@ -53,10 +53,8 @@ from gputui.recording.worker_process import (
     described_launch,
     line_of,
     may_fork,
-    without_paths,
     worker_environment,
 )
-from gputui.worker.foreign_json import read_json
 from gputui.worker.variables import as_recorded, warnings_of
 
 HARD_STOP = 1.2
@@ -67,7 +65,6 @@ AT_WORK = 0.1
 """A silent worker that got more than this share of a CPU may be slow; one that got less hangs."""
 LOG_LIMIT_BYTES = 8 * 2**20
 STORE_TIMEOUT_S = 120.0
-LOOK_TIMEOUT_S = 120.0
 RESERVE_BYTES, RESERVE_SHARE = 1_500_000_000, 0.125
 """Heap that a profiled pass may reserve, and the largest share of the usable memory for that."""
 
@@ -115,10 +112,6 @@ class _Run:
     """For a CPU, of all threads in all blocks, and the time of those threads."""
     thread_ns: int = 0
     next_launch_id: int = 0
-    looked_after: int = 0
-    """Launches per case after which the last look was made."""
-    all_closed: bool = False
-    """No timed launch is left."""
 
 
 class _Ends(Exception):
@@ -166,10 +159,8 @@ class Supervisor:
                         with contextlib.suppress(OSError):  # which its first launch will report
                             self._start_zygote(run, launch)
                 for run, launch in _alternating(runs):
-                    self._look_if_due(run, launch)
                     self._launch(run, launch, sampler)
                 for run in runs:
-                    self._look_if_due(run, None)
                     self._say_what_was_left_out(run)
         except _Ends as error:
             status, reason = "interrupted", str(error)
@@ -226,8 +217,6 @@ class Supervisor:
     def _launch(self, run: _Run, launch: PlannedLaunch, sampler: Sampler) -> None:
         """Run one worker from start to end. Raises _Ends after a signal, and on a full disk."""
         plan = run.spec.plan
-        if run.pace.is_closed(launch):
-            return
         begun_s = self._clock.now_s()
         zygote = self._zygote(run, launch) if run.pace.has_time_for(launch) else None
         run.pace.spent_s += self._clock.now_s() - begun_s
@@ -416,48 +405,6 @@ class Supervisor:
         run.unplanned.append(alone)
         name = run.spec.plan.cases[case_id].case.name
         self._event(run, "info", f"{name}: will be run alone once")
-
-    def _look_if_due(self, run: _Run, following: PlannedLaunch | None) -> None:
-        """Ask which cases need no more launches, if the next launch begins a replicate that the plan names.
-
-        Raises _Ends after a signal. A look that fails is reported, and every case goes on.
-        """
-        plan = run.spec.plan
-        done = plan.replicates if following is None else following.replicate
-        due = [launches for launches in plan.looks if run.looked_after < launches <= done]
-        if not due or not run.spec.on_look or run.all_closed:
-            return
-        run.looked_after = due[-1]
-        try:
-            found = subprocess.run(
-                [*run.spec.on_look, str(run.run_dir), str(due[-1])],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=LOOK_TIMEOUT_S,
-                check=True,
-                start_new_session=True,
-            )
-            answer = read_json(found.stdout)
-            closed, message = {int(case_id) for case_id in answer["closed"]}, str(answer["message"])
-        except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
-            why = ""
-            if isinstance(error, subprocess.CalledProcessError):
-                why = without_paths(error.stderr.decode(errors="replace").strip().split("\n")[-1])
-            self._event(
-                run,
-                "warning",
-                f"check after {due[-1]} launches failed, every case goes on: {why or type(error).__name__}",
-            )
-        else:
-            left_out = run.pace.close(closed)
-            if left_out:
-                run.journal.append(LaunchesLeftOut(left_out, message, time.monotonic_ns()))
-            else:
-                self._event(run, "info", message)
-            later = [launch for launch in plan.launches if launch.replicate >= due[-1]]
-            run.all_closed = all(map(run.pace.is_closed, later))
-        if self._signal:
-            raise _Ends(STOPPED[self._signal])
 
     def _drop(self, run: _Run, launch: PlannedLaunch, reason: str, outcome: str = "skipped") -> None:
         """List what a launch would have measured; a case that crashed before has failed, whatever else.

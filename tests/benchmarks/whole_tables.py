@@ -12,8 +12,6 @@ tables   of two equal boxes: headlines that claim a difference (of two files, an
          one only: how often that row is called slower, the headline claims anything, and the gate fails
 pool     five runs of three launches a side, 20 minutes apart, with --pool
 widths   half the mean width of rows by launches, in tables of 3 to 12 groups of rows that share launches
-resolve  `run --against --resolve 10` with its looks: runs with a wrong row, and rows that are wrong, or right
-         (different if they are; else within 10 %)
 
     python tests/benchmarks/whole_tables.py [SECTION...] [--tables 300] [--jobs 2] [--only REGEX]
     python tests/benchmarks/whole_tables.py tables --only 'GPU.*as assumed, 3 launches' --row-part 0.5
@@ -58,7 +56,6 @@ from simulated_tables import (
     store,
 )
 
-from gputui.analysis.resolution import FASTER, SLOWER, WITHIN, looks_up_to, most_launches
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.machine import Machine
 from gputui.model.result import Run
@@ -72,7 +69,6 @@ from gputui.services.compare.pairing import (
     side_of_runs,
     sides_by,
 )
-from gputui.services.compare.resolve import Looks, look
 from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.compare.suggestions import FAIL, check_gate
 from gputui.services.compare.text import comparison_as_text
@@ -80,7 +76,7 @@ from gputui.services.results.conditions import Evidence
 from gputui.services.results.headline import case_order
 from gputui.services.results.selectors import Selection
 
-SECTIONS = ("tables", "pool", "widths", "resolve")
+SECTIONS = ("tables", "pool", "widths")
 NAMES = ("a.db", "b.db")
 LAUNCHES = (1, 2, 3, 7)
 PLANTED: Mapping[int, tuple[float, ...]] = {1: (2.0,), 3: (1.5, 1.1), 7: (1.05,)}
@@ -91,7 +87,6 @@ POOLED_RUNS, POOLED_LAUNCHES, EARLIER_LAUNCHES, APART_US = 5, 3, 3, 1200 * 1_000
 WIDTHS_LAUNCHES, WIDTHS_GROUPS = (1, 2, 3, 5, 7), (3, 6, 7, 8, 12)
 SURE = 3.0
 """Standard errors by which tables must be wider with more launches, to be marked."""
-RESOLVED_TO, BASES, RESOLVED = 10.0, (3, 6), (1.0, 1.1, 1.5)
 GATE_PERCENT = 5.0
 
 _CLAIM = re.compile(
@@ -464,66 +459,11 @@ class WidthCell:
         return found
 
 
-@dataclass(frozen=True)
-class ResolveCell:
-    """Runs that get launches until their rows are told from those of a base."""
-
-    world: World
-    run_part: str
-    base: int
-    factor: float
-    """How many times as long the rows of the run take."""
-    tables: int
-
-    HEADINGS = ("runs", "rows", "right", "looks", "launches")
-
-    @property
-    def name(self) -> str:
-        return f"{self.world.name}, run part {self.run_part}, base of {self.base}, {self.factor:g}x"
-
-    def line(self, seed: str) -> str:
-        device_class, counts, looks, launches = self.world.device_class, Counts(), 0, 0
-        run_sd = RUN_PARTS[self.run_part] * ASSUMED_RUN_SD[device_class]
-        setting = Setting(self.world, quick_groups(device_class), run_sd)
-        chance = random.Random(seed + self.name)
-        for _ in range(self.tables):
-            asked, done = self._resolved(setting, chance)
-            right = SLOWER if self.factor > 1 else WITHIN
-            wrong = [row for row in asked.rows if row.word in (FASTER, SLOWER) and row.word != right]
-            counts.add("runs", bool(wrong))
-            counts.add("rows", len(wrong), len(asked.rows))
-            counts.add("right", sum(row.word == right for row in asked.rows), len(asked.rows))
-            looks += asked.made
-            launches += sum(done)
-        most = 0.15 if self.run_part == "twice" else 0.05
-        rows = counts.asked["rows"]
-        cells = [counts.share("runs", most), counts.share("rows"), counts.share("right")]
-        return columns(self.name, [*cells, f"{looks / self.tables:.1f} ", f"{launches / rows:.1f} "])
-
-    def _resolved(self, setting: Setting, chance: random.Random) -> tuple[Looks, list[int]]:
-        """What the looks found, and the launches of each row: closed rows get no more."""
-        machines = boxes_of(self.world.device_class)
-        looks = looks_up_to(most_launches(self.base))
-        base = setting.run(setting.drawn(chance, self.base), machines[0])
-        times = setting.drawn(chance, looks[-1])
-        rows = range(len(setting.cases))
-        factors = dict.fromkeys(rows, self.factor)
-        asked, done = Looks("base", RESOLVED_TO, looks), [0 for _ in rows]
-        for number, launches in enumerate(looks, 1):
-            closed = {row.case_id for row in asked.rows if row.is_closed}
-            if len(closed) == len(done):
-                break
-            done = [count if row in closed else launches for row, count in enumerate(done)]
-            run = setting.run(times, machines[1], factors=factors, launches=done)
-            asked = look(run, asked, base, number=number)
-        return asked, done
-
-
 def columns(name: str, cells: Sequence[str]) -> str:
     return f"{name:64}{''.join(f'{cell:>9}' for cell in cells)}"
 
 
-Cell = TableCell | PoolCell | WidthCell | ResolveCell
+Cell = TableCell | PoolCell | WidthCell
 
 
 def cells_of(section: str, options: argparse.Namespace) -> list[Cell]:
@@ -538,17 +478,7 @@ def cells_of(section: str, options: argparse.Namespace) -> list[Cell]:
         ]
     if section == "pool":
         return [PoolCell(*pooled, max(tables // 3, 1)) for pooled in POOLED]
-    if section == "widths":
-        return [
-            WidthCell(world, groups, max(tables // 10, 2)) for world in WORLDS for groups in WIDTHS_GROUPS
-        ]
-    return [
-        ResolveCell(world, run_part, base, factor, max(tables // (3 if factor == 1 else 10), 1))
-        for world in WORLDS
-        for run_part in ("as assumed", "twice")
-        for base in BASES
-        for factor in RESOLVED
-    ]
+    return [WidthCell(world, groups, max(tables // 10, 2)) for world in WORLDS for groups in WIDTHS_GROUPS]
 
 
 def line_of(cell: Cell, seed: str) -> str:
@@ -558,7 +488,7 @@ def line_of(cell: Cell, seed: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)}; all of them")
-    parser.add_argument("--tables", type=int, default=300, help="of a cell; fewer of widths and resolve")
+    parser.add_argument("--tables", type=int, default=300, help="of a cell; fewer of widths")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--only", default="", metavar="REGEX", help="cells in whose name it is found")
     parser.add_argument(

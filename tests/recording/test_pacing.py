@@ -144,16 +144,6 @@ def test_a_case_run_alone_again_gets_its_share_beside_those_that_wait() -> None:
     assert _aim_s(pace, again) < 60.0
 
 
-def test_a_closed_launch_keeps_its_time_reserved_and_only_launches_without_another_case_close() -> None:
-    together = replace(_launch(1), case_ids=(1, 2))
-    launches = (_launch(0), together, _launch(3))
-    pace, all_open = Pace(_plan(*launches)), Pace(_plan(*launches))
-    assert pace.close({0, 1}) == (0,)
-    assert pace.close({0, 1}) == ()
-    assert [pace.is_closed(launch) for launch in launches] == [True, False, False]
-    assert pace.allowance(together) == all_open.allowance(together), "its time stays what it was"
-
-
 def _passes(count: int, *, cases: int = 3, budget_s: float = 60.0) -> Plan:
     """So many passes over cases that are launched one by one."""
     launches = [

@@ -44,8 +44,6 @@ class RepeatedRun:
     """Cases that had a profiled pass."""
     selector: str
     """`F@RUN` of this very run, as it can be typed."""
-    option: str = "--like"
-    """The option that named it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class Repetition:
     """Cases that were not tried there either."""
 
 
-def read_model(text: str, option: str = "--like") -> RepeatedRun:
+def read_model(text: str) -> RepeatedRun:
     """The run that `F@RUN` names, or the newest of `F`.
 
     Raises GputuiError if the file cannot be read or the run is unknown.
@@ -68,10 +66,10 @@ def read_model(text: str, option: str = "--like") -> RepeatedRun:
     with open_result(path) as file:
         summaries = file.summaries()
         if not summaries:
-            raise GputuiError(f"{option} {text}: no run in it", "gputui runs lists those of a file")
+            raise GputuiError(f"--like {text}: no run in it", "gputui runs lists those of a file")
         found = find_run(summaries, selector or "latest")
         run, profiled = file.run(found.run_id), frozenset(file.profiled(found.run_id))
-        return RepeatedRun(text, run, profiled, f"{path}@{found.short_id}", option)
+        return RepeatedRun(text, run, profiled, f"{path}@{found.short_id}")
 
 
 def repetition_of(model: RepeatedRun, given: Profile | None = None) -> Repetition:
@@ -108,7 +106,7 @@ def repetition_of(model: RepeatedRun, given: Profile | None = None) -> Repetitio
     if not groups and not commands:
         why = "; ".join(f"{name}: {reason}" for name, reason in refused[:4]) or "it tried no case"
         raise GputuiError(
-            f"{model.option} {model.text}: nothing of run {summary.short_id} can be repeated: {why}",
+            f"--like {model.text}: nothing of run {summary.short_id} can be repeated: {why}",
             "gputui show lists its cases",
         )
     profile = Profile(

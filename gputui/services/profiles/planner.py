@@ -76,8 +76,6 @@ class Choices:
     seed: int = 0
     keeps_traces: bool = False
     """Keep a Chrome trace of every case that can be profiled, and profile them all."""
-    looks: tuple[int, ...] = ()
-    """As in the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +186,6 @@ def resolve_plan(
         interpreter=(interpreter.executable,),
         commands=tuple(commands),
         step_file="" if profile.own is None else profile.own.file,
-        looks=choices.looks,
     )
 
 

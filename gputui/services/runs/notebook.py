@@ -41,8 +41,6 @@ class StatedOptions(TypedDict, total=False):
     seed: int
     trace: bool
     like: str
-    against: str
-    resolve: float
     yes: bool
     all: bool
     verbose: bool
