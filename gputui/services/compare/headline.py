@@ -14,7 +14,6 @@ from gputui.analysis.verdict import (
     Estimate,
     RatioEstimate,
     SpeedEstimate,
-    launches_needed,
     nearest_edge,
     only_runs_help,
 )
@@ -42,7 +41,6 @@ from gputui.services.compare.row_text import (
     open_words,
     side_names,
     than,
-    units_per_s,
     verdict_parts,
 )
 from gputui.services.compare.side_records import load_terms
@@ -71,9 +69,6 @@ _WITH: dict[str, Callable[[str], str]] = {
     "label": "in {}".format,
     "gpu": "on {}".format,
 }
-_LIMITS = {"cgroup": "a cgroup", "cpuset": "a cpuset", "affinity": "its affinity"}
-_LEAST_BETTER = 1.1
-"""How much faster another precision has to be to be mentioned."""
 _WAITED_FOR = {
     "ttft": ("to the first token", "gives the first token"),
     "tpot": ("per output token", ""),
@@ -145,13 +140,13 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     else:
         is_told = main.rate.is_decided
         said = claim(main, comparison, where) if is_told else _undecided(main, comparison, where)
-        sentences += [f"{said}.", _open_cost(main, comparison), _because(main, comparison, whys)]
+        sentences += [f"{said}.", _because(main, comparison, whys)]
     sentences.append(_limit(main, comparison))
     steps = () if main.rate.is_decided else settling_steps(main, evidence)
     sentences.append(_busy(main, comparison))
     sentences.append(_what_changes_the_choice(main, comparison))
     sentences.append(as_sentence(load_terms(comparison)))
-    return Headline(tuple(filter(None, sentences)), steps, _purpose(main))
+    return Headline(tuple(filter(None, sentences)), steps)
 
 
 def _undecided(main: Row, comparison: Comparison, where: str) -> str:
@@ -185,19 +180,6 @@ def _limit(main: Row, comparison: Comparison) -> str:
         f"Boxes like these differ from themselves by {format_percent(run_sd)} between runs:"
         " measure again in 20 minutes, then compare --pool."
     )
-
-
-def _purpose(main: Row) -> str:
-    """What more launches are for: to tell, or where the ratio is too near to 1, how narrow it gets."""
-    e, rate = main.estimate, main.rate.verdict.error_rate
-    if isinstance(e, Missing) or e.doubt or main.is_hidden_by_waiting:
-        return "to tell"
-    needed = launches_needed(e, nearest_edge(e), rate)
-    if isinstance(needed, Missing):
-        return "to tell"
-    half = e.half_width_with(needed, needed)
-    is_told = e.half_width_with(needed, needed, rate) < abs(math.log(e.ratio / nearest_edge(e)))
-    return "to tell" if is_told else f"to know it to ±{format_percent(math.expm1(half))}"
 
 
 def _of_limits(main: Row, comparison: Comparison) -> str:
@@ -305,17 +287,6 @@ def _time_words(rate: Judgement, case: Case, other: str) -> str:
     if size.endswith("x") or not verb:
         return f"takes {against_text(rate, other)} {noun}"
     return f"{verb} {size} {'sooner' if rate.word == 'faster' else 'later'} than {other} ({ends})"
-
-
-def _open_cost(row: Row, comparison: Comparison) -> str:
-    """That it cannot be told which side does a unit of work for less, where they cost different amounts."""
-    prices = [cell.run.price for cell in (row.a, row.b) if cell.run is not None]
-    usd = {price.usd_per_hour for price in prices if not isinstance(price, Missing)}
-    ends = open_words(row.cost, OF_COSTS)
-    if not ends or row.cost.is_decided or len(usd) < 2:
-        return ""
-    b, noun = names_of(comparison)[1], RATES[row.case.unit].noun
-    return f"Can't tell which is cheaper per {noun}: {b} costs {ends}."
 
 
 def _cheaper(row: Row, b: str, a: str) -> tuple[str, str]:
@@ -465,42 +436,21 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
     sentences = (
         as_sentence(f"{first}{': ' if rest else ''}{rest}."),
         _limit(main, comparison),
-        _better_precision(main, comparison.rows) if ignore == "device" else "",
         _busy(main, comparison),
     )
     steps = () if rate.is_decided else settling_steps(main, evidence)
-    return Headline(tuple(filter(None, sentences)), steps, _purpose(main))
+    return Headline(tuple(filter(None, sentences)), steps)
 
 
 def _value_words(dimension: str, side: Side) -> str:
-    """`with amp`, `on the GPU (Tesla T4)`, `on the CPU (2 cores, limited by a cgroup)`."""
+    """`with amp`, `on the GPU (Tesla T4)`, `on the CPU (2 cores)`."""
     words = _WITH[dimension](side.name)
-    measured = [case for case in side.cases if case.result.outcome == "ok"]
-    if dimension != "device" or not measured:
+    if dimension != "device":
         return words
-    if side.name == "gpu":
-        return f"{words} ({measured[0].result.device_name})" if measured[0].result.device_name else words
-    cpu = measured[0].run.machine.cpu
-    by = _LIMITS.get(cpu.limited_by)
-    limit = f", limited by {by}" if by else ""
-    return f"{words} ({counted(cpu.usable_cores, 'core')}{limit})"
-
-
-def _better_precision(main: Row, rows: Sequence[Row]) -> str:
-    """That the CPU does the main case faster in another precision than the one that is compared."""
-    same = [
-        row
-        for row in rows
-        if (row.case.work, row.case.variant.mode) == (main.case.work, main.case.variant.mode)
-    ]
-    best = max(same, key=lambda row: units_per_s(row.a))
-    if units_per_s(best.a) < _LEAST_BETTER * units_per_s(main.a) or not units_per_s(main.b):
-        return ""
-    factor = units_per_s(main.b) / units_per_s(best.a)
-    faster, asked = best.case.variant.precision, main.case.variant.precision
-    return (
-        f"The CPU is faster with {faster} than with {asked}: the GPU with {asked} does {factor:.2g}x of that."
-    )
+    if side.name == "cpu":
+        return f"{words} ({counted(side.run.machine.cpu.usable_cores, 'core')})"
+    name = next((case.result.device_name for case in side.cases if case.result.outcome == "ok"), "")
+    return f"{words} ({name})" if name else words
 
 
 def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence: Evidence) -> Headline:

@@ -4,7 +4,7 @@ the loads that they offered to servers."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.metrics import charted
@@ -12,13 +12,13 @@ from gputui.model.absent import Missing
 from gputui.model.plan import Case
 from gputui.model.result import CaseResult, TimeSeries
 from gputui.model.telemetry import HOST, POWER_CAP
-from gputui.model.units import format_percent, listed
+from gputui.model.units import listed
 from gputui.services.compare.pairing import Cell, Comparison, Row, Side
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.metrics import is_limit
 from gputui.services.results.throughput import CROWDED_SHARE, waited_of
 from gputui.services.serving.curve import ServingRun, serving_of
-from gputui.services.serving.profiles import limits_of, parameter_of
+from gputui.services.serving.profiles import parameter_of
 from gputui.store.reading import SLOWED_BITS, LaunchSeries
 
 MOST_LAUNCHES = 6
@@ -139,13 +139,14 @@ def _crowded(
     return TimeSeries(t_s, marks)
 
 
-_TERMS = (
-    ("model", "model", "if it is one model under two names, give both the same --name"),
-    ("api", "API", "name one for both: --api chat"),
-    ("prompt_tokens", "tokens in", "measure both with one --profile"),
-    ("shared_tokens", "tokens that all prompts begin with", "measure both with one --shared-prefix"),
-    ("output_tokens", "tokens out", "measure both with one --profile"),
-)
+_TERMS = {
+    "model": "model",
+    "api": "API",
+    "prompt_tokens": "tokens in",
+    "shared_tokens": "tokens that all prompts begin with",
+    "output_tokens": "tokens out",
+}
+"""Parameters of loads, and what people call them."""
 
 
 def serving_of_side(side: Side, evidence: Evidence) -> ServingRun | Missing:
@@ -165,34 +166,16 @@ def load_terms(comparison: Comparison) -> str:
             f"only {'a' if a else 'b'} offered loads to an LLM server (gputui serve-bench),"
             " and their rates say nothing of other work."
         )
-    found = [
-        (f"{words} ({on_a} in a, {on_b} in b)", hint)
-        for name, words, hint in _TERMS
-        if (on_a := _values(a, name)) and (on_b := _values(b, name)) and on_a != on_b
+    steady = [[case for case in side if not is_limit(case)] or side for side in (a, b)]
+    if {case.work.key for case in steady[0]} & {case.work.key for case in steady[1]}:
+        return ""
+    of_sides = {words: (_values(a, name), _values(b, name)) for name, words in _TERMS.items()}
+    apart = [
+        f"{words} ({on_a} in a, {on_b} in b)" for words, (on_a, on_b) in of_sides.items() if on_a != on_b
     ]
-    profiles = [
-        listed(sorted({case.work.workload.removeprefix("serve:").split(" ")[0] for case in side}))
-        for side in (a, b)
-    ]
-    if profiles[0] != profiles[1] and not found:
-        found.append((f"profile ({profiles[0]} in a, {profiles[1]} in b)", "measure both with one --profile"))
-    if found:
-        hints = dict.fromkeys(hint for _, hint in found)
-        return f"The loads differ in {listed([words for words, _ in found])}: {'; '.join(hints)}."
-    return " ".join(_of_limits_and_numbers(a, b))
-
-
-def _of_limits_and_numbers(a: Sequence[Case], b: Sequence[Case]) -> Iterator[str]:
-    limits = [sorted({_limit_words(case) for case in side if is_limit(case)}) for side in (a, b)]
-    if all(limits) and not set(limits[0]) & set(limits[1]):
-        on_a, on_b = map(listed, limits)
-        yield (
-            f"The limits do not compare, as they are of other terms: {on_a} in a, {on_b} in b;"
-            " --slo and --attain set them."
-        )
-    numbers = [{case.work.key for case in side if not is_limit(case)} for side in (a, b)]
-    if all(numbers) and not numbers[0] & numbers[1]:
-        yield "No number of users or rate was offered to both: name the same with --concurrency or --rate."
+    if apart:
+        return f"The loads differ in {listed(apart)}: offer both the same --profile, under one --name."
+    return "No load was offered to both: name the same --concurrency or --rate, and the same --slo."
 
 
 def _loads(side: Side) -> list[Case]:
@@ -202,9 +185,3 @@ def _loads(side: Side) -> list[Case]:
 def _values(cases: Sequence[Case], name: str) -> str:
     values = {parameter_of(case, name) for case in cases} - {None}
     return listed([f"{value}" for value in sorted(values, key=str)]) if values else ""
-
-
-def _limit_words(case: Case) -> str:
-    share = parameter_of(case, "attained_share")
-    of = f" for {format_percent(float(share))}" if isinstance(share, int | float) else ""
-    return f"{limits_of(case).text}{of}"

@@ -18,11 +18,9 @@ from stored_loads import Server, load_cases, store_loads
 from stored_runs import store
 
 from gputui.errors import EXIT_DONE, EXIT_NO_RESULT
-from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Measurement, Run
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.results.metrics import LAG, time_of
-from gputui.services.serving.plan import serving_case
 
 _QUIET = Box()
 
@@ -213,18 +211,12 @@ def test_a_client_that_woke_up_late_is_named_and_makes_a_single_launch_tell_litt
     assert wide.high / wide.low > 4 * narrow.high / narrow.low  # type: ignore[union-attr]
 
 
-def _limit_of(ttft_s: float) -> Case:
-    of_load = (("load", "search"), ("attained_share", 0.9), ("limit_ttft_s", ttft_s))
-    return serving_case(stored_loads.PROFILE, "limit", "req", "made-up-1b", "chat", of_load)
-
-
 @pytest.mark.parametrize(
     ("differs", "said"),
     [
-        ("model", "The loads differ in model (made-up-1b in a, other-7b in b): if it is one model under two"),
-        ("tokens", "The loads differ in tokens out (200 in a, 100 in b): measure both with one --profile."),
-        ("users", "No number of users or rate was offered to both"),
-        ("limit", "The limits do not compare, as they are of other terms: TTFT 500 ms, TPOT 50 ms for 90 %"),
+        ("model", "The loads differ in model (made-up-1b in a, other-7b in b): offer both the same"),
+        ("tokens", "The loads differ in tokens out (200 in a, 100 in b): offer both the same --profile,"),
+        ("users", "No load was offered to both: name the same --concurrency or --rate, and the same --slo."),
         ("work", "Only a offered loads to an LLM server (gputui serve-bench), and their rates say nothing"),
     ],
 )
@@ -241,20 +233,16 @@ def test_loads_that_do_not_pair_say_why(
         monkeypatch.setattr(stored_loads, "load_cases", lambda users: load_cases(users, "other-7b"))
     elif differs == "tokens":
         monkeypatch.setattr(stored_loads, "PROFILE", replace(stored_loads.PROFILE, output_tokens=100))
-    elif differs == "limit":
-        monkeypatch.setattr(
-            stored_loads, "load_cases", lambda users: (*load_cases(users)[:-1], _limit_of(0.4))
-        )
     if differs == "work":
         store(b, 2)
     else:
         store_loads(b, users=(2, 8) if differs == "users" else (1, 4), number=2, requests=40)
 
-    expected = EXIT_DONE if differs in ("users", "limit") else EXIT_NO_RESULT
+    expected = EXIT_DONE if differs == "users" else EXIT_NO_RESULT
     first = " ".join(_compared(capsys, a, b, expected=expected).split("\n\n")[0].split())
 
     assert said in first
-    assert ("Nothing to compare" in first) == (differs not in ("users", "limit"))
+    assert ("Nothing to compare" in first) == (differs != "users")
 
 
 def test_a_command_that_would_tell_offers_the_load_again(
