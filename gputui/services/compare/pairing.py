@@ -6,7 +6,6 @@ precision, number of threads, mode, machine or runtime. The first side is the ba
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,7 +41,7 @@ from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
 from gputui.model.plan import Case, Variant
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
-from gputui.model.units import format_percent, format_seconds, listed
+from gputui.model.units import format_percent, listed
 from gputui.services.results.expected import Use, performance_checks, uses_of
 from gputui.services.results.headline import case_order
 from gputui.services.results.labels import had_no_time, plain_case_name
@@ -54,7 +53,6 @@ from gputui.services.results.metrics import (
     late_share,
     launch_values_of,
     load_name,
-    metrics_of,
     times_of,
 )
 from gputui.services.results.throughput import (
@@ -448,7 +446,7 @@ def _judged(rows: Sequence[Row], ignore: str) -> tuple[list[Row], tuple[GroupMea
         row = replace(row, rate=replace(row.rate, verdict=_explained(row, next(verdicts))))
         used = [cell.precision_used for cell in (row.a, row.b)]
         note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
-        notes = (note, _layouts((row.a, row.b)), _starts((row.a, row.b)), _when_compiling_pays(row))
+        notes = (note, _layouts((row.a, row.b)), _starts((row.a, row.b)))
         found.append(replace(row, cost=cost, note="; ".join(filter(None, notes)), figures=figures))
     return found, tuple(
         replace(group, rate=replace(group.rate, verdict=verdict))
@@ -773,23 +771,6 @@ def _conditions(cell: Cell, conditions: ConditionsOf | None) -> CaseConditions |
     if conditions is None or cell.run is None or cell.result is None:
         return Missing("not read")
     return conditions(cell.run.run_id, cell.result.case_id)
-
-
-def _when_compiling_pays(row: Row) -> str:
-    """After how many steps compiling pays off; empty unless b is compiled and faster."""
-    a, b = row.a, row.b
-    if a.result is None or b.result is None or row.verdict.word != "faster":
-        return ""
-    if (a.result.case.variant.mode, b.result.case.variant.mode) != ("eager", "compile"):
-        return ""
-    taken = [f.value for f in metrics_of(b.result) if f.key == "compile_s"]
-    if not taken or not isinstance(taken[0], float):
-        return ""
-    if not isinstance(a.speed, SpeedEstimate) or not isinstance(b.speed, SpeedEstimate):
-        return ""
-    saved_s = row.case.units_per_step * (1 / a.speed.units_per_s - 1 / b.speed.units_per_s)
-    steps = math.ceil(taken[0] / saved_s)
-    return f"compiling took {format_seconds(taken[0])}: pays after {steps} steps"
 
 
 def _cell(case: SideCase | None, side: Side) -> Cell:

@@ -800,26 +800,6 @@ def test_a_box_with_one_gpu_carries_its_whole_price() -> None:
     assert not cost.is_share
 
 
-def test_a_compiled_side_says_after_how_many_steps_it_has_made_up_for_compiling() -> None:
-    eager = make_case("gpt_train", workload_class="training")
-    compiled = replace(eager, variant=replace(eager.variant, mode="compile"))
-    result = measured(compiled, *[steady(0.1)] * 3)
-    taken = Figure(0, 0, "compile_s", "compiling", "s", "less", "median", 20.0, 1)
-    launches = tuple(replace(launch, figures=(taken,)) for launch in result.measurements)
-
-    row = only_row(
-        compared_by(
-            "mode", make_run(measured(eager, *[steady(0.15)] * 3), replace(result, measurements=launches))
-        )
-    )
-
-    assert row.verdict.word == "faster"
-    assert row.note == "compiling took 20.0 s: pays after 400 steps"
-
-    untold = only_row(compared_by("mode", make_run(measured(eager, *[steady(0.15)] * 3), result)))
-    assert (untold.verdict.word, untold.note) == ("faster", "")
-
-
 def test_pairs_that_disagree_with_the_speeds_beside_them_decide_nothing() -> None:
     eager = make_case("gpt_train", workload_class="training")
     compiled = replace(eager, variant=replace(eager.variant, mode="compile"))
@@ -845,7 +825,6 @@ def test_pairs_that_disagree_with_the_speeds_beside_them_decide_nothing() -> Non
     assert estimate.paired
     assert estimate.low < 1 < estimate.high
     assert row.verdict.word == "inconclusive"
-    assert "pays after" not in row.note
 
 
 # Edges
