@@ -37,7 +37,6 @@ from gputui.services.compare.tables import sides_table
 from gputui.services.compare.why import Why
 from gputui.services.results.browser import Candidate, ListedRun
 from gputui.services.results.labels import day, device_words, short_case_name, torch_words
-from gputui.services.results.references import PREFIX, known_references
 from gputui.services.results.selectors import every_file, from_here
 from gputui.services.support.background import Job
 from gputui.store.text import clean_text
@@ -228,13 +227,11 @@ def differing(loaded: Loaded, place: int) -> Document:
 
 def teaching(found: Sequence[Candidate]) -> Document:
     """How to begin, and which stored runs would make a pair."""
-    references = sorted(f"{PREFIX}{one.name}" for one in known_references())
     return [
         "Nothing is compared yet.",
         "Press 3, mark two runs with space, then c. The first is the baseline.",
         "Or press o and type files as for gputui compare: a.db b.db, a.db@label, a.db",
         "One file alone: its devices, precisions or threads against each other; g chooses which.",
-        *([f"References to compare with: {', '.join(references)}"] if references else ()),
         "Nothing measured so far? Press 2: a profile, on each box that matters.",
         *(("", "What could be compared (enter takes the first pair):") if found else ()),
         *map(_pair, found),
