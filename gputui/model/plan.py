@@ -193,8 +193,6 @@ RECORD_PROFILE = "record"
 """In place of a profile: the run is a recording."""
 TRACE_PROFILE = "trace"
 """In place of a profile: the run is an imported trace."""
-REFERENCE_PROFILE = "reference"
-"""In place of a profile: the run stands for the boxes of a reference."""
 DEMO_PROFILE = "demo (made up)"
 """In place of a profile: the run is made up. No file of a profile is called so."""
 MOST_BLOCKS = 60

@@ -14,7 +14,7 @@ from typing import Any, TypeVar  # Any: what was worked out of a value
 from gputui.model.absent import Missing
 from gputui.model.journal import Block, Figure, Price
 from gputui.model.machine import Machine, Runtime
-from gputui.model.plan import DEMO_PROFILE, REFERENCE_PROFILE, Case
+from gputui.model.plan import DEMO_PROFILE, Case
 
 _Read = TypeVar("_Read", "CaseResult", "Run")
 _Found = TypeVar("_Found")
@@ -88,8 +88,6 @@ class CaseResult:
     pair_spreads: tuple[tuple[int, Spread], ...] = ()
     """Of the log ratio to another case in one launch, likewise, by `case_id` of that case: those that were
     interleaved with it."""
-    between_boxes: Spread | None = None
-    """How far one more box may lie from this, if it stands for the boxes of a reference."""
 
     @property
     def precision_used(self) -> str:
@@ -114,11 +112,6 @@ class RunFacts:
     budget_s: float
     label: str
     gputui_version: str
-
-    @property
-    def is_reference(self) -> bool:
-        """Whether it stands for the boxes of a reference."""
-        return self.profile == REFERENCE_PROFILE
 
     @property
     def is_made_up(self) -> bool:

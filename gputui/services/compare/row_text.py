@@ -77,8 +77,6 @@ def side_names(sides: Sequence[Side], device_class: str) -> list[str]:
 
 def _processor(side: Side, device_class: str) -> str:
     machine = side.run.machine
-    if side.run.is_reference:
-        return side.name
     gpus = dict.fromkeys(gpu.name.removeprefix("NVIDIA ") for gpu in machine.gpus)
     return ", ".join(gpus) if gpus and device_class == "gpu" else cpu_words(machine)
 
@@ -104,9 +102,7 @@ def called(side: Side) -> str:
 
 
 def launches_words(side: Side) -> str:
-    """`3 launches`, or `1 to 3 launches` where cases differ; `18 boxes` of a reference."""
-    if side.run.is_reference:
-        return counted(side.run.replicates, "box")
+    """`3 launches`, or `1 to 3 launches` where cases differ."""
     launches = {sum(m.outcome == "ok" for m in c.result.measurements) for c in side.cases} - {0} or {0}
     few, most = min(launches), max(launches)
     return counted(most, "launch") if few == most else f"{few} to {most} launches"

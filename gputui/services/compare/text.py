@@ -357,13 +357,6 @@ def spread_lines(comparison: Comparison) -> Iterator[str]:
     sides = (("", comparison.a),) if is_one_run else (("a: ", comparison.a), ("b: ", comparison.b))
     for name, side in sides:
         for device, case in _devices(side).items():
-            if (spread := case.result.between_boxes) is not None:
-                boxes = counted(case.run.replicates, "box")
-                few = "too few to show how much such boxes vary, so an assumed spread is taken"
-                many = "how much they vary, each row shows"
-                is_few = math.isinf(spread.df)
-                yield f"{name}{boxes}: {few}" if is_few else f"{name}{boxes} and one more: {many}"
-                continue
             prior, runs = _box_spread(side, case), run_spread_of(case.result)
             launches = "as much as assumed"
             if prior.rows:
@@ -379,7 +372,7 @@ def spread_as_json(side: Side) -> list[dict[str, Any]]:
     found = []
     for device, case in _devices(side).items():
         prior = _box_spread(side, case)
-        runs = case.result.between_boxes or run_spread_of(case.result)
+        runs = run_spread_of(case.result)
         found.append(
             {
                 "device_class": device,
