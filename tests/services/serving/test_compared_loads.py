@@ -21,6 +21,7 @@ from gputui.errors import EXIT_DONE, EXIT_NO_RESULT
 from gputui.model.result import CaseResult, Measurement, Run
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.results.metrics import LAG, time_of
+from gputui.services.serving.plan import serving_case
 
 _QUIET = Box()
 
