@@ -42,7 +42,6 @@ _PICTURES: tuple[_Picture, ...] = (
     _Picture("monitor-72gpu-200x50", (200, 50), 72),
     _Picture("monitor-details-120x40", (120, 40), keys=("next-gpu", "details")),
     _Picture("monitor-metrics-80x24", (80, 24), keys=("metrics", "down", "down")),
-    _Picture("monitor-tree-120x40", (120, 40), 4, keys=("tree", "down", "down")),
     _Picture("monitor-ascii-80x24", (80, 24), is_ascii=True),
     _Picture("monitor-no-gpu-80x24", (80, 24), 0),
     _Picture("monitor-bad-day-120x40", (120, 40), 4, keys=("next-gpu",), is_bad_day=True, zoom_min=10),

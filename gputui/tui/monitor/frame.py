@@ -295,43 +295,25 @@ def idle_text(frame: Frame, device: DeviceSample) -> str:
     return f"idle {minutes} min" if minutes < 100 else f"idle {minutes // 60} h"
 
 
-def account_text(frame: Frame, accounts: Sequence[Account], gpus_of_box: int) -> str:
-    """The account of one GPU: `since start 35 min · 1.30 MJ · $2.68, of it idle 4 min = $0.31`.
+def account_text(frame: Frame, accounts: Sequence[Account]) -> str:
+    """What some GPUs of the box have used: `used in 35 min: 9.10 MJ, $21.40, idle $3.14`.
 
-    Of several: `all GPUs 35 min · 9.10 MJ · $21.40, idle 41 min of GPU time = $3.14`.
+    Without a price, for how long they were idle.
     """
-    ledger = frame.ledger
-    are_several = len(accounts) > 1
-    parts = [("all GPUs " if are_several else "since start ") + _elapsed(ledger.elapsed_ns)]
+    ledger, gpus_of_box = frame.ledger, max(len(frame.gpus), 1)
+    parts = []
     if any(account.has_energy for account in accounts):
         digits, prefix = with_prefix(sum(account.energy_j for account in accounts))
         about = "about " if any(account.energy_is_estimate for account in accounts) else ""
         parts.append(f"{about}{digits} {prefix}J")
-    share = len(accounts) / max(gpus_of_box, 1)
-    cost = ledger.cost_usd(ledger.elapsed_ns, share)
-    idle_ns = sum(account.idle_ns for account in accounts)
-    idle = f"idle {_elapsed(idle_ns)}" if idle_ns else ""
-    if are_several and idle:
-        idle += " of GPU time"
-    if cost is None:
-        return " · ".join([*parts, *([idle] if idle else [])])
-    idle_cost = ledger.cost_usd(idle_ns, 1 / max(gpus_of_box, 1))
-    if idle and idle_cost is not None:
-        idle = f"{',' if are_several else ', of it'} {idle} = {_usd(idle_cost)}"
-    return " · ".join([*parts, _usd(cost) + idle])
-
-
-def used_in_short(frame: Frame, accounts: Sequence[Account]) -> str:
-    """The account of all GPUs, abbreviated: `used $2.68, idle $0.31`, or `used 1.30 MJ` without a price."""
-    cost = frame.ledger.cost_usd(frame.ledger.elapsed_ns)
+    cost = ledger.cost_usd(ledger.elapsed_ns, len(accounts) / gpus_of_box)
     if cost is not None:
-        idle_ns = sum(account.idle_ns for account in accounts)
-        idle = frame.ledger.cost_usd(idle_ns, 1 / len(accounts))
-        return f"used {_usd(cost)}" + (f", idle {_usd(idle)}" if idle_ns and idle is not None else "")
-    if not any(account.has_energy for account in accounts):
-        return ""
-    digits, prefix = with_prefix(sum(account.energy_j for account in accounts))
-    return f"used {digits} {prefix}J"
+        parts.append(_usd(cost))
+    idle_ns = sum(account.idle_ns for account in accounts)
+    idle_cost = ledger.cost_usd(idle_ns, 1 / gpus_of_box)
+    if idle_ns:
+        parts.append(f"idle {_elapsed(idle_ns) if idle_cost is None else _usd(idle_cost)}")
+    return f"used in {_elapsed(ledger.elapsed_ns)}: {', '.join(parts)}" if parts else ""
 
 
 def _usd(amount: float) -> str:
@@ -346,11 +328,9 @@ def _elapsed(nanoseconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def account_span(frame: Frame, room: int) -> Span:
-    """What the GPUs of the box have used since the start; in short where there is little room."""
-    accounts = [frame.ledger.account(gpu.device) for gpu in frame.gpus]
-    text = account_text(frame, accounts, len(accounts))
-    return Span(text if width_of(text) <= room else used_in_short(frame, accounts), "dim")
+def account_span(frame: Frame) -> Span:
+    """What the GPUs of the box have used since the start."""
+    return Span(account_text(frame, [frame.ledger.account(gpu.device) for gpu in frame.gpus]), "dim")
 
 
 def why_spans(frame: Frame, gpu: DeviceSample, room: int) -> list[Span]:

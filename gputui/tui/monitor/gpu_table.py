@@ -275,7 +275,7 @@ def details_lines(frame: Frame, device: DeviceSample, width: int) -> list[Line]:
     if not findings:
         lines.append(fitted((Span("no problems", "good"),), width))
     account = frame.ledger.account(device.device)
-    lines.append(fitted((Span(account_text(frame, (account,), len(frame.gpus))),), width))
+    lines.append(fitted((Span(account_text(frame, (account,))),), width))
     shares = [(name, account.throttling.share(name)) for name, _, _ in CAUSES]
     causes = ", ".join(f"{name} {format_percent(share)}" for name, share in shares if share is not None)
     if causes:

@@ -483,7 +483,7 @@ class MonitorModel:
                 ]
                 lines, counts = self._with_rest(lines, frame, layout, width, top, hidden_gpus)
                 if frame.gpus and not layout.lower.height and len(lines) < height - 1:
-                    lines.append(fitted((account_span(frame, width),), width))
+                    lines.append(fitted((account_span(frame),), width))
                 if self._hits.has_questions and self._quick_s is not None:
                     lines = filled(lines, width, height - 1 - QUESTIONS_HEIGHT)
                     lines += question_lines(frame, self._quick_s, width)
@@ -617,7 +617,7 @@ class MonitorModel:
             if gpu is not None and not is_explained:
                 parts += [Span(f"GPU {gpu.label}", "accent"), *why_spans(frame, gpu, box.width - 34)]
             elif frame.gpus:
-                parts.append(account_span(frame, box.width - width_of(parts[0].text) - 10))
+                parts.append(account_span(frame))
             lines.append(ruled(parts, box.width))
             box = Rect(0, box.y + 1, box.width, box.height - 1)
         if isinstance(processes, Missing):

@@ -199,8 +199,8 @@ def test_cost_since_start_and_what_of_it_was_idle() -> None:
         busy = 0 if second < 2460 else 90
         made.add(sample(1, float(second), processes=0, changes={0: {"sm_busy_pct": busy}}))
     text = text_of(made.lines(120, 40, START + 4190 * SECOND))
-    assert "since start 69 min" in text
-    assert "$5.34, of it idle 40 min = $3.12" in text
+    assert "used in 69 min: " in text
+    assert "$5.34, idle $3.12" in text
 
 
 def test_a_gpu_costs_its_share_of_the_box() -> None:
