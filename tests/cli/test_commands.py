@@ -15,13 +15,10 @@ from typing import Any  # JSON
 import pyte
 import pytest
 from command_line import gputui_here
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from quick_runs import store_quick
 
 from gputui.cli import main
 from gputui.model.journal import LaunchStart
-from gputui.services.prices import MAX_USD_PER_HOUR
 from gputui.store.journal_reader import read_journal
 
 PROFILE = """
@@ -172,18 +169,6 @@ def test_runs_are_listed_newest_first_with_their_labels_as_they_are(watched: Wat
     assert "finished" in done.stdout
 
 
-def test_an_unknown_run_is_refused_and_a_known_one_offered(
-    watched: Watched, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = watched.place / "a.db"
-
-    for words in (("show", "ffffffff", file), ("compare", f"{file}@ffffffff")):
-        status, output = error_of(capsys, *words)
-        assert status == 2
-        assert "there is no run 'ffffffff'" in output
-        assert "Traceback" not in output
-
-
 # Incomplete boxes and interpreters
 
 
@@ -211,52 +196,7 @@ def test_an_interpreter_without_torch_is_told_how_to_get_it(tmp_path: Path, bare
 # Files that cannot take a result
 
 
-def test_a_result_file_in_a_missing_directory_is_refused_before_anything_is_measured(
-    tmp_path: Path, profile: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, output = error_of(capsys, "run", profile, "--db", tmp_path / "no" / "a.db")
-
-    assert status == 4
-    assert f"there is no directory {tmp_path / 'no'}" in output
-    assert "mkdir -p" in output
-    assert sorted(tmp_path.iterdir()) == [profile]
-
-
-def test_a_directory_is_no_result_file(
-    tmp_path: Path, profile: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, output = error_of(capsys, "run", profile, "--db", tmp_path)
-
-    assert status in (2, 4)
-    assert str(tmp_path) in output
-    assert sorted(tmp_path.iterdir()) == [profile]
-
-
-def test_what_is_no_run_directory_is_not_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, output = error_of(capsys, "import", tmp_path, "--db", tmp_path / "a.db")
-
-    assert status == 2
-    assert str(tmp_path) in output
-    assert list(tmp_path.iterdir()) == []
-
-
 # Invalid input
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("run", "--nope"), ("compare", "a.db", "--by", "colour"), ("label",), ("run", "a", "b")],
-    ids=" ".join,
-)
-def test_wrong_usage_is_reported_in_one_message_that_names_it(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
-) -> None:
-    status, output = error_of(capsys, *words)
-
-    assert status == 2
-    assert output.startswith("gputui: ")
-    assert len(output.splitlines()) == 2
-    assert "Traceback" not in output
 
 
 def test_a_result_file_is_not_imported_but_read_or_merged(
@@ -281,51 +221,6 @@ def test_a_run_beside_itself_is_not_sent_to_verbose(
     shown = capsys.readouterr().out
     assert "can't tell" in shown
     assert "--verbose says" not in shown
-
-
-def refused_unmeasured(place: pytest.TempPathFactory, *words: str) -> None:
-    """The arguments end a run with status 2 before there is a file or a run directory."""
-    there = place.mktemp("nonsense")
-    (there / "spin.toml").write_text(PROFILE)
-    with pytest.raises(SystemExit) as left:
-        main(["run", str(there / "spin.toml"), "--db", str(there / "a.db"), *words])
-    assert left.value.code == 2
-    assert [path.name for path in there.iterdir()] == ["spin.toml"]
-    assert not Path(os.environ["GPUTUI_STATE"]).exists()
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    price=st.floats(max_value=-1e-9)
-    | st.floats(min_value=MAX_USD_PER_HOUR, exclude_min=True)
-    | st.just(float("nan"))
-)
-def test_no_number_that_is_no_price_starts_a_run(
-    tmp_path_factory: pytest.TempPathFactory, price: float
-) -> None:
-    refused_unmeasured(tmp_path_factory, "--price", repr(price))
-
-
-@settings(max_examples=15, deadline=None)
-@given(launches=st.integers(max_value=0) | st.integers(min_value=101))
-def test_no_number_of_launches_beyond_the_range_starts_a_run(
-    tmp_path_factory: pytest.TempPathFactory, launches: int
-) -> None:
-    refused_unmeasured(tmp_path_factory, "--launches", str(launches))
-
-
-@settings(max_examples=15, deadline=None)
-@given(seed=st.integers(max_value=-1) | st.integers(min_value=2**31))
-def test_no_seed_beyond_the_range_starts_a_run(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
-    refused_unmeasured(tmp_path_factory, "--seed", str(seed))
-
-
-@pytest.mark.parametrize("option", ["--price", "--launches", "--seed"])
-@pytest.mark.parametrize("value", ["", "many", "1e", "٣;", "9" * 5000])
-def test_what_is_no_number_is_refused(
-    tmp_path_factory: pytest.TempPathFactory, option: str, value: str
-) -> None:
-    refused_unmeasured(tmp_path_factory, option, value)
 
 
 def test_a_profile_is_shown_with_the_words_of_its_commands_and_what_is_not_here(

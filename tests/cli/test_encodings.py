@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 from journals import GPU_MACHINE, RUNTIME, journal_lines, write_lines
 
 from gputui.cli import main
-from gputui.cli.compare import FORMATS
 from gputui.cli.verbs import COMMANDS
 from gputui.document.spans import in_encoding
 from gputui.model.journal import Price
@@ -166,29 +164,6 @@ def test_a_process_whose_streams_are_not_utf_8_prints_and_ends_as_one_whose_stre
             assert_harmless(output.decode("latin-1" if stream == "latin-1" else "ascii"))
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
-def test_columns_stand_below_each_other_in_every_encoding(
-    place: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "150")
-    first, second = files(place)
-    for heading, words in (
-        ("verdict", ("compare", first, second)),
-        ("blocks", ("show", "latest", first, "--verbose")),
-    ):
-        _, out, _ = printed(encoding, *words)
-        rows = out[out.index("\ncase  ") + 1 :].split("\n\n")[0].split("\n")
-        column = rows[0].index(heading)
-        rows = [
-            row
-            for row in rows
-            if row.startswith(("matmul", "memory copy", "GPT training", "text generation"))
-        ]
-        assert len(rows) > 5
-        assert {row[column - 1] for row in rows} == {" "}
-        assert all(row[column] != " " for row in rows)
-
-
 def test_what_an_encoding_has_is_kept_and_the_rest_has_a_plain_substitute() -> None:
     text = "1.02x ±0.10 · 3 µs → 10² ≥ … — 71 °C │ ⣿ é 漢"
     assert in_encoding(text, "utf-8") == text
@@ -201,28 +176,6 @@ def test_any_text_can_be_encoded_once_it_is_clean(text: str, encoding: str) -> N
     plain = in_encoding(clean_text(text), encoding)
     assert plain.isprintable()
     assert plain.encode(encoding).decode(encoding) == plain
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_a_comparison_in_every_form_can_be_read_where_streams_are_ascii(
-    place: Path, tmp_path: Path, form: str
-) -> None:
-    first, second = files(place)
-    encoding = "utf-8" if form == "html" else "ascii"  # a page is ASCII everywhere
-    status, out, err = printed(encoding, "compare", first, second, "--format", form)
-    assert (status, err) == (0, "")
-    if form == "json":
-        assert json.loads(out)["comparisons"][0]["a"]["name"] == first
-    elif form == "csv":
-        assert len({len(row) for row in csv.reader(io.StringIO(out))}) == 1
-    elif form == "html":
-        assert out.isascii()
-    else:  # in a file, which is always UTF-8, there is no substitute
-        words = ("compare", first, second, "--format", form, "-o", str(tmp_path / "x"))
-        assert printed(encoding, *words)[0] == 0
-        written = (tmp_path / "x").read_text(encoding="utf-8")
-        assert "±" in written
-        assert_harmless(written)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])

@@ -220,45 +220,6 @@ def test_a_cpu_build_on_a_gpu_box_stops_every_way_to_measure(
     assert not (tmp_path / "a.db").exists()
 
 
-def test_the_run_screen_shows_the_whole_pip_line_at_80x24(tmp_path: Path) -> None:
-    script = (
-        "from unittest.mock import Mock\n"
-        "from gputui.services.runs.start import DraftChecker\n"
-        "from gputui.tui.screens.run.model import RunModel\n"
-        "from gputui.tui.screens.run.pictures import picture\n"
-        "model = RunModel(Mock(), Mock(), Mock(), Mock())\n"
-        "model.know_checked(DraftChecker().check(model.draft))\n"
-        "for line in picture(model, 80, 23, 0):\n"
-        "    print(''.join(span.text for span in line))\n"
-    )
-    env = {**os.environ, **stand_in(tmp_path / "box", "550.54.15")}
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
-    assert (
-        f" {sys.executable} -m pip install torch==2.13.0+cu126"
-        " --extra-index-url https://download.pytorch.org/whl/cu126 enter Choose"
-    ) in " ".join(done.stdout.split())
-
-
-def test_the_form_refuses_in_the_field_of_the_device(tmp_path: Path, profile: Path) -> None:
-    """The form runs in this process, which has no such driver: a child with one checks it."""
-    script = (
-        "import json, sys\n"
-        "from gputui.services.runs.options import Draft\n"
-        "from gputui.services.runs.start import DraftChecker\n"
-        "for device in ('', 'cpu'):\n"
-        "    checked = DraftChecker().check(Draft(profile=sys.argv[1], device=device))\n"
-        "    print(json.dumps({name: [e.message, e.hint] for name, e in checked.wrong.items()}))\n"
-    )
-    env = {**os.environ, **stand_in(tmp_path / "box", "570.133.20")}
-    words = [sys.executable, "-c", script, str(profile)]
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
-    refused, allowed = map(json.loads, done.stdout.splitlines())
-    assert list(refused) == ["device"]
-    assert "driver 570.133.20 goes up to 12.8" in refused["device"][0]
-    assert "torch==2.13.0+cu126" in refused["device"][1]
-    assert allowed == {}
-
-
 GPU_UUID = "5c89852c-d268-c3f3-1b07-005d5ae1dc3f"
 OF_DRIVER = "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f"
 BEFORE_R470 = f"MIG-GPU-{GPU_UUID}/7/0"

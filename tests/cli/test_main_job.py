@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -184,61 +183,3 @@ def test_a_run_that_measured_nothing_leads_to_its_reasons_not_to_a_comparison_or
     assert "gputui compare" not in shown
     logs = Path(re.sub(r"\s", "", shown.partition("with the messages:")[2].partition("/logs")[0]) + "/logs")
     assert any("the disk is gone" in log.read_text() for log in logs.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "expected"),
-    [
-        (("comapre",), 2, "you may mean `gputui compare`"),
-        (("--notify", "run"), 2, "--notify before run: it is for the screens"),
-        (("run", "qick"), 2, "did you mean quick?"),
-        (("run", "--precison", "amp"), 2, "did you mean --precision?"),
-        (("run", "--device", "tpu"), 2, "cpu, gpu, gpu:N"),
-        (("run", "--only", "gem"), 2, "has conv_train"),
-        (("run", "--precision", "fp8"), 2, "it has fp32, tf32, amp"),
-        (("run", "--precision", "tf32", "--device", "cpu"), 3, "TF32 is a mode of NVIDIA GPUs"),
-        (("run", "--price", "nan"), 2, "--price nan"),
-        (("run", "--price", "-1"), 2, "--price -1"),
-        (("run", "--price", "1e99"), 2, "--price 1e+99"),
-        (("run", "--launches", "0"), 2, "0 is not in the range"),
-        (("run", "--instance", "g5.xlarg"), 2, "did you mean"),
-        (("run", "--python", "/no/such/python"), 2, "/no/such/python"),
-        (("run", "--label", "a\nb"), 2, "is not a label"),
-        (("compare", "nowhere.db"), 2, "nowhere.db"),
-        (("show", "latest", "nowhere.db"), 2, "nowhere.db"),
-    ],
-)
-def test_wrong_input_is_reported_in_plain_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], status: int, expected: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = gputui_here(*words)
-    assert done.returncode == status
-    assert expected in done.stderr
-    assert "Traceback" not in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_is_no_result_file_is_refused_before_anything_is_measured_and_left_as_it_was(
-    tmp_path: Path,
-) -> None:
-    text = tmp_path / "notes.db"
-    text.write_text("my notes\n")
-    sqlite = tmp_path / "other.db"
-    with sqlite3.connect(sqlite) as connection:
-        connection.execute("CREATE TABLE t (x)")
-    connection.close()
-    profile = tmp_path / "spin.toml"
-    profile.write_text(PROFILE)
-    for file in (text, sqlite):
-        before = file.read_bytes()
-        done = gputui_here("run", profile, "--db", file)
-        assert done.returncode == 4
-        assert file.name in done.stderr
-        assert "launch 1" not in done.stderr
-        assert file.read_bytes() == before
-
-
-def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
-    done = gputui("--debug", "show", "latest", tmp_path / "none.db")
-    assert "Traceback" in done.stderr

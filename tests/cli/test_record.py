@@ -195,22 +195,6 @@ def test_what_cannot_be_stored_in_the_end_is_reported_with_its_journal_and_can_b
     assert rows(tmp_path / "b.db", "SELECT outcome FROM cases") == [("ok",)]
 
 
-def test_latest_answers_with_the_newest_run_that_measured_something(tmp_path: Path) -> None:
-    db = tmp_path / "a.db"
-    for program in ("true", "false"):
-        gputui("record", "--db", db, "--label", program, "--", program)
-    for words in (("show", db), ("show", "latest", db), ("show", f"{db}@latest")):
-        shown = gputui_here(*words)
-        assert shown.stdout.startswith("Your recording true:")
-        assert re.search(
-            r"the newest, \w{8}, measured nothing: 1 case failed: exited with status 1", shown.stderr
-        )
-    for words in (("show", "latest~0", db), ("show", "false", db)):
-        assert "its program failed: exited with status 1" in gputui_here(*words).stdout
-    shown = gputui_here("show", "latest", db, "--json")
-    assert json.loads(shown.stdout)["label"] == "false"
-
-
 def test_what_the_program_got_of_the_box_is_in_its_answer(tmp_path: Path) -> None:
     db, code = tmp_path / "a.db", "import time\nwhile time.process_time() < 0.3: pass"
     done = gputui("record", "--db", db, "--", *PYTHON, code)
@@ -366,22 +350,6 @@ def test_a_stopped_recording_leads_to_what_it_recorded(tmp_path: Path) -> None:
     assert rows(db, "SELECT count(*) > 0 FROM host_telemetry") == [(True,)]
 
 
-@pytest.mark.parametrize("form", [(), ("--json",)])
-def test_a_list_without_a_file_names_the_one_that_is_being_recorded_into(
-    tmp_path: Path, form: Sequence[str]
-) -> None:
-    db = tmp_path / "a.db"
-    recorder = start_record("--db", db, "--", *PYTHON, "input()")
-    run_dir = wait_until_begun()
-    listed = gputui_here("runs", *form)
-    recorder.communicate(b"\n", LONGEST_S)
-    assert listed.returncode == 0, listed.stderr
-    assert f"into {db}: gputui attach" in listed.stderr
-    assert listed.stderr.endswith(f" yet\n  name another file: gputui runs {db}\n")
-    if form:
-        assert json.loads(listed.stdout) == {"schema": 1, "runs": [], "in_progress": [run_dir.name]}
-
-
 def test_a_living_recorder_is_left_alone_and_what_a_killed_one_leaves_is_stored(tmp_path: Path) -> None:
     db = tmp_path / "a.db"
     recorder = start_record("--db", db, "--label", "cut", "--interval", "0.1", "--", *PYTHON, "input()")
@@ -438,37 +406,3 @@ def test_a_recording_ends_while_a_gpu_hangs(tmp_path: Path) -> None:
     assert rows(db, "SELECT outcome FROM cases") == [("ok",)]
     assert rows(db, "SELECT DISTINCT device_index FROM telemetry ORDER BY 1") == [(0,), (2,), (3,)]
     assert rows(db, "SELECT message FROM events") == [("nvml device 1: the driver has not answered for 5 s",)]
-
-
-@pytest.mark.slow
-def test_a_recording_of_a_box_pairs_with_no_machine_of_its_own(tmp_path: Path) -> None:
-    """Runs of a profile and recordings share a file without counting as two runtimes."""
-    profile = tmp_path / "p.toml"
-    profile.write_text(
-        'schema = 1\nversion = 1\ntitle = "p"\nquestion = "q"\nbudget_s = 600\nreplicates = 1\n'
-        '[[command]]\nname = "nap"\nversion = 1\nargv = ["sleep", "0.05"]\n'
-    )
-    python = tmp_path / "venv" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
-    for name in ("a.db", "b.db"):
-        done = gputui("run", profile, "--python", python, "--db", tmp_path / name)
-        assert done.returncode == 0, done.stderr
-        assert "command:nap " in done.stdout
-        assert gputui("record", "--db", tmp_path / name, "--label", "x", "--", "true").returncode == 0
-    compared = gputui_here("compare", tmp_path / "a.db", tmp_path / "b.db", "--format", "json")
-    assert compared.returncode == 0, compared.stderr
-    (comparison,) = json.loads(compared.stdout)["comparisons"]
-    assert {row["case"] for row in comparison["rows"] if row["ratio"]} == {"command:nap cpu", "record:x"}
-
-
-@pytest.mark.slow
-def test_three_recordings_a_side_are_pooled_into_launches_whose_spread_was_measured(tmp_path: Path) -> None:
-    for db, seconds in ((tmp_path / "a.db", "0.4"), (tmp_path / "b.db", "0.01")):
-        for _ in range(3):
-            assert gputui("record", "--db", db, "--label", "x", "--", "sleep", seconds).returncode == 0
-    compared = gputui_here("compare", tmp_path / "a.db", tmp_path / "b.db", "--pool", "--format", "json")
-    assert compared.returncode == 0, compared.stderr
-    (comparison,) = json.loads(compared.stdout)["comparisons"]
-    (row,) = comparison["rows"]
-    assert (row["ratio"]["launches_a"], row["ratio"]["launches_b"]) == (3, 3)
-    assert (row["ratio"]["method"], row["verdict"]) == ("moderated t on launch medians", "faster")

@@ -19,7 +19,6 @@ from gputui.model.machine import Machine
 from gputui.model.plan import Case
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import resolve_plan
-from gputui.services.results.labels import plain_name
 from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 
@@ -122,21 +121,6 @@ def test_the_price_of_a_case_is_of_a_unit_that_costs_cents_to_dollars_and_its_sh
     (row,) = re.findall(r"^GPT training common fp32 .* (\$\d\.\d\d per Mtok)$", out, re.MULTILINE)
     assert row
     assert out.count("% share") == 1
-
-
-def test_what_amp_brings_is_the_same_in_the_table_of_a_run_and_in_its_comparison(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = str(place / "cpu.db")
-    shown = printed(capsys, monkeypatch, "show", "latest", file, columns=140)
-    compared = as_json(capsys, monkeypatch, "compare", file, "--by", "precision", "--format", "json")
-    (comparison,) = compared["comparisons"]
-    said = {"inconclusive": "can't tell", "same": "same"}
-    for row in comparison["rows"]:
-        name = rf"{plain_name(row['workload'])} amp{' 1t' if row['threads'] == '1' else ''}"
-        (line,) = re.findall(rf"^{name} +[\d.]+k? \S+ +\S.*? % (\S.*?)  ", shown, re.MULTILINE)
-        wanted = said.get(row["verdict"], row["verdict"])
-        assert line.endswith(wanted) or (wanted == "faster" and line.endswith("as fast")), (line, row)
 
 
 def test_a_narrow_comparison_names_each_of_its_rows_apart(
