@@ -94,9 +94,7 @@ def monitor(
         return EXIT_DONE
     why = no_terminal()
     if hosts and why:
-        from gputui.cli.snapshot import print_snapshots
-
-        return print_snapshots(hosts, processes=False, require_gpu=False, in_json=False)
+        raise GputuiError(f"monitor --host: {why}", "on each host: gputui snapshot")
     if hosts:
         return _show_hosts(hosts, interval_s=interval, is_ascii=is_ascii, has_mouse=not no_mouse)
     if why:

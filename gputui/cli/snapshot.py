@@ -5,18 +5,14 @@ from __future__ import annotations
 import gc
 import shutil
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from gputui.analysis.health import GpuFinding, health
-from gputui.cli.options import host_options, named_hosts
 from gputui.cli.output import print_json, wrapped
-from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_MACHINE_LACKS, MachineLacks
+from gputui.errors import MachineLacks
 from gputui.metrics import ABSENT, Metric, Values, charted, metric_named, number, with_unit, word
 from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, DeviceSample, LiveSample, ProcessSample, device_order
@@ -24,14 +20,7 @@ from gputui.model.units import counted, format_bytes, format_seconds
 from gputui.services.snapshot import current_user, take_snapshot
 from gputui.store.text import clean_text
 
-if TYPE_CHECKING:
-    from gputui.services.hosts.host import Host
-    from gputui.services.hosts.live import HostFeed, HostSample
-
 _LONGEST_COMMAND = 200
-_ANSWERS_WITHIN_S = 45.0
-_READINGS = 2
-"""Rates need two."""
 
 Findings = Mapping[tuple[str, int], Sequence[GpuFinding]]
 """By source and device."""
@@ -41,25 +30,12 @@ Findings = Mapping[tuple[str, int], Sequence[GpuFinding]]
 @click.option("--processes", is_flag=True, help="Also list the processes on the GPUs.")
 @click.option("--require-gpu", is_flag=True, help="Exit 3 with the reason if no GPU can be read.")
 @click.option("--json", "in_json", is_flag=True, help="Print as JSON.")
-@host_options
-def command(
-    processes: bool,
-    require_gpu: bool,
-    in_json: bool,
-    addresses: tuple[str, ...] = (),
-    files: tuple[Path, ...] = (),
-    vias: tuple[str, ...] = (),
-    directory: str = "",
-) -> int:
-    """Print one reading of every GPU and of the host; with --host, of others.
+def command(processes: bool, require_gpu: bool, in_json: bool) -> None:
+    """Print one reading of every GPU and of the host.
 
     It takes half a second: rates need two readings.
     """
-    hosts = named_hosts(addresses, files, vias, directory)
-    if hosts:
-        return print_snapshots(hosts, processes=processes, require_gpu=require_gpu, in_json=in_json)
     print_snapshot(processes=processes, require_gpu=require_gpu, in_json=in_json)
-    return EXIT_DONE
 
 
 def print_snapshot(*, processes: bool, require_gpu: bool, in_json: bool) -> None:
@@ -82,58 +58,6 @@ def _findings(sample: LiveSample, user: str) -> Findings:
         (gpu.source, gpu.device): health(sample.t_ns, gpu, processes=sample.processes, user=user)
         for gpu in sample.gpus
     }
-
-
-def print_snapshots(hosts: tuple[Host, ...], *, processes: bool, require_gpu: bool, in_json: bool) -> int:
-    """One reading of each host; exit 1 if one does not answer."""
-    seen = _read_twice(hosts, processes=processes)
-    if in_json:
-        plain = {
-            one.host.name: {"problem": f"{one.problem}: {one.hint}"}
-            if one.sample is None
-            else {"schema": 1, **_plain(one.sample, _findings(one.sample, ""))}
-            for one in seen
-        }
-        print_json({"hosts": plain})
-    else:
-        for one in seen:
-            click.echo(one.host.name)
-            lines = (
-                [f"{one.problem}: {one.hint}" if one.hint else one.problem]
-                if one.sample is None
-                else _lines(one.sample, _findings(one.sample, ""), processes)
-            )
-            for line in lines:
-                click.echo(f"  {clean_text(line)}")
-    if any(one.sample is None for one in seen):
-        return EXIT_CASE_FAILED
-    lacking = [one.host.name for one in seen if one.sample is not None and not one.sample.gpus]
-    return EXIT_MACHINE_LACKS if require_gpu and lacking else EXIT_DONE
-
-
-def _read_twice(hosts: tuple[Host, ...], *, processes: bool) -> list[HostSample]:
-    """The second reading of each host, or why there is none."""
-    from gputui.services.hosts.live import HostFeed
-
-    feeds = [HostFeed(host, 0.5) for host in hosts]
-    for feed in feeds:
-        feed.want_processes(processes)
-        feed.start()
-    deadline_s = time.monotonic() + _ANSWERS_WITHIN_S
-    try:
-        while not all(map(_has_answered, feeds)) and time.monotonic() < deadline_s:
-            time.sleep(0.05)
-        return [feed.seen() for feed in feeds]
-    finally:
-        for feed in feeds:
-            feed.close()
-
-
-def _has_answered(feed: HostFeed) -> bool:
-    seen = feed.seen()
-    if seen.problem:
-        return seen.problem != "connecting"
-    return seen.sample is not None and seen.sample.number > _READINGS
 
 
 def _require_gpu(sample: LiveSample) -> None:

@@ -119,7 +119,7 @@ def test_the_help_of_everything_names_every_command_and_every_option_of_gputui_a
     [
         (["run", "--attach", "4086", "--json"], ["attach", "4086", "--json"]),
         (["run", "--attach=4086"], ["attach", "4086"]),
-        (["monitor", "--host", "a", "--once", "--json"], ["snapshot", "--host", "a", "--json"]),
+        (["monitor", "--processes", "--once", "--json"], ["snapshot", "--processes", "--json"]),
         (["run", "quick", "--label", "--list-of-mine"], ["run", "quick", "--label", "--list-of-mine"]),
         (["record", "--once"], ["record", "--once"]),
         (["help"], ["--help"]),

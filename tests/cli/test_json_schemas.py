@@ -24,7 +24,6 @@ OF_THE_BOX = (
     "record",
     "run",
     "snapshot",
-    "snapshot-hosts",
 )
 """What they list depends on where they run."""
 WITHOUT_RESULT = {"monitor", "demo", "results", "join", "new-workload", "completion"}

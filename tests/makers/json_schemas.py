@@ -53,7 +53,6 @@ _TITLES = {
     "run": "gputui run --json, and attach, stop and serve-bench --json",
     "run-detach": "gputui run --detach --json",
     "share-data": "gputui share -o FILE.json",
-    "snapshot-hosts": "gputui snapshot --host HOST --json",
     "doctor-hosts": "gputui doctor --host HOST --json",
     "gpu-add": "gputui gpu --add --json",
 }
@@ -132,7 +131,6 @@ def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
         "doctor": (("doctor",),),
         "doctor-hosts": (("doctor", "--via", "env"),),
         "snapshot": (("snapshot", "--processes"),),
-        "snapshot-hosts": (("snapshot", "--via", "env"),),
         "merge": (("merge", a, b, "-o", m),),
         "label": (("label", "latest", "mine", m),),
         "export": (("export", m, "--parquet", str(place / "fleet")),),

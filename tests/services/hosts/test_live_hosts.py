@@ -322,11 +322,6 @@ def test_hosts_are_watched_in_one_view_and_opened_over_ssh(servers: Servers) -> 
         terminal.wait_for("1 of 2 hosts")
         terminal.type(b"q")
         assert terminal.ended() == 0
-    done = gputui("snapshot", "--host", "one", "--host", "two", "--json", env=servers.environment)
-    hosts = json.loads(done.stdout)["hosts"]
-    assert done.returncode == 1
-    assert hosts["one"]["host"]["values"]["memory_total_bytes"] > 0
-    assert hosts["two"]["problem"].startswith("no ssh server answers at this address and port")
     done = gputui("doctor", "--host", "one", env=servers.environment)
     assert done.returncode == 0, done.stdout
     assert "left there: " in done.stdout
