@@ -265,16 +265,16 @@ class _Agent:
             _end(run_dir)
 
     def _watch(self, interval_s: float, processes: bool) -> None:
-        """Send what changes of the live samples, until stdin ends."""
+        """Send live samples as they come, until stdin ends."""
         from gputui.recording.collector import live_collector  # bakeoffs need neither
-        from gputui.recording.live_changes import Changes
+        from gputui.recording.live_sample import plain_sample
 
-        changes, packer, came = Changes(), zlib.compressobj(6), threading.Event()
+        packer, came = zlib.compressobj(6), threading.Event()
         collector = live_collector(interval_s, came.set)
         collector.want_processes(processes)
         collector.start()
         spoken_s = looked_s = -math.inf
-        case = ""
+        case, sent = "", None
         try:
             while True:
                 asked = self._wire.request(min(interval_s, ALIVE_EVERY_S))
@@ -288,11 +288,11 @@ class _Agent:
                 now_s = time.monotonic()
                 if now_s - looked_s > _CASE_EVERY_S:
                     case, looked_s = self._case_in_progress(), now_s
-                message = changes.since_last(collector.latest(), case)
-                if message or now_s - spoken_s > ALIVE_EVERY_S:
-                    text = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+                sample = collector.latest()
+                if sample is not sent or now_s - spoken_s > ALIVE_EVERY_S:
+                    text = json.dumps(plain_sample(sample, case), separators=(",", ":")).encode() + b"\n"
                     self._wire.answer(packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH), more=1)
-                    spoken_s = now_s
+                    sent, spoken_s = sample, now_s
         finally:
             collector.close()
 

@@ -34,7 +34,7 @@ from probed_hosts import probed
 
 from gputui.machine.describing import describe_machine
 from gputui.model.journal import to_plain
-from gputui.recording.live_changes import Changes
+from gputui.recording.live_sample import plain_sample
 from gputui.services.hosts.box import Box
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import HostFailed
@@ -85,15 +85,14 @@ def stranger(place: Path, data: bytes) -> Host:
 
 
 def agents(count: int, seed: int, place: Path, faults: Faults) -> str:
-    """Live samples, as they change what the live view shows of two hosts."""
+    """Live samples, one of which is changed: what the live view shows of two hosts."""
     chance = random.Random(seed)
     samples = [sample(gpus=8, second=float(second)) for second in range(3)]
     good = HostSample(Host("good", ()), samples[0], "", samples[0].t_ns, "", "", 0)
     seen: Counter[str] = Counter()
     slowest_s = 0.0
     for number in range(count):
-        changes = Changes()
-        messages = [changes.since_last(one, "gemm") for one in samples]
+        messages = [plain_sample(one, "gemm") for one in samples]
         at = chance.choice((0, 0, 1, 2))
         whole = [json.dumps(one).encode() for one in messages[:at]] + [mutated(messages[at], chance)]
         packer = zlib.compressobj(1)

@@ -1,13 +1,13 @@
 """Live samples of other machines: one link to each, opened again with growing pauses when it breaks.
 
-They are rebuilt from messages, which are a stranger's.
+They are read from messages, which are a stranger's.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any  # Any: JSON of another machine
@@ -15,7 +15,7 @@ from typing import Any  # Any: JSON of another machine
 from gputui.errors import GputuiError, bug_text
 from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, DeviceSample, LiveSample, ProcessSample, Value, sane
-from gputui.recording.live_changes import MOST_PROCESSES
+from gputui.recording.live_sample import MOST_PROCESSES
 from gputui.services.hosts.host import Host, text_from
 from gputui.services.hosts.link import HostFailed, Link, LinkLost
 from gputui.store.strict import strict
@@ -27,120 +27,74 @@ OLDEST_S = 10**9
 _LARGEST_INDEX = 2**31 - 1
 _WHO = "the host"
 _MEASURED = ("cpu_pct", "memory_bytes", "elapsed_s", "sm_pct")
-NOT_READ_YET = Missing("not read yet")
 
 
-class Replica:
-    """Rebuilds samples from messages; a number out of its metric's range becomes a Missing. For one thread.
+def sample_from(message: Any, count: int, now_ns: int) -> tuple[LiveSample, str]:
+    """A sample, and the case that is measured meanwhile, from the message with this number.
 
-    What makes no sense in a message raises ValueError, LookupError, TypeError or AttributeError.
+    `now_ns` is the time here, from which ages are counted. A number out of its metric's range becomes a
+    Missing. What makes no sense raises ValueError, LookupError, TypeError or AttributeError.
     """
+    if not isinstance(message, dict):
+        raise ValueError("it is not an object")
+    gpus, absent = message["gpus"], message["absent"]
+    if len(gpus) > MOST_DEVICES or len(absent) > MOST_DEVICES:
+        raise ValueError("too many devices")
+    found = tuple(_device(gpu, now_ns) for gpu in gpus)
+    if len({(gpu.source, gpu.device) for gpu in found}) < len(found):
+        raise ValueError("a device is there twice")
+    sample = LiveSample(
+        count,
+        now_ns,
+        _device(message["host"], now_ns),
+        found,
+        _processes(message["processes"]),
+        {text_from(name): Missing(text_from(why)) for name, why in absent.items()},
+    )
+    return sample, text_from(message["case"])
 
-    def __init__(self) -> None:
-        self._devices: dict[str, DeviceSample] = {}
-        self._order: list[str] = []
-        self._ages: dict[str, float] = {}
-        self._absent: dict[str, Missing] = {}
-        self._processes: tuple[ProcessSample, ...] | Missing = NOT_READ_YET
-        self._number = 0
-        self.case = ""
-        """What is measured there now; empty if nothing is."""
 
-    def apply(self, message: Mapping[str, Any], now_ns: int) -> LiveSample:
-        """The sample after this message; `now_ns` is the time here, from which ages are counted."""
-        if not isinstance(message, dict):
-            raise ValueError("it is not an object")
-        for name, change in dict(message.get("devices", {})).items():
-            self._devices[text_from(name)] = self._changed(self._devices.get(name), change)
-        if len(self._devices) > MOST_DEVICES + 1:  # the host is one
-            raise ValueError("too many devices")
-        if "order" in message:
-            order = [text_from(name) for name in message["order"]]
-            if len(order) > MOST_DEVICES or len(set(order)) < len(order):
-                raise ValueError("too many devices, or one of them twice")
-            self._order = order
-            kept = {*self._order, "host"}
-            self._devices = {name: device for name, device in self._devices.items() if name in kept}
-        if "ages" in message:
-            ages = {text_from(name): number(age, 0, OLDEST_S) for name, age in dict(message["ages"]).items()}
-            self._ages = {name: age_s for name, age_s in ages.items() if name in self._devices}
-        if "absent" in message:
-            absent = dict(message["absent"])
-            if len(absent) > MOST_DEVICES:
-                raise ValueError("too many sources")
-            self._absent = {text_from(name): Missing(text_from(why)) for name, why in absent.items()}
-        if "processes" in message:
-            self._processes = self._read_processes(message["processes"])
-        if "case" in message:
-            self.case = text_from(message["case"])
-        return self.sample(now_ns)
+def _device(plain: dict[str, Any], now_ns: int) -> DeviceSample:
+    values, parent, problem = plain["values"], plain["parent"], plain["problem"]
+    if len(values) > MOST_VALUES:
+        raise ValueError("too many values")
+    return DeviceSample(
+        whole(plain["device"], -_LARGEST_INDEX, _LARGEST_INDEX),
+        text_from(plain["source"]),
+        now_ns - round(number(plain["age_s"], 0, OLDEST_S) * 1e9),
+        {text_from(key): _value(key, value) for key, value in values.items()},
+        None if parent is None else whole(parent, 0, _LARGEST_INDEX),
+        None if problem is None else Missing(text_from(problem)),
+    )
 
-    def sample(self, now_ns: int) -> LiveSample:
-        """The sample as it is, read just now but for what was reported as old."""
-        self._number += 1
-        seen = {
-            name: DeviceSample(
-                device.device,
-                device.source,
-                now_ns - round(self._ages.get(name, 0) * 1e9),
-                device.values,
-                device.parent,
-                device.problem,
-            )
-            for name, device in self._devices.items()
-        }
-        gpus = tuple(seen[name] for name in self._order)
-        return LiveSample(self._number, now_ns, seen["host"], gpus, self._processes, dict(self._absent))
 
-    def _changed(self, before: DeviceSample | None, change: Mapping[str, Any]) -> DeviceSample:
-        values: dict[str, Value] = dict(before.values) if before is not None else {}
-        for key in change.get("lost", ()):
-            values.pop(key, None)
-        values.update(
-            {text_from(key): self._value(key, value) for key, value in change.get("values", {}).items()}
-        )
-        if len(values) > MOST_VALUES:
-            raise ValueError("too many values")
-        problem = None if before is None else before.problem
-        if "problem" in change:
-            problem = None if change["problem"] is None else Missing(text_from(change["problem"]))
-        if before is not None:
-            return DeviceSample(before.device, before.source, 0, values, before.parent, problem)
-        parent = change["parent"]
-        return DeviceSample(
-            whole(change["device"], -_LARGEST_INDEX, _LARGEST_INDEX),
-            text_from(change["source"]),
-            0,
-            values,
-            None if parent is None else whole(parent, 0, _LARGEST_INDEX),
-            problem,
-        )
+def _value(key: str, plain: Any) -> Value:
+    if isinstance(plain, dict):
+        return Missing(text_from(plain["missing"]))
+    if isinstance(plain, str):
+        return text_from(plain)
+    if isinstance(plain, bool) or not isinstance(plain, int | float):
+        raise TypeError("not a number")
+    return sane(key, plain, _WHO)
 
-    def _read_processes(self, plain: Any) -> tuple[ProcessSample, ...] | Missing:
-        if isinstance(plain, str):
-            return Missing(text_from(plain))
-        if len(plain) > MOST_PROCESSES:
-            raise ValueError("too many processes")
-        return tuple(strict(self._process(one), ProcessSample) for one in plain)
 
-    def _process(self, plain: dict[str, Any]) -> dict[str, Any]:
-        uses = plain["uses"]
-        if len(uses) > MOST_DEVICES:
-            raise ValueError("too many uses")
-        found = {**_measured(plain), "uses": [_measured(use) for use in uses]}
-        command = found.get("command")
-        if isinstance(command, str):
-            found["command"] = command[:LONGEST_COMMAND]
-        return found
+def _processes(plain: Any) -> tuple[ProcessSample, ...] | Missing:
+    if isinstance(plain, str):
+        return Missing(text_from(plain))
+    if len(plain) > MOST_PROCESSES:
+        raise ValueError("too many processes")
+    return tuple(strict(_process(one), ProcessSample) for one in plain)
 
-    def _value(self, key: str, plain: Any) -> Value:
-        if isinstance(plain, dict):
-            return Missing(text_from(plain["missing"]))
-        if isinstance(plain, str):
-            return text_from(plain)
-        if isinstance(plain, bool) or not isinstance(plain, int | float):
-            raise TypeError("not a number")
-        return sane(key, plain, _WHO)
+
+def _process(plain: dict[str, Any]) -> dict[str, Any]:
+    uses = plain["uses"]
+    if len(uses) > MOST_DEVICES:
+        raise ValueError("too many uses")
+    found = {**_measured(plain), "uses": [_measured(use) for use in uses]}
+    command = found.get("command")
+    if isinstance(command, str):
+        found["command"] = command[:LONGEST_COMMAND]
+    return found
 
 
 def _measured(plain: dict[str, Any]) -> dict[str, Any]:
@@ -214,7 +168,7 @@ class HostFeed:
             last = seen.sample or LiveSample(0, now_ns, unread, (), why, {self.host.name: why})
             sample = replace(
                 last,
-                number=second + 2**32,  # above those of the replica, and rising
+                number=second + 2**32,  # above those of messages, and rising
                 host=replace(last.host, problem=why),
                 gpus=tuple(replace(gpu, problem=why) for gpu in last.gpus),
             )
@@ -264,23 +218,21 @@ class HostFeed:
             with self._lock:
                 self._link = link
             try:
-                replica = Replica()
-                for message in link.messages(
+                messages = link.messages(
                     "watch", SILENCE_S, interval_s=self._interval_s, processes=self._wants_processes
-                ):
+                )
+                for count, message in enumerate(messages, 1):
                     if self._is_closed.is_set():
                         return
                     now_ns = time.monotonic_ns()
                     try:
-                        sample = replica.apply(message, now_ns)
+                        sample, case = sample_from(message, count, now_ns)
                     except (ValueError, LookupError, TypeError, AttributeError) as error:
                         why = clean_text(f"no {error}" if isinstance(error, LookupError) else str(error))[:80]
                         raise HostFailed(
                             f"what it sends makes no sense ({why})", "is another gputui there?"
                         ) from error
-                    self._tell(
-                        HostSample(self.host, sample, replica.case, now_ns, "", "", link.received_bytes)
-                    )
+                    self._tell(HostSample(self.host, sample, case, now_ns, "", "", link.received_bytes))
                     self._is_closed.wait(LEAST_PAUSE_S)
             finally:
                 with self._lock:

@@ -23,9 +23,9 @@ from gputui.analysis.throttling import Throttling
 from gputui.document.spans import Span
 from gputui.model.absent import Missing
 from gputui.model.telemetry import LiveSample, Value
-from gputui.recording.live_changes import Changes
+from gputui.recording.live_sample import plain_sample
 from gputui.services.hosts.host import Host
-from gputui.services.hosts.live import HostFeed, HostSample, Replica
+from gputui.services.hosts.live import HostFeed, HostSample, sample_from
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.tui.hosts import HOSTS_ACTIONS, HostsModel
 from gputui.tui.monitor.model import MonitorModel
@@ -35,52 +35,53 @@ from gputui.tui.screens.run.panes import _health
 SECOND_NS = 10**9
 
 
-def followed(samples: list[LiveSample]) -> tuple[list[bytes], LiveSample]:
-    """The messages of these samples, and the last sample as it is rebuilt from them."""
-    changes, replica = Changes(), Replica()
-    messages = [json.dumps(changes.since_last(one)).encode() for one in samples]
-    for message in messages:
-        rebuilt = replica.apply(json.loads(message), samples[-1].t_ns)
-    return messages, rebuilt
+def sent(one: LiveSample, case: str = "") -> bytes:
+    return json.dumps(plain_sample(one, case), separators=(",", ":")).encode() + b"\n"
 
 
-def test_a_followed_host_is_rebuilt_to_the_digits_that_are_shown() -> None:
-    samples = [sample(gpus=8, second=float(second)) for second in range(5)]
-    _, rebuilt = followed(samples)
-    last = samples[-1]
-    assert [gpu.label for gpu in rebuilt.gpus] == [gpu.label for gpu in last.gpus]
-    for one, seen in zip((last.host, *last.gpus), (rebuilt.host, *rebuilt.gpus), strict=True):
-        assert one.values.keys() == seen.values.keys()
+def test_a_followed_host_is_seen_to_the_digits_that_are_shown() -> None:
+    there = sample(gpus=8, second=5.0)
+    seen, case = sample_from(json.loads(sent(there, "gemm")), 1, there.t_ns)
+    assert case == "gemm"
+    assert [gpu.label for gpu in seen.gpus] == [gpu.label for gpu in there.gpus]
+    for one, other in zip((there.host, *there.gpus), (seen.host, *seen.gpus), strict=True):
+        assert one.values.keys() == other.values.keys()
         for key, value in one.values.items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                assert seen.values[key] == pytest.approx(value, rel=0.01), key
+            if isinstance(value, float):
+                assert other.values[key] == pytest.approx(value, rel=0.01), key
             else:
-                assert seen.values[key] == value
-    assert rebuilt.processes == last.processes
+                assert other.values[key] == value
+    assert not isinstance(there.processes, Missing)
+    assert not isinstance(seen.processes, Missing)
+    assert [(one.pid, one.start_ticks, one.command, one.memory_bytes) for one in seen.processes] == [
+        (one.pid, one.start_ticks, one.command, one.memory_bytes) for one in there.processes
+    ]
 
 
-def test_only_changes_are_sent_and_eight_gpus_take_less_than_a_kilobyte_a_second() -> None:
-    still = sample(gpus=8, second=1.0)
-    messages, _ = followed([still, replace(still, number=still.number + 1)])
-    assert messages[1] == b"{}"
+def test_eight_gpus_take_less_than_a_kilobyte_a_second() -> None:
     samples = [replace(sample(gpus=8, second=float(second)), processes=Missing("no")) for second in range(61)]
     packer = zlib.compressobj(6)
-    sizes = [len(packer.compress(m) + packer.flush(zlib.Z_SYNC_FLUSH)) for m in followed(samples)[0]]
+    sizes = [len(packer.compress(sent(one)) + packer.flush(zlib.Z_SYNC_FLUSH)) for one in samples]
     assert sum(sizes[1:]) / 60 < 1000
 
 
-def test_a_gpu_that_is_lost_and_a_source_that_goes_are_seen_from_afar() -> None:
-    first = sample(gpus=2, second=1.0)
-    lost = replace(first.gpus[1], problem=Missing("the GPU is lost"))
-    second = replace(first, gpus=(first.gpus[0], lost), absent={"amd": Missing("no driver")})
-    _, rebuilt = followed([first, second])
-    assert [gpu.problem for gpu in rebuilt.gpus] == [None, Missing("the GPU is lost")]
-    assert rebuilt.absent == {"amd": Missing("no driver")}
-    _, rebuilt = followed([first, second, replace(first, gpus=first.gpus[:1])])
-    assert len(rebuilt.gpus) == 1
+def test_a_gpu_that_is_lost_and_one_that_is_old_are_seen_from_afar() -> None:
+    there = sample(gpus=2, second=100.0)
+    lost = replace(there.gpus[0], problem=Missing("the GPU is lost"))
+    old = replace(there.gpus[1], t_ns=there.t_ns - 9 * SECOND_NS)
+    there = replace(there, gpus=(lost, old), absent={"amd": Missing("no driver")})
+    seen, _ = sample_from(json.loads(sent(there)), 1, 10**12)
+    assert [gpu.problem for gpu in seen.gpus] == [Missing("the GPU is lost"), None]
+    assert [10**12 - gpu.t_ns for gpu in seen.gpus] == [0, 9 * SECOND_NS]
+    assert seen.absent == {"amd": Missing("no driver")}
 
 
-WHOLE_HOST = {"device": -1, "source": "host", "parent": None, "values": {}}
+HOST = {"device": -1, "source": "host", "parent": None, "age_s": 0, "problem": None, "values": {}}
+WHOLE = {"host": HOST, "gpus": [], "absent": {}, "processes": "no", "case": ""}
+
+
+def message(**changed: object) -> bytes:
+    return json.dumps({**WHOLE, **changed}).encode()
 
 
 def sends(place: Path, *messages: bytes) -> HostFeed:
@@ -99,32 +100,32 @@ def problem_of(feed: HostFeed) -> str:
 
 
 @pytest.mark.parametrize(
-    ("message", "why"),
+    ("said", "why"),
     [
         (b"[]", "it is not an object"),
         (b"[" * 100_000, "it is nested more than 64 deep"),
-        (b'{"devices": {"host": {"device": 0}}}', "no 'parent'"),
+        (b"{}", "no 'gpus'"),
+        (message(host={"device": 0}), "no 'values'"),
+        (message(host={**HOST, "values": {"x": []}}), "not a"),
         (
-            b'{"devices": {"host": ' + json.dumps({**WHOLE_HOST, "values": {"x": []}}).encode() + b"}}",
-            "not a",
+            message(host={**HOST, "values": {"x": "?"}}).replace(b'"?"', b"1e999"),
+            "a number that is too large",
         ),
-        (b'{"devices": {"host": {"values": {"x": 1e999}}}}', "a number that is too large"),
-        (b'{"devices": {"host": {"values": {"x": NaN}}}}', "JSON has no NaN"),
-        (b'{"order": ["nvml 3"]}', "no 'nvml 3'"),
-        (b'{"order": [], "processes": [{"pid": "x"}]}', "no 'uses'"),
-        (json.dumps({"order": [f"nvml {n}" for n in range(5000)]}).encode(), "too many devices"),
-        (b'{"order": ["nvml 0", "nvml 0"]}', "one of them twice"),
-        (b'{"ages": {"host": 1e290}}', "1e+290 is not a number from 0"),
-        (b'{"ages": {"host": -1e290}}', "-1e+290 is not a number from 0"),
-        (json.dumps({"absent": {f"s{n}": "x" for n in range(5000)}}).encode(), "too many sources"),
+        (message(host={**HOST, "values": {"x": "?"}}).replace(b'"?"', b"NaN"), "JSON has no NaN"),
+        (message(processes=[{"pid": "x"}]), "no 'uses'"),
+        (message(gpus=[{**HOST, "device": n} for n in range(5000)]), "too many devices"),
+        (message(gpus=[HOST, HOST]), "is there twice"),
+        (message(host={**HOST, "age_s": 1e290}), "1e+290 is not a number from 0"),
+        (message(host={**HOST, "age_s": -1e290}), "-1e+290 is not a number from 0"),
+        (message(absent={f"s{n}": "x" for n in range(5000)}), "too many devices"),
         (b'{"case": "\xff"}', "invalid start byte"),
     ],
     ids=lambda value: value[:40] if isinstance(value, bytes) else None,
 )
 def test_a_message_that_makes_no_sense_is_a_problem_of_its_host(
-    tmp_path: Path, message: bytes, why: str
+    tmp_path: Path, said: bytes, why: str
 ) -> None:
-    feed = sends(tmp_path, message)
+    feed = sends(tmp_path, said)
     problem = problem_of(feed)
     assert problem.startswith(("what it sends makes no sense (", "its answer makes no sense ("))
     assert why in problem
@@ -133,13 +134,13 @@ def test_a_message_that_makes_no_sense_is_a_problem_of_its_host(
 
 @pytest.mark.parametrize("value", [1e308, -1e308, -(2**64) + 1, 2**64 - 1])
 def test_a_value_out_of_its_range_is_absent_with_the_reason_and_the_others_are_shown(value: float) -> None:
-    change = Changes().since_last(sample(gpus=2, second=1.0))
+    plain = plain_sample(sample(gpus=2, second=1.0), "")
     for key in ("power_w", "memory_used_bytes", "pcie_rx_bytes_per_s", "cpu_busy_pct"):
-        for device in change["devices"].values():
+        for device in (plain["host"], *plain["gpus"]):
             device["values"][key] = value
-    for process in change["processes"]:
+    for process in plain["processes"]:
         process.update(cpu_pct=1e308, elapsed_s=1e308)
-    rebuilt = Replica().apply(change, SECOND_NS)
+    rebuilt, _ = sample_from(plain, 1, SECOND_NS)
     power = rebuilt.gpus[0].values["power_w"]
     assert power == Missing(f"the host answered {value:g} W")
     assert isinstance(rebuilt.gpus[0].values["temperature_c"], int | float)
@@ -156,10 +157,10 @@ def test_a_value_out_of_its_range_is_absent_with_the_reason_and_the_others_are_s
 def test_a_feed_that_an_error_ends_which_nobody_foresaw_says_so_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def apply(replica: Replica, message: object, now_ns: int) -> LiveSample:
+    def fails(*given: object) -> LiveSample:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Replica, "apply", apply)
+    monkeypatch.setattr("gputui.services.hosts.live.sample_from", fails)
     assert problem_of(sends(tmp_path, b"{}")) == "this is a bug in gputui: ZeroDivisionError"
 
 
@@ -349,18 +350,15 @@ def send(message):
 
 def whole(count=2, index=lambda n: n, age=0, processes="no", **values):
     def device(n, source):
-        return {"device": n, "source": source, "parent": None, "values": {"name": "GPU", **values}}
-    names = [f"nvml {n}" for n in range(count)]
-    devices = {name: device(index(n), "nvml") for n, name in enumerate(names)}
-    devices["host"] = device(-1, "host")
-    ages = {name: age for name in devices} if age else {}
-    rest = {"order": names, "ages": ages, "absent": {}, "processes": processes, "case": ""}
-    return {"devices": devices, **rest}
+        about = {"source": source, "parent": None, "age_s": age, "problem": None}
+        return {"device": n, **about, "values": {"name": "GPU", **values}}
+    gpus = [device(index(n), "nvml") for n in range(count)]
+    return {"host": device(-1, "host"), "gpus": gpus, "absent": {}, "processes": processes, "case": ""}
 
 def process(**changed):
     use = {"device": 0, "pid": 1, "kind": "C", "memory_bytes": 2**62, "sm_pct": 1e308, "mig_profile": ""}
     rest = {"user": "x", "command": "y", "cpu_pct": 1e308, "memory_bytes": 2**62, "elapsed_s": 1e308}
-    return {"pid": 1, "uses": [use], "parent_pid": 1, "start_ticks": 1, "job": "z", **rest, **changed}
+    return {"pid": 1, "uses": [use], "parent_pid": 1, "start_ticks": 1, **rest, **changed}
 
 if mode == "banner":
     while True:
