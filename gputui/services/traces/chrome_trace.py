@@ -13,13 +13,14 @@ from decimal import Decimal, InvalidOperation
 from io import BufferedReader
 from json.decoder import JSONDecodeError
 from pathlib import Path
-from typing import Any  # Any: JSON that is not yet checked
+from typing import Any, TypeVar  # Any: JSON that is not yet checked
 
 from gputui.analysis.operator_flops import told_of_results
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
 from gputui.services.traces.lines import COLLECTS, LEAST_NS, MARK, MEMBER, Frames, place_of_frame
 from gputui.worker.foreign_json import scan_json
+from gputui.worker.profiling.profiler import LONGEST_SHAPES, tensors_among
 from gputui.worker.profiling.step_breakdown import TraceEvent
 
 MOST_BYTES = 64 * 2**30
@@ -31,7 +32,6 @@ times."""
 _CHUNK_BYTES = 4 * 2**20
 _LONGEST_EVENT = 64 * 2**20
 _LONGEST_NAME = 2000
-_LONGEST_SHAPES = 120
 _MOST_SPACES = 64 * 2**20
 _MOST_NS = 2**61
 _KINDS = {
@@ -57,6 +57,7 @@ _KINDS = {
 }
 """Categories of Kineto whose events are counted."""
 _STACK = "python_function"
+_Key = TypeVar("_Key")
 _TOLD_TWICE = frozenset(
     (_STACK, "gpu_user_annotation", "cuda_sync", "cuda_profiler_range", "Trace", "ac2g", "fwdbwd")
 )
@@ -73,7 +74,6 @@ _OLD_RANGES = (
     "nccl:",
 )
 """Ranges that old traces list among the operators."""
-_SCALARS = ("Scalar", "ScalarList", "")
 _OF_MESSAGES = ("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size")
 
 
@@ -104,9 +104,9 @@ class Trace:
     messages: dict[int, dict[str, Any]] = field(default_factory=dict)
     """What newer traces say of a collective, by the correlation of its kernel: JSON under _OF_MESSAGES."""
     names: list[str] = field(default_factory=list)
-    shapes: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
+    shapes: list[tuple[str, ...]] = field(default_factory=list)
     """Shapes and types of inputs."""
-    threads: list[tuple[str, str]] = field(default_factory=lambda: [("", "")])
+    threads: list[tuple[str, str]] = field(default_factory=list)
     """Process and thread."""
     devices: dict[int, str] = field(default_factory=dict)
     """The names of devices, by their numbers."""
@@ -161,6 +161,14 @@ def read_trace(path: Path, seen: Callable[[int, int], object] | None = None) -> 
     return reading.finished()
 
 
+class _Numbers(dict[_Key, int]):
+    """Numbers keys in the order in which they come first."""
+
+    def __missing__(self, key: _Key) -> int:
+        number = self[key] = len(self)
+        return number
+
+
 class _Reading:
     """A trace being read."""
 
@@ -169,9 +177,9 @@ class _Reading:
         self.trace = Trace()
         self.head: dict[str, Any] = {}
         self.damage: list[str] = []
-        self._name: dict[str, int] = {}
-        self._thread: dict[tuple[str, str], int] = {("", ""): 0}
-        self._shape: dict[tuple[str, str], int] = {("", ""): 0}
+        self._name: _Numbers[str] = _Numbers()
+        self._thread: _Numbers[tuple[str, str]] = _Numbers({("", ""): 0})
+        self._shape: _Numbers[tuple[str, ...]] = _Numbers({("", ""): 0})
         self._place: dict[str, int | None] = {}
         self._dropped: dict[str, int] = {}
         self._unknown, self._unknown_ns = Counter[str](), Counter[str]()
@@ -224,12 +232,7 @@ class _Reading:
             self.trace.frames.add(self._thread_of(event), start_ns, start_ns + length_ns, number)
 
     def _thread_of(self, event: dict[str, Any]) -> int:
-        key = (str(event.get("pid")), str(event.get("tid")))
-        thread = self._thread.get(key)
-        if thread is None:
-            thread = self._thread[key] = len(self.trace.threads)
-            self.trace.threads.append(key)
-        return thread
+        return self._thread[str(event.get("pid")), str(event.get("tid"))]
 
     def _leave_out(self, category: object, event: dict[str, Any]) -> None:
         """Count an event of a category that is not known, if it takes time."""
@@ -254,11 +257,7 @@ class _Reading:
         trace = self.trace
         on_host = kind in _ON_HOST
         trace.kind.append(_NUMBER_OF[kind])
-        number = self._name.get(name)
-        if number is None:
-            number = self._name[name] = len(trace.names)
-            trace.names.append(_storable(name[:_LONGEST_NAME]))
-        trace.name.append(number)
+        trace.name.append(self._name[name])
         trace.start_ns.append(start_ns)
         trace.end_ns.append(start_ns + length_ns)
         if on_host:
@@ -282,26 +281,11 @@ class _Reading:
         types = arguments.get("Input type")
         if not isinstance(dims, list) or not isinstance(types, list):
             return 0
-        kept = [
-            (d, t)
-            for d, t in zip(dims, types, strict=False)
-            if isinstance(d, list) and d and t not in _SCALARS
-        ]
+        shapes, dtypes = tensors_among((d if isinstance(d, list) else () for d in dims), types)
         given = arguments.get("Concrete Inputs")
         told = told_of_results(name, dims, given) if isinstance(given, list) else ""
-        key = (
-            _storable((",".join("x".join(map(str, d)) for d, _ in kept) + told)[:_LONGEST_SHAPES]),
-            _storable(
-                ",".join(str(t).removeprefix("c10::").replace("long int", "int64") for _, t in kept)[
-                    :_LONGEST_SHAPES
-                ]
-            ),
-        )
-        number = self._shape.get(key)
-        if number is None:
-            number = self._shape[key] = len(self.trace.shapes)
-            self.trace.shapes.append(key)
-        return number
+        key = tuple(_storable(text[:LONGEST_SHAPES]) for text in (shapes + told, dtypes))
+        return self._shape[key]
 
     def _drop(self, why: str) -> None:
         self._dropped[why] = self._dropped.get(why, 0) + 1
@@ -319,6 +303,8 @@ class _Reading:
         for column in (trace.start_ns, trace.end_ns, trace.frames.start_ns, trace.frames.end_ns):
             for index, t_ns in enumerate(column):
                 column[index] = t_ns - trace.base_ns
+        trace.names = [_storable(name[:_LONGEST_NAME]) for name in self._name]
+        trace.shapes, trace.threads = list(self._shape), list(self._thread)
         self._take_head()
         self._take_samples()
         for why, count in self._dropped.items():

@@ -13,7 +13,7 @@ from .step_breakdown import TraceEvent
 
 OUR_WINDOW = "gputui::window"
 OUR_STEP = "gputui::step"
-_LONGEST_SHAPES = 120
+LONGEST_SHAPES = 120
 _TINY_CALLS = 1000
 _SCALARS = ("Scalar", "ScalarList", "")
 _KINDS = {
@@ -124,7 +124,7 @@ def _events(raw: Iterable[Any]) -> Iterable[TraceEvent]:
         if not kind or name in (OUR_WINDOW, OUR_STEP) or name.startswith("ProfilerStep"):
             continue
         on_host = kind in ("op", "range", "runtime", "overhead")
-        shapes, dtypes = _inputs(event) if kind == "op" else ("", "")
+        shapes, dtypes = tensors_among(event.shapes(), event.dtypes()) if kind == "op" else ("", "")
         start_ns = event.start_ns()
         yield TraceEvent(
             name=name,
@@ -136,8 +136,8 @@ def _events(raw: Iterable[Any]) -> Iterable[TraceEvent]:
             correlation=0 if kind in ("op", "range", "overhead") else event.correlation_id(),
             operator=0 if kind in ("op", "range", "overhead") else event.linked_correlation_id(),
             number=event.correlation_id() if kind in ("op", "range") else 0,
-            shapes=shapes,
-            dtypes=dtypes,
+            shapes=shapes[:LONGEST_SHAPES],
+            dtypes=dtypes[:LONGEST_SHAPES],
         )
 
 
@@ -158,11 +158,8 @@ def _kind_of(event: Any) -> str:
     return "memset" if name.startswith("Memset") else "kernel"
 
 
-def _inputs(event: Any) -> tuple[str, str]:
-    """Shapes and dtypes of the tensors it was given."""
-    types = event.dtypes()
-    shapes = event.shapes()
+def tensors_among(shapes: Iterable[Any], types: Iterable[Any]) -> tuple[str, str]:
+    """Shapes and dtypes of the tensors among the inputs of an operator: `8x64,64x64` and `float,float`."""
     kept = [(s, t) for s, t in zip(shapes, types, strict=False) if s and t not in _SCALARS]
-    text = ",".join("x".join(map(str, shape)) for shape, _ in kept)
-    names = ",".join(t.removeprefix("c10::").replace("long int", "int64") for _, t in kept)
-    return text[:_LONGEST_SHAPES], names[:_LONGEST_SHAPES]
+    names = (str(t).removeprefix("c10::").replace("long int", "int64") for _, t in kept)
+    return ",".join("x".join(map(str, shape)) for shape, _ in kept), ",".join(names)
