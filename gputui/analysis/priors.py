@@ -24,8 +24,7 @@ LAUNCH_SD: dict[tuple[str, str], float] = {
     # Twelve runs of a decoder on a shared 2-core VM: 11 to 15 % between launches and between runs.
     ("cpu", "inference"): 0.15,
     ("cpu", "host"): 0.10,
-    # Loads on llama.cpp on a 2-core VM, 6 runs with a free CPU: tokens per second and times by 4 to 10 %,
-    # the rate at a limit by 27 %, of 4 launches. Beside others it was 32 %, and there is LATE_LOAD_SD.
+    # The rate at a limit, on llama.cpp on a 2-core VM, 6 runs: by 27 % with a free CPU, else by 32 %.
     ("host", "inference"): 0.32,
     # One 8192^3 bf16 GEMM on one H200: 769–798 TFLOP/s, a range of 3.7 %, as 8 launches of sd 1.3 % give.
     # That range includes warm-up too, which a stable launch has behind it.
@@ -44,6 +43,9 @@ LAUNCH_SD: dict[tuple[str, str], float] = {
 _COPIES = ("membw",)
 _LAUNCH_BOUND = ("decode", "infer_lat", "lstm_train", "style_fps")
 _SMALL = "mini"
+
+LOAD_SD = 0.10
+"""Likewise of tokens per second and times of a given load: by 4 to 10 % in those runs with a free CPU."""
 
 LATE_LOAD_SD = 0.95
 """Likewise of loads on a server while others had the CPUs of client and server. 12 runs of llama.cpp on a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any  # Any: what click passes on
 
 import click
@@ -18,6 +19,7 @@ from gputui.services.serving.plan import (
     DEFAULT_USERS,
     PreparedServe,
     ServeOptions,
+    body_from,
     prepare_serve,
     rates_from,
     users_from,
@@ -104,6 +106,15 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
     help="Start all prompts with the same tokens.  [0]",
 )
 @click.option(
+    "--prompts",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Send the prompts of a JSONL file, not random words.",
+)
+@click.option(
+    "--body", type=body_from, metavar="JSON", help="Add to each request, such as '{\"temperature\": 0}'."
+)
+@click.option(
     "--budget",
     "budget_s",
     type=budget_from,
@@ -154,8 +165,8 @@ def command(
 ) -> int:
     """Measure the OpenAI-compatible server at URL: speed by number of users, and the rate within limits.
 
-    Prompts begin with random words, so that no cache of earlier prompts helps, unless --shared-prefix says
-    so.
+    Prompts are random words in lengths that vary, so that no cache of earlier prompts helps, unless --prompts
+    or --shared-prefix say so.
     """
     report_recovered()
     report_missing_home()

@@ -145,6 +145,8 @@ _TERMS = {
     "prompt_tokens": "tokens in",
     "shared_tokens": "tokens that all prompts begin with",
     "output_tokens": "tokens out",
+    "prompts": "prompts",
+    "body": "--body",
 }
 """Parameters of loads, and what people call them."""
 
@@ -174,7 +176,7 @@ def load_terms(comparison: Comparison) -> str:
         f"{words} ({on_a} in a, {on_b} in b)" for words, (on_a, on_b) in of_sides.items() if on_a != on_b
     ]
     if apart:
-        return f"The loads differ in {listed(apart)}: offer both the same --profile, under one --name."
+        return f"The loads differ in {listed(apart)}: offer both the same --profile and --prompts, under one --name."
     return "No load was offered to both: name the same --concurrency or --rate, and the same --slo."
 
 
@@ -184,4 +186,4 @@ def _loads(side: Side) -> list[Case]:
 
 def _values(cases: Sequence[Case], name: str) -> str:
     values = {parameter_of(case, name) for case in cases} - {None}
-    return listed([f"{value}" for value in sorted(values, key=str)]) if values else ""
+    return listed([f"{value}" for value in sorted(values, key=str)]) if values else "of an older gputui"

@@ -16,6 +16,7 @@ from gputui.analysis.priors import (
     LATE_LOAD_SD,
     LATE_PART,
     LATE_RUN_SD,
+    LOAD_SD,
     PAIRED_LOAD_SD,
     PAIRED_RUN_SHARE,
     kind_of_work,
@@ -370,6 +371,8 @@ def prior_of(case: CaseResult) -> float:
     """
     if late_share(case):
         return LATE_LOAD_SD
+    if case.case.is_load and not is_limit(case.case):
+        return LOAD_SD
     device = case.case.variant.device_class
     is_program = case.case.is_whole and device != WHOLE_BOX
     return launch_prior_sd(device, "host" if is_program else _kind_of(case))

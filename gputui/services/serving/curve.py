@@ -88,6 +88,11 @@ class Level:
         return self.result.case
 
     @property
+    def is_as_offered(self) -> bool:
+        """Whether its tokens per second are those of the rate, which say nothing of the server."""
+        return self.kind == OPEN and not isinstance(self.speed, Missing)
+
+    @property
     def is_overloaded(self) -> bool:
         """The queue grew in every launch of a fixed rate."""
         return self.kind == OPEN and bool(self.offered) and all(step.is_overloaded for step in self.offered)
@@ -105,6 +110,8 @@ class ServingRun:
     prompt_tokens: int
     shared_tokens: int
     output_tokens: int
+    prompts: str
+    """`random words`, or a file's hash; of an older gputui that they begin differently."""
     levels: tuple[Level, ...]
     """Users in ascending order, then rates, then the limit."""
 
@@ -129,6 +136,7 @@ def serving_of(run: Run, records: ServingRecords) -> ServingRun | Missing:
         prompt_tokens=_whole(first, "prompt_tokens"),
         shared_tokens=_whole(first, "shared_tokens"),
         output_tokens=_whole(first, "output_tokens"),
+        prompts=str(parameter_of(first, "prompts") or "prompts begin differently"),
         levels=tuple(levels),
     )
 

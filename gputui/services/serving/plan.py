@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 import random
@@ -35,16 +37,19 @@ from gputui.services.prices import check_instance, price_of
 from gputui.services.runs.process import new_run_id, writable_target
 from gputui.services.serving.profiles import (
     DEFAULT_ATTAINED_SHARE,
+    RANDOM_WORDS,
     Limits,
     RequestProfile,
     find_request_profile,
 )
 from gputui.services.support.paths import hash_key
 from gputui.store.selecting import check_label
-from gputui.worker.serving.request import TOKENS_PER_WORD, Address, Body, Prompts, address_of, is_own
+from gputui.worker.foreign_json import read_json
+from gputui.worker.serving.prompts import LENGTHS, TOKENS_PER_WORD, FilePrompts, Prompts, prompts_in
+from gputui.worker.serving.request import Address, Body, address_of, is_own
 from gputui.worker.serving.server import ANSWER_TIMEOUT_S, ServerError, ServerIdentity, body_for, find_server
 
-VERSION = 1
+VERSION = 2
 DEFAULT_USERS = (1, 2, 4, 8, 16, 32)
 DEFAULT_BUDGET_S = 600.0
 DEFAULT_LAUNCHES = 3
@@ -59,6 +64,11 @@ FIND_S = 20.0
 """In which a server has to say what it is. Then it has as long as the budget to answer something."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN = 40
+_BYTES_PER_TOKEN = 4
+MOST_BODY_BYTES = 64 * 1024
+_OURS = frozenset(
+    ("model", "stream", "stream_options", "messages", "prompt", "max_tokens", "max_completion_tokens")
+)
 _FEW_LAUNCHES = 6
 """Of --concurrency 1,8 --launches 2 with a search; with no more, there is little to leave out."""
 
@@ -82,6 +92,10 @@ class ServeOptions:
     attained_share: float = DEFAULT_ATTAINED_SHARE
     shared_tokens: int | None = None
     """None for those of the profile."""
+    prompts: Path | None = None
+    """A file of prompts; None for random words."""
+    body: str = "{}"
+    """A JSON object for each request, as `body_from` returns it."""
     launches: int = DEFAULT_LAUNCHES
     budget_s: float = DEFAULT_BUDGET_S
     seed: int = 0
@@ -120,6 +134,9 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
     profile = find_request_profile(options.profile)
     if options.shared_tokens is not None:
         profile = _with_shared(profile, options.shared_tokens)
+    if options.prompts is not None:
+        profile = _with_prompts(profile, options.prompts, options.api or "chat")
+    profile = replace(profile, body=options.body)
     limits = profile.limits if options.limits is None else options.limits
     address = _address(options.url)
     key = key_from(options.key_name)
@@ -143,6 +160,8 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
         body = _accepted_body(address, key, options, model, profile, server, deadline_s)
     except ServerError as error:
         raise MachineLacks(error.message, error.hint) from error
+    if options.prompts is not None:
+        _with_prompts(profile, options.prompts, body.api)  # the API that the server has may not take them
     _check_context(server, profile)
     notes = []
     if not body.ignores_eos:
@@ -156,7 +175,7 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
     if lost := storage_warning(target, machine.layers):
         notes.append(lost)
     plan = _plan(options, profile, limits, body)
-    _check_budget(plan, profile, _alone_s(address, key, profile, body, deadline_s))
+    _check_budget(plan, profile, _alone_s(address, key, profile, body, options.prompts, deadline_s))
     runtime = Runtime.without_torch(Missing("a load on a server asks no interpreter"))
     return PreparedServe(
         Spec(new_run_id(), plan, runtime, options.label, price, options.machine, hash_key(), str(target)),
@@ -177,6 +196,33 @@ def _with_shared(profile: RequestProfile, tokens: int) -> RequestProfile:
             f"from 0 to {profile.prompt_tokens - 1}",
         )
     return replace(profile, shared_tokens=tokens)
+
+
+def _with_prompts(profile: RequestProfile, path: Path, api: str) -> RequestProfile:
+    """The profile with the prompts of a file, of about as many tokens. Raises GputuiError if it is none."""
+    if profile.shared_tokens:
+        raise GputuiError("--prompts: the file says what prompts begin with", "leave --shared-prefix out")
+    try:
+        found, digits = prompts_in(path, api)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise GputuiError(f"--prompts {path}: {why}", "see docs/serving.md") from None
+    tokens = round(sum(map(len, found)) / len(found) / _BYTES_PER_TOKEN)
+    return replace(profile, prompt_tokens=max(tokens, 1), prompts=f"file {digits[:8]}")
+
+
+def body_from(text: str) -> str:
+    """Check `{"temperature": 0}`, what is merged into requests. Raises GputuiError."""
+    hint = """a JSON object, such as '{"temperature": 0}'"""
+    try:
+        plain = read_json(text, MOST_BODY_BYTES)
+    except ValueError:
+        raise GputuiError("--body: it is not JSON that a request could have", hint) from None
+    if not isinstance(plain, dict):
+        raise GputuiError("--body: it is not an object", hint)
+    if taken := sorted(_OURS & plain.keys()):
+        raise GputuiError(f"--body: {taken[0]} is what gputui itself sets", "leave it out")
+    return json.dumps(plain, sort_keys=True)
 
 
 def _address(url: str) -> Address:
@@ -232,11 +278,12 @@ def _accepted_body(
 
     The error for a model that the server does not list names those that it does.
     """
-    prompt = Prompts(PROBE_TOKENS, 0, os.urandom(8), TOKENS_PER_WORD).next()
+    prompt = Prompts(PROBE_TOKENS, 0, os.urandom(8), TOKENS_PER_WORD).usual()
     first: ServerError | None = None
     for api in (options.api,) if options.api else ("chat", "completions"):
         try:
-            found, _ = body_for(address, key, Body(api, model, PROBE_TOKENS), prompt, deadline_s)
+            body = Body(api, model, PROBE_TOKENS, extra=options.body)
+            found, _ = body_for(address, key, body, prompt, deadline_s)
         except ServerError as error:
             first = first or error
             continue
@@ -253,13 +300,22 @@ def _models_text(server: ServerIdentity) -> str:
 
 
 def _alone_s(
-    address: Address, key: str, profile: RequestProfile, body: Body, deadline_s: float
+    address: Address,
+    key: str,
+    profile: RequestProfile,
+    body: Body,
+    prompts: Path | None,
+    deadline_s: float,
 ) -> float | None:
     """How long one request of the profile takes with nothing beside it, at least; None if it is not answered.
 
     Why it is not shows in the run, whose first answer says how many tokens a word has.
     """
-    prompt = Prompts(profile.prompt_tokens, 0, os.urandom(16), TOKENS_PER_WORD).next()
+    if prompts is None:
+        prompt = Prompts(profile.prompt_tokens, 0, os.urandom(16), TOKENS_PER_WORD).usual()
+    else:
+        prompt = FilePrompts(prompts_in(prompts, body.api)[0], "").usual()
+        body = replace(body, has_messages=body.api == "chat")
     begun_s = time.monotonic()
     try:
         body_for(address, key, body, prompt, deadline_s)
@@ -286,7 +342,8 @@ def _check_budget(plan: Plan, profile: RequestProfile, alone_s: float | None) ->
 
 
 def _check_context(server: ServerIdentity, profile: RequestProfile) -> None:
-    needed = profile.prompt_tokens + profile.output_tokens
+    longest = 1 + LENGTHS if profile.prompts == RANDOM_WORDS else 1.0
+    needed = math.ceil(profile.prompt_tokens * longest) + profile.output_tokens
     if server.context_tokens is not None and needed > server.context_tokens:
         raise GputuiError(
             f"profile {profile.name} needs a context of {needed} tokens,"
@@ -333,6 +390,8 @@ def _plan(options: ServeOptions, profile: RequestProfile, limits: Limits, body: 
                 tpot_s=limits.tpot_s,
                 e2e_s=limits.e2e_s,
                 attained_share=options.attained_share,
+                extra=options.body,
+                prompts_path=str(options.prompts.resolve()) if options.prompts else "",
             )
         )
 
@@ -383,9 +442,16 @@ def serving_case(
             ("prompt_tokens", profile.prompt_tokens),
             ("shared_tokens", profile.shared_tokens),
             ("output_tokens", profile.output_tokens),
+            ("prompts", profile.prompts),
+            ("body", "none" if profile.body == "{}" else hash_of(profile.body)),
             *of_load,
         ),
     )
+
+
+def hash_of(text: str) -> str:
+    """A few digits in place of a text that may be private."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def shown_name(model: str) -> str:

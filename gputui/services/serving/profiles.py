@@ -97,6 +97,8 @@ SCHEMA = 1
 MOST_TOKENS = 1_000_000
 _KEYS = ("schema", "version", "title", "prompt_tokens", "output_tokens", "shared_prefix_tokens", "slo")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+RANDOM_WORDS = "random words"
+"""That no two prompts share, in lengths that vary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,10 @@ class RequestProfile:
     shared_tokens: int
     """At the start of every prompt; 0: no two prompts begin alike, so no cache helps."""
     limits: Limits
+    prompts: str = RANDOM_WORDS
+    """What prompts are of: a file has its hash here."""
+    body: str = "{}"
+    """What is merged into requests; a JSON object."""
 
 
 def shipped_request_profiles() -> tuple[RequestProfile, ...]:

@@ -28,16 +28,18 @@ from gputui.model.units import (
     with_prefix,
 )
 from gputui.services.results.headline import as_sentence, run_headline
-from gputui.services.results.metrics import LATE_S
+from gputui.services.results.metrics import AS_OFFERED, LATE_S, metrics_of
 from gputui.services.results.step_answer import why_sentence
 from gputui.services.serving.curve import CLOSED, OPEN, SEARCH, Level, ServingRun, Times
 from gputui.services.serving.profiles import (
     DEFAULT_ATTAINED_SHARE,
+    RANDOM_WORDS,
     SCHEMA,
     limits_of,
     parameter_of,
     shipped_request_profiles,
 )
+from gputui.worker.serving.load import ACCEPTED, ANSWER_TIME
 
 HEADINGS = ("load", "tok/s", "95 %", "/user", "TTFT p50", "p99", "TPOT p50", "p99", "n")
 """Of `curve_table`; tokens are output tokens, `n` are requests."""
@@ -48,6 +50,8 @@ API_PRICE_HELP = (
     "A hosted API's price in USD per million tokens: show the load from which the box is cheaper."
 )
 _NOTEWORTHY_SHARE = 0.02
+_VAGUE = 10.0
+"""A limit whose interval spans so many times is not named."""
 _NOTHING = "—"
 
 
@@ -82,10 +86,11 @@ def measured_levels(serving: ServingRun) -> list[Level]:
 def _row(level: Level) -> tuple[str | Span, ...]:
     """The cells below _FULL_HEADINGS of one load, `—` for what was not measured."""
     failed = level.outcomes.total() - level.outcomes[ANSWERED]
-    speed = level.speed
-    spread = (
-        _NOTHING if isinstance(speed, Missing) else format_spread(speed.units_per_s, speed.low, speed.high)
-    )
+    speed, spread = level.speed, _NOTHING
+    if level.is_as_offered:
+        spread = AS_OFFERED.reason
+    elif not isinstance(speed, Missing):
+        spread = format_spread(speed.units_per_s, speed.low, speed.high)
     return (
         load_words(level),
         _number_or_none(level.output_per_s),
@@ -126,8 +131,8 @@ def headline_of(run: Run, serving: ServingRun | Missing | None, passes: Mapping[
 def serving_headline(serving: ServingRun, price: Price | Missing) -> str:
     """`Chat: 21.3 requests/s within TTFT 500 ms, TPOT 50 ms (95 %: 19.8 to 22.9); ...`."""
     limit = serving.limit
-    if limit is not None and not isinstance(limit.speed, Missing):
-        speed = limit.speed
+    speed = Missing("no limit was sought") if limit is None else limit.speed
+    if limit is not None and not isinstance(speed, Missing) and speed.high < _VAGUE * speed.low:
         ends = f"{_number(speed.low)} to {_number(speed.high)}"
         sentence = (
             f"{as_sentence(serving.profile)}: {_number(speed.units_per_s)} requests/s"
@@ -138,20 +143,33 @@ def serving_headline(serving: ServingRun, price: Price | Missing) -> str:
         if not isinstance(cost, Missing):
             sentence += f"; a million output tokens cost {format_usd(cost)}"
         return f"{sentence}."
-    best = [level for level in serving.levels if not isinstance(level.output_per_s, Missing)]
-    said = ""
-    if best:
-        most = max(best, key=lambda level: known(level.output_per_s) or 0.0)
-        rate = _number_or_none(most.output_per_s)
-        said = f"{as_sentence(serving.profile)}: at most {rate} output tok/s, with {load_words(most)}."
+    said = _most_output(serving)
     if limit is not None:
         said = f"{said} {_without_limit(limit)}.".strip()
     return said or f"{as_sentence(serving.profile)}: nothing was measured."
 
 
+def _most_output(serving: ServingRun) -> str:
+    """`Chat: at most 730 output tok/s, with 16 users.`, or of rates alone how long the largest waits."""
+    found = [level for level in serving.levels if not isinstance(level.output_per_s, Missing)]
+    users = [level for level in found if level.kind == CLOSED]
+    profile = as_sentence(serving.profile)
+    if users:
+        most = max(users, key=lambda level: known(level.output_per_s) or 0.0)
+        rate = _number_or_none(most.output_per_s)
+        return f"{profile}: at most {rate} output tok/s, with {load_words(most)}."
+    if rates := [level for level in found if level.kind == OPEN]:
+        most = max(rates, key=lambda level: level.rate_per_s or 0.0)
+        times = f"TTFT {_time(most.ttft.p50_s)}, TPOT {_time(most.tpot.p50_s)}"
+        return f"{profile}: {times} (median) at {load_words(most)}."
+    return ""
+
+
 def _without_limit(limit: Level) -> str:
     """`12.0 requests/s hold TTFT 500 ms for 90 % of them, 24.0 do not; the limit was not found: ...`."""
     within, why = limits_of(limit.case).text, limit.result.reason or limit.result.outcome
+    if not isinstance(limit.speed, Missing):
+        why = f"the launches tell it from {_number(limit.speed.low)} to {_number(limit.speed.high)}/s only"
     held, failed = limit.held_per_s, limit.failed_per_s
     if held is None and failed is None:
         return f"No rate within {within} is known: {why}"
@@ -191,15 +209,13 @@ def energy_line(serving: ServingRun) -> str:
 
 
 def server_line(serving: ServingRun) -> str:
-    """`vLLM 0.11.0, llama-8b, chat: 512 tokens in, 200 out, prompts begin differently`."""
+    """`vLLM 0.11.0, llama-8b, chat: 512 tokens in, 200 out, random words`."""
     server = serving.server
     if isinstance(server, Missing):
         engine = "an unknown server"
     else:
         engine = engine_words(server.engine, server.version) + ("" if server.is_here else " elsewhere")
-    shared = (
-        f"the first {serving.shared_tokens} alike" if serving.shared_tokens else "prompts begin differently"
-    )
+    shared = f"the first {serving.shared_tokens} alike" if serving.shared_tokens else serving.prompts
     return (
         f"{engine}, {serving.model}, {serving.api}: {serving.prompt_tokens} tokens in,"
         f" {serving.output_tokens} out, {shared}"
@@ -226,6 +242,7 @@ def serving_notes(serving: ServingRun) -> Iterator[str]:
         " does a proxy buffer, or does the server lack a CPU?",
     )
     for level in measured:
+        yield from _of_model(level, serving)
         if not isinstance(level.server, Missing) and level.server.preemptions:
             share = level.server.kv_cache_share
             full = "" if share is None else f", {format_percent(share)} full at the end"
@@ -242,6 +259,18 @@ def serving_notes(serving: ServingRun) -> Iterator[str]:
         yield f"lag of the client: p99 {format_seconds(worst.longest_lag_s)} with {load_words(worst)}"
     if any(step.client == "asyncio" for level in serving.levels for step in level.offered):
         yield "the client ran without uvloop, which lags less: pip install uvloop"
+
+
+def _of_model(level: Level, serving: ServingRun) -> Iterator[str]:
+    """What only a model that thinks, or a server that guesses tokens beforehand, has."""
+    values = {metric.key: metric.value for metric in metrics_of(level.result)}
+    thinks, accepted = (values.get(key, Missing("not reported")) for key in (ANSWER_TIME, ACCEPTED))
+    if not isinstance(thinks, Missing):
+        yield f"{load_words(level)}: the model thinks, and its answer begins after {format_seconds(thinks)}"
+    if not isinstance(accepted, Missing):
+        unlike = ", which yours are not" if serving.prompts == RANDOM_WORDS else ""
+        taken = f"{format_percent(accepted)} of what the server drafts is accepted"
+        yield f"{load_words(level)}: {taken}, of {serving.prompts}{unlike}"
 
 
 def _shares(
@@ -315,6 +344,10 @@ def load_options(case: Case) -> str:
     shared, users = parameter_of(case, "shared_tokens"), parameter_of(case, "users")
     if shared:
         options += ["--shared-prefix", f"{shared}"]
+    if str(parameter_of(case, "prompts")).startswith("file"):
+        options += ["--prompts", "FILE"]
+    if parameter_of(case, "body") not in (None, "none"):
+        options += ["--body", "JSON"]
     if users is not None:
         return shlex.join([*options, "--concurrency", f"{users}", "--slo", "none"])
     rate = parameter_of(case, "rate_per_s")
@@ -396,7 +429,7 @@ def _level(level: Level, price: Price | Missing) -> dict[str, Any]:
         "is_overloaded": level.is_overloaded,
         "limit_requests_per_s": or_null("limit_requests_per_s", per_s) if level.kind == SEARCH else None,
         "output_tokens_per_s": or_null("output_tokens_per_s", level.output_per_s),
-        "interval": None if isinstance(speed, Missing) else [speed.low, speed.high],
+        "interval": None if isinstance(speed, Missing) or level.is_as_offered else [speed.low, speed.high],
         "tokens_per_s_and_user": or_null("tokens_per_s_and_user", level.tokens_per_user),
         "usd_per_million_output_tokens": or_null(
             "usd_per_million_output_tokens", usd_per_million_tokens(level, price)

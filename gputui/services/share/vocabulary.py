@@ -14,7 +14,7 @@ from gputui.facts.tables import instance_rows
 from gputui.machine.layers import signals
 from gputui.model.serving import SERVE_PROFILE
 from gputui.services.profiles.loader import shipped_profiles
-from gputui.services.serving.profiles import shipped_request_profiles
+from gputui.services.serving.profiles import RANDOM_WORDS, shipped_request_profiles
 from gputui.sources.nvml_calls import nvml_reason
 from gputui.worker.steps import COMPILE_FIGURE, STEP_TIMES
 from gputui.worker.variables import VARIABLES, warnings_of
@@ -169,16 +169,17 @@ size = one_of(*(name for workload in WORKLOADS for name in workload.sizes), "who
 parameter_name = one_of(
     *(name for size in _SIZES for name in size.parameters),
     *("unit", "units", "model", "api", "prompt_tokens", "shared_tokens", "output_tokens", "load", "users"),
-    *("rate_per_s", "attained_share", "limit_ttft_s", "limit_tpot_s", "limit_e2e_s"),
+    *("rate_per_s", "attained_share", "limit_ttft_s", "limit_tpot_s", "limit_e2e_s", "prompts", "body"),
 )
 parameter_text = one_of(
     *(value for size in _SIZES for value in size.parameters.values() if isinstance(value, str)),
     *("closed", "open", "search", "chat", "completions", "completion", "run", "step", "img", "tok", "seq"),
-    *("frame", "req", "flop", "B"),
+    *("frame", "req", "flop", "B", RANDOM_WORDS, "none"),
 )
 _OF_LOADS = matching(
     r"(?:ttft|tpot|e2e)_p(?:50|95|99)_s|requests_per_s|(?:total|output)_tokens_per_s|cached_share"
-    r"|other_length_share|failed_share|good_share|client_lag_p99_s"
+    r"|other_length_share|failed_share|good_share|client_lag_p99_s|answer_p50_s|draft_accepted_share"
+    r"|first token of the answer|drafted tokens accepted"
     r"|requests without an answer|requests within the limits"
     r"|lag of the client, p99|output tokens at the limit"
     r"|(?:TTFT|TPOT|E2E) (?:median|p95|p99)|requests answered|input and output tokens"

@@ -2,8 +2,9 @@
 
 In: a launch with the server's address and a load. Out: messages of the channel. The parts, from the bottom:
 `PlannedLoad` is what a plan asks for, `answer` reads a recorded answer, `client` sends requests and records,
-`request` writes prompts and sends one alone, `server` says to whom, `load` what is offered, what came of it
-and what is reported, `offering` offers it, `search` says which rate to try next, `load_launch` does a launch.
+`request` writes requests and sends one alone, `prompts` says what they ask, `server` to whom, `load` what is
+offered, what came of it and what is reported, `offering` offers it, `search` says which rate to try next,
+`load_launch` does a launch.
 """
 
 from __future__ import annotations
@@ -44,3 +45,7 @@ class PlannedLoad:
     e2e_s: float | None
     attained_share: float
     """Of the requests that must be good for a rate to hold; 0 to 1."""
+    extra: str = "{}"
+    """A JSON object that is merged into each request."""
+    prompts_path: str = ""
+    """A file of prompts; empty for random words."""

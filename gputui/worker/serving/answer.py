@@ -145,6 +145,8 @@ class ServerAnswer:
     """All output, to be hashed and forgotten."""
     retry_after: str = ""
     is_streamed: bool = True
+    answer_ns: int | None = None
+    """Arrival of the first event with output other than reasoning."""
 
 
 def read_answer(
@@ -182,6 +184,7 @@ def read_answer(
         stream.usage,
         stream.finish_reason,
         "".join(stream.texts).encode("utf-8", "surrogatepass"),
+        answer_ns=stream.answer_ns,
     )
 
 
@@ -260,6 +263,7 @@ class _Stream:
     def __init__(self) -> None:
         self.events = 0
         self.output_ns: list[int] = []
+        self.answer_ns: int | None = None
         self.texts: list[str] = []
         self.usage = Usage()
         self.finish_reason = ""
@@ -323,14 +327,15 @@ class _Stream:
             self.finish_reason = finish if _CODE.fullmatch(finish) else "unknown"
         delta = choice.get("delta")
         if isinstance(delta, dict):
-            said = [delta.get(name) for name in ("content", "reasoning_content", "reasoning")]
             calls = delta.get("tool_calls")
-            said += [json.dumps(calls)] if calls else []
+            answers = _texts(delta.get("content"), json.dumps(calls) if calls else None)
+            thoughts = _texts(delta.get("reasoning_content"), delta.get("reasoning"))
         else:
-            said = [choice.get("text")]
-        texts = [text for text in said if isinstance(text, str) and text]
-        if texts:
-            self.texts += texts
+            answers, thoughts = _texts(choice.get("text")), []
+        if answers and self.answer_ns is None:
+            self.answer_ns = self._at_ns
+        if answers or thoughts:
+            self.texts += answers + thoughts
             self.output_ns.append(self._at_ns)
 
     def end(self, *, is_whole: bool, was_stopped: bool) -> tuple[str, str]:
@@ -344,6 +349,10 @@ class _Stream:
         if not self.output_ns:
             return EMPTY, "the answer has no output"
         return OK, ""
+
+
+def _texts(*values: object) -> list[str]:
+    return [value for value in values if isinstance(value, str) and value]
 
 
 def _inside(usage: dict[str, Any], name: str, key: str) -> object:

@@ -75,6 +75,12 @@ class Sample:
         return None if first is None else (first - self.exchange.due_ns) * 1e-9
 
     @property
+    def answer_s(self) -> float | None:
+        """To the first token of the answer; None if the model did not think before it."""
+        first, answer = self.answer.first_ns, self.answer.answer_ns
+        return None if answer is None or answer == first else (answer - self.exchange.due_ns) * 1e-9
+
+    @property
     def e2e_s(self) -> float | None:
         last = self.answer.last_ns
         return None if last is None or self.answer.outcome != OK else (last - self.exchange.due_ns) * 1e-9
@@ -246,6 +252,8 @@ def quantile(ascending: Sequence[float], share: float) -> float | None:
 
 NEEDED = {"p95": (0.95, 72), "p99": (0.99, 368)}
 """Requests: with fewer, the order-statistic interval (95 %) of that percentile has no upper end."""
+ANSWER_TIME, ACCEPTED = "answer_p50_s", "draft_accepted_share"
+"""Figures that only models that think and servers that speculate have."""
 BATCH = 200
 """Requests per message."""
 
@@ -311,6 +319,12 @@ class LoadReport(CaseReport):
                     n,
                     f"needs {needed} requests a launch",
                 )
+        if thinks := step.values(lambda s: s.answer_s):
+            title = "first token of the answer"
+            self.figure(ANSWER_TIME, title, "s", "less", quantile(thinks, 0.5), len(thinks))
+        accepted = None if step.metrics is None else step.metrics.accepted_share
+        if accepted is not None:
+            self.figure(ACCEPTED, "drafted tokens accepted", "share", "more", accepted, len(step.counted))
         counted = step.counted
         ok = [sample for sample in counted if sample.answer.outcome == OK]
         start_ns, end_ns = step.window_ns

@@ -105,7 +105,14 @@ class LoadLaunch:
     async def _measured(self) -> None:
         load = self._load
         body = Body(
-            load.api, load.model, load.output_tokens, load.limit_name, load.ignores_eos, load.asks_usage
+            load.api,
+            load.model,
+            load.output_tokens,
+            load.limit_name,
+            load.ignores_eos,
+            load.asks_usage,
+            load.extra,
+            bool(load.prompts_path) and load.api == "chat",
         )
         address = address_of(load.url)
         client = Client(address, path_of(address, load.api), body.around(), self._key, lambda exchange: None)

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from statistics import median
 
 from .answer import OK, UNFINISHED, read_answer
 from .client import Client, Exchange, LagProbe, without_collections
 from .load import CLOSED, OPEN, Ended, Load, LoadOutcome, Sample, is_behind, tokens_within
-from .request import TOKENS_PER_WORD, Prompts
+from .prompts import TOKENS_PER_WORD, FilePrompts, Prompts, prompts_in
 from .server import ServerMetrics, during
 
 PERIOD_S = 1.0
@@ -116,11 +117,15 @@ class LoadGenerator:
         self._seed = arrivals_seed
         self._deadline_ns = deadline_ns
         self._allowance_s = allowance_s
+        self._of_file = _of_file(load)
         self._prompts = self._new_prompts(TOKENS_PER_WORD)
 
-    def _new_prompts(self, tokens_per_word: float) -> Prompts:
+    def _new_prompts(self, tokens_per_word: float) -> Prompts | FilePrompts:
         load = self._load
-        return Prompts(load.prompt_tokens, load.shared_tokens, os.urandom(16), tokens_per_word)
+        if load.prompts_path:
+            return FilePrompts(self._of_file, self._seed)
+        of_launch = os.urandom(16)
+        return Prompts(load.prompt_tokens, load.shared_tokens, of_launch, tokens_per_word, self._seed)
 
     async def warm_up(self) -> None:
         """Two requests alone: the first shows how many tokens a word has, the second how long one takes.
@@ -143,7 +148,7 @@ class LoadGenerator:
         done: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
         self.client.on_end = lambda exchange: None if done.done() else done.set_result(exchange)
         await self.client.open(1)
-        self.client.send(0, self._prompts.next(), time.monotonic_ns())
+        self.client.send(0, self._prompts.usual(), time.monotonic_ns())
         self.client.exchanges[-1].due_ns = self.client.exchanges[-1].sent_ns or time.monotonic_ns()
         try:
             exchange = await asyncio.wait_for(done, max(self.left_s(), 0.01))
@@ -339,6 +344,15 @@ class LoadGenerator:
             opened,
             metrics,
         )
+
+
+def _of_file(load: Load) -> list[bytes]:
+    """The prompts of its file, if it has one. Raises Ended."""
+    try:
+        return prompts_in(Path(load.prompts_path), load.api)[0] if load.prompts_path else []
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise Ended("failed", f"the file of prompts: {why}") from None
 
 
 def _went_well(exchange: Exchange) -> bool:

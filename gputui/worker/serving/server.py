@@ -303,6 +303,8 @@ _NAMES = {
         "sglang:num_retracted_requests_total",
         "sglang:num_retracted_reqs_total",
     ),
+    "drafted_tokens": ("vllm:spec_decode_num_draft_tokens_total",),
+    "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens_total",),
 }
 """Of each field of `ServerMetrics`; the first name that a server offers counts."""
 _LLAMA_COMPUTED = "llamacpp:prompt_tokens_total"
@@ -326,6 +328,17 @@ class ServerMetrics:
     preemptions: float | None
     """Requests that lost their place, and are computed anew, as the cache was full."""
 
+    drafted_tokens: float | None = None
+    """Output tokens that a draft guessed."""
+    accepted_tokens: float | None = None
+    """Of these, those that the model took."""
+
+    @property
+    def accepted_share(self) -> float | None:
+        if self.accepted_tokens is None or not self.drafted_tokens:
+            return None
+        return min(self.accepted_tokens / self.drafted_tokens, 1.0)
+
     @property
     def prefix_hit_share(self) -> float | None:
         if self.prefix_hit_tokens is None or not self.prefix_tokens:
@@ -346,6 +359,8 @@ def during(before: ServerMetrics | None, at_end: ServerMetrics | None) -> Server
         prefix_hit_tokens=gained(before.prefix_hit_tokens, at_end.prefix_hit_tokens),
         prefix_tokens=gained(before.prefix_tokens, at_end.prefix_tokens),
         preemptions=gained(before.preemptions, at_end.preemptions),
+        drafted_tokens=gained(before.drafted_tokens, at_end.drafted_tokens),
+        accepted_tokens=gained(before.accepted_tokens, at_end.accepted_tokens),
     )
 
 

@@ -129,7 +129,7 @@ def test_a_server_that_answers_in_one_piece_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_context_that_is_too_short_is_found_before_anything_is_measured(tmp_path: Path) -> None:
-    with pytest.raises(GputuiError, match="needs a context of 712 tokens, the server has 600"):
+    with pytest.raises(GputuiError, match="needs a context of 840 tokens, the server has 600"):
         _prepared(tmp_path, Behaviour(context_tokens=600))
 
 

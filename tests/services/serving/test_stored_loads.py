@@ -128,7 +128,7 @@ def test_show_prints_the_curve_and_its_json_has_the_same(
     store_loads(tmp_path / "a.db")
     status, out, _ = printed(capsys, "show", "latest", tmp_path / "a.db")
     assert status == 0
-    assert "vLLM 0.11.0, made-up-1b, chat: 512 tokens in, 200 out, prompts begin differently" in out
+    assert "vLLM 0.11.0, made-up-1b, chat: 512 tokens in, 200 out, random words" in out
     assert "16 users" in out
 
     plain = printed_json(capsys, "show", "latest", tmp_path / "a.db")["serving"]
