@@ -176,7 +176,8 @@ def load_terms(comparison: Comparison) -> str:
         f"{words} ({on_a} in a, {on_b} in b)" for words, (on_a, on_b) in of_sides.items() if on_a != on_b
     ]
     if apart:
-        return f"The loads differ in {listed(apart)}: offer both the same --profile and --prompts, under one --name."
+        same = "offer both the same --profile, prompts and body, under one --name"
+        return f"The loads differ in {listed(apart)}: {same}."
     return "No load was offered to both: name the same --concurrency or --rate, and the same --slo."
 
 
