@@ -7,6 +7,7 @@ import io
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gputui.analysis.fleet import spread_of
 from gputui.document.drawings import PAGE_CELLS, Interval, axis_of, intervals
@@ -14,22 +15,20 @@ from gputui.document.markup import (
     bullets,
     escaped,
     folded,
-    markdown_list,
-    markdown_table,
+    html_of,
+    markdown_of,
     page_of,
     part,
     safe,
-    table,
     with_units,
 )
 from gputui.document.page import Console, Page, console_on
 from gputui.document.spans import Span
-from gputui.document.table import Column, Drawing, Table, table_of
+from gputui.document.table import Column, Drawing, Part, Table
 from gputui.model.absent import Missing, known
 from gputui.model.units import cost_unit, counted, format_change, format_rate, format_usd, listed
-from gputui.services.compare.fleet import Fleet, Kind, RankedBox, gpu_of
+from gputui.services.compare.fleet import Fleet, RankedBox, gpu_of
 from gputui.services.compare.row_text import style_of_word
-from gputui.services.compare.text import write_options
 from gputui.services.support.output_files import Value, csv_text
 
 ROWS = 20
@@ -37,7 +36,7 @@ ROWS = 20
 _REASONS = 5
 """Boxes whose reasons are."""
 _AT_ONCE = 40
-"""Boxes of a kind that are shown without a click, besides those that stand out."""
+"""Boxes that are shown on a page without a click, besides those that stand out."""
 _HOW_TO_READ = (
     (
         "Each dot is a {0}: its rates against the medians of its kind, of the same devices, as the"
@@ -89,21 +88,40 @@ def shown_boxes(fleet: Fleet, room: int | None) -> Sequence[RankedBox]:
 
 
 def box_table(fleet: Fleet, boxes: Sequence[RankedBox]) -> Table:
-    """A line for each of these boxes."""
+    """A line for each of these boxes, with its distance from its kind on an axis that all tables share."""
     ranks = {box.name: rank for rank, box in enumerate(fleet.boxes, 1)}
-    rows = [
-        (
-            str(ranks[box.name]),
-            box.name,
-            format_rate(box.speed.units_per_s, fleet.case.unit),
-            format_change(box.of_kind),
-            format_change(box.overall),
-            Span(where_of(fleet, box), style_of_box(box)),
-        )
-        for box in boxes
+    drawing = _drawing(fleet, [[box] for box in boxes])
+    of_each = [
+        ("rank", [str(ranks[box.name]) for box in boxes], True),
+        (fleet.noun, [box.name for box in boxes], False),
+        ("rate", [format_rate(box.speed.units_per_s, fleet.case.unit) for box in boxes], True),
+        ("vs its kind", [format_change(box.of_kind) for box in boxes], True),
+        ("all cases", [format_change(box.overall) for box in boxes], True),
     ]
-    headings = ("rank", fleet.noun, "rate", "vs its kind", "all cases", "stands out")
-    return table_of(headings, rows, (0, 2, 3, 4), (1,), priorities={3: 1})
+    columns = [
+        Column(heading, texts, is_right, priority=heading == "vs its kind", breaks=not is_right)
+        for heading, texts, is_right in of_each
+    ]
+    out = [Span(where_of(fleet, box), style_of_box(box)) for box in boxes]
+    return Table((*columns, drawing, Column("stands out", out)))
+
+
+def _drawing(fleet: Fleet, rows: Sequence[Sequence[RankedBox]]) -> Drawing:
+    """Boxes of one kind in a row, over the middle 90 % of their kind; a box alone with its interval."""
+    kinds = [spread_of([box.overall for box in fleet.boxes if box.kind == row[0].kind]) for row in rows]
+    drawn = intervals(
+        [[_interval(box, is_alone=len(row) == 1) for box in row] for row in rows],
+        bands=[(kind.low, kind.high) for kind in kinds],
+        axis=axis_of((_interval(box, is_alone=True) for box in fleet.boxes), PAGE_CELLS),
+    )
+    return replace(drawn, priority=2)
+
+
+def _interval(box: RankedBox, *, is_alone: bool) -> Interval:
+    low = high = box.overall
+    if is_alone and not isinstance(box.apart, Missing):
+        low, high = box.apart
+    return Interval(box.overall, low, high, "●", style_of_box(box) or "dim")
 
 
 def style_of_box(box: RankedBox) -> str:
@@ -121,43 +139,36 @@ def where_of(fleet: Fleet, box: RankedBox) -> str:
     return f"{name} {format_change(ratio)}"
 
 
+def _parts(fleet: Fleet, boxes: Sequence[RankedBox], reasons: int | None = None) -> list[Part]:
+    """The kinds if there are several, these boxes, why some stand out, and which were not measured."""
+    kinds: list[Part] = [kind_table(fleet)] if len(fleet.kinds) > 1 else []
+    whys = [f"{name}: {why}" for name, why in fleet.why.items()][:reasons]
+    unmeasured = [f"not measured there: {listed(fleet.unmeasured)}"] if fleet.unmeasured else []
+    return [*kinds, box_table(fleet, boxes), (*whys, *unmeasured)]
+
+
 def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
     """Headline, kinds, then as many boxes as there is room for: ROWS, or all where that is asked for."""
     page = Page(out)
     page.line(fleet.headline, "title")
-    page.line()
-    if len(fleet.kinds) > 1:
-        page.table(kind_table(fleet))
-        page.line()
-    reasons = list(fleet.why.items())[: None if shows_all else _REASONS]
     room = ROWS
     if out.is_terminal:
-        below = len(reasons) + bool(fleet.unmeasured)
-        room = max(min(ROWS, out.height - page.height - below - 4), 5)
+        kinds = len(fleet.kinds) + 2 if len(fleet.kinds) > 1 else 0
+        below = min(len(fleet.why), _REASONS) + bool(fleet.unmeasured)
+        room = max(min(ROWS, out.height - page.height - kinds - below - 4), 5)
     boxes = shown_boxes(fleet, None if shows_all else room)
-    page.table(box_table(fleet, boxes))
-    for name, why in reasons:
-        page.line(why, lead=f"{name}: ")
-    if fleet.unmeasured:
-        page.line(
-            f"not measured there: {listed(fleet.unmeasured[:5])}"
-            + (" and more" if len(fleet.unmeasured) > 5 else "")
-        )
+    for one in _parts(fleet, boxes, None if shows_all else _REASONS):
+        page.part(one)
     left = len(fleet.boxes) - len(boxes)
     more = [f"{counted(left, f'more {fleet.noun}')}: --all"] if left else []
-    write_options(page, [*more, "side by side: --matrix", "as JSON: --format json"])
+    page.line(" · ".join((*more, "side by side: --matrix", "as JSON: --format json")), "dim")
     page.show()
 
 
 def fleet_as_markdown(fleet: Fleet) -> str:
     """Headline, kinds if there are several, and all boxes."""
-    parts = [
-        f"**{escaped(fleet.headline)}**\n",
-        *([markdown_table(kind_table(fleet))] if len(fleet.kinds) > 1 else []),
-        markdown_table(box_table(fleet, fleet.boxes)),
-        markdown_list(f"{name}: {why}" for name, why in fleet.why.items()),
-    ]
-    return "\n".join(filter(None, parts))
+    made = (markdown_of(one) for one in _parts(fleet, fleet.boxes) if one)
+    return "\n".join((f"**{escaped(fleet.headline)}**\n", *made))
 
 
 def fleet_as_text(fleet: Fleet) -> str:
@@ -165,6 +176,41 @@ def fleet_as_text(fleet: Fleet) -> str:
     page = io.StringIO()
     write_fleet(console_on(page, 120), fleet, shows_all=True)
     return page.getvalue()
+
+
+def fleet_as_page(fleet: Fleet) -> str:
+    """A page that fetches and runs nothing; names from files cannot become markup."""
+    first, *rest = fleet.sentences
+    *_, every, notes = map(html_of, _parts(fleet, fleet.boxes))
+    out = [box for box in fleet.boxes if box.stands_out]
+    shown = folded if len(fleet.boxes) > _AT_ONCE else part
+    how_to_read = (line.format(fleet.noun, fleet.subject) for line in _HOW_TO_READ)
+    title = f"{counted(len(fleet.boxes), fleet.noun)}, ranked"
+    body = "".join(
+        (
+            f'<p class="dim">{safe(title)}: {safe(fleet.subject)}</p><h1>{with_units(safe(first))}</h1>',
+            f'<p class="lead">{safe(" ".join(rest))}</p>' if rest else "",
+            part("Stands out", html_of(box_table(fleet, out)) if out else ""),
+            part("Kinds, the fastest first", _kinds(fleet)),
+            shown(f"Every {fleet.noun}, the fastest first", every),
+            notes,
+            folded("How to read this page", bullets(how_to_read)),
+        )
+    )
+    return page_of(safe(title), body)
+
+
+def _kinds(fleet: Fleet) -> str:
+    """A row for each kind, with all of its boxes as dots."""
+    of_kinds = [[box for box in fleet.boxes if box.kind == kind.name] for kind in fleet.kinds]
+    tiers = [next(tier for tier in fleet.tiers if kind in tier) for kind in fleet.kinds]
+    ties = [
+        ", ".join(other.name for other in tier if other is not kind)
+        for kind, tier in zip(fleet.kinds, tiers, strict=True)
+    ]
+    columns = [*kind_table(fleet).columns, _drawing(fleet, of_kinds)]
+    columns += [Column("ties with", ties)] if any(ties) else []
+    return html_of(Table(tuple(columns)))
 
 
 def fleet_as_csv(fleet: Fleet) -> str:
@@ -266,74 +312,3 @@ def fleet_plain(fleet: Fleet) -> dict[str, object]:
         ],
         "unmeasured": list(fleet.unmeasured),
     }
-
-
-def fleet_as_page(fleet: Fleet) -> str:
-    """A page that fetches and runs nothing; names from files cannot become markup."""
-    first, *rest = fleet.sentences
-    how_to_read = (line.format(fleet.noun, fleet.subject) for line in _HOW_TO_READ)
-    out = [box for box in fleet.boxes if box.stands_out]
-    title = f"{counted(len(fleet.boxes), fleet.noun)}, ranked"
-    body = "".join(
-        (
-            f'<p class="dim">{safe(title)}: {safe(fleet.subject)}</p><h1>{with_units(safe(first))}</h1>',
-            f'<p class="lead">{safe(" ".join(rest))}</p>' if rest else "",
-            part("Stands out", _boxes(fleet, out)),
-            part("All" if len(fleet.kinds) == 1 else "Kinds, the fastest first", _kinds(fleet)),
-            *(_of_kind(fleet, kind) for kind in fleet.kinds),
-            bullets([f"not measured there: {listed(fleet.unmeasured)}"] if fleet.unmeasured else [], "notes"),
-            folded("How to read this page", bullets(how_to_read)),
-        )
-    )
-    return page_of(safe(title), body)
-
-
-def _kinds(fleet: Fleet) -> str:
-    """A row for each kind, with all of its boxes as dots."""
-    of_kinds = [[box for box in fleet.boxes if box.kind == kind.name] for kind in fleet.kinds]
-    tiers = [next(tier for tier in fleet.tiers if kind in tier) for kind in fleet.kinds]
-    ties = [
-        ", ".join(other.name for other in tier if other is not kind)
-        for kind, tier in zip(fleet.kinds, tiers, strict=True)
-    ]
-    columns = [*kind_table(fleet).columns, _drawing(fleet, of_kinds)]
-    columns += [Column("ties with", ties)] if any(ties) else []
-    return table(Table(tuple(columns)), "forest fleet")
-
-
-def _of_kind(fleet: Fleet, kind: Kind) -> str:
-    """All boxes of a kind, the fastest first; many are folded."""
-    boxes = [box for box in fleet.boxes if box.kind == kind.name]
-    title = f"Every {fleet.noun}" if len(fleet.kinds) == 1 else kind.name
-    drawn = _boxes(fleet, boxes)
-    if len(boxes) > _AT_ONCE:
-        return folded(f"{title}, {len(boxes)} of them", drawn)
-    return part(title, drawn)
-
-
-def _boxes(fleet: Fleet, boxes: Sequence[RankedBox]) -> str:
-    if not boxes:
-        return ""
-    *columns, _ = box_table(fleet, boxes).columns
-    texts = [": ".join(filter(None, (where_of(fleet, box), fleet.why.get(box.name)))) for box in boxes]
-    styled = [Span(text, style_of_box(box)) for text, box in zip(texts, boxes, strict=True)]
-    why = Column("stands out", styled, breaks=True)
-    return table(Table((*columns, _drawing(fleet, [[box] for box in boxes]), why)), "forest fleet")
-
-
-def _drawing(fleet: Fleet, rows: Sequence[Sequence[RankedBox]]) -> Drawing:
-    """Boxes of one kind in a row, over the middle 90 % of their kind; a box alone with its interval. The axis
-    is one for all boxes, so that tables can be held against each other."""
-    kinds = [spread_of([box.overall for box in fleet.boxes if box.kind == row[0].kind]) for row in rows]
-    return intervals(
-        [[_interval(box, is_alone=len(row) == 1) for box in row] for row in rows],
-        bands=[(kind.low, kind.high) for kind in kinds],
-        axis=axis_of((_interval(box, is_alone=True) for box in fleet.boxes), PAGE_CELLS),
-    )
-
-
-def _interval(box: RankedBox, *, is_alone: bool) -> Interval:
-    low = high = box.overall
-    if is_alone and not isinstance(box.apart, Missing):
-        low, high = box.apart
-    return Interval(box.overall, low, high, "●", style_of_box(box) or "dim")

@@ -11,7 +11,7 @@ from gputui.errors import GputuiError, NoResult
 from gputui.services.compare.formats import comparison_records, comparison_text, save_comparison
 from gputui.services.compare.pairing import DIMENSIONS
 from gputui.services.compare.session import Answer, Asked, ask
-from gputui.services.compare.tables import Naming, about_parts, remarks, row_table
+from gputui.services.compare.tables import Naming, about_lines, remarks, row_table, sides_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -50,10 +50,11 @@ class ComparisonResult:
         pairs = ""
         for comparison in self.answer.comparisons:
             naming = Naming(comparison, self.asked.ignore)
-            sides, about = about_parts(comparison, naming.ignore)
+            sides = table(sides_table((comparison.a, comparison.b), naming.ignore))
+            about = bullets(about_lines((comparison,), naming.ignore))
             rows = table(row_table(comparison, naming))
             notes = (f"[{number}] {note}" for number, note in enumerate(naming.notes, 1))
-            pairs += table(sides) + bullets(about) + rows + bullets((*notes, *remarks(comparison, naming)))
+            pairs += sides + about + rows + bullets((*notes, *remarks(comparison, naming)))
         return f"<p><b>{safe(self.headline)}</b></p>{pairs}" + (f"<p>To tell:</p>{steps}" if steps else "")
 
 

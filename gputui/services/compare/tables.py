@@ -82,12 +82,29 @@ def sides_table(sides: Sequence[Side], ignore: str) -> Table:
     return Table((Column("", letters), *columns))
 
 
-def about_parts(comparison: Comparison, ignore: str, place: int = 0) -> tuple[Table, tuple[str, ...]]:
-    """Both sides; which runs were chosen, and what differs, of the comparison at this place."""
-    differs = "; ".join(map(difference_words, comparison.differs))
-    told = f"differs: {differs}" if differs else "" if ignore else no_difference_words(comparison)
-    lines = (part_words(place) if place else "", *choice_words(comparison, ignore), told)
-    return sides_table((comparison.a, comparison.b), ignore), tuple(filter(None, lines))
+def about_lines(
+    comparisons: Sequence[Comparison], ignore: str, place: int = 0, width: int | None = None
+) -> Iterator[str]:
+    """Which runs were chosen, and what differs; of a pair as the comparison at this place, with the values
+    where these fit in `width`."""
+    if len(comparisons) == 1:
+        if place:
+            yield part_words(place)
+        yield from choice_words(comparisons[0], ignore)
+    found: dict[str, list[str]] = {}
+    for number, comparison in enumerate(comparisons):
+        for what, _, _ in comparison.differs:
+            found.setdefault(what, []).append(letter_of(number))
+    names = [
+        what if len(of) == len(comparisons) else f"{what} ({' and '.join(of)})" for what, of in found.items()
+    ]
+    if len(comparisons) > 1 and names:
+        yield f"differs from a: {', '.join(names)}"
+    elif names:
+        told = f"differs: {', '.join(map(difference_words, comparisons[0].differs))}"
+        yield told if width is None or len(told) <= width else f"differs: {', '.join(names)}"
+    elif not ignore:
+        yield no_difference_words(comparisons[0]) if len(comparisons) == 1 else "no recorded differences"
 
 
 def row_table(
@@ -286,7 +303,8 @@ def _markdown_of_pair(
     below = [column for column in COLUMNS if column.default == "below" and not columns]
     absent = absent_lines(comparison, columns)
     parts = (
-        *about_parts(comparison, ignore, place),
+        sides_table((comparison.a, comparison.b), ignore),
+        tuple(about_lines((comparison,), ignore, place)),
         rows,
         *below_rows(comparison, whys, naming, below, absent),
     )

@@ -10,25 +10,20 @@ from typing import Any  # JSON
 
 from gputui.analysis.spread import ASSUMED, RUN_DF, BoxSpread
 from gputui.document.page import Console, Page, console_on
-from gputui.document.spans import Line, Span, command_spans, wrapped
+from gputui.document.spans import command_spans
 from gputui.model.absent import Missing
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import RATES, counted, format_hourly, format_percent, three_digits
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
 from gputui.services.compare.headline import claim, names_of, subject
 from gputui.services.compare.pairing import Comparison, Row, Side, SideCase, main_row
-from gputui.services.compare.row_text import (
-    choice_words,
-    difference_words,
-    letter_of,
-    no_difference_words,
-    part_words,
-)
+from gputui.services.compare.row_text import letter_of
 from gputui.services.compare.rows_table import RowOfSides, first_of, rows_of_sides, rows_table
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.suggestions import effort_words
 from gputui.services.compare.tables import (
     Naming,
+    about_lines,
     absent_lines,
     below_rows,
     column_table,
@@ -40,9 +35,8 @@ from gputui.services.results.throughput import run_spread_of
 from gputui.services.results.variation import NOTHING_KNOWN
 
 _LEAST_ROWS = 3
-_LINES_AROUND = 4
-"""A heading, two blank lines, and the last one."""
 _MISSING_SHOWN = 2
+_WAYS = ("screen: --tui", "report: -o report.html")
 
 
 def comparison_as_text(
@@ -69,7 +63,7 @@ def comparison_pages(
     shows_all: bool = False,
     lines_below: int = 0,
 ) -> Iterator[Page]:
-    """The headline, then each comparison once it is laid out.
+    """The headline, then all sides in one table, or each with its reasons or columns once it is laid out.
 
     A terminal gets what fits on its screen, unless it is to show all: the main case, then the rows that
     differ most. Anything else gets all rows. Notes, flags, reasons and costs come with `is_verbose`.
@@ -80,140 +74,79 @@ def comparison_pages(
     page.line(first, "title")
     page.part(" ".join(rest) or ())
     page.line()
-    most_lines = None if shows_all or is_verbose or not out.is_terminal else out.height - 1 - lines_below
-    if len(answer.pairs) > 1 and not (is_verbose or columns):
-        _write_sides(page, answer.comparisons, asked.ignore)
-        left = _write_shown(page, answer.comparisons, asked.ignore, most_lines)
-        if out.is_terminal:
-            page.line()
-            write_options(page, (*_all(left), "each vs a, with reasons: --verbose", "screen: --tui"))
-        yield page
-        return
-    for place, (comparison, whys) in enumerate(answer.pairs):
+    is_full = is_verbose or bool(columns)
+    most_lines = None if shows_all or is_full or not out.is_terminal else out.height - 1 - lines_below
+    groups = [(one,) for one in answer.comparisons] if is_full else [answer.comparisons]
+    for place, comparisons in enumerate(groups):
         if place:
             page = Page(out)
             page.line()
         end = Page(out)
-        for line in _next_lines(answer, comparison, out, is_verbose):
-            end.spans(line)
-        _write_sides(page, (comparison,), asked.ignore, is_verbose, place)
-        left = 0
-        if columns or is_verbose or not out.is_terminal:
-            _write_rows(page, comparison, asked.ignore, columns, is_verbose)
-        else:
-            room = None if most_lines is None else most_lines - end.height
-            left = _write_shown(page, (comparison,), asked.ignore, room)
-        if is_verbose or columns:
-            for text in absent_lines(comparison, columns):
-                page.line(text)
-        if is_verbose:
-            _write_more(page, comparison, whys, asked.ignore, columns)
-        if end.height:
-            page.line()
-            page.add(end)
+        if len(comparisons) == 1:
+            _write_next(end, answer, comparisons[0], is_verbose)
         if out.is_terminal:
-            more = _all(left) if is_verbose else [*_all(left), "reasons: --verbose"]
-            if not end.height:
-                page.line()
-            write_options(page, (*more, "screen: --tui", "report: -o report.html"))
+            end.line()
+            more = ["each vs a, with reasons" if len(comparisons) > 1 else "reasons"] * (not is_verbose)
+            end.line(" · ".join((*(f"{one}: --verbose" for one in more), *_WAYS)), "dim")
+        _write_sides(page, comparisons, asked.ignore, is_verbose, place)
+        room = None if most_lines is None else max(most_lines - page.height - end.height - 2, _LEAST_ROWS)
+        left = _write_rows(page, comparisons, asked.ignore, columns, is_verbose, room)
+        for text in absent_lines(comparisons[0], columns):
+            page.line(text)
+        if is_verbose:
+            _write_more(page, comparisons[0], answer.whys[place], asked.ignore, columns)
+        if left:
+            page.hint(counted(left, "more row"), "--all")
+        page.add(end)
         yield page
 
 
-def _all(left: int) -> list[str]:
-    """How to see the rows that are left, if there are any."""
-    return [f"{counted(left, 'more row')}: --all"] if left else []
-
-
 def _write_sides(
-    page: Page, comparisons: Sequence[Comparison], ignore: str, is_verbose: bool = False, place: int = 0
+    page: Page, comparisons: Sequence[Comparison], ignore: str, is_verbose: bool, place: int
 ) -> None:
-    """The sides, and what differs; of a pair as the comparison at this place, and with the runs chosen."""
-    letters = [letter_of(number) for number in range(len(comparisons))]
+    """The sides, what differs, and which rows are missing; of a pair as the comparison at this place."""
     sides = (comparisons[0].a, *(comparison.b for comparison in comparisons))
     page.table(sides_table(sides, ignore), gap=2)
-    if place:
-        page.line(part_words(place))
-    for line in choice_words(comparisons[0], ignore) if len(comparisons) == 1 else ():
+    for line in about_lines(comparisons, ignore, place, None if is_verbose else page.width):
         page.line(line, "dim")
-    differs = _differs(letters, comparisons)
-    if differs:
-        page.line(differs if is_verbose else _one_line(differs, page.width), "dim")
-    elif not ignore:
-        is_pair = len(comparisons) == 1
-        none = no_difference_words(comparisons[0]) if is_pair else "no recorded differences"
-        page.line(none, "dim")
     if not is_verbose:
-        missing = [
+        missing = dict.fromkeys(
             line
-            for letter, comparison in zip(letters, comparisons, strict=True)
-            for line in missing_lines(comparison, Naming(comparison, ignore), f"a{letter}")
-        ]
-        lines = list(dict.fromkeys(missing))  # of which a terminal gets the most serious
-        shown = lines[:_MISSING_SHOWN] if page.out.is_terminal else lines
+            for number, comparison in enumerate(comparisons)
+            for line in missing_lines(comparison, Naming(comparison, ignore), f"a{letter_of(number)}")
+        )
+        shown = list(missing)[: _MISSING_SHOWN if page.out.is_terminal else None]  # the most serious
         for line in shown:
             page.line(line, "dim")
-        if len(lines) > len(shown):
-            page.hint(f"{counted(len(lines) - len(shown), 'more reason')} for missing rows", "--verbose")
+        if len(missing) > len(shown):
+            page.hint(f"{counted(len(missing) - len(shown), 'more reason')} for missing rows", "--verbose")
     page.line()
 
 
-def write_options(page: Page, options: Sequence[str]) -> None:
-    """As many as fit in one line."""
-    fitting = [
-        options[:count] for count in range(1, len(options)) if len(" · ".join(options[:count])) <= page.width
-    ]
-    shown = options if len(" · ".join(options)) <= page.width or not fitting else fitting[-1]
-    spans: list[Span] = []
-    for option in shown:
-        what, _, typed = option.partition(": ")
-        spans += [Span(f"{' · ' if spans else ''}{what}: ", "dim"), Span(typed, "accent")]
-    page.spans(spans)
-
-
-def _one_line(text: str, width: int) -> str:
-    """As many of its parts as fit, and how many more there are."""
-    parts = text.split(", ")
-    lines = [", ".join((*parts[:kept], f"{len(parts) - kept} more")) for kept in range(len(parts) - 1, 0, -1)]
-    return next((line for line in (text, *lines) if len(line) <= width), (text, *lines)[-1])
-
-
-def _next_lines(
-    answer: Answer, comparison: Comparison, out: Console, is_verbose: bool = False
-) -> Iterator[Line]:
-    """What would settle the main case, as a command for each box; else how many rows are
-    open."""
+def _write_next(page: Page, answer: Answer, comparison: Comparison, is_verbose: bool) -> None:
+    """What would settle the main case, as a command for each box; else what would turn the answer round, and
+    how to get costs."""
+    width = page.width if page.out.is_terminal else None
     if steps := answer.headline.steps:
-        yield (Span(f"{answer.headline.purpose}, {effort_words(steps)}:", "dim"),)
+        page.line()
+        page.line(f"{answer.headline.purpose}, {effort_words(steps)}:", "dim")
         for step in steps:
-            yield from command_spans(step.command, out.width if out.is_terminal else None, f"{step.box}$ ")
+            for spans in command_spans(step.command, width, f"{step.box}$ "):
+                page.spans(spans)
         return
-    turns = [] if is_verbose else turning_points(comparison)
-    for condition, then in turns[:_MISSING_SHOWN]:
-        lines = wrapped(f"{condition}: {then}", out.width)
-        if len(lines) == 1:
-            yield Span(f"{condition}: ", "dim"), Span(then)
-        elif not out.is_terminal:
-            yield from ((Span(line),) for line in lines)
-    undecided = sum(
-        row.rate.word == "inconclusive"
-        and (row.a.run, row.a.result) != (row.b.run, row.b.result)  # nothing tells a measurement from itself
-        for row in comparison.rows
-    )
-    if undecided and not is_verbose:
-        rows = f"{undecided} of {counted(len(comparison.rows), 'row')}"
-        yield (
-            Span(f"can't tell {rows}", "accent"),
-            Span(": "),
-            Span("--verbose", "accent"),
-            Span(" says what would settle them", "dim"),
-        )
+    found = [] if is_verbose else turning_points(comparison)[:_MISSING_SHOWN]
+    hints = [(f"{condition}: {then}", "dim") for condition, then in found]
     sides = zip(names_of(comparison), (comparison.a.run, comparison.b.run), strict=True)
     lacks = [(name, run) for name, run in sides if isinstance(run.price, Missing)]
     if len(lacks) == 1:
         ((name, run),) = lacks
         command = "serve-bench" if run.profile == SERVE_PROFILE else "run"
-        why, typed = f"no cost: {name} has no price: ", f"gputui {command} --price USD"
-        yield Span(why, "dim"), Span(typed, "accent"), Span(" or --instance TYPE", "dim")
+        typed = f"gputui {command} --price USD or --instance TYPE"
+        hints.append((f"no cost: {name} has no price: {typed}", "dim"))
+    if hints:
+        page.line()
+    for text, style in hints:
+        page.line(text, style)
 
 
 def chosen_rows(rows: Sequence[RowOfSides], room: int | None) -> Sequence[RowOfSides]:
@@ -233,53 +166,33 @@ def chosen_rows(rows: Sequence[RowOfSides], room: int | None) -> Sequence[RowOfS
 
 def _write_rows(
     page: Page,
-    comparison: Comparison,
+    comparisons: Sequence[Comparison],
     ignore: str,
     columns: Sequence[ComparisonColumn],
     is_verbose: bool,
-) -> None:
-    """The table of rows; chosen columns that do not fit in it have a table each, below."""
-    naming = Naming(comparison, ignore)
+    room: int | None,
+) -> int:
+    """As many rows as there is room for, of a pair on a terminal with their intervals drawn; chosen columns
+    that do not fit have a table each, below. How many rows are left."""
+    is_pair, is_full = len(comparisons) == 1, is_verbose or bool(columns)
+    naming = Naming(comparisons[0], ignore)
+    rows = rows_of_sides(comparisons, ignore, one_sided=False)
+    shown = chosen_rows(rows, room)
     made = rows_table(
-        (comparison,),
-        chosen_rows(rows_of_sides((comparison,), ignore, one_sided=False), None),
+        comparisons,
+        shown,
         ignore,
         columns or None,
         note=naming.note if is_verbose else lambda row: "",
-        has_costs=not (is_verbose or columns),
+        is_drawn=is_pair and page.out.is_terminal and not is_full,
+        has_costs=not is_full,
+        has_means=is_pair and (room is None or room >= len(shown) + len(comparisons[0].groups)),
     )
-    shown = page.table(made.table)
+    headings = page.table(made.table)
     for column in columns:
-        if column.table_heading and column.headings[0] not in shown:
-            table = column_table(column, comparison, naming)
-            page.part(table or ())
-
-
-def _write_shown(page: Page, comparisons: Sequence[Comparison], ignore: str, most_lines: int | None) -> int:
-    """As many rows as there is room for, of a pair with their intervals drawn; how many are left."""
-    is_pair = len(comparisons) == 1
-    rows = rows_of_sides(comparisons, ignore, one_sided=False)
-    room = None if most_lines is None else max(most_lines - page.height - _LINES_AROUND, _LEAST_ROWS)
-    shown = chosen_rows(rows, room)
-    has_means = is_pair and (room is None or room >= len(shown) + len(comparisons[0].groups))
-    page.table(rows_table(comparisons, shown, ignore, is_drawn=is_pair, has_means=has_means).table)
+        if column.table_heading and column.headings[0] not in headings:
+            page.part(column_table(column, comparisons[0], naming) or ())
     return len(rows) - len(shown)
-
-
-def _differs(letters: Sequence[str], comparisons: Sequence[Comparison]) -> str:
-    """`differs: driver 550 / 570`, `differs from a: machine, driver (c)`: what, and of several sides of which
-    if not of all; empty for nothing."""
-    if len(comparisons) == 1:
-        words = ", ".join(map(difference_words, comparisons[0].differs))
-        return f"differs: {words}" if words else ""
-    found: dict[str, list[str]] = {}
-    for letter, comparison in zip(letters, comparisons, strict=True):
-        for what, _, _ in comparison.differs:
-            found.setdefault(what, []).append(letter)
-    parts = (
-        what if len(of) == len(letters) else f"{what} ({' and '.join(of)})" for what, of in found.items()
-    )
-    return f"differs from a: {', '.join(parts)}" if found else ""
 
 
 def _write_more(
@@ -291,8 +204,8 @@ def _write_more(
 ) -> None:
     """Notes, flags, what could have been seen, reasons, metrics, costs, and what was left out."""
     naming = Naming(comparison, ignore)
-    for row in comparison.rows:
-        naming.note(row)
+    for of in chosen_rows(rows_of_sides((comparison,), ignore, one_sided=False), None):
+        naming.note(first_of(of))
     below = [column for column in COLUMNS if column.default == "below" and not columns]
     for part in below_rows(comparison, whys, naming, below, spread_lines(comparison)):
         page.part(part)

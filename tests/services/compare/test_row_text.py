@@ -35,11 +35,9 @@ from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.suggestions import SettlingStep
 from gputui.services.compare.tables import Naming, left_out
 from gputui.services.compare.text import (
-    _one_line,
-    _write_shown,
+    _write_rows,
     comparison_as_text,
     comparison_pages,
-    write_options,
 )
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import format_ends
@@ -111,7 +109,7 @@ def test_of_three_boxes_each_verdict_has_its_color_in_the_column_of_its_box() ->
     asked = asked_of(run_of(0.1), run_of(0.2), run_of(0.07))
     comparisons = tuple(compare_sides(asked.sides[0], side) for side in asked.sides[1:])
     page = Page(terminal(100))
-    _write_shown(page, comparisons, "", None)
+    _write_rows(page, comparisons, "", (), False, None)
     colors = [(text.split()[0], color) for text, color in painted(page) if "%" in text]
     assert colors[:2] == [("-50", "yellow"), ("+43", "green")]
 
@@ -150,12 +148,6 @@ def test_a_command_is_broken_for_a_screen_and_one_line_in_a_file() -> None:
         lines = [line.strip() for line in plain.splitlines()]
         assert (f"b$ {command}" in lines) is not is_terminal
         assert any(line.endswith(" \\") for line in lines) is is_terminal
-
-
-def test_of_a_list_as_many_parts_are_printed_as_fit_and_the_others_are_counted() -> None:
-    assert _one_line("differs: GPU, CPU, torch", 24) == "differs: GPU, CPU, torch"
-    assert _one_line("differs: GPU, CPU, torch", 23) == "differs: GPU, 2 more"
-    assert _one_line("differs: GPU, CPU, torch", 5) == "differs: GPU, 2 more"
 
 
 def test_three_boxes_say_what_differs_and_on_which_of_them() -> None:
@@ -203,15 +195,6 @@ def test_a_cost_has_the_color_of_its_own_verdict() -> None:
     answer = Answer((compare_sides(*asked.sides),), ((),), Headline(()))
     (page,) = comparison_pages(asked, answer, (), terminal(100))
     assert ("-75 %", "green") in list(painted(page))
-
-
-def test_of_the_options_below_a_table_as_many_are_printed_as_fit() -> None:
-    options = ["reasons: --verbose", "screen: --tui", "report: -o report.html"]
-    for width, count in ((60, 3), (40, 2), (20, 1)):
-        page = Page(console_on(made := io.StringIO(), width))
-        write_options(page, options)
-        page.show()
-        assert made.getvalue() == " · ".join(options[:count]) + "\n"
 
 
 def test_a_heading_says_all_cores_only_of_a_cpu() -> None:
