@@ -42,7 +42,7 @@ LABEL_CELLS = 24
 """Of a label in a heading or sentence."""
 
 
-def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
+def side_parts(side: Side, ignore: str, label_cells: int = 1000) -> tuple[str, str, str, str, str, str]:
     """A side's name and label, box, price, torch, launches and day; empty where unknown."""
     run = side.run
     platforms = [layer.name for layer in run.machine.layers if layer.layer in ("platform", "scheduler", "vm")]
@@ -52,7 +52,7 @@ def side_parts(side: Side, ignore: str) -> tuple[str, str, str, str, str, str]:
         age = age_at_run(run)
         price = f"{format_usd(run.price.usd_per_hour)}/h{f' ({age})' if age else ''}"
     name = side.name if side.name.startswith(ignore) else f"{ignore} {side.name}"
-    label = "" if ignore else cut(clean_text(label_of(side)), LABEL_CELLS)
+    label = "" if ignore else cut(clean_text(label_of(side)), label_cells)
     return (
         f"{name} ({label})" if label and label not in name else name,
         where + device_words(run),

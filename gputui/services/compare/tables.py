@@ -67,7 +67,7 @@ class Naming:
         return f" [{self.notes.index(said) + 1}]"
 
 
-def sides_table(sides: Sequence[Side], ignore: str) -> Table:
+def sides_table(sides: Sequence[Side], ignore: str, label_cells: int = 1000) -> Table:
     """A line for each side: its letter, name, box, price, torch, launches and day; the last have no room
     first. Files are called by their names where these differ.
     """
@@ -75,7 +75,7 @@ def sides_table(sides: Sequence[Side], ignore: str) -> Table:
     if len(set(short)) == len(sides):
         sides = [replace(side, name=name) for side, name in zip(sides, short, strict=True)]
     letters = [Span("a" if place < 0 else letter_of(place), "title") for place in range(-1, len(sides) - 1)]
-    parts = zip(*(side_parts(side, ignore) for side in sides), strict=True)
+    parts = zip(*(side_parts(side, ignore, label_cells) for side in sides), strict=True)
     columns = [
         Column("", texts, priority=place, breaks=not place) for place, texts in enumerate(parts) if any(texts)
     ]

@@ -23,6 +23,7 @@ from gputui.services.compare.headline import Headline
 from gputui.services.compare.options import request_of
 from gputui.services.compare.pairing import Row
 from gputui.services.compare.row_text import (
+    LABEL_CELLS,
     difference_words,
     judgement_text,
     no_difference_words,
@@ -181,7 +182,7 @@ class OpenedRow:
     def lines(self, width: int) -> list[Line]:
         """Its sides, then its evidence."""
         comparison = self.loaded.answer.comparisons[self.place]
-        sides = sides_table((comparison.a, comparison.b), self.loaded.ignore)
+        sides = sides_table((comparison.a, comparison.b), self.loaded.ignore, LABEL_CELLS)
         title = _title_line(self.loaded, self.number, self.place, width - 1, "")
         above = [sides, *([part_words(self.place)] if self.place else ())]
         return [*document_lines(above, width - 1), (), title, *document_lines(self.parts, width - 1)]
@@ -219,7 +220,7 @@ def differing(loaded: Loaded, place: int) -> Document:
     comparison = loaded.answer.comparisons[place]
     differs = tuple(map(difference_words, comparison.differs)) or (no_difference_words(comparison),)
     return [
-        sides_table((comparison.a, comparison.b), loaded.ignore),
+        sides_table((comparison.a, comparison.b), loaded.ignore, LABEL_CELLS),
         Section("differs", (differs,)),
         tuple(unmeasured_words(comparison)),
     ]

@@ -19,7 +19,7 @@ from gputui.document.table import columns_that_fit, lines_of
 from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, ComparisonColumn
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
 from gputui.services.compare.pairing import Comparison, Row, main_row
-from gputui.services.compare.row_text import called, letter_of, short_name
+from gputui.services.compare.row_text import LABEL_CELLS, called, letter_of, short_name
 from gputui.services.compare.rows_table import first_of, rows_table
 from gputui.services.compare.tables import sides_table
 from gputui.services.results.browser import Candidate, candidates
@@ -310,7 +310,7 @@ class CompareScreen(ShellScreen):
         sides = [loaded.asked.sides[place] for place in (loaded.baseline, *loaded.others())]
         is_many = len(sides) > 2
         marks = [is_many and place == self._place for place in range(-1, len(sides) - 1)]
-        table = sides_table(sides, loaded.ignore)
+        table = sides_table(sides, loaded.ignore, LABEL_CELLS)
         drawn = [*table_lines(table, width, margin=2 * is_many, marks=marks, has_headings=False)]
         return [*lines, *drawn[: min(_MOST_SIDES, max(height // 4, 2))]]
 
