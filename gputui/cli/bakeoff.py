@@ -220,7 +220,7 @@ def command(
     )
     _announce(prepared, target)
     if not prepared.planned:
-        raise MachineLacks("nothing was measured", "gputui doctor, with the same --host, says when it can be")
+        raise MachineLacks("nothing was measured", "gputui doctor on a box says when it can be")
     if not yes:
         if unattended() or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise GputuiError("there is no terminal to ask on", "--yes starts without asking")

@@ -122,7 +122,7 @@ GROUPS: tuple[Group, ...] = (
     Group(
         "",
         "",
-        (Command("doctor", "doctor", "is this box ready to measure? every finding, and other hosts"),),
+        (Command("doctor", "doctor", "is this box ready to measure? every finding"),),
     ),
 )
 """In the order of the first screen; what has no title is not on it."""

@@ -19,7 +19,6 @@ OF_THE_BOX = (
     "bakeoff",
     "check",
     "doctor",
-    "doctor-hosts",
     "profiles-plan",
     "record",
     "run",

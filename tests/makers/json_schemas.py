@@ -53,7 +53,6 @@ _TITLES = {
     "run": "gputui run --json, and attach, stop and serve-bench --json",
     "run-detach": "gputui run --detach --json",
     "share-data": "gputui share -o FILE.json",
-    "doctor-hosts": "gputui doctor --host HOST --json",
     "gpu-add": "gputui gpu --add --json",
 }
 _LOADS = """schema = 1
@@ -129,7 +128,6 @@ def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
         "gpu": (("gpu", "H200 SXM", of_gpu), ("gpu", "RTX 4090"), ("gpu", "B200")),
         "profiles-plan": (("profiles", "quick"),),
         "doctor": (("doctor",),),
-        "doctor-hosts": (("doctor", "--via", "env"),),
         "snapshot": (("snapshot", "--processes"),),
         "merge": (("merge", a, b, "-o", m),),
         "label": (("label", "latest", "mine", m),),

@@ -266,7 +266,7 @@ class HostRun:
                 for name in logs if self._has_failures or self._end is None else ():
                     self._bring_log(link, name)
                 self._store()
-                with suppress(HostFailed):  # `--clean` removes what is left, `doctor --host` lists it
+                with suppress(HostFailed):  # `--clean` removes what is left
                     link.ask("forget", run_id=self.run_id)
             finally:
                 self._link = None

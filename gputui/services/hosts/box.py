@@ -140,12 +140,6 @@ class Left:
     """Each with its state."""
 
 
-def checked(host: Host, key: bytes) -> tuple[Box, Left]:
-    """What a host is, and what lies there. Raises HostFailed."""
-    with Link(host) as link:
-        return describe(link, key), _left(link)
-
-
 def left_on(host: Host) -> Left:
     """What gputui has left on a host, where it makes nothing new. Raises HostFailed, and NothingThere."""
     with Link(host, makes=False) as link:

@@ -143,6 +143,6 @@ def test_a_host_without_torch_says_so_before_anything_is_started(
             " it: --python ~/envs/torch/bin/python; or install it: pip install torch"
         ),
         "gputui: nothing was measured",
-        "  gputui doctor, with the same --host, says when it can be",
+        "  gputui doctor on a box says when it can be",
     ]
     assert not (lean.home / ".gputui" / "runs").exists()
