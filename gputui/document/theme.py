@@ -256,13 +256,16 @@ STYLES: tuple[str, ...] = (*LETTERS, *(name + SELECTED for name in LETTERS), "se
 
 
 def definition(style: str, palette: Palette) -> str:
-    """A style as Rich writes styles; an unknown name is plain."""
+    """A style, or several with spaces between, as Rich writes styles; an unknown name is plain."""
     if style == "cursor":
         return "reverse"
     if style == "selected" or style.endswith(SELECTED):
         return _selected("title" if style == "selected" else style.removesuffix(SELECTED), palette)
     family, _, tone = ("compute", "", str(TONES)) if style == "chart" else style.partition(" ")
-    return _body(family, int(tone), palette) if tone.isdigit() else _words(palette).get(style, "")
+    if tone.isdigit():
+        return _body(family, int(tone), palette)
+    words = _words(palette)
+    return " ".join(filter(None, (words.get(name, "") for name in style.split())))
 
 
 def _selected(style: str, palette: Palette) -> str:

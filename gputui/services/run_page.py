@@ -90,12 +90,13 @@ def run_page(
     share: float = 1.0,
     headline: str = "",
     passes: Mapping[int, ProfiledPass] = MappingProxyType({}),
+    more: str = "--verbose",
 ) -> Page:
     """The headline, `heading`, the cases, a step of the main one, what else is to know, and `footer`.
 
     A terminal gets what fits on `share` of its screen, unless it is to show all: the case of the headline,
     then those on a GPU. Anything else gets all cases. Efficiency, notes and reasons come with `is_verbose`.
-    The headline is the run's, unless another is given.
+    The headline is the run's, unless another is given. `more` is where the rest is.
     """
     page, end = Page(out), Page(out)
     rest = write_answer(page, run, heading, passes, headline)
@@ -110,7 +111,7 @@ def run_page(
         if any(sentence.startswith(HAD_THE_CPU) for sentence in rest):
             notes = [note for note in notes if not note.startswith(OTHERS_HAD)]
         if notes or len(measured) < len(run.cases):
-            end.line(" · ".join((*notes, "more: --verbose")), "dim")
+            end.line(" · ".join((*notes, f"more: {more}")), "dim")
         lines = end.height + sum(-(-line_width(line) // out.width) for line in footer)
         is_whole = shows_all or not out.is_terminal
         room = None if is_whole else int(out.height * share) - lines - _OTHER_LINES
@@ -218,7 +219,7 @@ def case_rows(measured: Speeds, room: int | None) -> Speeds:
 def _write_verbose(page: Page, run: Run, measured: Speeds) -> None:
     """Cases with all their columns, figures and efficiency, what was not run and why, and every note."""
     if measured:
-        page.table(_whole(run, measured))
+        page.table(whole_table(run, measured))
     if metrics := metric_rows(run):
         page.line()
         page.table(metric_table(metrics))
@@ -261,7 +262,7 @@ def _write_uses(page: Page, run: Run) -> None:
         )
 
 
-def _whole(run: Run, measured: Speeds) -> Table:
+def whole_table(run: Run, measured: Speeds) -> Table:
     """Every column: rate, interval, share of the peak, cost, time of a step, blocks; names are short where it
     is narrow."""
     name, *rest = brief_table(run, measured, 0).columns

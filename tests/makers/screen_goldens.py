@@ -30,12 +30,9 @@ FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("results-runs", ("3",)),
     ("results-overview", ("down", "enter")),
     ("results-cases", ("tab",)),
-    ("results-operators", ("tab",)),
-    ("results-operators-by-category", ("g",)),
     ("results-step", ("tab",)),
-    ("results-memory", ("tab",)),
     ("results-timeline", ("tab",)),
-    ("results-findings", ("tab", "tab")),
+    ("results-findings", ("tab",)),
     ("compare-nothing", ("4",)),
     ("compare-rows", ("3", "escape", "down", "space", "up", "space", "c")),
     ("compare-evidence", ("enter",)),
@@ -49,7 +46,7 @@ FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 GPU_FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("results-gpu-overview", ()),
-    ("results-gpu-timeline", ("tab",) * 5),
+    ("results-gpu-timeline", ("tab",) * 3),
     ("results-gpu-timeline-of-a-case", ("n",)),
 )
 """Pictures of the run of `store_on_gpu`."""

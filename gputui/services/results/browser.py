@@ -1,5 +1,4 @@
-"""Result files, the runs of several in one list, pairs of them that are worth comparing, a case on every
-box, and one run in full."""
+"""Result files, the runs of several in one list, pairs of them to compare, and one run in full."""
 
 from __future__ import annotations
 
@@ -11,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # whatever a job is for
 
-from gputui.analysis.cost import Cost
 from gputui.analysis.findings import Finding
-from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass
-from gputui.model.plan import TRACE_PROFILE, Case
+from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.serving import ServingRecords
 from gputui.services.results.conditions import Evidence, findings_of_case
@@ -25,7 +22,6 @@ from gputui.services.results.headline import case_order
 from gputui.services.results.kept_files import end_of_log, logs_of
 from gputui.services.results.selectors import Selection, batches, files_in, from_here, run_in
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
-from gputui.services.results.throughput import cost_of, is_host_bound, speed_of
 from gputui.services.support.background import Job
 from gputui.services.support.paths import default_result_file, run_directories
 from gputui.store.reading import (
@@ -39,7 +35,7 @@ from gputui.store.reading import (
     open_result,
     summaries_of,
 )
-from gputui.store.selecting import runs_with_common_ids, with_common_ids
+from gputui.store.selecting import with_common_ids
 
 _TOGETHER = 16
 
@@ -75,53 +71,6 @@ def list_runs(files: Sequence[Path], trust: bool = False, as_stored: bool = Fals
     (common,) = with_common_ids([[one.summary for one in found]])
     found = [ListedRun(summary, one.path) for summary, one in zip(common, found, strict=True)]
     return sorted(found, key=lambda one: (one.summary.started_utc_us, one.summary.run_id), reverse=True)
-
-
-_MOST_OPENED, _MOST_RUNS = 12, 12
-"""Files that are opened for a case on every box, the last changed; and runs of each."""
-
-
-@dataclass(frozen=True, slots=True)
-class OnBox:
-    """One case on one box."""
-
-    run: RunSummary
-    speed: SpeedEstimate
-    cost: Cost | Missing
-
-
-def read_boxes(files: Sequence[Path], job: Job[Any]) -> tuple[Run, ...]:
-    """The newest run of each machine that measured anything; files that cannot be read are left out.
-
-    Raises Cancelled if the job was cancelled.
-    """
-    newest: dict[str, Run] = {}
-    for path in files[:_MOST_OPENED]:
-        with suppress(GputuiError), open_result(path) as file, job.interrupted_by(file.interrupt):
-            for summary in file.summaries()[:_MOST_RUNS]:
-                known = newest.get(summary.machine.machine_id)
-                if known is not None and known.summary.started_utc_us >= summary.started_utc_us:
-                    continue
-                run = run_in(file, summary.run_id)
-                if any(case.outcome == "ok" for case in run.cases):
-                    newest[summary.machine.machine_id] = run
-    by_box: dict[str, Run] = {}
-    for run in sorted(
-        runs_with_common_ids(list(newest.values())), key=lambda run: run.summary.started_utc_us
-    ):
-        by_box[run.summary.machine.machine_id] = run
-    return tuple(by_box.values())
-
-
-def on_boxes(case: Case, runs: Iterable[Run]) -> list[OnBox]:
-    """This case wherever it was measured and not host-bound, the fastest first."""
-    found = []
-    for run in runs:
-        result = next((one for one in run.cases if one.case == case), None)
-        speed = None if result is None else speed_of(result)
-        if result is not None and isinstance(speed, SpeedEstimate) and not is_host_bound(result):
-            found.append(OnBox(run.summary, speed, cost_of(result, run.summary.price)))
-    return sorted(found, key=lambda one: -one.speed.units_per_s)
 
 
 MOST_FILES = 200

@@ -23,7 +23,7 @@ from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.telemetry import HOST
 from gputui.model.units import counted
-from gputui.services.results.browser import FileEntry, RunDetail, breakdown_for
+from gputui.services.results.browser import RunDetail, breakdown_for
 from gputui.services.results.expected import performance_checks, uses_of
 from gputui.services.results.headline import run_headline
 from gputui.services.results.kept_files import HOW_TO_OPEN, copy_whole, traces_of
@@ -137,12 +137,6 @@ class Sheet:
     """What the rows are of: the file, the run, the case."""
 
 
-def files_sheet(files: Sequence[FileEntry]) -> Sheet:
-    """The listed result files."""
-    rows = [(str(f.path), f.total_bytes, _instant(round(f.modified_s * 1e6))) for f in files]
-    return Sheet("files", ("path", "total_bytes", "modified_utc"), tuple(rows), {})
-
-
 def runs_sheet(path: Path, runs: Sequence[RunSummary]) -> Sheet:
     """Runs of a file, in this order."""
     columns = (
@@ -225,39 +219,6 @@ def operators_sheet(detail: RunDetail, case: CaseResult, operators: Sequence[Ope
     return Sheet("operators", columns, rows, _about(detail, case))
 
 
-def step_sheet(detail: RunDetail, case: CaseResult) -> Sheet | Missing:
-    """The parts of a step, a row for each phase; their shares sum to 1."""
-    breakdown = breakdown_for(detail, case)
-    if isinstance(breakdown, Missing):
-        return breakdown
-    rows = tuple(
-        (share.name, phase, part, part * breakdown.step_ns * 1e-9)
-        for share in breakdown.shares
-        for phase, part in share.phases
-    )
-    return Sheet("step", ("part", "phase", "share", "step_s"), rows, _about(detail, case))
-
-
-def memory_sheet(detail: RunDetail, case: CaseResult) -> Sheet | Missing:
-    """What held memory at the points of a step."""
-    found = detail.passes.get(case.case_id)
-    if found is None or not found.memory:
-        return Missing(found.memory_reason if found else "it has no profiled pass")
-    rows = tuple(
-        (
-            *(point.point, point.allocated_bytes, point.weights_bytes, point.gradients_bytes),
-            *(point.optimizer_bytes, point.activations_bytes, point.inputs_bytes, point.other_bytes),
-            known(point.reserved_bytes),
-        )
-        for point in found.memory
-    )
-    columns = (
-        *("point", "allocated_bytes", "weights_bytes", "gradients_bytes", "optimizer_bytes"),
-        *("activations_bytes", "inputs_bytes", "other_bytes", "reserved_bytes"),
-    )
-    return Sheet("memory", columns, rows, _about(detail, case))
-
-
 def telemetry_sheet(
     detail: RunDetail, series: Sequence[TelemetrySeries], within_us: tuple[int, int]
 ) -> Sheet:
@@ -276,22 +237,6 @@ def telemetry_sheet(
                 )
                 rows.append((device, t_us, (t_us - started_us) / 1e6, *values))
     return Sheet("telemetry", ("device", "t_utc_us", "since_start_s", *keys), tuple(rows), _about(detail))
-
-
-def environment_sheet(detail: RunDetail) -> Sheet:
-    """Everything recorded of box, runtime and run: a dotted name and its value per row."""
-    rows = tuple(_flat("", to_plain(detail.run.summary)))
-    return Sheet("environment", ("name", "value"), rows, _about(detail))
-
-
-def _flat(name: str, plain: object) -> list[tuple[Value, ...]]:
-    if isinstance(plain, dict):
-        parts = [(f"{name}.{key}" if name else str(key), value) for key, value in plain.items()]
-    elif isinstance(plain, list | tuple):
-        parts = [(f"{name}.{place}", value) for place, value in enumerate(plain)]
-    else:
-        return [(name, plain if isinstance(plain, str | int | float) else None)]
-    return [row for part in parts for row in _flat(*part)]
 
 
 def findings_sheet(detail: RunDetail) -> Sheet:

@@ -15,17 +15,17 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import DataTable, Input
+from textual.widgets import Input
 
 from gputui.document.spans import Line, Span, width_of
-from gputui.document.table import Column, Table
+from gputui.document.table import Column, Table, table_of
 from gputui.errors import GputuiError
 from gputui.services.support.paths import kept_errors
 from gputui.store.text import clean_text
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action, ScreenEntry, shown_key, shown_keys
 from gputui.tui.widgets.app_context import copy, shell_of
-from gputui.tui.widgets.cells import left, paragraph, section, table_lines, wrapped
-from gputui.tui.widgets.scrolled import LinesOf, LinesPage, PlainTable
+from gputui.tui.widgets.cells import ends_of, left, paragraph, section, table_lines, wrapped
+from gputui.tui.widgets.scrolled import LinesOf, LinesPage, TableList
 
 THIS_SCREEN, EVERY_SCREEN = "Keys of this screen", "Keys of every screen"
 _TITLES_FROM, _TITLE = 96, 12
@@ -174,12 +174,7 @@ class Palette(ModalScreen[Choice | None]):
     Palette Input, Palette Input:focus { border: none; height: 1; padding: 0; background: ansi_default; }
     Palette Input > .input--selection { text-style: $block-cursor-text-style; }
     Palette Input:ansi > .input--cursor { background: ansi_default; color: ansi_default; }
-    Palette DataTable { background: ansi_default; height: auto; scrollbar-size: 0 1; }
-    Palette DataTable > .datatable--cursor {
-        background: $block-cursor-background;
-        color: $block-cursor-foreground;
-        text-style: $block-cursor-text-style;
-    }
+    Palette TableList { height: auto; }
     Palette #sentence { height: 1; scrollbar-size: 0 0; }
     """
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
@@ -203,14 +198,12 @@ class Palette(ModalScreen[Choice | None]):
             field = Input(placeholder="type a command, a run, a file or a page; esc leaves")
             field.cursor_blink = False
             yield field
-            table = PlainTable(("key", "action", "what it does"))
+            table = TableList()
             table.can_focus = False
             yield table
             yield LinesPage(id="sentence")
 
     def on_mount(self) -> None:
-        if shell_of(self).ascii_only:
-            self.query_one(PlainTable).styles.scrollbar_size_vertical = 0
         self._fill()
         self.query_one(Input).focus()
 
@@ -218,7 +211,7 @@ class Palette(ModalScreen[Choice | None]):
         """More to choose from; the cursor stays in its row."""
         self._choices += choices
         if self.is_attached and self.is_mounted:
-            self._fill()
+            self._fill(self.query_one(TableList).key)
 
     def on_key(self, event: events.Key) -> None:
         """Take a letter that was typed before the field had the focus."""
@@ -228,44 +221,47 @@ class Palette(ModalScreen[Choice | None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        self.query_one(PlainTable).move_cursor(row=0)
         self._fill()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        place = self.query_one(PlainTable).cursor_row
-        self.dismiss(self._shown[place] if place < len(self._shown) else None)
+        place = self.query_one(TableList).key
+        self.dismiss(self._shown[place] if place >= 0 else None)
 
     def on_resize(self) -> None:
         """Reserve room for the longest sentence, so that the table does not change its height."""
-        table = self.query_one(PlainTable)
+        table = self.query_one(TableList)
         most = -(-_LONGEST // max(table.size.width, 10))
         self.query_one("#sentence").styles.height = most
         table.styles.max_height = max(self.size.height - most - _LINES_AROUND, 2)
         self.call_after_refresh(self._describe)
 
-    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+    def on_lines_list_selected(self, event: TableList.Selected) -> None:
         event.stop()
         self._describe()
 
-    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+    def on_lines_list_chosen(self, event: TableList.Chosen) -> None:
         event.stop()
-        self.dismiss(self._shown[event.cursor_row])
+        self.dismiss(self._shown[event.key])
 
     def action_step(self, rows: int) -> None:
         """Move the table's cursor from the field."""
-        self.query_one(PlainTable).step(rows)
+        self.query_one(TableList).step(rows)
 
-    def _fill(self) -> None:
+    def _fill(self, place: int = 0) -> None:
         self._shown = matching(self._choices, self.query_one(Input).value, self._used)[:_MOST_ROWS]
-        rows = [(shown_key(action), action.title, action.sentence) for action, _ in self._shown]
-        self.query_one(PlainTable).fill(rows, widest={1: max(self.size.width // 3, _LEAST_ACTION)})
+        most = max(self.size.width // 3, _LEAST_ACTION)
+        rows = [
+            (shown_key(action), ends_of(action.title, most), action.sentence) for action, _ in self._shown
+        ]
+        table = table_of(("key", "action", "what it does"), rows, breaks=(2,))
+        self.query_one(TableList).show_table(table, place)
         self._describe()
 
     def _describe(self) -> None:
         """Show the full description of the selected action."""
-        place, page = self.query_one(PlainTable).cursor_row, self.query_one("#sentence", LinesPage)
-        sentence = clean_text(self._shown[place][0].sentence) if place < len(self._shown) else _NOTHING
+        place, page = self.query_one(TableList).key, self.query_one("#sentence", LinesPage)
+        sentence = clean_text(self._shown[place][0].sentence) if place >= 0 else _NOTHING
         rows = wrapped(sentence, max(page.size.width, 10), page.size.height)
         page.show((Span(row, "dim"),) for row in rows)
 

@@ -111,20 +111,16 @@ class ShellScreen(AppScreen):
     DEFAULT_CSS = """
     ShellScreen { layers: base; background: ansi_default; overflow: hidden; }
     ShellScreen.-ascii Underline { display: none; }
-    ShellScreen.-ascii DataTable { scrollbar-size: 0 0; }
     ShellScreen > .shell-line { height: 1; width: 100%; }
     ShellScreen Input, ShellScreen Input:focus { border: none; height: 1; padding: 0; }
     ShellScreen Input > .input--selection { text-style: $block-cursor-text-style; }
     ShellScreen Input:ansi > .input--cursor { background: ansi_default; color: ansi_default; }
-    ShellScreen DataTable { background: ansi_default; height: 1fr; scrollbar-size: 0 1; }
-    ShellScreen DataTable:focus { background-tint: ansi_default 0%; }
     ShellScreen Underline:ansi > .underline--bar { color: $accent; background: $border-blurred; }
     ShellScreen Tabs Tab:ansi.-active {
         text-style: $block-cursor-text-style;
         color: $block-cursor-foreground;
         background: $block-cursor-background;
     }
-    ShellScreen DataTable > .datatable--even-row { background: ansi_default; }
     """
     ID = ""
     ACTIONS: tuple[Action, ...] = ()

@@ -1,34 +1,32 @@
-"""What scrolls: a page of lines, a list of entries of which one is selected, a stock table of plain text."""
+"""What scrolls: a page of lines, a list of entries of which one is selected, and a table as such a list."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
-from rich.segment import Segment
 from rich.style import Style
-from rich.text import Text
 from textual import events
 from textual.binding import Binding
-from textual.coordinate import Coordinate
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.widgets import DataTable
 
-from gputui.document.spans import Line, Span, line_width, width_of
+from gputui.document.spans import Line, Span, line_width
+from gputui.document.table import Table, changed, columns_that_fit, lines_of
 from gputui.document.theme import SELECTED
 from gputui.store.text import clean_text
 from gputui.tui.terminal.renderer import strip_of
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import ends_of, fitted, in_ascii, text_in_ascii
+from gputui.tui.widgets.cells import clean, fitted, in_ascii
 
 LinesOf = Callable[[int], Iterable[Line]]
 """Lines for any width."""
 MARKER = "▸ "
 """Before the selected entry; the others are indented as far."""
+_GAP = 2
+"""Cells between the columns of a table."""
 
 
 class ScrolledLines(ScrollView, can_focus=True):
@@ -80,13 +78,6 @@ class LinesPage(ScrolledLines):
     def on_resize(self) -> None:
         if self._lines_of is not None:
             self.show_at_any_width(self._lines_of, keeps_place=True)
-
-    def show_marked(self) -> None:
-        """Scroll as far as it takes for the line with a mark in its margin to be in sight."""
-        marks = (row for row, line in enumerate(self._lines) if _text_of(line).startswith((" ▸ ", " > ")))
-        marked = next(marks, 0)
-        least, most = marked + 1 - self.size.height, max(marked - self._pinned, 0)
-        self.scroll_to(y=min(max(self.scroll_offset.y, least), most), animate=False)
 
     def step(self, lines: int) -> None:
         self.scroll_relative(y=lines, animate=False)
@@ -150,14 +141,16 @@ class LinesList(ScrolledLines):
         """Key and text of each line."""
         self._keys: list[int] = []
         """Of the entries that can be selected."""
+        self._pinned = 0
         self.key = -1
         """Of the selected entry; negative if there is none."""
         self.text = ""
         """What is copied."""
 
-    def fill(self, entries: Sequence[Entry], text: str, key: int) -> None:
-        """Show these entries, and select the one with this key; the first if there is none."""
-        self.text = text
+    def fill(self, entries: Sequence[Entry], text: str, key: int, *, pinned: int = 0) -> None:
+        """Show these entries, and select the one with this key; the first if there is none. So many lines are
+        `pinned` at the top."""
+        self.text, self._pinned = text, pinned
         self._placed = [(entry.key, line) for entry in entries for line in self._shown(entry.lines)]
         self._keys = [entry.key for entry in entries if entry.key >= 0]
         self.key = key if key in self._keys else next(iter(self._keys), -1)
@@ -187,7 +180,7 @@ class LinesList(ScrolledLines):
             self.post_message(self.Chosen(self.key))
 
     def on_click(self, event: events.Click) -> None:
-        place = event.y + self.scroll_offset.y
+        place = self._place(event.y)
         key = self._placed[place][0] if place < len(self._placed) else -1
         if key < 0:
             return
@@ -202,7 +195,7 @@ class LinesList(ScrolledLines):
         self.call_after_refresh(self._show_selected)
 
     def render_line(self, y: int) -> Strip:
-        place, width, shell = y + self.scroll_offset.y, self.size.width, shell_of(self)
+        place, width, shell = self._place(y), self.size.width, shell_of(self)
         if place >= len(self._placed):
             return Strip.blank(width, Style.null())
         key, line = self._placed[place]
@@ -218,146 +211,45 @@ class LinesList(ScrolledLines):
         chosen = (Span(span.text, (span.style or "title") + SELECTED) for span in fitted(whole, room))
         return strip_of(tuple(chosen), room, shell.palette)
 
+    def _place(self, y: int) -> int:
+        """Of the line in a row of the widget."""
+        return y if y < self._pinned else y + self.scroll_offset.y
+
     def _show_selected(self) -> None:
         """Scroll as little as needed; a heading above the first entry comes along."""
         rows = [row for row, (key, _) in enumerate(self._placed) if key == self.key]
         if not rows or not self.size.height:
             return
         top, height = self.scroll_offset.y, self.size.height
-        first = 0 if rows[0] <= 1 else rows[0]
+        first = 0 if rows[0] <= 1 else rows[0] - self._pinned
         if first < top:
             self.scroll_to(0, first, animate=False)
         elif rows[-1] >= top + height:
             self.scroll_to(0, rows[-1] - height + 1, animate=False)
 
 
-CURSOR = "▸"
-"""Before the selected row, as in our own lists: a tint alone is hard to see on some backgrounds."""
-CUT = "…"
-"""Marks content beyond the edge; `left` and `right` scroll there."""
+class TableList(LinesList):
+    """The rows of a table in the columns that fit, below its headings; one is selected."""
 
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._table = Table(())
 
-class PlainTable(DataTable[Text]):
-    """Rows of text under headings; the cursor selects a row."""
+    def show_table(self, table: Table, key: int = 0) -> None:
+        """Show these rows, and select the one in this place."""
+        self._table = table
+        self._lay_out(key)
 
-    DEFAULT_CSS = """
-    PlainTable:ansi > .datatable--header {
-        background: ansi_default; color: ansi_default; text-style: bold;
-    }
-    """
+    def on_resize(self) -> None:
+        self._lay_out(self.key)
 
-    def __init__(self, headings: Sequence[str] = (), id: str | None = None) -> None:
-        super().__init__(id=id, cursor_type="row", cell_padding=1)
-        self._headings = tuple(headings)
-        self.keys: Sequence[str] = ()
-        """Of the rows; empty where they are told by their place."""
-        self._texts: list[tuple[str, ...]] = []
-        self._widest: dict[int, int] = {}
-        self._indent = ""
-        """Between the cursor's mark and the text; a first column without a heading has its own blanks."""
-
-    @property
-    def key(self) -> str:
-        """Of the row under the cursor; empty if there is none."""
-        return self.keys[self.cursor_row] if self.cursor_row < len(self.keys) else ""
-
-    @property
-    def text(self) -> str:
-        """The table as tab-separated lines, including what does not fit on the screen."""
-        return "\n".join("\t".join(cells) for cells in (self._headings, *self._texts))
-
-    def fill(
-        self,
-        rows: Sequence[Sequence[str]],
-        headings: Sequence[str] | None = None,
-        widest: Mapping[int, int] | None = None,
-        keys: Sequence[str] = (),
-    ) -> None:
-        """Show these rows; the cursor stays on the row with its key, else in its place.
-
-        `widest` limits the cells shown, by column.
-        """
-        place = keys.index(self.key) if self.key in keys else self.cursor_row
-        self.keys = keys
-        self._headings = tuple(headings) if headings is not None else self._headings
-        self._widest = dict(widest or {})
-        self._texts = [tuple(clean_text(cell) for cell in cells) for cells in rows]
-        self._indent = " " if self._headings and self._headings[0] else ""
-        shown = [[self._shown(column, text) for column, text in enumerate(cells)] for cells in self._texts]
-        # Recreate the columns with their widths: those of the stock table only grow, when it is idle.
-        self.clear(columns=True)
-        for column, heading in enumerate(self._headings):
-            label = self._indent + heading if column == 0 else heading
-            width = max(map(width_of, (label, *(cells[column] for cells in shown))))
-            self.add_column(Text(label), width=width)
-        for cells in shown:
-            self.add_row(*(Text(cell, no_wrap=True) for cell in cells))
-        self.move_cursor(row=min(place, max(len(rows) - 1, 0)))
-
-    def change(self, row: int, column: int, text: str) -> None:
-        """Change the text of one cell: faster than filling a long table again."""
-        cells = self._texts[row]
-        text = clean_text(text)
-        if text == cells[column]:
-            return
-        self._texts[row] = (*cells[:column], text, *cells[column + 1 :])
-        shown = self._shown(column, text)
-        if width_of(shown) > self.ordered_columns[column].width:
-            self.fill(self._texts, widest=self._widest, keys=self.keys)
-        else:
-            self.update_cell_at(Coordinate(row, column), Text(shown, no_wrap=True))
-
-    def step(self, rows: int) -> None:
-        self.move_cursor(row=max(self.cursor_row + rows, 0))
-
-    def render_line(self, y: int) -> Strip:
-        """A row, with a mark at each edge that it extends beyond; the selected one begins with its own."""
-        strip = super().render_line(y)
-        if y and self.show_cursor and self.row_count and y + self.scroll_offset.y - 1 == self.cursor_row:
-            strip = _marked(strip, 0, self._plain(CURSOR))
-        width, left = self.scrollable_content_region.width, self.scroll_offset.x
-        if width < 2 or self.virtual_size.width <= width:
-            return strip
-        begins, ends = self._extent(y)
-        mark = self._plain(CUT)
-        if ends - left > width:
-            strip = _marked(strip, width - 1, mark)
-        if begins < left:
-            strip = _marked(strip, 0, mark)
-        return strip
-
-    def _extent(self, y: int) -> tuple[int, int]:
-        """Where the text of a screen line begins and ends, in cells from the left edge of the table."""
-        columns = self.ordered_columns
-        starts = [0, *accumulate(column.get_render_width(self) for column in columns)]
-        row = y + self.scroll_offset.y - 1
-        if y == 0:
-            texts = [column.label.plain for column in columns]
-        elif row < self.row_count:
-            texts = [cell.plain for cell in self.get_row_at(row)]
-        else:
-            return 0, 0
-        extents = [
-            (start + self.cell_padding, start + self.cell_padding + width_of(text))
-            for start, text in zip(starts, texts, strict=False)
-            if text.strip()
-        ]
-        return (extents[0][0], extents[-1][1]) if extents else (0, 0)
-
-    def _shown(self, column: int, text: str) -> str:
-        """The text as its column shows it, in characters that the terminal supports."""
-        short = ends_of(text, self._widest[column]) if column in self._widest else text
-        # Columns are as wide as their cells, so this one may get longer.
-        plain = self._plain(short.replace("±", "+-") if shell_of(self).ascii_only else short)
-        return self._indent + plain if column == 0 else plain
-
-    def _plain(self, text: str) -> str:
-        return text_in_ascii(text) if shell_of(self).ascii_only else text
-
-
-def _marked(strip: Strip, x: int, mark: str) -> Strip:
-    """With a mark in one cell, in the style of the text it covers."""
-    covered = list(strip.crop(x, x + 1))
-    style = covered[0].style if covered else None
-    cells = strip.cell_length
-    return Strip([*strip.crop(0, x), Segment(mark, style), *strip.crop(x + 1, cells)], cells)
+    def _lay_out(self, key: int) -> None:
+        room = max(self.size.width - len(MARKER) - 1, 1)
+        columns = columns_that_fit([changed(column, clean) for column in self._table.columns], room, _GAP)
+        headings, *rows = lines_of(columns, room, gap=_GAP, cuts=True)
+        lines = (self._table.headings, *self._table.rows)
+        text = "\n".join("\t".join(map(clean_text, cells)) for cells in lines)
+        indented = tuple((Span(" " * len(MARKER)), *line) for line in headings)
+        entries = [Entry(indented), *(Entry(row, place) for place, row in enumerate(rows))]
+        self.fill(entries, text, key, pinned=1)
+        self.refresh(layout=True)

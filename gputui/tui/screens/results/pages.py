@@ -1,23 +1,33 @@
-"""The pages of one run, what is said where there is none, and where to save what is shown."""
+"""The pages of one run, made as `show` makes them; what is said where there is none, and where to save."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from io import StringIO
 from pathlib import Path
+from statistics import median
 
-from gputui.analysis.peak_tests import NO_REFERENCE
-from gputui.document.drawings import legend_lines, parts_bar
-from gputui.document.spans import Line, Span, line_width, wrapped
-from gputui.document.table import Table
-from gputui.document.table import parts_of as beside_each_other
-from gputui.document.theme import FAMILIES, TONES
+from gputui.analysis.statistics import hodges_lehmann
+from gputui.analysis.verdict import SpeedEstimate
+from gputui.document.drawings import stacked_bar
+from gputui.document.page import Console, Page
+from gputui.document.spans import Line, Span
+from gputui.document.table import Table, table_of
+from gputui.document.theme import Depth, Palette
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.journal import MEMORY_PARTS
+from gputui.model.plan import DEMO_PROFILE, TRACE_PROFILE
 from gputui.model.result import CaseResult
-from gputui.model.units import format_bytes, format_seconds, listed
+from gputui.model.units import (
+    format_change,
+    format_percent,
+    format_rate,
+    format_seconds,
+    listed,
+    three_digits,
+)
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.results.browser import RunDetail, breakdown_for
-from gputui.services.results.expected import performance_checks
 from gputui.services.results.exports import (
     TRACE_ENDING,
     Sheet,
@@ -26,193 +36,213 @@ from gputui.services.results.exports import (
     save_trace,
     trace_of,
 )
-from gputui.services.results.headline import is_bad_news
+from gputui.services.results.headline import headline_sentences
 from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of
-from gputui.services.results.labels import case_name, launch_number, run_heading, run_notes
-from gputui.services.results.step_answer import why_sentence
-from gputui.services.results.step_tables import (
-    POINTS,
-    main_step,
-    memory_table,
-    parts_of,
-    step_words,
+from gputui.services.results.labels import (
+    case_name,
+    interval_words,
+    launch_number,
+    run_heading,
+    run_heading_in_one,
+    shared_case_words,
+    short_result_name,
 )
-from gputui.services.results.throughput import speeds_of
+from gputui.services.results.step_answer import answer_of_trace, sentence
+from gputui.services.results.step_tables import step_parts
+from gputui.services.results.throughput import (
+    measured_blocks,
+    own_launches_of,
+    speeds_of,
+    waited_of,
+    waited_share,
+)
+from gputui.services.run_page import run_page, serving_page, write_step
+from gputui.services.serving.curve import serving_of
 from gputui.services.support.paths import default_result_file
-from gputui.tui.screens.results.overview import largest_operators, share_lines, step_lines
-from gputui.tui.screens.results.tables import launch_lines, rests_on_lines
+from gputui.store.reading import CaseConditions
 from gputui.tui.shell.shell_screen import ShellScreen, ask_and_save
-from gputui.tui.widgets.cells import log_lines, paragraph, stacked, table_lines
+from gputui.tui.widgets.cells import paragraph
 
-_PART_STYLES = dict(zip(MEMORY_PARTS, (*(f"{family} {TONES}" for family in FAMILIES), "track"), strict=True))
-_AROUND_MEMORY = 5
-"""Lines of headings and between the blocks of that page."""
+_EVERY_OPERATOR = 400
+_STYLES = {"warning": "warn", "error": "alarm"}
+"""Of events."""
 
 
-def step_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> tuple[Line, ...]:
-    """The step breakdown with a bar for each kind of time, and the largest operators where there is room."""
-    lines = breakdown_lines(detail, case, width)
+def _wide(width: int) -> Console:
+    """What a page is laid out for; a screen gives it colours and ASCII."""
+    return Console(StringIO(), width, 0, is_terminal=False, has_styles=False, palette=Palette(Depth.NONE))
+
+
+def overview_page(detail: RunDetail, width: int) -> Sequence[Line]:
+    """What `show` prints of the run."""
+    run, out = detail.run, _wide(width)
+    loads, heading = serving_of(run, detail.loads), run_heading_in_one(run)
+    if not isinstance(loads, Missing):
+        return serving_page(out, run, loads, heading).lines
+    headline = _answer_of_trace(detail)
+    more = "the tab Findings"
+    return run_page(out, run, heading, headline=headline, passes=detail.passes, more=more).lines
+
+
+def _answer_of_trace(detail: RunDetail) -> str:
+    """Where the steps of a stored trace go; empty for another run."""
+    run, notes = detail.run, [event.message for event in detail.events]
+    found = next((one for one in detail.passes.values() if one.is_valid), None)
+    if found is None or run.summary.profile not in (TRACE_PROFILE, DEMO_PROFILE) or speeds_of(run):
+        return ""
+    answer = sentence(answer_of_trace(found, run.cases[0].device_name, "", notes))
+    made_up = headline_sentences(run)[:1] if run.summary.is_made_up else ()
+    return " ".join((*made_up, answer))
+
+
+def case_page(detail: RunDetail, case: CaseResult, width: int) -> Sequence[Line]:
+    """A step of a case as `show --case` prints it, and its launches."""
+    page, found = Page(_wide(width)), detail.passes.get(case.case_id)
     breakdown = breakdown_for(detail, case)
-    if isinstance(breakdown, Missing):
-        return lines
-    largest = tuple(largest_operators(detail, case, breakdown, width, height - len(lines) - 2))
-    return (*lines, (), *largest) if largest else lines
-
-
-def breakdown_lines(detail: RunDetail, case: CaseResult, width: int) -> tuple[Line, ...]:
-    """The step breakdown, with a bar for each kind of time."""
-    breakdown = breakdown_for(detail, case)
-    if isinstance(breakdown, Missing):
-        return not_profiled(breakdown.reason, width, detail.run.summary.profile, case)
-    found = detail.passes[case.case_id]
-    lines: list[Line] = [
-        *step_lines(case, breakdown, width),
-        (),
-        *paragraph(f"a step: {step_words(breakdown, found)}", width),
-        (),
-    ]
-    lines += share_lines(breakdown, width)
+    if not isinstance(breakdown, Missing):
+        page.table(Table((stacked_bar(step_parts(breakdown)),)))
+        page.line()
+    if found is not None:
+        write_step(page, case, found, _EVERY_OPERATOR)
+    else:
+        page.line(f"{case_name(case)}: not profiled: it has no profiled pass")
+        is_ours = detail.run.summary.profile in [one.name for one in shipped_profiles()]
+        only = f"{detail.run.summary.profile} --trace --only {case.case.work.workload}"
+        page.line(f"to profile it: gputui run {only}" if is_ours else "to profile it: --trace", "dim")
     for trace in traces_of(detail.run.summary.run_id, detail.path):
-        lines += [(), *paragraph(f"trace: {trace}; {HOW_TO_OPEN}", width)]
-    return tuple(lines)
+        page.line(f"trace: {trace}; {HOW_TO_OPEN}")
+    if any(m.blocks for m in case.measurements):
+        page.line()
+        page.line(f"launches of {case_name(case)}", "title")
+        page.table(_launches(case), margin=2, gap=2)
+    return page.lines
 
 
-def memory_page(detail: RunDetail, case: CaseResult, width: int, height: int) -> tuple[Line, ...]:
-    """Memory by part at the points of a step, as bars and numbers."""
-    found = detail.passes.get(case.case_id)
-    if found is None:
-        return not_profiled("it has no profiled pass", width, detail.run.summary.profile, case)
-    if not found.memory:
-        return paragraph(f"memory: not known: {found.memory_reason}", width)
-    most = max(1, *(point.allocated_bytes for point in found.memory))
-    room = max(width - 24, 10)
-    is_thick = height >= 4 * len(found.memory) + _AROUND_MEMORY
-    lines: list[Line] = [*paragraph("memory that torch allocates on the device", width, "title"), ()]
-    for point in found.memory:
-        of = point.allocated_bytes
-        parts = [(name, size / of, _PART_STYLES[name]) for name, size in parts_of(point).items() if size]
-        bar = parts_bar(parts, round(of / most * room))
-        lines += [(Span(" " * 13), *bar)] if is_thick else []
-        rest = Span(" " * max(room - line_width(bar), 0))
-        lines.append((Span(f"{POINTS[point.point]:12} "), *bar, rest, Span(f" {format_bytes(of)}")))
-        lines += [()] * is_thick
-    legend = legend_lines([(name, "", style) for name, style in _PART_STYLES.items()], width - 3)
-    lines += [(Span("   "), *line) for line in legend]
-    lines.append(())
-    but_sums = memory_table(found).written[:-1]  # those stand behind the bars
-    for columns in beside_each_other(but_sums, width, 1, gap=2):
-        lines += table_lines(Table(tuple(columns)), width, margin=0)
-    return tuple(lines)
-
-
-def not_sampled(width: int) -> tuple[Line, ...]:
-    return paragraph(
-        "nothing was sampled during this run: a run samples the box by itself where the driver or /proc"
-        " can be read",
-        width,
-    )
-
-
-def environment_page(detail: RunDetail, width: int) -> tuple[Line, ...]:
-    """Run, box and runtime with all their details."""
-    lines = [line for text in run_heading(detail.run) for line in paragraph(text, width, indent=9)]
-    summary = detail.run.summary
-    rest = (
+def findings_page(detail: RunDetail, width: int) -> Sequence[Line]:
+    """What holds each case back; what `show -v` prints; what the figures rest on, and what happened."""
+    run = detail.run
+    summary = run.summary
+    heading = (
+        *run_heading(run),
         f"file     {detail.path}",
         f"gputui   {summary.gputui_version}, profile version {summary.profile_version}, seed {summary.seed}",
         f"run id   {summary.run_id}",
     )
-    return (*lines, *(line for text in rest for line in paragraph(text, width, indent=9)))
-
-
-def findings_page(detail: RunDetail, width: int, height: int) -> tuple[Line, ...]:
-    """Expected performance, bottlenecks with the step they were seen in, evidence, remarks and events.
-
-    Steps are left out where `height` lines do not hold them. Where there is room for more, the launches of
-    each case follow and, of a run without a finding, the step of its main case.
-    """
-    lines = [*_findings(detail, width, has_steps=True)]
-    if len(lines) > height:
-        return _findings(detail, width, has_steps=False)
-    main = Missing("") if detail.findings else main_step(detail.run, detail.passes)
-    step = [] if isinstance(main, Missing) else [(), *step_lines(*main, width)]
-    launches = [[*launch_lines(detail, case, width)] for case, _ in speeds_of(detail.run)]
-    lines += stacked(launches, height - len(lines) - len(step))
-    if len(lines) + len(step) <= height:
-        lines += step
-    if not isinstance(main, Missing):
-        room = height - len(lines)
-        lines += stacked([[*largest_operators(detail, *main, width, room - 1)]], room)
-    return tuple(lines)
-
-
-def _findings(detail: RunDetail, width: int, *, has_steps: bool) -> tuple[Line, ...]:
-    checks = sorted(performance_checks(detail.run), key=lambda check: not is_bad_news([check]))
-    told = [(check.text, "" if check.word == NO_REFERENCE else "title") for check in checks]
-    told.insert(
-        sum(is_bad_news([check]) for check in checks), (why_sentence(detail.run, detail.passes), "title")
-    )
-    lines = [line for text, style in told if text for line in paragraph(text, width, style)]
+    page = Page(_wide(width))
     for case, findings in detail.findings:
-        lines += [(), (Span(case_name(case), "title"),)]
+        page.line(case_name(case), "title")
         for finding in findings:
             rough = " (rough)" if finding.confidence == "low" else ""
-            lines += paragraph(f"  {finding.text}{rough}", width, indent=4)
-        breakdown = breakdown_for(detail, case)
-        if has_steps and not isinstance(breakdown, Missing):
-            lines += step_lines(case, breakdown, width)
-    if evidence := list(rests_on_lines(detail, width - 1)):
-        lines += [(), *evidence]
-    notes = run_notes(detail.run)
-    if notes:
-        lines += [(), *(line for note in notes for line in paragraph(note, width))]
-    if detail.events:
-        lines += [(), (Span("events", "title"),)]
-    started_us = detail.run.summary.started_utc_us
-    for event in detail.events:
-        when = "" if event.t_us is None else format_seconds(max(event.t_us - started_us, 0) / 1e6)
-        style = {"warning": "warn", "error": "alarm"}.get(event.level, "")
-        lines += paragraph(f"{when:>12}  {event.level}: {event.message}", width, style, indent=14)
-    lines += last_words(detail, width)
+            page.line(f"  {finding.text}{rough}")
+        page.line()
+    page.add(run_page(page.out, run, heading, is_verbose=True, passes=detail.passes))
+    if speeds_of(run):
+        page.line()
+        page.line("how reliable the figures are", "title")
+        page.table(reliability_table(detail), margin=2, gap=2)
     if not detail.passes:
-        lines += [(), *not_profiled("no case of this run has a profiled pass", width)]
+        page.line("no case was profiled: gputui run --trace profiles every case that can be", "dim")
     if detail.spans and not detail.series:
-        lines += [(), *not_sampled(width)]
-    while lines and not lines[0]:
-        lines.pop(0)
-    return tuple(lines) or paragraph("nothing to report about this run", width)
+        page.line("nothing was sampled during this run", "dim")
+    if detail.events:
+        page.line()
+        page.line("events", "title")
+    for event in detail.events:
+        when = "" if event.t_us is None else format_seconds(max(event.t_us - summary.started_utc_us, 0) / 1e6)
+        page.line(f"{when:>12}  {event.level}: {event.message}", _STYLES.get(event.level, ""))
+    _write_last_words(page, detail)
+    return page.lines
 
 
-def not_profiled(
-    reason: str, width: int, profile: str = "", case: CaseResult | None = None
-) -> tuple[Line, ...]:
-    """Why there is no step breakdown, and how to get one; of a case of this profile, if it is one of ours."""
-    is_ours = case is not None and profile in [one.name for one in shipped_profiles()]
-    how = (
-        f"to profile it: gputui run {profile} --trace --only {case.case.work.workload}"
-        if case is not None and is_ours
-        else "quick profiles gpt_train; gputui run --trace profiles every case that can be"
-    )
-    return (*paragraph(f"not profiled: {reason}", width), *paragraph(how, width, "dim"))
-
-
-def last_words(detail: RunDetail, width: int) -> tuple[Line, ...]:
-    """A heading, and for each failed launch its cases, the reason, and the end of its log."""
+def _write_last_words(page: Page, detail: RunDetail) -> None:
+    """For each failed launch its cases, the reason, and the end of its log."""
     if not detail.last_words:
-        return ()
+        return
     cases = {case.case_id: case for case in detail.run.cases}
-    lines: list[Line] = [(), (Span("last words of workers", "title"),)]
+    page.line()
+    page.line("last words of workers", "title")
     for failed, log_end in detail.last_words:
         of = [cases[case_id] for case_id in failed.case_ids if case_id in cases]
         number = launch_number(of[0], failed.launch_id) if of else 1
-        launch = f"launch {number} of {listed([*map(case_name, of)] or ['a case'])}"
         why = f"{failed.outcome}: {failed.reason}" if failed.reason else failed.outcome
-        about = wrapped(f"{launch}: {why}", max(width - 1, 20), 2)
-        lines += [(Span(row, "warn"),) for row in about]
-        lines += log_lines(log_end, width)
+        page.line(f"launch {number} of {listed([*map(case_name, of)] or ['a case'])}: {why}", "warn")
+        for row in log_end:
+            page.line(f"    {row}")
     where = "logs stay on the machine that measured" if detail.logs is None else f"whole logs: {detail.logs}"
-    lines += [(Span(row, "dim"),) for row in wrapped(where, max(width - 1, 20))]
-    return tuple(lines)
+    page.line(where, "dim")
+
+
+def _launches(case: CaseResult) -> Table:
+    """How fast each launch of a case was, and what disturbed its blocks.
+
+    Rates are without the waiting for CPUs where that is known.
+    """
+    own = zip(measured_blocks(case), own_launches_of(case), strict=True)
+    seconds = {blocks[0].launch_id: hodges_lehmann(times) for blocks, times in own}
+    rows = []
+    for one in case.measurements:
+        mine = seconds.get(one.launch_id)
+        steps_ns = [] if case.case.is_whole else [b.block_ns / b.steps for b in one.blocks]
+        waited = [share for b in one.blocks if not isinstance(share := waited_of(b), Missing)]
+        rows.append(
+            (
+                f"{one.replicate + 1}",
+                one.outcome if mine is None else format_rate(1 / mine, case.case.unit),
+                "" if mine is None else format_change(median(seconds.values()) / mine),
+                f"{len(steps_ns) or ''}",
+                f"+{format_percent(max(steps_ns) / min(steps_ns) - 1)}" if steps_ns else "",
+                f"up to {format_percent(max(waited))}" if waited else "",
+                one.reason,
+            )
+        )
+    headings = ("launch", "rate", "from median", "blocks", "slowest", "other programs", "")
+    return _filled(table_of(headings, rows, range(6), (6,), priorities={3: 1, 4: 2}))
+
+
+HEADINGS = ("case", "rate", "95 %", "slowed", "capped", "other programs", "clock", "launches", "blocks")
+"""The last ones go first where a terminal is narrow."""
+
+
+def reliability_table(detail: RunDetail) -> Table:
+    """The measured cases without the columns that none has; shares are of the time in which a case was
+    timed."""
+    speeds = speeds_of(detail.run)
+    common = shared_case_words(case.case for case, _ in speeds)
+    rows = [
+        (
+            short_result_name(case, common),
+            *_rests_on(case, speed, detail.conditions.get(case.case_id)),
+        )
+        for case, speed in speeds
+    ]
+    return _filled(
+        table_of(HEADINGS, rows, range(1, len(HEADINGS)), priorities=dict(enumerate(range(-2, 7))))
+    )
+
+
+def _rests_on(case: CaseResult, speed: SpeedEstimate, found: CaseConditions | None) -> Iterator[str]:
+    yield format_rate(speed.units_per_s, case.case.unit)
+    yield interval_words(speed)
+    held = (Missing(""),) * 2 if found is None else (found.slowed_share, found.power_capped_share)
+    for share in (*held, waited_share(case)):
+        yield "" if isinstance(share, Missing) else format_percent(share)
+    yield "" if found is None else _clock(found)
+    yield str(speed.launches)
+    yield "" if case.case.is_whole else str(speed.blocks)
+
+
+def _clock(found: CaseConditions) -> str:
+    """`1.98 of 1.98 GHz`."""
+    if isinstance(found.clock_median_mhz, Missing):
+        return ""
+    most = found.clock_most_mhz
+    of = "" if isinstance(most, Missing) else f" of {three_digits(most / 1000)}"
+    return f"{three_digits(found.clock_median_mhz / 1000)}{of} GHz"
+
+
+def _filled(table: Table) -> Table:
+    """Without the columns in which no row has anything."""
+    return Table(tuple(column for column in table.written if any(column.texts)))
 
 
 def no_runs(path: Path, width: int) -> tuple[Line, ...]:
@@ -226,18 +256,15 @@ def no_runs(path: Path, width: int) -> tuple[Line, ...]:
 def first_steps(runs_in_progress: int, width: int) -> tuple[Line, ...]:
     """How to measure this box."""
     under_way = "A run is in progress and will appear here when it ends. Press 2 to watch it."
+    looked = f"Looked in {default_result_file().parent} and {Path.cwd()}. A file elsewhere: press o."
     return (
         *paragraph("No runs yet.", width, "title"),
         (),
         *((*paragraph(under_way, width, "warn"), ()) if runs_in_progress else ()),
         *paragraph("Measure this box: press 2, or in a shell", width),
-        *paragraph("  gputui run quick", width, "accent"),
+        (Span("  gputui run quick", "accent"),),
         (),
-        *paragraph(
-            f"Looked in {default_result_file().parent} and {Path.cwd()}. A file elsewhere: press o.",
-            width,
-            "dim",
-        ),
+        *paragraph(looked, width, "dim"),
     )
 
 

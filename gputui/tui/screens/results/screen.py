@@ -7,24 +7,21 @@ from functools import partial
 from pathlib import Path
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
-from textual.widgets import ContentSwitcher, DataTable, Input
+from textual.containers import Vertical
+from textual.widgets import ContentSwitcher, Input
 
-from gputui.document.spans import Line, Span
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.result import Run, RunSummary
+from gputui.model.result import RunSummary
 from gputui.services.results.browser import (
     FileEntry,
     FileRuns,
     RunDetail,
-    read_boxes,
     read_detail,
     read_runs,
     read_series,
     recent_files,
 )
-from gputui.services.results.exports import files_sheet
 from gputui.services.results.labels import day
 from gputui.services.results.selectors import split_selector
 from gputui.services.support.background import Job
@@ -32,32 +29,21 @@ from gputui.services.support.paths import default_result_file
 from gputui.store.opening import expanded
 from gputui.store.selecting import check_label, find_run
 from gputui.store.writing import label_run, remove_run
-from gputui.tui.screens.results.overview import (
-    boxes_lines,
-    cases_lines,
-    marked_lines,
-    preview_lines,
-    verdict_lines,
-)
-from gputui.tui.screens.results.pages import ask_for_sheet, first_steps, no_runs
-from gputui.tui.screens.results.run_pane import OF_A_CASE, RunPane
-from gputui.tui.screens.results.tables import FILE_HEADINGS, RunsTable, file_row
+from gputui.tui.screens.results.pages import ask_for_sheet, first_steps, no_runs, overview_page
+from gputui.tui.screens.results.run_pane import RunPane
+from gputui.tui.screens.results.tables import RunsTable, files_table
 from gputui.tui.screens.results.timeline import BETWEEN_READINGS_US, TimeWindow
 from gputui.tui.shell.registry import Action
 from gputui.tui.shell.shell_screen import AskText, Confirm, ShellScreen, bindings_of
-from gputui.tui.terminal.renderer import LinesView
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import error_lines, fitted, paragraph
-from gputui.tui.widgets.scrolled import LinesOf, LinesPage, PlainTable
+from gputui.tui.widgets.cells import error_lines, paragraph
+from gputui.tui.widgets.scrolled import LinesOf, LinesPage, TableList
 
 ACTIONS: tuple[Action, ...] = (
-    Action(
-        "enter", "enter", "Open", "Open the file, run or case: when it was timed, its step, its operators"
-    ),
+    Action("enter", "enter", "Open", "Open the file, the run, or the step of the case"),
     Action("back", "escape,backspace", "Back", "Cancel reading, or go one level up"),
     Action("open-path", "o", "Path", "Open a result file by typing its path"),
-    Action("filter", "slash", "Filter", "Show only runs or operators that contain a text"),
-    Action("sort", "s", "Sort", "Sort by the next column"),
+    Action("filter", "slash", "Filter", "Show only runs that contain a text"),
     Action("mark", "space", "Mark", "Mark the run for comparison, or unmark it"),
     Action("compare", "c", "Compare", "Compare the marked runs, the first as the baseline"),
     Action("label", "l", "Label", "Rename the run"),
@@ -68,7 +54,7 @@ ACTIONS: tuple[Action, ...] = (
         "next-case",
         "n",
         "Next case",
-        "The next case that has such a page; timeline: the next launch",
+        "Step: the next case; timeline: the next launch",
         does="step_case(1)",
     ),
     Action("previous-case", "p", "Case before", "The case before", does="step_case(-1)"),
@@ -78,24 +64,21 @@ ACTIONS: tuple[Action, ...] = (
     Action("earlier", "left", "Earlier", "Timeline: move the cursor back", does="step_cursor(-1)"),
     Action("later", "right", "Later", "Timeline: move the cursor forward", does="step_cursor(1)"),
     Action(
-        "move-back",
+        "back-further",
         "left_square_bracket",
         "Move back",
-        "Timeline: scroll back half a page",
-        does="scroll_pages(-0.5)",
+        "Timeline: move the cursor far back",
+        does="step_cursor(-20)",
     ),
     Action(
-        "move-on",
+        "on-further",
         "right_square_bracket",
         "Move on",
-        "Timeline: scroll forward half a page",
-        does="scroll_pages(0.5)",
+        "Timeline: move the cursor far on",
+        does="step_cursor(20)",
     ),
-    Action("group", "g", "Group", "Operators one by one, by category, or by phase"),
     Action("copy", "y", "Copy", "Copy the table or page shown, as tab-separated text"),
-    Action(
-        "save", "e", "Save as", "Save what is shown as .csv or .json, or the run's Chrome trace as .json.gz"
-    ),
+    Action("save", "e", "Save as", "Save the table as .csv or .json, or the run's Chrome trace as .json.gz"),
     Action("reload", "r", "Reload", "Read the files again"),
     Action("down", "j", "Down", "One line down, as the arrow does", does="step(1)"),
     Action("up", "k", "Up", "One line up", does="step(-1)"),
@@ -104,27 +87,15 @@ ACTIONS: tuple[Action, ...] = (
 
 _HINTS = {
     "files": ("enter", "open-path", "reload", "back"),
-    "runs": ("enter", "filter", "sort", "mark", "compare", "label", "save", "delete", "back"),
+    "runs": ("enter", "filter", "mark", "compare", "label", "save", "delete", "back"),
     "run": ("next-tab", "save", "back", "compare"),
     "cases": ("next-tab", "enter", "save", "back"),
-    "step": ("next-tab", "next-case", "enter", "save", "back"),
-    "run of a case": ("next-tab", "next-case", "save", "back"),
-    "operators": ("next-tab", "next-case", "filter", "sort", "group", "save", "back"),
-    "timeline": (
-        *("next-tab", "enter", "zoom-in", "zoom-out", "next-case", "whole", "save", "later", "move-on"),
-        "back",
-    ),
+    "step": ("next-tab", "next-case", "save", "back"),
+    "timeline": ("next-tab", "enter", "zoom-in", "zoom-out", "next-case", "whole", "save", "later", "back"),
     "notice": ("open-path", "reload", "back"),
 }
-
-
-_WIDE, _HIGH = 110, 20
-"""From this height on what the selected run says stands below the list, from this width on also beside it."""
-_PREVIEW_SHARE = 0.38
-_AROUND = 3
-"""Lines of the screen that are not of the body."""
-_MOST_PREVIEWS = 20
-"""Runs that are kept in memory for their preview."""
+_HIGH = 20
+"""From this height on, what the selected run says stands below the list."""
 
 
 class ResultsScreen(ShellScreen):
@@ -134,37 +105,32 @@ class ResultsScreen(ShellScreen):
     ACTIONS = ACTIONS
     BINDINGS = bindings_of(ACTIONS)
     DEFAULT_CSS = """
-    ResultsScreen #level, ResultsScreen #pages { height: 1fr; }
-    ResultsScreen Vertical, ResultsScreen Horizontal { height: 1fr; }
-    ResultsScreen #below { height: 1fr; }
+    ResultsScreen #level, ResultsScreen #pages, ResultsScreen Vertical { height: 1fr; }
     ResultsScreen #filter { display: none; }
     ResultsScreen #filter.-shown { display: block; }
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._files_table = PlainTable(FILE_HEADINGS, id="files")
+        self._files_list = TableList(id="files")
         self._files: tuple[FileEntry, ...] = ()
         self._opened: dict[Path, None] = {}
         """Files that were read, wherever they are: they stay in the list."""
-        self._runs_table = RunsTable(id="runs")
+        self._runs = RunsTable(id="runs")
+        self._preview = LinesPage(id="preview")
+        self._previewed: RunDetail | None = None
         self._pane = RunPane(self.say, self._read_window, id="run")
         self._page = LinesPage(id="notice")
         self._page_heading = ""
         self._page_back_to = "files"
         """Where esc leads from it: `files`, `runs` or `monitor`."""
-        self._previews: dict[str, RunDetail] = {}
-        """Runs of the file by id, the last read last."""
-        self._boxes: tuple[Run, ...] | None = None
-        """The newest run of each box of the known files; None before they were read."""
 
     def compose_body(self) -> ComposeResult:
-        self._preview, self._below = LinesView(), LinesView()
-        self._below.id = "below"
+        self._preview.can_focus = False
         with ContentSwitcher(initial="notice", id="level"):
-            yield self._files_table
-            with Horizontal(id="list"):
-                yield Vertical(self._runs_table, self._below)
+            yield self._files_list
+            with Vertical(id="list"):
+                yield self._runs
                 yield self._preview
             yield self._pane
             yield self._page
@@ -182,7 +148,7 @@ class ResultsScreen(ShellScreen):
     @property
     def path(self) -> Path | None:
         """The file whose runs are shown."""
-        return None if self._runs_table.contents is None else self._runs_table.contents.path
+        return None if self._runs.contents is None else self._runs.contents.path
 
     @property
     def level(self) -> str:
@@ -195,7 +161,7 @@ class ResultsScreen(ShellScreen):
             case "files":
                 return "result files"
             case "runs":
-                return self._runs_table.heading
+                return self._runs.heading
             case "run" if self._pane.detail is not None:
                 summary = self._pane.detail.run.summary
                 return f"{summary.short_id} {summary.label or summary.profile}, {day(summary)}"
@@ -204,10 +170,7 @@ class ResultsScreen(ShellScreen):
     def hints(self) -> tuple[str, ...]:
         if self.level != "run":
             return _HINTS[self.level]
-        tab = self._pane.tab
-        if tab in _HINTS:
-            return _HINTS[tab]
-        return _HINTS["run of a case" if tab in OF_A_CASE else "run"]
+        return _HINTS.get(self._pane.tab, _HINTS["run"])
 
     # files
 
@@ -229,8 +192,10 @@ class ResultsScreen(ShellScreen):
         )
 
     def _take_files(self, files: tuple[FileEntry, ...], opens: Path | None) -> None:
+        here = self._file_here
         self._files = files
-        self._files_table.fill([*map(file_row, files)], keys=[str(entry.path) for entry in files])
+        paths = [entry.path for entry in files]
+        self._files_list.show_table(files_table(files), paths.index(here) if here in paths else 0)
         if opens is not None:
             self.open_file(opens)
         elif files:
@@ -238,6 +203,12 @@ class ResultsScreen(ShellScreen):
         else:
             runs = shell_of(self).runs_in_progress
             self._notice("no result files", partial(first_steps, runs), back_to="monitor")
+
+    @property
+    def _file_here(self) -> Path | None:
+        """The selected file."""
+        key = self._files_list.key
+        return self._files[key].path if 0 <= key < len(self._files) else None
 
     # runs
 
@@ -247,14 +218,13 @@ class ResultsScreen(ShellScreen):
         self._read_runs(path, lambda contents: self._take_runs(contents, run))
 
     def _read_runs(self, path: Path, then: Callable[[FileRuns], None]) -> None:
-        self._runs_table.expect(path)
+        self._runs.expect(path)
         self._page_heading = path.name
         self.begin(lambda job: read_runs(path, job), then, self._notice_error)
 
     def _take_runs(self, contents: FileRuns, run: str = "") -> None:
-        self._previews.clear()
-        self._boxes = None
-        self._runs_table.hold(contents)
+        self._previewed = None
+        self._runs.hold(contents)
         self._opened[contents.path] = None
         for warning in contents.warnings:
             self.say(warning, "warn")
@@ -274,84 +244,47 @@ class ResultsScreen(ShellScreen):
     def _run_here(self) -> RunSummary | None:
         if self.level == "run" and self._pane.detail is not None:
             return self._pane.detail.run.summary
-        return self._runs_table.here if self.level == "runs" else None
+        return self._runs.here if self.level == "runs" else None
 
-    # the selected run beside the list
+    # what the selected run says, below the list
 
-    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+    def on_lines_list_selected(self, event: TableList.Selected) -> None:
         event.stop()
-        if event.data_table is self._runs_table and self.level == "runs":
+        if self.level == "runs":
             self.give_up_quietly()
             self._draw_preview()
 
     def _draw_preview(self) -> None:
-        """What is known of the selected run; what is not is read in the background."""
-        run, contents = self._runs_table.here, self._runs_table.contents
+        """What the selected run says; it is read in the background."""
+        run, contents = self._runs.here, self._runs.contents
         if self.level != "runs" or contents is None:
             return
-        width, height = self.size.width, self.size.height - _AROUND
-        has_below = self.size.height >= _HIGH
-        has_preview = has_below and width >= _WIDE
-        self._preview.display, self._below.display = has_preview, has_below
-        rows = min(self._runs_table.row_count + 1, max(height // 2, 6))
-        self._runs_table.styles.height = rows if has_below else "1fr"
-        if not has_below or run is None:
+        has_room = self.size.height >= _HIGH
+        self._preview.display = has_room
+        self._runs.styles.height = (
+            min(len(self._runs.shown) + 2, self.size.height // 2) if has_room else "1fr"
+        )
+        if not has_room or run is None:
             return
-        detail = self._previews.get(run.run_id)
-        if has_preview:
-            wide = round(width * _PREVIEW_SHARE)
-            self._preview.styles.width = wide
-            lines: list[Line] = [] if detail is None else preview_lines(detail, wide - 2, height)
-            lines += [()] * (height - len(lines))
-            self.show_in(self._preview, *(fitted((Span("│ ", "track"), *line), wide) for line in lines))
-            self._draw_below(detail, [], width - wide - 1, height - rows)
-        else:
-            verdict = [] if detail is None else [*verdict_lines(detail, width)]
-            self._draw_below(detail, verdict, width, height - rows)
-        if not self.is_busy:
-            self._read_preview(contents, run)
-
-    def _draw_below(self, detail: RunDetail | None, verdict: list[Line], width: int, height: int) -> None:
-        marked = marked_lines(self._runs_table.marked_here, len(self._runs_table.marked), width)
-        blocks = [verdict, marked]
-        if detail is not None and self._boxes is not None:
-            room = height - sum(len(block) + 1 for block in blocks if block)
-            blocks.insert(1, boxes_lines(detail, self._boxes, width, room - 1))
-        room = height - sum(len(block) + 1 for block in blocks if block)
-        if detail is not None:
-            blocks.append(cases_lines(detail.run, width, room - 1))
-        self.show_in(self._below, *(line for block in blocks if block for line in ((), *block)))
-
-    def _read_preview(self, contents: FileRuns, run: RunSummary) -> None:
-        def take(detail: RunDetail) -> None:
-            self._previews[run.run_id] = detail
-            while len(self._previews) > _MOST_PREVIEWS:
-                del self._previews[next(iter(self._previews))]
-            self._draw_preview()
-
-        def take_boxes(boxes: tuple[Run, ...]) -> None:
-            self._boxes = boxes
-            self._draw_preview()
-
-        if run.run_id not in self._previews:
-            self.begin(lambda job: read_detail(contents.path, run.run_id, job), take, is_quiet=True)
-        elif self._boxes is None:
-            opened = tuple(self._opened)
+        detail = self._previewed
+        if detail is not None and detail.run.summary.run_id == run.run_id:
+            self._preview.show(overview_page(detail, self.size.width - 1))
+        elif not self.is_busy:
+            self._preview.show(())
             self.begin(
-                lambda job: read_boxes([one.path for one in recent_files(Path.cwd(), opened)], job),
-                take_boxes,
-                is_quiet=True,
+                lambda job: read_detail(contents.path, run.run_id, job), self._take_preview, is_quiet=True
             )
+
+    def _take_preview(self, detail: RunDetail) -> None:
+        self._previewed = detail
+        self._draw_preview()
 
     # one run
 
     def _open_run(self, run: RunSummary) -> None:
-        contents = self._runs_table.contents
+        contents = self._runs.contents
         assert contents is not None
         self.give_up_quietly()
-        if run.run_id in self._previews:
-            self._take_detail(self._previews[run.run_id])
-            return
         self._notice(f"{run.short_id} {run.label}", back_to="runs")
         self.begin(
             lambda job: read_detail(contents.path, run.run_id, job), self._take_detail, self._notice_error
@@ -372,17 +305,17 @@ class ResultsScreen(ShellScreen):
     # keys
 
     def action_enter(self) -> None:
-        """Open what is at the cursor of the timeline, or more of a step; tables handle the key themselves."""
+        """Open what is at the cursor of the timeline; lists handle the key themselves."""
         if self.level == "run":
             self._pane.open_further()
 
-    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+    def on_lines_list_chosen(self, event: TableList.Chosen) -> None:
         """Enter, or a click on the selected row."""
         event.stop()
-        if event.data_table is self._files_table:
-            self.open_file(Path(self._files_table.key))
-        elif (run := self._runs_table.here) is not None:
-            self._open_run(run)
+        if self.level == "files" and self._file_here is not None:
+            self.open_file(self._file_here)
+        elif self.level == "runs" and self._runs.here is not None:
+            self._open_run(self._runs.here)
 
     def action_back(self) -> None:
         """Close the filter, cancel reading, or go back to where enter came from, at last to the monitor."""
@@ -399,7 +332,7 @@ class ResultsScreen(ShellScreen):
                 self.say("")
                 self._show_level("runs")
                 self._draw_preview()
-        elif self.level == "runs" and self._runs_table.filter_text:
+        elif self.level == "runs" and self._runs.filter_text:
             self._filter_runs("")
         elif self.level == "runs":
             self._list_files()
@@ -412,7 +345,7 @@ class ResultsScreen(ShellScreen):
 
     def _leave_notice(self) -> None:
         """Return to the previous level, if it has something to show."""
-        contents = self._runs_table.contents
+        contents = self._runs.contents
         if self._page_back_to == "runs" and contents is not None and contents.runs:
             self._show_level("runs")
             self._draw_preview()
@@ -433,32 +366,28 @@ class ResultsScreen(ShellScreen):
     def action_reload(self) -> None:
         if self.level == "run" and self._pane.detail is not None:
             self._open_run(self._pane.detail.run.summary)
-        elif self.level == "runs" and self._runs_table.contents is not None:
-            self.open_file(self._runs_table.contents.path)
+        elif self.level == "runs" and self._runs.contents is not None:
+            self.open_file(self._runs.contents.path)
         else:
             self._list_files()
 
     def action_filter(self) -> None:
-        if self.level == "runs" or (self.level == "run" and self._pane.tab == "operators"):
+        if self.level == "runs":
             field = self.query_one("#filter", Input)
-            field.value = self._runs_table.filter_text if self.level == "runs" else self._pane.operator_filter
+            field.value = self._runs.filter_text
             field.add_class("-shown")
             field.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        if not event.input.has_class("-shown"):
-            return
-        if self.level == "runs":
+        if event.input.has_class("-shown"):
             self._filter_runs(event.value)
-        elif self.level == "run":
-            self._pane.filter_operators(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self._close_filter()
 
     def _filter_runs(self, text: str) -> None:
-        self._runs_table.filter_text = text
-        self._runs_table.draw()
+        self._runs.filter_text = text
+        self._runs.draw()
         self._draw_preview()
         self.refresh_lines()
 
@@ -466,34 +395,23 @@ class ResultsScreen(ShellScreen):
         self.query_one("#filter", Input).remove_class("-shown")
         self._focus_body()
 
-    def action_sort(self) -> None:
-        if self.level == "runs":
-            self._runs_table.sort_by_next()
-            self.refresh_lines()
-        elif self.level == "run":
-            self._pane.sort()
-
-    def action_group(self) -> None:
-        if self.level == "run":
-            self._pane.group()
-
     def action_mark(self) -> None:
         if self.level == "runs":
-            self._runs_table.mark()
+            self._runs.mark()
             self._draw_preview()
             self.refresh_lines()
 
     def action_compare(self) -> None:
-        if len(self._runs_table.marked) < 2:
+        if len(self._runs.marked) < 2:
             self.say(
                 "mark two runs with space first, the baseline first; marks are kept across files", "warn"
             )
             return
-        words = tuple(f"{path}@{run_id.replace('-', '')[-8:]}" for path, run_id in self._runs_table.marked)
+        words = tuple(f"{path}@{run_id.replace('-', '')[-8:]}" for path, run_id in self._runs.marked)
         shell_of(self).open_screen("compare", words)
 
     def action_label(self) -> None:
-        run, contents = self._run_here, self._runs_table.contents
+        run, contents = self._run_here, self._runs.contents
         if run is None or contents is None:
             return
         self.give_up_quietly()
@@ -507,7 +425,7 @@ class ResultsScreen(ShellScreen):
         self.ask(AskText(f"Label of {run.short_id}; leave it empty to remove it", run.label), labelled)
 
     def action_delete(self) -> None:
-        run, contents = self._run_here, self._runs_table.contents
+        run, contents = self._run_here, self._runs.contents
         if run is None or contents is None:
             return
         path, label = contents.path, f" ({run.label})" if run.label else ""
@@ -542,10 +460,9 @@ class ResultsScreen(ShellScreen):
     def action_save(self) -> None:
         if self.level == "run":
             ask_for_sheet(self, self._pane.sheet(), self._pane.detail, self._pane.shown_case)
-        elif self.level == "notice":
-            ask_for_sheet(self, Missing("no table is shown"))
         else:
-            ask_for_sheet(self, self._runs_table.sheet if self.level == "runs" else files_sheet(self._files))
+            is_runs = self.level == "runs"
+            ask_for_sheet(self, self._runs.sheet if is_runs else Missing("no run is shown"))
 
     def action_zoom(self, factor: float) -> None:
         self._pane.change_window(lambda window: window.zoomed(factor))
@@ -556,18 +473,13 @@ class ResultsScreen(ShellScreen):
     def action_step_cursor(self, steps: int) -> None:
         self._pane.step_cursor(steps)
 
-    def action_scroll_pages(self, pages: float) -> None:
-        self._pane.change_window(lambda window: window.moved(pages))
-
     def on_resize(self) -> None:
         self.call_after_refresh(self._draw_again)
 
     def _draw_again(self) -> None:
-        if self.level == "runs":
-            self._runs_table.draw()
-            self._draw_preview()
-            self.refresh_lines()
-        elif self.level == "run":
+        self.refresh_lines()
+        self._draw_preview()
+        if self.level == "run":
             self._pane.draw()
 
     def on_screen_resume(self) -> None:
@@ -576,8 +488,8 @@ class ResultsScreen(ShellScreen):
         self.give_up_quietly()
         if not self.is_ready or self.is_busy:
             return
-        contents = self._runs_table.contents
-        if self.level == "runs" and contents is not None and self._runs_table.is_outdated:
+        contents = self._runs.contents
+        if self.level == "runs" and contents is not None and self._runs.is_outdated:
             self._read_runs(contents.path, self._take_runs)
         elif self.level == "files":
             self._read_files()

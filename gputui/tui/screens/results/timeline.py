@@ -1,8 +1,7 @@
-"""A run on one axis of time: what was timed, and in lanes below it what the box did meanwhile."""
+"""A run on one axis of time: what was timed, and in charts below it what the box did meanwhile."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
@@ -11,31 +10,29 @@ from operator import or_
 from gputui.document.drawings import PATTERNS
 from gputui.document.spans import Line, Span
 from gputui.document.theme import FAMILIES, SELECTED, TONES
-from gputui.metrics import charted, limits_of
-from gputui.model.absent import Missing
-from gputui.model.journal import Block
-from gputui.model.result import CaseResult, Measurement
+from gputui.metrics import Metric, Values, charted, limits_of
+from gputui.model.result import CaseResult
 from gputui.model.telemetry import HOST, POWER_CAP
-from gputui.model.units import format_clock, format_percent, format_seconds
-from gputui.services.results.browser import RunDetail, breakdown_for
+from gputui.model.units import format_clock, format_seconds
+from gputui.services.results.browser import RunDetail
 from gputui.services.results.labels import launch_number, plain_name
-from gputui.services.results.throughput import CROWDED_SHARE
 from gputui.store.reading import SLOWED_BITS, MeasuredSpan, TelemetrySeries
-from gputui.tui.screens.results.overview import largest_operators, main_series, step_lines
-from gputui.tui.screens.results.pages import not_sampled
-from gputui.tui.screens.results.tables import launch_lines
-from gputui.tui.widgets.cells import fitted, left, right, section
-from gputui.tui.widgets.charts import area, body_styles
+from gputui.tui.widgets.cells import fitted, left, paragraph, section
+from gputui.tui.widgets.charts import area_with_axis, axis_cells, chart_title, time_axis
 
 LEAST_US = 1_000_000
 """The shortest part: samples are at least a tenth of a second apart."""
 BETWEEN_READINGS_US = 1_500_000
 """Readings so far outside of a part tell what its ends were like: outside of blocks there is one a second."""
+PINNED = 3
+"""Lines that stay while the charts are scrolled: the cursor, the axis of time, what was timed."""
 _MARGIN = 0.05
 """Around a span that is jumped to, as a share of it."""
-
 _ALL_BUT = 0.999
 """From this share of the whole on, all of it is shown, so that doubling ends at the whole."""
+_HELD = SLOWED_BITS | POWER_CAP
+_ROWS = 2
+"""Of a chart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +74,6 @@ class TimeWindow:
         before_us = round((self.cursor_us - self.from_us) * span_us / self.span_us)
         return self._placed(self.cursor_us - before_us, span_us)
 
-    def moved(self, share: float) -> TimeWindow:
-        """Moved by a share of its length, positive for later; the cursor moves with it."""
-        step_us = round(self.span_us * share)
-        return replace(self, cursor_us=self.cursor_us + step_us)._placed(self.from_us + step_us, self.span_us)
-
     def stepped(self, share: float) -> TimeWindow:
         """The cursor moved by a share of the length, positive for later; past an end the window follows."""
         wanted_us = self.cursor_us + round(self.span_us * share)
@@ -95,16 +87,12 @@ class TimeWindow:
         """The cursor at a share of the window, from its left."""
         return replace(self, cursor_us=self.from_us + round(self.span_us * min(max(share, 0.0), 1.0)))
 
-    def between(self, first_us: int, last_us: int) -> TimeWindow:
-        """From one instant to another, the cursor at the first."""
-        first_us = min(max(first_us, self.whole_from_us), self.whole_to_us)
-        return replace(self, cursor_us=first_us)._placed(first_us, max(last_us - first_us, LEAST_US))
-
     def over(self, span: MeasuredSpan) -> TimeWindow:
         """A whole span with a small margin, the cursor at its beginning."""
-        margin_us = round((span.last_utc_us - span.first_utc_us) * _MARGIN)
-        shown = self.between(span.first_utc_us - margin_us, span.last_utc_us + margin_us)
-        return replace(shown, cursor_us=min(max(span.first_utc_us, shown.from_us), shown.to_us))
+        length_us = span.last_utc_us - span.first_utc_us
+        margin_us = round(length_us * _MARGIN)
+        there = replace(self, cursor_us=span.first_utc_us)
+        return there._placed(span.first_utc_us - margin_us, max(length_us + 2 * margin_us, LEAST_US))
 
     def whole(self) -> TimeWindow:
         """All of it; the cursor stays."""
@@ -120,6 +108,10 @@ class TimeWindow:
             found = (before or firsts)[-1]
         return self.over(found)
 
+    def cell(self, t_us: int, cells: int) -> int:
+        """In which of so many cells a time lies."""
+        return (t_us - self.from_us) * cells // self.span_us
+
     def _placed(self, from_us: int, span_us: int) -> TimeWindow:
         span_us = min(span_us, self.whole_to_us - self.whole_from_us)
         from_us = min(max(from_us, self.whole_from_us), self.whole_to_us - span_us)
@@ -127,94 +119,73 @@ class TimeWindow:
         return replace(self, from_us=from_us, to_us=from_us + span_us, cursor_us=cursor_us)
 
 
-LEAD, _VALUE = 19, 10
-"""Cells of a lane's name and axis, and of its value at the cursor."""
-_SCROLLBAR = 1
-_LEAST_CELLS = 8
-_HELD = SLOWED_BITS | POWER_CAP
-_HIGHEST = 3
-"""Rows of a chart, at most; two at least, for the ends of its axis. Where there are more, one stays empty."""
-_LEAST_TICK = 10
-"""Cells from one time of the axis to the next, at least."""
-_TICKS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
-_AROUND_CHARTS = 7
-"""Rows of the cursor, the whole run, the axis, the cases, their precisions, and two lanes that are lines."""
-PINNED = 5
-"""Rows of the cursor, the whole run, the axis and what was timed, which stay where the page is scrolled."""
-_OPENED = 9
-"""Rows for the case at the cursor, a step and its launches, before charts are higher than they must be."""
-
-
-def lane_cells(width: int) -> int:
-    """How many cells a lane has on a page of this width."""
-    return max(width - LEAD - _VALUE - _SCROLLBAR, _LEAST_CELLS)
-
-
 def share_at(x: int, width: int) -> float:
-    """The share of the lanes to the left of a cell's centre; below 0 or above 1 outside."""
-    return (x - LEAD + 0.5) / lane_cells(width)
+    """The share of the charts to the left of a cell's centre; below 0 or above 1 outside."""
+    lead = axis_cells(width)
+    return (x - lead + 0.5) / (width - lead)
 
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
     """One block on the axis."""
 
-    case_id: int
+    case: CaseResult
+    launch_id: int
     first_us: int
     last_us: int
     speed_pct: float
     """Of the fastest block of its case."""
-    waited: float
-    """Share of their time that its threads waited for a CPU."""
     words: str
-    """Which block of its launch it is, and how long a step took."""
+    """Which case, launch and block it is, and how long a step took."""
 
 
 def timeline(
-    detail: RunDetail, series: Sequence[TelemetrySeries], window: TimeWindow, width: int, height: int
+    detail: RunDetail, series: Sequence[TelemetrySeries], window: TimeWindow, width: int
 ) -> tuple[Line, ...]:
-    """The part of a run within a window, `width` cells wide; lanes are as high as `height` rows allow.
-
-    `series` has the telemetry of that part.
-    """
-    cells = lane_cells(width)
-    cursor = min(_cell_of(window.cursor_us, window, cells), cells - 1)
-    timed, block = _blocks(detail), _block_at(detail, window)
-    here = at_cursor(detail, window)
-    moment = _moment(window.cursor_us - window.whole_from_us)
-    lines: list[Line] = [
-        fitted((Span(f"cursor {moment}", "title"), Span(f"   {_slice_words(detail, here, block)}")), width),
-        _whole_line(window, cells),
-        (Span(f"{'time':{LEAD}}{_ticks(window, cells):{cells}}{'at cursor':>{_VALUE}}", "dim"),),
-    ]
-    for name, texts in _slices(detail):
-        lines.append((Span(f"{name:{LEAD}}", "dim"), *_slice_lane(texts, here, window, cells)))
-    main = main_series(detail)
-    shown = sorted(
-        series, key=lambda one: (main is None or one.device_index != main.device_index, one.device_index)
+    """The part of a run within a window, `width` cells wide; `series` has the telemetry of that part."""
+    lead = axis_cells(width)
+    cells = width - lead
+    cursor = min(window.cell(window.cursor_us, cells), cells - 1)
+    times = (
+        _moment(t_us - window.whole_from_us) for t_us in (window.from_us, window.cursor_us, window.to_us)
     )
-    lanes = sum(len(charted(one.device_index)) for one in shown[:1]) + bool(timed)
-    each = (height - _AROUND_CHARTS - _OPENED) // max(lanes, 1)
-    rows = min(max(each, 2), _HIGHEST)
-    gap: list[Line] = [()] if each > rows else []
+    first, here, last = times
+    words = _words_at(detail, window) or "nothing was timed"
+    top: list[Line] = [
+        fitted((Span(f"cursor {here}", "title"), Span(f"   {words}")), width),
+        time_axis(first, "", last, width),
+        (Span(left("case", lead), "dim"), *_slices(detail, window, cells)),
+    ]
+    charts: list[Line] = []
+    if timed := _blocks(detail):
+        speeds = _speeds(timed, window, cells)
+        charts += _chart("speed", "power", "100 %", speeds, 100.0, _percent(speeds[cursor]), width)
+    for one in sorted(series, key=lambda one: _is_measured(detail, one), reverse=True):
+        name = "host" if one.device_index == HOST else f"GPU {one.device_index}"
+        charts += [section((Span(name, "title"),), width), *_slowed(one, window, cells, lead)]
+        limits = limits_of(detail.run.summary.machine, one.device_index)
+        for metric in charted(one.device_index):
+            if one.of(metric.key).known:
+                charts += _of_metric(metric, one, limits, window, cursor, width)
+    if not detail.series:
+        charts += paragraph(
+            "nothing was sampled during this run: its driver and /proc could not be read", width
+        )
+    return (*top, *(_with_cursor(line, lead + cursor) for line in charts))
 
-    def charts_of(one: TelemetrySeries) -> Iterator[Line]:
-        for lane in _telemetry_lanes(detail, one, window, cells, rows, cursor):
-            yield from (*lane, *gap)
 
-    if timed:
-        speeds = _by_cell(timed, window, cells, lambda one: one.speed_pct, min)
-        text = "–" if (value := speeds[cursor]) is None else f"{value:.0f} %"
-        lines += _lane("speed", "100 %", text, speeds, 100.0, "power", rows, cursor)
-        lines.append(_other_programs(timed, block, window, cells, cursor))
-    for one in shown[:1]:
-        lines += [*_slowed(main, one, window, cells, cursor), *gap, *charts_of(one)]
-    lines += () if detail.series else not_sampled(width)
-    lines += _opened(detail, here, width - _SCROLLBAR, height - len(lines))
-    for one in shown[1:]:
-        title = "host" if one.device_index == HOST else f"GPU {one.device_index}"
-        lines += [section((Span(title, "title"),), width), *charts_of(one)]
-    return tuple(lines)
+def case_at_cursor(detail: RunDetail, window: TimeWindow) -> CaseResult | None:
+    """What was timed at the cursor, in a block or between two of a launch."""
+    block = _block_at(detail, window)
+    if block is not None:
+        return block.case
+    return next((case for case, _ in _spans_at(detail, window)), None)
+
+
+def _is_measured(detail: RunDetail, series: TelemetrySeries) -> tuple[bool, int]:
+    """Devices with a case come first, in their order; then the host of a run on GPUs."""
+    used = {case.device_index for case in detail.run.cases if case.outcome == "ok"}
+    return series.device_index in used, -series.device_index
 
 
 @lru_cache(maxsize=8)
@@ -230,244 +201,141 @@ def _blocks(detail: RunDetail) -> tuple[_Timed, ...]:
                 continue
             for block in measurement.blocks:
                 first_us = span.first_utc_us + (block.start_ns - measurement.blocks[0].start_ns) // 1000
-                found.append(
-                    _Timed(
-                        case.case_id,
-                        first_us,
-                        first_us + block.wall_ns // 1000,
-                        100 * min(steps_ns) / (block.block_ns / block.steps),
-                        (block.waited_ns or 0) / max(block.thread_ns, 1),
-                        _block_words(case, measurement, block),
-                    )
-                )
+                step_ns = block.block_ns / block.steps
+                words = _launch_words(case, measurement.launch_id)
+                if not case.case.is_whole:
+                    words += f", block {block.index + 1} of {len(measurement.blocks)}"
+                if case.case.has_steps:  # a load lasts as long as it shall
+                    words += f": {format_seconds(step_ns / 1e9)} a step"
+                last_us = first_us + block.wall_ns // 1000
+                speed_pct = 100 * min(steps_ns) / step_ns
+                found.append(_Timed(case, measurement.launch_id, first_us, last_us, speed_pct, words))
     return tuple(found)
 
 
-def _block_words(case: CaseResult, measurement: Measurement, block: Block) -> str:
-    """`, block 3 of 6: 20.0 ms a step`; nothing for a load, which lasts as long as it shall."""
-    if not case.case.has_steps:
-        return ""
-    number = "" if case.case.is_whole else f", block {block.index + 1} of {len(measurement.blocks)}"
-    return f"{number}: {format_seconds(block.block_ns / block.steps / 1e9)} a step"
+def _launch_words(case: CaseResult, launch_id: int) -> str:
+    """`matmul fp32, launch 2`."""
+    name = f"{plain_name(case.case.work.workload)} {case.case.variant.precision}"
+    return f"{name}, launch {launch_number(case, launch_id)}"
 
 
 def _block_at(detail: RunDetail, window: TimeWindow) -> _Timed | None:
-    """The block that was timed at the cursor."""
     at_us = window.cursor_us
     return next((one for one in _blocks(detail) if one.first_us <= at_us <= one.last_us), None)
 
 
-# What was timed
-
-
-def at_cursor(detail: RunDetail, window: TimeWindow) -> list[MeasuredSpan]:
-    """What was timed at the cursor: cases that one launch interleaved, the one whose block it was first."""
-    found = [one for one in detail.spans if one.first_utc_us <= window.cursor_us <= one.last_utc_us]
-    block = _block_at(detail, window)
-    return sorted(found, key=lambda one: (block is None or one.case_id != block.case_id, one.case_id))
-
-
-def _slice_words(detail: RunDetail, here: Sequence[MeasuredSpan], block: _Timed | None) -> str:
-    """`gemm fp32, launch 2, block 3 of 6: 20.0 ms a step`; all precisions of a launch between its blocks."""
+def _spans_at(detail: RunDetail, window: TimeWindow) -> Iterator[tuple[CaseResult, MeasuredSpan]]:
     cases = {case.case_id: case for case in detail.run.cases}
-    timed = [cases[one.case_id] for one in here if one.case_id in cases][: None if block is None else 1]
-    if not timed:
-        return "nothing was timed"
-    precisions = " and ".join(dict.fromkeys(one.case.variant.precision for one in timed))
-    words = "" if block is None else block.words
-    launch = launch_number(timed[0], here[0].launch_id)
-    return f"{plain_name(timed[0].case.work.workload)} {precisions}, launch {launch}{words}"
+    for span in detail.spans:
+        if span.case_id in cases and span.first_utc_us <= window.cursor_us <= span.last_utc_us:
+            yield cases[span.case_id], span
 
 
-def _slices(detail: RunDetail) -> list[tuple[str, list[tuple[MeasuredSpan, str]]]]:
-    """Rows of slices with their names: workloads, and below them the precisions that a launch interleaved."""
-    cases = {case.case_id: case.case for case in detail.run.cases}
-    works, precisions = [], []
+def _words_at(detail: RunDetail, window: TimeWindow) -> str:
+    block = _block_at(detail, window)
+    if block is not None:
+        return block.words
+    return next((_launch_words(case, span.launch_id) for case, span in _spans_at(detail, window)), "")
+
+
+def _slices(detail: RunDetail, window: TimeWindow, cells: int) -> list[Span]:
+    """What each launch timed, by name; without room for names in a hue of each. That at the cursor stands
+    out."""
+    workloads = {case.case_id: plain_name(case.case.work.workload) for case in detail.run.cases}
+    names = [*dict.fromkeys(workloads.values())]
     by_launch: dict[int, list[MeasuredSpan]] = {}
     for span in detail.spans:
-        if span.case_id in cases:
+        if span.case_id in workloads:
             by_launch.setdefault(span.launch_id, []).append(span)
-    for launch_id, spans in by_launch.items():
-        mine = [cases[span.case_id] for span in spans]
-        first_us, last_us = min(s.first_utc_us for s in spans), max(s.last_utc_us for s in spans)
-        whole = MeasuredSpan(spans[0].case_id, launch_id, first_us, last_us)
-        works.append((whole, plain_name(mine[0].work.workload)))
-        precisions.append((whole, " ".join(dict.fromkeys(one.variant.precision for one in mine))))
-    return [("case", works), ("precision", precisions)] if works else []
-
-
-def _slice_lane(
-    slices: Sequence[tuple[MeasuredSpan, str]],
-    here: Sequence[MeasuredSpan],
-    window: TimeWindow,
-    cells: int,
-) -> list[Span]:
-    """Slices with their names, without room for these in a hue of each; that at the cursor stands out."""
-    names = [*dict.fromkeys(name for _, name in slices)]
     drawn = [Span(" ")] * cells
-    current = here[0].launch_id if here else -1
-    for span, name in sorted(slices, key=lambda one: one[0].launch_id == current):  # no other covers it
-        is_here, hue = span.launch_id == current, FAMILIES[names.index(name) % len(FAMILIES)]
-        first = _cell_of(span.first_utc_us, window, cells)
-        end = min(max(_cell_of(span.last_utc_us, window, cells), first + 1), cells)
-        first = max(first, 0)
-        wide = max(end - first - (end < cells), 1)
-        text, style = PATTERNS[hue] * wide, f"{hue} {TONES}"
-        if len(name) <= wide:
-            text, style = name.center(wide), f"{'accent' if is_here else 'dim'}{SELECTED}"
-        elif is_here:
-            text, style = "█" * wide, "title"
-        if first < end:
-            drawn[first : first + wide] = [Span(one, style) for one in text]
+    for spans in by_launch.values():
+        first_us, last_us = min(s.first_utc_us for s in spans), max(s.last_utc_us for s in spans)
+        begin = window.cell(first_us, cells)
+        end = min(max(window.cell(last_us, cells), begin + 1), cells)
+        begin = max(begin, 0)
+        name = workloads[spans[0].case_id]
+        hue = FAMILIES[names.index(name) % len(FAMILIES)]
+        text, style = PATTERNS[hue] * cells, f"{hue} {TONES}"
+        if len(name) < end - begin:
+            text, style = name.center(end - begin), "dim" + SELECTED
+        if first_us <= window.cursor_us <= last_us:
+            style = "accent" + SELECTED
+        for place in range(begin, end):
+            drawn[place] = Span(text[place - begin], style)
     return drawn
 
 
-def _whole_line(window: TimeWindow, cells: int) -> Line:
-    """Which part of the run is shown."""
-    whole_us = window.whole_to_us - window.whole_from_us
-    ends = "0:00", format_clock(whole_us / 1e6)
-    room = max(cells - len(ends[0]) - len(ends[1]) - 2, 1)
-    first = (window.from_us - window.whole_from_us) * room // whole_us
-    shown = max(window.span_us * room // whole_us, 1)
-    return (
-        Span(f"{'whole run':{LEAD}}{ends[0]} ", "dim"),
-        Span("─" * first, "track"),
-        Span("━" * shown, "accent"),
-        Span("─" * (room - first - shown), "track"),
-        Span(f" {ends[1]}", "dim"),
-    )
-
-
-def _ticks(window: TimeWindow, cells: int) -> str:
-    """Times along the axis, each beginning at its cell."""
-    cell_s = window.span_us / 1e6 / cells
-    step_s = next((one for one in _TICKS_S if one >= _LEAST_TICK * cell_s), _TICKS_S[-1])
-    from_s = (window.from_us - window.whole_from_us) / 1e6
-    text = ""
-    for number in range(math.ceil(from_s / step_s), math.ceil((from_s + cells * cell_s) / step_s)):
-        seconds = number * step_s
-        label = format_clock(seconds) + (f"{seconds % 1:.1f}"[1:] if step_s < 1 else "")
-        at = int((seconds - from_s) / cell_s)
-        if at >= len(text) and at + len(label) <= cells:
-            text = f"{text:{at}}{label} "
-    return text.rstrip()
-
-
-# Lanes
-
-
-def _lane(
-    name: str,
-    top: str,
-    value: str,
-    cells: Sequence[float | None],
-    high: float,
-    hue: str,
-    rows: int,
-    cursor: int,
-) -> Iterator[Line]:
-    """A chart from 0 to `high`, its two ends at the left and the value at the cursor at the right."""
-    for row, (text, style) in enumerate(zip(area(cells, high, rows), body_styles(hue, rows), strict=True)):
-        end = top if row == 0 else "0" if row == rows - 1 else ""
-        lead = f"{left(name if row == 0 else '', LEAD - len(end) - 2)} {end} "
-        yield (
-            Span(lead, "dim"),
-            Span(text[:cursor], style),
-            Span("┃", "accent"),
-            Span(text[cursor + 1 :], style),
-            Span(right(value if row == 0 else "", _VALUE), "title"),
-        )
-
-
-def _telemetry_lanes(
-    detail: RunDetail, series: TelemetrySeries, window: TimeWindow, cells: int, rows: int, cursor: int
-) -> Iterator[Iterator[Line]]:
-    limits = limits_of(detail.run.summary.machine, series.device_index)
-    # A reading so many cells after the cursor is its value.
-    ahead = BETWEEN_READINGS_US * cells // window.span_us + 1
-    for metric in charted(series.device_index):
-        if not series.of(metric.key).known:
-            continue
-        over_time = series.of(metric.key, window.from_us)
-        combine = min if metric.unit == "MHz" else max
-        drawn = over_time.cells(window.span_us * 1e-6 / cells, cells + ahead, combine)
-        top = metric.top(limits, max(over_time.known, default=0.0))
-        here = next((one for one in drawn[cursor : cursor + ahead] if one is not None), None)
-        yield _lane(
-            metric.name, metric.axis(top), metric.text(here), drawn[:cells], top, metric.hue, rows, cursor
-        )
-
-
-def _slowed(
-    whole: TelemetrySeries | None, shown: TelemetrySeries, window: TimeWindow, cells: int, cursor: int
-) -> Iterator[Line]:
-    """When the clocks of a GPU were held back, as a line; nothing if they never were.
-
-    The value is what holds them back at the cursor, or how much of the whole run something did.
-    """
-    known = [] if whole is None else [int(one) & _HELD > 0 for one in whole.of("throttle_bits").known]
-    if not any(known):
-        return
-    of = shown.of("throttle_bits", window.from_us)
-    bits = of.cells(window.span_us * 1e-6 / cells, cells, lambda some: reduce(or_, map(int, some)))
-    held = [None if one is None else float(int(one) & _HELD) for one in bits]
-    word = "by heat" if int(bits[cursor] or 0) & SLOWED_BITS else "by power"
-    share = format_percent(sum(known) / len(known))
-    yield _line("slowed", held, 0.5, word if held[cursor] else share, cursor)
-
-
-def _other_programs(
-    timed: Sequence[_Timed], here: _Timed | None, window: TimeWindow, cells: int, cursor: int
-) -> Line:
-    """When other programs had the CPU, as a line."""
-    waited = _by_cell(timed, window, cells, lambda one: one.waited, max)
-    most = f"most {format_percent(max((one.waited for one in timed), default=0.0))}"
-    value = most if here is None else format_percent(here.waited)
-    return _line("other programs", waited, CROWDED_SHARE, value, cursor)
-
-
-def _line(name: str, values: Sequence[float | None], most: float, value: str, cursor: int) -> Line:
-    spans = [Span(f"{name:{LEAD}}", "dim")]
-    for place, one in enumerate(values):
-        is_over = one is not None and one > most
-        text, style = ("━", "warn") if is_over else ("─", "track")
-        spans.append(Span("┃", "accent") if place == cursor else Span(text, style))
-    is_over = (values[cursor] or 0.0) > most
-    return (*spans, Span(right(value, _VALUE), "warn" if is_over else "title"))
-
-
-def _by_cell(
-    timed: Sequence[_Timed],
-    window: TimeWindow,
-    cells: int,
-    value_of: Callable[[_Timed], float],
-    combine: Callable[[float, float], float],
-) -> list[float | None]:
-    """A value of the blocks in each cell; None where nothing was timed."""
+def _speeds(timed: Sequence[_Timed], window: TimeWindow, cells: int) -> list[float | None]:
+    """The slowest block in each cell; None where nothing was timed."""
     found: list[float | None] = [None] * cells
     for one in timed:
-        first, last = _cell_of(one.first_us, window, cells), _cell_of(one.last_us, window, cells)
+        first, last = window.cell(one.first_us, cells), window.cell(one.last_us, cells)
         for cell in range(max(first, 0), min(last, cells - 1) + 1):
-            before = found[cell]
-            found[cell] = value_of(one) if before is None else combine(before, value_of(one))
+            found[cell] = min(one.speed_pct, found[cell] or 100.0)
     return found
 
 
-def _opened(detail: RunDetail, here: Sequence[MeasuredSpan], width: int, height: int) -> Iterator[Line]:
-    """The case at the cursor: its step, its launches and, where there is room, its largest operators."""
-    cases = {case.case_id: case for case in detail.run.cases}
-    for span in [one for one in here if one.case_id in cases][:1]:
-        case = cases[span.case_id]
-        breakdown = breakdown_for(detail, case)
-        lines = [] if isinstance(breakdown, Missing) else [*step_lines(case, breakdown, width)]
-        lines += launch_lines(detail, case, width, span.launch_id)
-        if not isinstance(breakdown, Missing):
-            lines += largest_operators(detail, case, breakdown, width, height - len(lines))
-        yield from lines
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f} %"
 
 
-def _cell_of(t_us: int, window: TimeWindow, cells: int) -> int:
-    return (t_us - window.from_us) * cells // window.span_us
+def _of_metric(
+    metric: Metric,
+    series: TelemetrySeries,
+    limits: Values,
+    window: TimeWindow,
+    cursor: int,
+    width: int,
+) -> list[Line]:
+    over_time, cells = series.of(metric.key, window.from_us), width - axis_cells(width)
+    combine: Callable[[Sequence[float]], float] = min if metric.unit == "MHz" else max
+    values = over_time.cells(window.span_us * 1e-6 / cells, cells, combine)
+    top = metric.top(limits, max(over_time.known, default=0.0))
+    mark = metric.mark_at(limits)
+    here = metric.text(values[cursor])
+    return _chart(metric.name, metric.hue, metric.axis(top), values, top, here, width, mark)
+
+
+def _chart(
+    name: str,
+    hue: str,
+    top: str,
+    values: Sequence[float | None],
+    high: float,
+    here: str,
+    width: int,
+    mark: float | None = None,
+) -> list[Line]:
+    """The value at the cursor above an area with the ends of its axis."""
+    title = chart_title(name, Span(here, "title"), "", width)
+    return [title, *area_with_axis(values, high, _ROWS, width, hue, top, mark=mark)]
+
+
+def _slowed(series: TelemetrySeries, window: TimeWindow, cells: int, lead: int) -> Iterator[Line]:
+    """When the clocks of a GPU were held back, as a line; nothing if they never were."""
+    of = series.of("throttle_bits", window.from_us)
+    if not any(int(one) & _HELD for one in of.known):
+        return
+    bits = of.cells(window.span_us * 1e-6 / cells, cells, lambda some: reduce(or_, map(int, some)))
+    held = [int(one or 0) & _HELD for one in bits]
+    yield (
+        Span(left("slowed", lead), "dim"),
+        *(Span("━", "warn") if one else Span("─", "track") for one in held),
+    )
+
+
+def _with_cursor(line: Line, at: int) -> Line:
+    """With the cursor in one cell, but not over words."""
+    spans: list[Span] = []
+    begin = 0
+    for text, style in line:
+        place = at - begin
+        if 0 <= place < len(text) and not text[place].isalnum():
+            spans += [Span(text[:place], style), Span("┃", "accent"), Span(text[place + 1 :], style)]
+        else:
+            spans.append(Span(text, style))
+        begin += len(text)
+    return tuple(spans)
 
 
 def _moment(since_us: int) -> str:
