@@ -43,10 +43,8 @@ NAMES = (
     "run-ended",
     "results-runs",
     "results-cases",
-    "results-operators",
     "results-step",
     "results-timeline",
-    "results-findings",
     "compare-rows",
     "compare-evidence",
     "doctor",
@@ -54,7 +52,7 @@ NAMES = (
 """In the order they are taken; each is made in every one of SIZES."""
 LABELS = ("all cores", "one core")
 """Of the two runs: the first has every core that gputui has, the second the first of them."""
-_TABS = ("cases", "operators", "step", "timeline", "findings")
+_TABS = ("cases", "step", "timeline")
 _BLOCKS = 6
 """So many blocks of a case are seen while a run goes on: enough for an interval."""
 _LONGEST_S = 1800.0

@@ -7,6 +7,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hand_made import make_run
@@ -18,15 +19,17 @@ from gputui.metrics import METRICS, STORED, Metric, charted, limits_of, live_val
 from gputui.model.absent import Missing
 from gputui.model.machine import Memory
 from gputui.model.result import TimeSeries
+from gputui.model.serving import ServingRecords
 from gputui.model.telemetry import HOST, Value
 from gputui.services.compare.evidence import curve_table_of
 from gputui.services.compare.side_records import SideCurves
+from gputui.services.results.browser import RunDetail
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import ProgressTracker
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.screens.results.overview import telemetry_lines
+from gputui.tui.screens.results.timeline import TimeWindow, timeline
 from gputui.tui.screens.run.panes import device_charts
 
 GIB = 2**30
@@ -114,8 +117,11 @@ def drawn_by_run(device: int) -> list[str]:
 
 
 def drawn_by_results(device: int) -> list[str]:
-    run = make_run(machine=CONTAINER)
-    return texts(telemetry_lines(run, series_of(device), 60, most=9, rows=8))
+    series = (series_of(device),)
+    run, loads = make_run(machine=CONTAINER), ServingRecords((), (), ())
+    detail = RunDetail(Path("a.db"), run, {}, {}, (), (), series, (), None, (), loads)
+    lines = timeline(detail, series, TimeWindow.over_all(series).at(0.9), 60)
+    return [line.replace("┃", " ").rstrip() for line in texts(lines)]
 
 
 def series_of(device: int) -> TelemetrySeries:

@@ -90,13 +90,13 @@ def run_page(
     share: float = 1.0,
     headline: str = "",
     passes: Mapping[int, ProfiledPass] = MappingProxyType({}),
-    more: str = "--verbose",
+    more: str = "more: --verbose",
 ) -> Page:
     """The headline, `heading`, the cases, a step of the main one, what else is to know, and `footer`.
 
     A terminal gets what fits on `share` of its screen, unless it is to show all: the case of the headline,
     then those on a GPU. Anything else gets all cases. Efficiency, notes and reasons come with `is_verbose`.
-    The headline is the run's, unless another is given. `more` is where the rest is.
+    The headline is the run's, unless another is given. `more` says where the rest is.
     """
     page, end = Page(out), Page(out)
     rest = write_answer(page, run, heading, passes, headline)
@@ -110,8 +110,10 @@ def run_page(
         notes = run_notes(run, is_brief=True)
         if any(sentence.startswith(HAD_THE_CPU) for sentence in rest):
             notes = [note for note in notes if not note.startswith(OTHERS_HAD)]
-        if notes or len(measured) < len(run.cases):
-            end.line(" · ".join((*notes, f"more: {more}")), "dim")
+        has_more = bool(notes) or len(measured) < len(run.cases)
+        said = (*notes, more if has_more else "")
+        if any(said):
+            end.line(" · ".join(filter(None, said)), "dim")
         lines = end.height + sum(-(-line_width(line) // out.width) for line in footer)
         is_whole = shows_all or not out.is_terminal
         room = None if is_whole else int(out.height * share) - lines - _OTHER_LINES
@@ -217,12 +219,17 @@ def case_rows(measured: Speeds, room: int | None) -> Speeds:
 
 
 def _write_verbose(page: Page, run: Run, measured: Speeds) -> None:
-    """Cases with all their columns, figures and efficiency, what was not run and why, and every note."""
+    """Cases with all their columns, figures, and the details."""
     if measured:
         page.table(whole_table(run, measured))
     if metrics := metric_rows(run):
         page.line()
         page.table(metric_table(metrics))
+    write_details(page, run)
+
+
+def write_details(page: Page, run: Run) -> None:
+    """Efficiency, what was not run and why, every note, and whether the box is normal."""
     _write_uses(page, run)
     page.part((*not_measured_lines(run), *run_notes(run)))
     page.line()

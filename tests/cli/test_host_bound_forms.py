@@ -13,7 +13,7 @@ from stored_runs import run_id_of, store_gpu
 from gputui.services.results.browser import read_detail
 from gputui.services.results.throughput import HOST_BOUND, LIFTS
 from gputui.services.support.background import Job
-from gputui.tui.screens.results.overview import overview_page
+from gputui.tui.screens.results.pages import overview_page
 from gputui.worker.steps import STEP_TIMES
 
 STEP_S = 0.2 / 12
@@ -80,7 +80,7 @@ def test_an_answer_about_it_alone_says_what_may_lift_it(place: Path) -> None:
     assert "device time of a step 5.56 ms" in text
     assert "host time of a step 16.7 ms" in text
     page = overview_page(
-        read_detail(place / "a.db", run_id_of(1), Job(lambda job: None, lambda job, outcome: None)), 100, 40
+        read_detail(place / "a.db", run_id_of(1), Job(lambda job: None, lambda job, outcome: None)), 100
     )
     assert HOST_BOUND in " ".join("".join(span.text for span in line) for line in page)
 

@@ -24,7 +24,7 @@ from gputui.services.results.browser import read_detail
 from gputui.services.results.throughput import BY_CLOCK
 from gputui.services.runs.progress import ProgressSnapshot, ProgressTracker
 from gputui.services.support.background import Job
-from gputui.tui.screens.results.overview import overview_page
+from gputui.tui.screens.results.pages import overview_page
 
 CLOCK = "40.9k tok/s"
 """4096 tokens in 100.1 ms."""
@@ -82,7 +82,7 @@ def test_the_answer_and_the_page_of_a_run_say_it_in_plain_words(place: Path) -> 
     sentence = f"Other programs had the CPU 60 % of the time: the box gave {CLOCK}."
     assert sentence in " ".join(said(place, "show", "latest", "a.db").split())
     page = overview_page(
-        read_detail(place / "a.db", run_id_of(1), Job(lambda job: None, lambda job, outcome: None)), 100, 40
+        read_detail(place / "a.db", run_id_of(1), Job(lambda job: None, lambda job, outcome: None)), 100
     )
     text = " ".join("".join(span.text for span in line) for line in page)
     assert "the box gave" in text

@@ -32,7 +32,6 @@ FLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("results-cases", ("tab",)),
     ("results-step", ("tab",)),
     ("results-timeline", ("tab",)),
-    ("results-findings", ("tab",)),
     ("compare-nothing", ("4",)),
     ("compare-rows", ("3", "escape", "down", "space", "up", "space", "c")),
     ("compare-evidence", ("enter",)),

@@ -239,21 +239,6 @@ def telemetry_sheet(
     return Sheet("telemetry", ("device", "t_utc_us", "since_start_s", *keys), tuple(rows), _about(detail))
 
 
-def findings_sheet(detail: RunDetail) -> Sheet:
-    """Performance checks, findings, caveats and events."""
-    started_us = detail.run.summary.started_utc_us
-    rows: list[tuple[Value, ...]] = [
-        ("normality", None, n.word, n.text, None) for n in performance_checks(detail.run)
-    ]
-    for case, findings in detail.findings:
-        rows += [("finding", case_name(case, in_files=True), f.confidence, f.text, None) for f in findings]
-    rows += [("note", None, None, note, None) for note in run_notes(detail.run)]
-    for event in detail.events:
-        since_s = None if event.t_us is None else (event.t_us - started_us) / 1e6
-        rows.append(("event", None, event.level, event.message, since_s))
-    return Sheet("findings", ("kind", "case", "word", "text", "since_start_s"), tuple(rows), _about(detail))
-
-
 def default_name(sheet: Sheet) -> str:
     """A file name made of the run, the kind of table, and the case."""
     words = (sheet.about.get("run", "")[-8:], sheet.what, sheet.about.get("case", ""))

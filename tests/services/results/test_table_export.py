@@ -13,7 +13,6 @@ from journals import GPU_MACHINE, RUN_ID, make_journal
 from stored_runs import HOSTILE, run_id_of, store
 
 from gputui.errors import EXIT_NOT_STORED, GputuiError
-from gputui.model.absent import Missing
 from gputui.model.journal import trace_name
 from gputui.services.compare.columns import columns_of
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
@@ -51,26 +50,19 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sheets(detail: RunDetail) -> list[Sheet]:
     case = detail.run.cases[1]
     window = (0, 2**60)
-    made = [
+    return [
         saving.cases_sheet(detail),
         saving.operators_sheet(detail, case, detail.passes[1].operators),
-        saving.step_sheet(detail, case),
-        saving.memory_sheet(detail, case),
         saving.telemetry_sheet(detail, detail.series, window),
-        saving.environment_sheet(detail),
-        saving.findings_sheet(detail),
         saving.runs_sheet(detail.path, [detail.run.summary]),
     ]
-    return [sheet for sheet in made if isinstance(sheet, Sheet)]
 
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_every_page_of_a_run_can_be_saved_and_both_forms_hold_the_same(db: Path, number: int) -> None:
     made = sheets(detail_of(db, number))
 
-    assert [sheet.what for sheet in made] == [
-        *("cases", "operators", "step", "memory", "telemetry", "environment", "findings", "runs")
-    ]
+    assert [sheet.what for sheet in made] == [*("cases", "operators", "telemetry", "runs")]
     for sheet in made:
         assert sheet.rows, sheet.what
         assert all(len(row) == len(sheet.columns) for row in sheet.rows), sheet.what
@@ -85,15 +77,12 @@ def test_every_page_of_a_run_can_be_saved_and_both_forms_hold_the_same(db: Path,
 def test_numbers_are_those_that_were_measured(db: Path) -> None:
     detail = detail_of(db, 2)
     gpt = detail.run.cases[1]
-    step, memory = saving.step_sheet(detail, gpt), saving.memory_sheet(detail, gpt)
+    operators = cells(saving.operators_sheet(detail, gpt, detail.passes[1].operators))
     telemetry = cells(saving.telemetry_sheet(detail, detail.series, (0, 2**60)))
 
     assert float(cells(saving.cases_sheet(detail))[0]["step_s"]) == pytest.approx(0.02, rel=0.01)
-    assert isinstance(step, Sheet)
-    assert sum(float(row["share"]) for row in cells(step)) == pytest.approx(1.0)
-    assert sum(float(row["step_s"]) for row in cells(step)) == pytest.approx(0.1)
-    assert isinstance(memory, Sheet)
-    assert {row["weights_bytes"] for row in cells(memory)} == {str(2**30)}
+    assert sum(float(row["share"]) for row in operators) == pytest.approx(0.9)
+    assert sum(float(row["step_s"]) for row in operators) == pytest.approx(0.09)
     assert [row["power_w"] for row in telemetry if row["device"] == "host"][:1] == [""]
     assert [row["power_w"] for row in telemetry if row["device"] == "0"][:2] == ["600.0", "601.0"]
 
@@ -112,13 +101,6 @@ def test_no_cell_is_a_formula_and_no_page_is_spoilt_by_a_label(db: Path) -> None
 
     assert labels[1] == "'=HYPERLINK(1)"
     assert "\x1b" not in "".join(labels)
-
-
-def test_what_was_not_profiled_is_no_table_and_says_why(db: Path) -> None:
-    detail = detail_of(db, 1)
-
-    assert saving.step_sheet(detail, detail.run.cases[0]) == Missing("it has no profiled pass")
-    assert saving.memory_sheet(detail, detail.run.cases[0]) == Missing("it has no profiled pass")
 
 
 def test_the_suggested_name_contains_run_page_and_case_and_is_safe_in_a_shell(db: Path) -> None:

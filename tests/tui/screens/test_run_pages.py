@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,7 @@ from gputui.document.spans import Line, line_width
 from gputui.document.theme import LETTERS
 from gputui.services.results.browser import RunDetail, read_detail
 from gputui.services.support.background import Job
-from gputui.tui.screens.results.pages import breakdown_lines, findings_page, memory_page
-from gputui.tui.screens.results.tables import HEADINGS, rests_on_lines
+from gputui.tui.screens.results.pages import HEADINGS, case_page, overview_page, reliability_table
 
 
 @pytest.fixture(scope="module")
@@ -32,34 +32,33 @@ def stored(db: Path, *, on_gpu: bool) -> RunDetail:
     return read_detail(db, run_id_of(5), job)
 
 
-def texts(lines: tuple[Line, ...] | list[Line]) -> list[str]:
+def texts(lines: Sequence[Line]) -> list[str]:
     return ["".join(span.text for span in line).rstrip() for line in lines]
 
 
-def test_each_case_has_the_state_of_its_device_and_a_dash_where_it_has_none(detail: RunDetail) -> None:
-    rule, heading, gemm, gpt = texts(list(rests_on_lines(detail, 200)))
-    assert rule.startswith("── how reliable the figures are ─")
-    assert heading.split("  ")[-1].strip() == "samples"
+def test_each_case_has_the_state_of_its_device_and_nothing_where_it_has_none(detail: RunDetail) -> None:
+    table = reliability_table(detail)
+    gemm, gpt = (dict(zip(table.headings, row, strict=True)) for row in table.rows)
     conditions = detail.conditions[detail.run.cases[0].case_id]
-    for share in (conditions.slowed_share, conditions.power_capped_share):
+    shares = (conditions.slowed_share, conditions.power_capped_share)
+    for name, share in zip(("slowed", "capped"), shares, strict=True):
         assert isinstance(share, float)
-        assert f" {share:.0%} ".replace("%", " %") in gemm
-    assert " 1.89 of 1.90 GHz " in gemm
-    assert gemm.endswith(str(conditions.samples))
-    assert gpt.count(" —") >= 4
+        assert gemm[name] == f"{share:.0%}".replace("%", " %")
+        assert gpt[name] == ""
+    assert gemm["clock"] == "1.89 of 1.90 GHz"
+    assert (gemm["launches"], gemm["blocks"]) == ("3", "18")
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
 def test_a_narrow_terminal_keeps_rate_interval_and_what_held_the_device_back(
     detail: RunDetail, width: int
 ) -> None:
-    lines = list(rests_on_lines(detail, width))
-    assert max(map(line_width, lines)) == width
-    kept, whole = (
-        [name for name in HEADINGS if f" {name}" in texts(drawn)[1]]
-        for drawn in (lines, list(rests_on_lines(detail, 200)))
-    )
-    assert kept == whole[: len(kept)]
+    lines = overview_page(detail, width)
+    assert max(map(line_width, lines)) <= width
+    rows = texts(lines)
+    heading = rows[rows.index("how reliable the figures are") + 1]
+    kept = [name for name in HEADINGS if f" {name}" in heading]
+    assert kept == list(HEADINGS[: len(kept)])
     assert {"rate", "95 %"} <= set(kept)
     if width >= 80:
         assert {"slowed", "capped"} <= set(kept)
@@ -69,30 +68,46 @@ def test_a_run_without_a_rate_has_nothing_to_rest_on(detail: RunDetail) -> None:
     skipped = tuple(case for case in detail.run.cases if case.outcome != "ok")
     assert skipped
     nothing = replace(detail, run=replace(detail.run, cases=skipped))
-    assert list(rests_on_lines(nothing, 120)) == []
+    assert "how reliable the figures are" not in texts(overview_page(nothing, 120))
 
 
-def test_findings_have_their_step_as_a_bar_as_long_as_all_fits(detail: RunDetail) -> None:
+def test_findings_stand_below_the_answer_with_their_case(detail: RunDetail) -> None:
     case = next(case for case in detail.run.cases if case.case_id in detail.passes)
-    found = replace(
-        detail, findings=((case, (Finding("python", "Python takes 10 %", 100_000, 90_000, "high"),)),)
-    )
-    most = texts(findings_page(found, 120, 40))
-    launches = next(place for place, line in enumerate(most) if line.startswith("── launches of "))
-    whole = most[: launches - 1]
-    assert any("── a step of " in line for line in whole)
-    assert texts(findings_page(found, 120, len(whole))) == whole
-    short = texts(findings_page(found, 120, len(whole) - 1))
-    assert not any("── a step of " in line for line in short)
-    for lines in (whole, short):
-        assert any(line.startswith("  python: Python takes 10 %; ") for line in lines)
+    finding = Finding("python", "Python takes 10 %", 100_000, 90_000, "low")
+    rows = texts(overview_page(replace(detail, findings=((case, (finding,)),)), 120))
+    place = next(n for n, row in enumerate(rows) if row.startswith("  python: Python takes 10 %; "))
+    assert rows[place].endswith(" (rough)")
+    assert rows[place - 1] == "GPT training mini cpu fp32 all cores"
 
 
-def test_parts_of_the_memory_and_of_a_step_have_the_colours_of_charts_not_those_of_letters(
+def test_a_case_has_its_step_with_every_operator_its_memory_and_each_launch(detail: RunDetail) -> None:
+    case = next(case for case in detail.run.cases if case.case_id in detail.passes)
+    lines = case_page(detail, case, 120)
+    rows = [row.split() for row in texts(lines)]
+    assert {"mm", "linear", "scaled_dot_product_attention", "_fused_adamw_"} <= {
+        row[0] for row in rows if row
+    }
+    assert ["at", "peak"] in [row[:2] for row in rows]
+    launches = rows[
+        rows.index(["launches", "of", "GPT", "training", "mini", "cpu", "fp32", "all", "cores"]) + 2 :
+    ]
+    assert [row[:3] for row in launches] == [[f"{number}", "40.9k", "tok/s"] for number in (1, 2, 3)]
+    assert all(row[-2:] == ["17", "%"] and "+0.2" in row for row in launches)
+    filled = {span.style for line in lines for span in line if set(span.text) & set("█▓▒▚▞░")}
+    assert len(filled) >= 3
+    assert not filled & set(LETTERS), "parts have the colours of charts"
+
+
+def test_launches_of_a_slow_machine_are_told_apart_by_how_far_they_are_from_the_median(
     detail: RunDetail,
 ) -> None:
-    case = next(case for case in detail.run.cases if case.case_id in detail.passes)
-    for lines in (memory_page(detail, case, 120, 40), breakdown_lines(detail, case, 120)):
-        filled = {span.style for line in lines for span in line if set(span.text) & set("█▓▒▚▞░")}
-        assert len(filled) >= 3
-        assert not filled & set(LETTERS)
+    case = detail.run.cases[0]
+    slow = [
+        replace(block, wall_ns=2 * block.wall_ns, device_ns=2 * (block.device_ns or block.wall_ns))
+        for block in case.measurements[0].blocks
+    ]
+    first = replace(case.measurements[0], blocks=tuple(slow))
+    case = replace(case, measurements=(first, *case.measurements[1:]))
+    rows = [row.split() for row in texts(case_page(detail, case, 120))]
+    launches = rows[rows.index(["launches", "of", "matmul", "mini", "gpu", "fp32"]) + 2 :]
+    assert [row[3] for row in launches] == ["-50", "0", "0"]

@@ -14,14 +14,10 @@ S = 1_000_000
 WHOLE = TimeWindow(0, 100 * S, 0, 100 * S, 50 * S)
 CHANGES = st.one_of(
     st.sampled_from([0.5, 2.0]).map(lambda factor: lambda w: w.zoomed(factor)),
-    st.sampled_from([-0.5, 0.5]).map(lambda share: lambda w: w.moved(share)),
     st.floats(-2, 2).map(lambda share: lambda w: w.stepped(share)),
     st.floats(-1, 2).map(lambda share: lambda w: w.at(share)),
     st.tuples(st.integers(-S, 120 * S), st.integers(0, 50 * S)).map(
         lambda ends: lambda w: w.over(MeasuredSpan(0, 0, ends[0], ends[0] + ends[1]))
-    ),
-    st.tuples(st.integers(-S, 120 * S), st.integers(-S, 120 * S)).map(
-        lambda ends: lambda w: w.between(*ends)
     ),
     st.just(lambda w: w.whole()),
 )

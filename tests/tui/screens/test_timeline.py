@@ -15,15 +15,12 @@ from stored_runs import run_id_of, store
 from gputui.metrics import charted
 from gputui.model.telemetry import HOST
 from gputui.services.results.browser import RunDetail, read_detail
-from gputui.services.results.labels import plain_name
 from gputui.services.support.background import Job
 from gputui.store.reading import TelemetrySeries
-from gputui.tui.screens.results.timeline import LEAD, LEAST_US, TimeWindow, lane_cells, timeline
-from gputui.tui.widgets.charts import BLOCKS
+from gputui.tui.screens.results.timeline import LEAST_US, TimeWindow, timeline
+from gputui.tui.widgets.charts import BLOCKS, axis_cells
 
 SIZES = ((80, 24), (120, 40), (200, 50))
-_AROUND = 6
-"""Lines of the screen outside of a page."""
 
 
 def detail_of(db: Path) -> RunDetail:
@@ -54,15 +51,14 @@ def sampled(detail: RunDetail, seconds: int, key: str, value_at: Callable[[float
 
 
 def drawn(detail: RunDetail, window: TimeWindow, size: tuple[int, int]) -> list[str]:
-    lines = timeline(detail, detail.series, window, size[0], size[1] - _AROUND)
+    lines = timeline(detail, detail.series, window, size[0])
     return ["".join(span.text for span in line) for line in lines]
 
 
 def heights(rows: Sequence[str], name: str, size: tuple[int, int]) -> tuple[list[int], int]:
-    """How many eighths of a row each cell of a lane fills, but the cursor's; and how many the lane has."""
-    first = next(place for place, row in enumerate(rows) if row.startswith(name))
-    last = next(place for place in range(first + 1, len(rows)) if rows[place].split()[:1] == ["0"])
-    cells = [row[LEAD : LEAD + lane_cells(size[0])] for row in rows[first : last + 1]]
+    """How many eighths of a row each cell of a chart fills, but the cursor's; and how many the chart has."""
+    title = next(place for place, row in enumerate(rows) if row.split()[:1] == [name])
+    cells = [row[axis_cells(size[0]) :] for row in rows[title + 1 : title + 3]]
     columns = [column for column in zip(*cells, strict=True) if "┃" not in column]
     return [sum(map(BLOCKS.index, column)) for column in columns], 8 * len(cells)
 
@@ -78,9 +74,9 @@ def test_each_lane_has_both_ends_of_its_axis(
     known = [metric.name for metric in charted(device) if series.of(metric.key).known]
     assert len(known) >= 3
     for name in ("speed", *known):
-        first = next(place for place, row in enumerate(rows) if row.startswith(name))
-        assert re.match(rf"{name} +[\d.]+( \S+)? ", rows[first]), rows[first]
-        assert any(row.split()[:1] == ["0"] for row in rows[first + 1 : first + 3])
+        title = next(place for place, row in enumerate(rows) if row.split()[:1] == [name])
+        assert re.match(r" *[\d.]+( \S+)? ", rows[title + 1]), rows[title + 1]
+        assert rows[title + 2].split()[:1] == ["0"]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -100,66 +96,19 @@ def test_a_clock_that_dips_for_two_seconds_of_140_is_seen_at_80_columns(on_gpu: 
     assert low[0] / len(found) == pytest.approx(100 / 140, abs=0.03)
 
 
-def test_a_reading_near_the_cursor_is_its_value_where_none_is_in_its_cell(on_gpu: RunDetail) -> None:
-    detail = sampled(on_gpu, 2, "power_w", lambda time_s: 500.0 if time_s >= 1 else float("nan"))
-    window = TimeWindow.over_all(detail.series)
-    for share, value in ((0.45, "500 W"), (0.75, "500 W")):
-        (row,) = (row for row in drawn(detail, window.at(share), SIZES[0]) if row.startswith("power"))
-        assert row.endswith(value)
-
-
 def test_a_reading_far_from_the_cursor_is_not_its_value(on_gpu: RunDetail) -> None:
     detail = sampled(on_gpu, 60, "power_w", lambda time_s: 500.0 if time_s >= 30 else float("nan"))
-    window = TimeWindow.over_all(detail.series).at(0.2)
-    (row,) = (row for row in drawn(detail, window, SIZES[0]) if row.startswith("power"))
-    assert row.endswith("–")
+    window = TimeWindow.over_all(detail.series)
+    for share, value in ((0.2, "–"), (0.7, "500 W")):
+        (row,) = (row for row in drawn(detail, window.at(share), SIZES[0]) if row.split()[:1] == ["power"])
+        assert row.split("┃")[0].split()[1:] == value.split()
 
 
 def test_the_cursor_begins_where_something_was_timed_and_says_what(on_gpu: RunDetail) -> None:
     rows = drawn(on_gpu, TimeWindow.over_all(on_gpu.series, on_gpu.spans), SIZES[1])
     words = r"(matmul|GPT training) fp32, launch \d, block \d of 6: (20\.0|100) ms a step *$"
     assert re.match(rf"cursor [\d.:s ]+   {words}", rows[0])
-    assert any(row.startswith("── launches of ") for row in rows)
-
-
-def test_the_launch_at_the_cursor_is_marked_beside_the_others_of_its_case(on_gpu: RunDetail) -> None:
-    span = next(one for one in on_gpu.spans if one.case_id == 0)
-    rows = drawn(on_gpu, TimeWindow.over_all(on_gpu.series, on_gpu.spans).over(span), SIZES[1])
-    first = next(place for place, row in enumerate(rows) if row.startswith("── launches of matmul"))
-    launches = rows[first + 2 : first + 5]
-    assert [row.startswith(" ▸ ") for row in launches] == [True, False, False]
-    assert all("107 GFLOP/s" in row and " 6 " in row for row in launches)
-
-
-def test_where_a_name_has_no_room_each_has_a_hue_and_the_one_at_the_cursor_stands_out(
-    on_gpu: RunDetail,
-) -> None:
-    works = {case.case_id: case.case.work.workload for case in on_gpu.run.cases}
-    one = on_gpu.spans[0]
-    other = next(span for span in on_gpu.spans if works[span.case_id] != works[one.case_id])
-    at_us = on_gpu.run.summary.started_utc_us
-    spans = [
-        replace(span, launch_id=n, first_utc_us=at_us + n * 10**6, last_utc_us=at_us + (n + 1) * 10**6)
-        for n, span in enumerate([one, other] * 15)
-    ]
-    detail, window = replace(on_gpu, spans=tuple(spans)), TimeWindow.over_all((), spans).at(0.5)
-    lanes = []
-    for shown in (window, window.over(spans[0])):
-        lines = timeline(detail, (), shown, 80, 24)
-        lanes.append(next(line for line in lines if line[0].text.rstrip() == "case")[1:])
-    many, alone = ({(span.style, span.text) for span in lane} for lane in lanes)
-    assert many - {("", " ")} == {("compute 4", "█"), ("memory 4", "▓"), ("title", "█")}
-    assert "".join(text for text, _ in lanes[1]).split()[0] == plain_name(works[one.case_id])
-    assert ("accent selected", "m") in alone
-
-
-def test_when_clocks_were_held_back_is_a_line_and_why_is_said_at_the_cursor(on_gpu: RunDetail) -> None:
-    detail = sampled(on_gpu, 20, "throttle_bits", lambda time_s: {5: 4.0, 12: 0x44}.get(int(time_s), 0.0))
-    window = TimeWindow.over_all(detail.series)
-    for at_s, word in ((5.5, "by power"), (12.5, "by heat"), (17.0, "10 %")):
-        (row,) = (row for row in drawn(detail, window.at(at_s / 20), SIZES[0]) if row.startswith("slowed"))
-        assert row.endswith(f" {word}")
-        assert 4 <= row.count("━") <= 8, "2 s of 20 in 50 cells, without the cursor"
+    assert all("┃" in row for row in rows[4:6])
 
 
 def test_of_a_gpu_that_was_not_sampled_nothing_is_said_to_have_held_its_clocks(tmp_path: Path) -> None:
@@ -174,15 +123,33 @@ def test_a_run_that_was_not_sampled_has_a_timeline_of_its_blocks(tmp_path: Path)
     detail = detail_of(tmp_path / "a.db")
     assert detail.series == ()
     rows = drawn(detail, TimeWindow.over_all((), detail.spans), SIZES[0])
-    assert any(row.startswith("speed") for row in rows)
+    assert any(row.split()[:1] == ["speed"] for row in rows)
     assert "nothing was sampled during this run" in "\n".join(rows)
+
+
+def test_when_clocks_were_held_back_is_a_line(on_gpu: RunDetail) -> None:
+    detail = sampled(on_gpu, 20, "throttle_bits", lambda time_s: {5: 4.0, 12: 0x44}.get(int(time_s), 0.0))
+    rows = drawn(detail, TimeWindow.over_all(detail.series), SIZES[0])
+    (row,) = (row for row in rows if row.startswith("slowed"))
+    assert 6 <= row.count("━") <= 9, "2 s of 20 in 71 cells"
+
+
+def test_what_was_timed_stands_by_name_or_by_hue_and_what_is_at_the_cursor_stands_out(
+    on_gpu: RunDetail,
+) -> None:
+    window = TimeWindow.over_all(on_gpu.series, on_gpu.spans)
+    many = timeline(on_gpu, on_gpu.series, window, 80)[2]
+    assert {span.style for span in many[1:] if span.text.strip()} == {
+        *("compute 4", "memory 4", "accent selected")
+    }
+    alone = timeline(on_gpu, on_gpu.series, window.over(on_gpu.spans[0]), 80)[2]
+    assert "".join(span.text for span in alone).split() == ["case", "matmul"]
+    assert {span.style for span in alone[1:] if span.text.strip()} == {"accent selected"}
 
 
 def test_what_was_timed_before_the_part_that_is_shown_is_not_drawn_at_its_edge(on_gpu: RunDetail) -> None:
     window = TimeWindow.over_all(on_gpu.series, on_gpu.spans)
     pause_us = on_gpu.spans[0].last_utc_us + 200_000
-    between = window.between(pause_us, pause_us + LEAST_US)
-    lines = timeline(on_gpu, on_gpu.series, between, 120, 34)
-    (row,) = (line for line in lines if line[0].text.startswith("precision"))
-    assert "".join(span.text for span in row[1:]).strip() == ""
-    assert not any("selected" in span.style for span in row)
+    between = replace(window, from_us=pause_us, to_us=pause_us + LEAST_US, cursor_us=pause_us)
+    lines = timeline(on_gpu, on_gpu.series, between, 120)
+    assert "".join(span.text for span in lines[2][1:]).strip() == ""

@@ -22,7 +22,7 @@ from gputui.tui.screens.results.screen import ACTIONS as RESULTS_ACTIONS
 from gputui.tui.screens.run.screen import RunScreen
 from gputui.tui.shell.on_top import PageScreen, Palette, matching
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action
-from gputui.tui.widgets.scrolled import PlainTable
+from gputui.tui.widgets.scrolled import TableList
 
 SORT = Action("a", "a", "Sort", "By the next column")
 MARK = Action("b", "b", "Mark", "Mark a run to sort it out")
@@ -44,8 +44,9 @@ def keys_of(letters: str) -> list[str]:
 
 def first(pilot: Pilot[int]) -> str:
     """The title in the first row."""
-    table = pilot.app.screen.query_one(PlainTable)
-    return table.get_row_at(0)[1].plain if table.row_count else ""
+    palette = pilot.app.screen
+    assert isinstance(palette, Palette)
+    return palette._shown[0][0].title if palette._shown else ""
 
 
 async def opened(pilot: Pilot[int], last: str = "docs traces") -> Palette:
@@ -195,11 +196,13 @@ async def test_the_sentence_under_the_cursor_is_shown_whole_and_the_table_marks_
     async with app.run_test(size=(width, 60)) as pilot:
         await press(pilot, "3")
         await opened(pilot)
-        table = app.screen.query_one(PlainTable)
+        table = app.screen.query_one(TableList)
+        palette = app.screen
+        assert isinstance(palette, Palette)
         sentences = {action.title: action.sentence for action in RESULTS_ACTIONS}
         for place in range(len(RESULTS_ACTIONS)):
-            assert table.cursor_row == place
-            title = table.get_row_at(place)[1].plain.strip()
+            assert table.key == place
+            title = palette._shown[place][0].title
             shown = picture(app)
             framed = [line.strip("│| ") for line in shown.splitlines() if line.lstrip()[:1] in ("│", "|")]
             below = " ".join(" ".join(framed[-5:]).split())

@@ -56,7 +56,7 @@ from gputui.services.results.throughput import (
     waited_of,
     waited_share,
 )
-from gputui.services.run_page import run_page, serving_page, write_step
+from gputui.services.run_page import run_page, serving_page, write_details, write_step
 from gputui.services.serving.curve import serving_of
 from gputui.services.support.paths import default_result_file
 from gputui.store.reading import CaseConditions
@@ -74,14 +74,47 @@ def _wide(width: int) -> Console:
 
 
 def overview_page(detail: RunDetail, width: int) -> Sequence[Line]:
-    """What `show` prints of the run."""
+    """What `show` prints of the run; then what holds it back, what its figures rest on, and all else."""
     run, out = detail.run, _wide(width)
     loads, heading = serving_of(run, detail.loads), run_heading_in_one(run)
-    if not isinstance(loads, Missing):
-        return serving_page(out, run, loads, heading).lines
-    headline = _answer_of_trace(detail)
-    more = "the tab Findings"
-    return run_page(out, run, heading, headline=headline, passes=detail.passes, more=more).lines
+    if isinstance(loads, Missing):
+        headline = _answer_of_trace(detail)
+        page = run_page(out, run, heading, headline=headline, passes=detail.passes, more="")
+    else:
+        page = serving_page(out, run, loads, heading)
+    for case, findings in detail.findings:
+        page.line()
+        page.line(case_name(case), "title")
+        for finding in findings:
+            rough = " (rough)" if finding.confidence == "low" else ""
+            page.line(f"  {finding.text}{rough}")
+    if speeds_of(run):
+        page.line()
+        page.line("how reliable the figures are", "title")
+        page.table(reliability_table(detail), margin=2, gap=2)
+    write_details(page, run)
+    _write_record(page, detail)
+    _write_last_words(page, detail)
+    return page.lines
+
+
+def _write_record(page: Page, detail: RunDetail) -> None:
+    """Where and with what it was measured, and what happened meanwhile."""
+    summary = detail.run.summary
+    page.line()
+    page.part(tuple(run_heading(detail.run)))
+    page.line(f"file     {detail.path}")
+    page.line(f"gputui   {summary.gputui_version}, seed {summary.seed}, run id {summary.run_id}")
+    if not detail.passes:
+        page.line("no case was profiled: gputui run --trace profiles every case that can be", "dim")
+    if detail.spans and not detail.series:
+        page.line("nothing was sampled during this run", "dim")
+    if detail.events:
+        page.line()
+        page.line("events", "title")
+    for event in detail.events:
+        when = "" if event.t_us is None else format_seconds(max(event.t_us - summary.started_utc_us, 0) / 1e6)
+        page.line(f"{when:>12}  {event.level}: {event.message}", _STYLES.get(event.level, ""))
 
 
 def _answer_of_trace(detail: RunDetail) -> str:
@@ -115,42 +148,6 @@ def case_page(detail: RunDetail, case: CaseResult, width: int) -> Sequence[Line]
         page.line()
         page.line(f"launches of {case_name(case)}", "title")
         page.table(_launches(case), margin=2, gap=2)
-    return page.lines
-
-
-def findings_page(detail: RunDetail, width: int) -> Sequence[Line]:
-    """What holds each case back; what `show -v` prints; what the figures rest on, and what happened."""
-    run = detail.run
-    summary = run.summary
-    heading = (
-        *run_heading(run),
-        f"file     {detail.path}",
-        f"gputui   {summary.gputui_version}, profile version {summary.profile_version}, seed {summary.seed}",
-        f"run id   {summary.run_id}",
-    )
-    page = Page(_wide(width))
-    for case, findings in detail.findings:
-        page.line(case_name(case), "title")
-        for finding in findings:
-            rough = " (rough)" if finding.confidence == "low" else ""
-            page.line(f"  {finding.text}{rough}")
-        page.line()
-    page.add(run_page(page.out, run, heading, is_verbose=True, passes=detail.passes))
-    if speeds_of(run):
-        page.line()
-        page.line("how reliable the figures are", "title")
-        page.table(reliability_table(detail), margin=2, gap=2)
-    if not detail.passes:
-        page.line("no case was profiled: gputui run --trace profiles every case that can be", "dim")
-    if detail.spans and not detail.series:
-        page.line("nothing was sampled during this run", "dim")
-    if detail.events:
-        page.line()
-        page.line("events", "title")
-    for event in detail.events:
-        when = "" if event.t_us is None else format_seconds(max(event.t_us - summary.started_utc_us, 0) / 1e6)
-        page.line(f"{when:>12}  {event.level}: {event.message}", _STYLES.get(event.level, ""))
-    _write_last_words(page, detail)
     return page.lines
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 
 from textual import events
 from textual.app import ComposeResult
@@ -22,12 +20,12 @@ from gputui.services.results.step_tables import profiled_cases
 from gputui.services.results.throughput import speeds_of
 from gputui.services.run_page import whole_table
 from gputui.store.reading import TelemetrySeries
-from gputui.tui.screens.results.pages import case_page, findings_page, overview_page
+from gputui.tui.screens.results.pages import case_page, overview_page
 from gputui.tui.screens.results.timeline import PINNED, TimeWindow, case_at_cursor, share_at, timeline
 from gputui.tui.widgets.charts import axis_cells
 from gputui.tui.widgets.scrolled import LinesPage, TableList
 
-TABS = ("overview", "cases", "step", "timeline", "findings")
+TABS = ("overview", "cases", "step", "timeline")
 _CLOSE_TABS_CELLS = 48
 """Below this width tabs have one blank between them, so that all are visible."""
 _SCROLLBAR = 1
@@ -174,12 +172,11 @@ class RunPane(Vertical):
         if detail is None:
             return
         self._switcher.current = "cases" if self.tab == "cases" else "page"
+        width = self._page_cells
         if self.tab == "overview":
-            self._show_page(partial(overview_page, detail))
-        elif self.tab == "findings":
-            self._show_page(partial(findings_page, detail))
+            self._page.show(overview_page(detail, width))
         elif case is not None:
-            self._show_page(partial(case_page, detail, case))
+            self._page.show(case_page(detail, case, width))
         self._draw_timeline()
         self._show_message("" if case is None else self._case_words(case), "accent")
         self.body.focus()
@@ -199,12 +196,10 @@ class RunPane(Vertical):
         detail, case = self.detail, self.shown_case
         if detail is None:
             return Missing("no run is shown")
-        if self.tab == "findings":
-            return saving.findings_sheet(detail)
         if self.tab == "timeline" and self._window is not None:
             return saving.telemetry_sheet(detail, self._series, (self._window.from_us, self._window.to_us))
         if case is None:
-            return replace(saving.cases_sheet(detail), what=self.tab)
+            return saving.cases_sheet(detail)
         breakdown = breakdown_for(detail, case)
         if isinstance(breakdown, Missing):
             return breakdown
@@ -232,9 +227,6 @@ class RunPane(Vertical):
     @property
     def _page_cells(self) -> int:
         return self.screen.size.width - _SCROLLBAR
-
-    def _show_page(self, page: Callable[[int], object]) -> None:
-        self._page.show(page(self._page_cells))  # type: ignore[arg-type]
 
     def _draw_timeline(self, *, keeps_place: bool = False) -> None:
         if self.detail is not None and self._window is not None and self.tab == "timeline":

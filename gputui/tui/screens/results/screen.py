@@ -106,6 +106,7 @@ class ResultsScreen(ShellScreen):
     BINDINGS = bindings_of(ACTIONS)
     DEFAULT_CSS = """
     ResultsScreen #level, ResultsScreen #pages, ResultsScreen Vertical { height: 1fr; }
+    ResultsScreen #preview { scrollbar-size: 0 0; }
     ResultsScreen #filter { display: none; }
     ResultsScreen #filter.-shown { display: block; }
     """
