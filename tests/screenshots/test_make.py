@@ -21,7 +21,7 @@ from gputui.tui.shell.registry import SCREENS
 SHOWN = {entry.id: entry for entry in SCREENS}
 MAKE = Path(__file__).parents[2] / "screenshots" / "make.py"
 MEASURED = {f"{name}-{width}x{height}.svg" for name in NAMES for width, height in SIZES}
-PROFILED = {name for name in MEASURED if name.startswith(("results-operators", "results-step"))}
+PROFILED = {name for name in MEASURED if name.startswith("results-step")}
 """Of runs with a profiled pass alone."""
 MOST_BYTES = 400_000
 """Of the moving picture, which a page loads before anybody asks for it."""

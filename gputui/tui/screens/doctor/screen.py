@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from functools import partial
 
 from textual.app import ComposeResult
 
-from gputui.document.spans import Line, Span
+from gputui.document.spans import Line
 from gputui.services.doctor.checks import SystemState, gathered, judged, readiness, worst_first
 from gputui.services.doctor.disturbances import STYLES, Check, check_lines
 from gputui.services.playback.demo import made_up_box
@@ -16,13 +16,11 @@ from gputui.store.text import clean_text
 from gputui.tui.shell.registry import Action
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.widgets.app_context import shell_of
-from gputui.tui.widgets.cells import wrapped
+from gputui.tui.widgets.cells import paragraph
 from gputui.tui.widgets.scrolled import LinesPage
 
 ACTIONS: tuple[Action, ...] = (
     Action("check", "r", "Look again", "Look at the box again"),
-    Action("next", "n", "Next", "The next fault or caution"),
-    Action("previous", "p", "Before", "The one before"),
     Action("copy", "y", "Copy", "Copy the page as text"),
     Action("back", "escape,backspace", "Back", "Cancel a check, or go back to the Monitor"),
     Action("down", "j", "Down", "One line down, as the arrow does", does="step(1)"),
@@ -39,9 +37,7 @@ class DoctorScreen(ShellScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._box: SystemState | None = None
-        self._places: Sequence[int] = ()
-        """Lines where problems and notes begin."""
+        self._is_done = False
 
     def compose_body(self) -> ComposeResult:
         yield LinesPage(id="checks")
@@ -51,13 +47,7 @@ class DoctorScreen(ShellScreen):
         self.action_check()
 
     def heading(self) -> str:
-        return "doctor" if self._box is not None else "doctor  checking this box"
-
-    def on_resize(self) -> None:
-        """Wrap again."""
-        super().on_resize()
-        if self._box is not None:
-            self._take(self._box, keeps_place=True)
+        return "doctor" if self._is_done else "doctor  checking this box"
 
     def action_check(self) -> None:
         demo = shell_of(self).demo
@@ -77,36 +67,19 @@ class DoctorScreen(ShellScreen):
         else:
             shell_of(self).open_screen("monitor")
 
-    def action_next(self) -> None:
-        here = self.query_one(LinesPage).scroll_offset.y
-        self._go(place for place in self._places if place > here)
-
-    def action_previous(self) -> None:
-        here = self.query_one(LinesPage).scroll_offset.y
-        self._go(place for place in reversed(self._places) if place < here)
-
-    def _go(self, places: Iterator[int]) -> None:
-        for place in islice(places, 1):
-            self.query_one(LinesPage).scroll_to(0, place, animate=False)
-
-    def _take(self, box: SystemState, *, keeps_place: bool = False) -> None:
-        """Judge it, and show that at the current width."""
-        self._box = box
-        checks, page = judged(box), self.query_one(LinesPage)
+    def _take(self, box: SystemState) -> None:
+        self._is_done = True
+        checks = judged(box)
         answer = readiness(checks, [gpu.index for gpu in box.machine.gpus])
-        lines, self._places = page_of(answer, checks, self.size.width)
-        page.show(lines, keeps_place=keeps_place)
+        self.query_one(LinesPage).show_at_any_width(partial(page_of, answer, checks))
 
 
-def page_of(answer: str, checks: Sequence[Check], width: int) -> tuple[Sequence[Line], Sequence[int]]:
-    """The answer and the checks, the worst first, and the lines at which problems and notes begin."""
+def page_of(answer: str, checks: Sequence[Check], width: int) -> Iterator[Line]:
+    """The answer and the checks, the worst first."""
     style = STYLES["problem"] if any(check.state == "problem" for check in checks) else "title"
-    lines: list[Line] = [(Span(row, style),) for row in wrapped(clean_text(answer), width - 1, 3)]
-    places = []
+    yield from paragraph(clean_text(answer), width, style)
     for check in worst_first(checks):
-        places += [len(lines)] * (check.state in ("problem", "note"))
-        lines += check_lines(check, width)
-    return lines, places
+        yield from check_lines(check, width)
 
 
 SCREEN = DoctorScreen

@@ -47,6 +47,7 @@ from gputui.services.results.labels import (
     shared_case_words,
     short_result_name,
 )
+from gputui.services.results.selectors import from_here
 from gputui.services.results.step_answer import answer_of_trace, sentence
 from gputui.services.results.step_tables import step_parts
 from gputui.services.results.throughput import (
@@ -103,7 +104,7 @@ def _write_record(page: Page, detail: RunDetail) -> None:
     summary = detail.run.summary
     page.line()
     page.part(tuple(run_heading(detail.run)))
-    page.line(f"file     {detail.path}")
+    page.line(f"file     {from_here(str(detail.path))}")
     page.line(f"gputui   {summary.gputui_version}, seed {summary.seed}, run id {summary.run_id}")
     if not detail.passes:
         page.line("no case was profiled: gputui run --trace profiles every case that can be", "dim")
