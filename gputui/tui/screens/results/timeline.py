@@ -320,7 +320,7 @@ def _slowed(series: TelemetrySeries, window: TimeWindow, cells: int, lead: int) 
     held = [int(one or 0) & _HELD for one in bits]
     yield (
         Span(left("slowed", lead), "dim"),
-        *(Span("━", "warn") if one else Span("─", "track") for one in held),
+        *(Span("━", "chart") if one else Span("─", "track") for one in held),
     )
 
 
