@@ -231,7 +231,6 @@ def command(
         target,
         key,
         step=step,
-        words=sys.argv[1:],
         gives_up_after_s=gives_up_after_s,
     )
     status = see_through(bakeoff, shows_all=shows_all, verbose=verbose, as_json=as_json)
@@ -278,9 +277,8 @@ def see_through(
         return 128 + stopped
     has_compared = _compare(bakeoff, shows_all=shows_all, verbose=verbose, as_json=as_json)
     ended_early = [run for run in bakeoff.runs if run.is_stored and not run.is_whole]
-    if ended_early and bakeoff.words and not as_json:
-        again = shlex.join(["gputui", *bakeoff.words])
-        print_hint(f"{_names(ended_early)} did not finish; to measure again", again)
+    if ended_early:
+        say(f"{_names(ended_early)} did not finish")
     if not has_compared:
         return EXIT_NO_RESULT
     return EXIT_DONE if all(run.is_whole for run in bakeoff.runs) else EXIT_CASE_FAILED
@@ -388,25 +386,12 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool, as_json: bool)
     below, width = Page(out), out.width if out.is_terminal else None
     for line in said:
         below.line(line, is_whole=not out.is_terminal)
-    steps = {"compare again": ["gputui", "compare", *selectors]}
-    if bakeoff.words:
-        steps["measure all again, with three launches each"] = _with_launches(bakeoff.words)
-    for why, words in steps.items():
-        for spans in command_spans(shlex.join(words), width, f"{why}: "):
-            below.spans(spans)
+    for spans in command_spans(shlex.join(["gputui", "compare", *selectors]), width, "compare again: "):
+        below.spans(spans)
     for page in comparison_pages(asked, answer, (), out, verbose, shows_all, below.height):
         page.show()
     below.show()
     return not answer.headline.is_empty
-
-
-def _with_launches(words: Sequence[str]) -> list[str]:
-    """The command that did this, with three launches per case."""
-    left = list(words)
-    if "--launches" in left:
-        at = left.index("--launches")
-        del left[at : at + 2]
-    return ["gputui", *left, "--launches", "3"]
 
 
 def _clean(hosts: Sequence[Host], yes: bool) -> int:

@@ -400,10 +400,7 @@ class Bakeoff:
         runs: Sequence[HostRun],
         groups: Sequence[Sequence[int]],
         gives_up_after_s: float = GIVES_UP_AFTER_S,
-        words: Sequence[str] = (),
     ) -> None:
-        self.words = tuple(words)
-        """Of the command line that began it, without the program; empty if unknown."""
         self.directory = directory
         self.runs = tuple(runs)
         self.groups = groups
@@ -443,13 +440,11 @@ class Bakeoff:
         parts: Sequence[tuple[Host, Spec]],
         groups: Sequence[Sequence[int]],
         step: str = "",
-        words: Sequence[str] = (),
         gives_up_after_s: float = GIVES_UP_AFTER_S,
     ) -> Bakeoff:
         """Write down what is to be done, before anything begins. Raises NotStored.
 
-        `groups` are indices of `parts`; the hosts of one group are measured one after the other. `words` are
-        those of the command line.
+        `groups` are indices of `parts`; the hosts of one group are measured one after the other.
         """
         directory = bakeoffs_directory() / name
         try:
@@ -459,7 +454,6 @@ class Bakeoff:
                 "groups": [list(group) for group in groups],
                 "target": str(target),
                 "step": step,
-                "words": list(words),
             }
             (directory / _NOTE).write_text(json.dumps(note, indent=1), encoding="utf-8")
             for _, spec in parts:
@@ -483,7 +477,7 @@ class Bakeoff:
                 run_dir = directory / plain.pop("run_id")
                 host = msgspec.convert(plain, Host)
                 runs.append(HostRun(host, Spec.read(run_dir), run_dir, target, note["step"]))
-            return Bakeoff(directory, runs, note["groups"], gives_up_after_s, note["words"])
+            return Bakeoff(directory, runs, note["groups"], gives_up_after_s)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GputuiError(
                 f"{directory}: is not a bakeoff ({error})", "gputui bakeoff --host A --host B"

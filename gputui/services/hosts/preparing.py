@@ -137,18 +137,17 @@ def new_bakeoff(
     key: bytes,
     *,
     step: str = "",
-    words: Sequence[str] = (),
     gives_up_after_s: float = GIVES_UP_AFTER_S,
 ) -> Bakeoff:
     """The bakeoff of hosts that were prepared; written down, not started.
 
-    `words` are those of the command line that does the same. Raises NotStored, and GputuiError for a price.
+    Raises NotStored, and GputuiError for a price.
     """
     parts: list[tuple[Host, Spec]] = []
     for one in prepared.planned:
         host = replace(one.box.host, clock_ahead_s=one.box.clock_wrong_by_s)
         parts.append((host, spec_of(one.box, one.plan, new_run_id(), target, key_for_hosts(key))))
-    return Bakeoff.create(new_name(), target, parts, prepared.groups, step, words, gives_up_after_s)
+    return Bakeoff.create(new_name(), target, parts, prepared.groups, step, gives_up_after_s)
 
 
 def new_name() -> str:

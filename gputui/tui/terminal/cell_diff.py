@@ -50,9 +50,6 @@ def _parts(span: Span) -> Line:
 JOINED_GAP = 2
 """Unchanged cells between changed ones are written too if they take at most so many bytes: no move takes
 fewer, and short pieces are often below each other."""
-ERASED_BLANKS = 14
-"""At least this many plain blanks in a run are erased instead of written: erasing and moving takes 10
-bytes."""
 _LEAST_TAIL = 3
 """So many blanks at the end of a row are erased: that takes 3 bytes."""
 _WHOLE_PICTURE = 0.25
@@ -557,8 +554,6 @@ def _piece(y: int, cells: list[str], style: str, start: int, end: int) -> _Piece
     text = "".join(shown)
     if len(text) != end - start or not all(shown):
         return _Piece(style, y, start, *_with_columns(shown, start))
-    if " " * ERASED_BLANKS in text and _is_of_letters(style):
-        return _Piece(style, y, start, *_with_erased(text, start))
     return _Piece(style, y, start, text, end)
 
 
@@ -573,22 +568,3 @@ def _with_columns(shown: list[str], start: int) -> tuple[str, int]:
         out.append(cell)
         is_disputed = is_disputed or len(cell) != 1
     return "".join(out), -1 if is_disputed else start + len(shown)
-
-
-def _with_erased(text: str, start: int) -> tuple[str, int]:
-    """Text in which long blanks are erased."""
-    out: list[str] = []
-    at = cursor = start
-    for part in _BLANKS.split(text):
-        if part.startswith(" " * ERASED_BLANKS):
-            out.append(f"\x1b[{len(part)}X")
-        elif part:
-            if at != cursor:
-                out.append(f"\x1b[{at + 1}G")
-            out.append(part)
-            cursor = at + len(part)
-        at += len(part)
-    return "".join(out), cursor
-
-
-_BLANKS = re.compile(f"( {{{ERASED_BLANKS},}})")

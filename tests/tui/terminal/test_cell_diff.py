@@ -218,13 +218,6 @@ def test_a_blank_tail_is_erased() -> None:
     assert diff.diff(lines("a 2")) == "\x1b[1;4H "  # as short, and the cursor is where the next one is
 
 
-def test_long_blanks_inside_a_line_are_erased_but_not_where_they_have_a_colour() -> None:
-    diff = CellDiff(INDEXED, WIDTH, 1)
-    diff.diff(lines("x" * 29))
-    assert diff.diff(lines("a" + " " * 20 + "b" + " " * 7 + "c")) == "\x1b[1Ha\x1b[20X\x1b[22Gb       c"
-    assert " " * 20 in diff.diff(lines("a" + " " * 20 + "b", style="selected"))
-
-
 def test_a_strip_that_moved_is_drawn_where_it_is_now() -> None:
     strip = Strip([Segment("here")])
     blank = Strip([Segment(" " * 4)])
