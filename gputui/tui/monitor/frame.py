@@ -296,13 +296,13 @@ def idle_text(frame: Frame, device: DeviceSample) -> str:
 
 
 def account_text(frame: Frame, accounts: Sequence[Account]) -> str:
-    """What some GPUs of the box have used: `used in 35 min: 9.10 MJ, $21.40, idle $3.14`.
-
-    Without a price, for how long they were idle.
+    """What GPUs of the box have used: `used in 35 min: 1.30 MJ, $2.68, idle $0.31`, of several without the
+    energy, which moves all the time. Without a price, energy and for how long they were idle.
     """
     ledger, gpus_of_box = frame.ledger, max(len(frame.gpus), 1)
     parts = []
-    if any(account.has_energy for account in accounts):
+    tells_energy = len(accounts) == 1 or ledger.usd_per_hour is None
+    if tells_energy and any(account.has_energy for account in accounts):
         digits, prefix = with_prefix(sum(account.energy_j for account in accounts))
         about = "about " if any(account.energy_is_estimate for account in accounts) else ""
         parts.append(f"{about}{digits} {prefix}J")
