@@ -21,7 +21,7 @@ from gputui.errors import GputuiError
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="FILE.html, .md: a report; FILE.json: data; FILE.db: a result file.",
+    help="FILE.html, .md: a report; FILE.db: a result file.",
 )
 @click.option("--with-label", "label", is_flag=True, help="Keep the labels of runs.")
 @click.option("--with-price", "price", is_flag=True, help="Keep the price of the box.")

@@ -52,7 +52,6 @@ _TITLES = {
     "profiles-plan": "gputui profiles NAME --json",
     "run": "gputui run --json, and attach, stop and serve-bench --json",
     "run-detach": "gputui run --detach --json",
-    "share-data": "gputui share -o FILE.json",
     "gpu-add": "gputui gpu --add --json",
 }
 _LOADS = """schema = 1
@@ -102,7 +101,7 @@ def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     spin = str(write_spin_profile(place / "spin.toml"))
     long = str(write_long_profile(place / "long.toml"))
     (place / "tiny.toml").write_text(_LOADS)
-    m, report = str(place / "merged.db"), str(place / "shared.json")
+    m, report = str(place / "merged.db"), str(place / "shared.md")
     quick = str(place / "quick.db")
     store_quick(Path(quick), 20)
     into, brief = ("--db", str(place / "run.db")), ("--launches", "1", "--budget", "9")
@@ -169,9 +168,6 @@ def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
         attached.stderr.readline()
         yield "run", *_answer("stop")
         yield "run", "attach", json.loads(attached.communicate()[0])
-    gputui_here("share", str(fleets[0]), "-o", str(place / "fleet.json"))
-    for path in (report, place / "fleet.json"):
-        yield "share-data", "share", json.loads(Path(path).read_text())
 
 
 def _answer(*words: str) -> tuple[str, dict[str, Any]]:

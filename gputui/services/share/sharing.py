@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,10 +19,9 @@ from gputui.document.markup import (
     with_units,
 )
 from gputui.errors import GputuiError, NotStored
-from gputui.model.absent import Missing
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, listed
-from gputui.services.compare.formats import comparison_plain, comparison_text
+from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.pairing import Side
 from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.results.kept_files import copy_whole
@@ -68,7 +66,7 @@ def _sections(report: Report) -> Iterator[str]:
         yield part(section.title, "".join(html_of(one) for one in section.parts if one))
 
 
-FORMS = (".html", ".md", ".json", ".db")
+FORMS = (".html", ".md", ".db")
 """Endings of the files that can be shared."""
 _MOST_BOXES = 8
 """Side by side."""
@@ -113,7 +111,7 @@ def share(texts: Sequence[str], out: Path, keep: Keep, *, trust: bool = False) -
     boxes = [picked] if form == ".db" else [[box] for one in picked for box in _each_box(one)]
     if len(boxes) > _MOST_BOXES:
         raise GputuiError(
-            f"{len(boxes)} boxes in one report: up to {_MOST_BOXES} are shown side by side",
+            f"{len(boxes)} results in one report: up to {_MOST_BOXES} are shown side by side",
             "name those that are in question, or share all as a .db file",
         )
     names, rows, copies = Names(keep), Counter[str](), list[Path]()
@@ -173,9 +171,6 @@ def _letters(count: int) -> list[str]:
 
 def _text(form: str, copies: Sequence[Path], shared: Shared) -> str:
     compared = _compared(copies) if len(copies) > 1 else None
-    if form == ".json":
-        return _as_json(copies, compared, shared)
-
     contents = [f"In it: {line}." for line in shared.held]
     contents += [f"Left out: {line}." for line in shared.left_out]
     boxes, side_by_side = _boxes(copies, compared[0].sides if compared else ()), None
@@ -206,14 +201,10 @@ def _boxes(copies: Sequence[Path], sides: Sequence[Side]) -> list[SharedSide]:
 
 
 def _newest(file: ResultFile) -> Run:
-    runs = judged_runs(file, file.summaries())
-    newest = first = next(runs)
-    while not any(case.outcome == "ok" for case in newest.cases):
-        found = next(runs, None)
-        if found is None:
-            return first
-        newest = found
-    return newest
+    """That measured something; of a file without one, the newest of all."""
+    every = judged_runs(file, file.summaries())
+    measured = (run for run in every if any(case.outcome == "ok" for case in run.cases))
+    return next(measured, None) or next(judged_runs(file, file.summaries()))
 
 
 def _compared(copies: Sequence[Path]) -> tuple[Asked, Answer]:
@@ -226,31 +217,6 @@ def _compared(copies: Sequence[Path]) -> tuple[Asked, Answer]:
     asked = replace(asked, sides=sides)
     answer = asked.compared(with_energy=True)
     return asked, replace(answer, headline=replace(answer.headline, steps=(), purpose=""))
-
-
-def _as_json(copies: Sequence[Path], compared: tuple[Asked, Answer] | None, shared: Shared) -> str:
-    from gputui.services.results.exports import run_as_json
-    from gputui.services.serving.text import serving_as_json
-
-    runs = []
-    for copy in copies:
-        with open_result(copy) as file:
-            for run in judged_runs(file, file.summaries()):
-                summary = run.summary
-                loads = serving_of(run, file.serving(summary.run_id))
-                plain = run_as_json(run, file.profiled(summary.run_id))
-                if not isinstance(loads, Missing):
-                    plain["serving"] = serving_as_json(loads, summary.price)
-                runs.append(plain)
-    whole: dict[str, object] = {
-        "schema": 1,
-        "in_it": list(shared.held),
-        "not_in_it": list(shared.left_out),
-        "runs": runs,
-    }
-    if compared:
-        whole["comparison"] = comparison_plain(*compared)
-    return json.dumps(whole, indent=1) + "\n"
 
 
 def _held(copies: Sequence[Path], rows: Mapping[str, int]) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +11,17 @@ from hand_made import make_case, make_run, measured, steady, unmeasured
 from journals import GPU_MACHINE
 from stored_loads import load_cases
 
-from gputui.analysis.verdict import HEADLINE_ERROR_RATE, RatioEstimate, launches_needed, nearest_edge
+from gputui.analysis.verdict import (
+    HEADLINE_ERROR_RATE,
+    RatioEstimate,
+    launches_needed,
+    nearest_edge,
+    runs_needed,
+)
 from gputui.model.journal import Price
 from gputui.model.plan import program_case
 from gputui.model.result import CaseResult, Run
-from gputui.model.units import format_minutes
+from gputui.model.units import counted, format_minutes
 from gputui.services.compare.pairing import CAPPED, CROWDED, Flag, Row, compare_sides, side_of_runs
 from gputui.services.compare.suggestions import effort_words, next_steps, settling_steps
 from gputui.services.results.conditions import Evidence
@@ -79,9 +84,12 @@ def test_an_undecided_row_of_one_launch_asks_for_as_many_as_its_reason_on_each_b
 def test_where_no_launch_tells_more_runs_are_asked_for_or_none_if_those_hardly_would() -> None:
     row, evidence = sides(measured(GPT, *launches(0.1, 3)), measured(GPT, *launches(0.104, 3)))
     (pool,) = next_steps(row, evidence)
-    assert re.fullmatch(
-        r"\d+ more runs? of each box, then compare with --pool: runs of one box differ by more than that",
-        pool,
+    assert isinstance(row.estimate, RatioEstimate)
+    times = runs_needed(row.estimate, nearest_edge(row.estimate), HEADLINE_ERROR_RATE)
+    assert isinstance(times, int)
+    assert pool == (
+        f"{counted(times - 1, 'more run')} of each box, then compare with --pool:"
+        " runs of one box differ by more than that"
     )
     row, evidence = sides(measured(GPT, *launches(0.1, 3)), measured(GPT, *launches(0.101, 3)))
     assert next_steps(row, evidence) == (

@@ -106,6 +106,7 @@ def test_a_budget_that_was_too_small_for_most_cases_leads_to_a_larger_one(reason
     assert again(done[0], *lost, budget_s=15) == [" --db a.db --budget 45: with more time"]
     assert again(*lost, budget_s=15) == [" --db a.db --budget 30: with more time"]
     assert again(*done, *lost) == []
+    assert again(*done[1:], *lost, budget_s=15) == [" --db a.db --budget 30: with more time"]
 
 
 def test_a_run_on_a_busy_box_is_to_be_done_again_when_the_box_is_idle() -> None:

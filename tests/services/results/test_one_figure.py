@@ -70,8 +70,8 @@ def test_every_form_gives_the_speed_of_a_case_with_the_same_interval(
     of_a = [{"workload": row["workload"], "speed": row["a"]["speed"]} for row in comparison["rows"]]
     assert of_json(of_a) == known
 
-    printed("share", tmp_path / "a.db", "-o", tmp_path / "shared.json")
-    shared = json.loads((tmp_path / "shared.json").read_text())["runs"][0]
+    printed("share", tmp_path / "a.db", "-o", tmp_path / "shared.db")
+    shared = json.loads(printed("show", f"{tmp_path / 'shared.db'}@latest", "--json"))
     assert of_json(shared["cases"]) == known
 
     advice = json.loads(printed("advise", "--job", "1e9 tokens train", selector, "--price", "1", "--json"))
