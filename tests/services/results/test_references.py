@@ -203,9 +203,9 @@ def test_of_two_references_of_one_name_the_one_of_more_boxes_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUTUI_REFERENCES", str(tmp_path))
-    more = reference_text(add_boxes(6).reference)
-    add_boxes(2, name="other").path.with_name("xeon-8481c-1-core.json")
-    (tmp_path / "xeon-8481c-1-core.json").write_text(more, encoding="utf-8")
+    made = add_boxes(6)
+    (tmp_path / made.path.name).write_text(reference_text(made.reference), encoding="utf-8")
+    made.path.write_text(reference_text(add_boxes(2, name="other").reference), encoding="utf-8")
 
     assert reference_named("xeon-8481c-1-core").boxes == 6
     assert {one.name for one in known_references()} == {"xeon-8481c-1-core", "other"}
