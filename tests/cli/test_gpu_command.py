@@ -174,13 +174,13 @@ def test_results_are_added_to_the_reference_of_their_model(
     assert out.startswith(
         "xeon-8481c-1-core: 2 boxes with Xeon 8481C, 1 core, 12 cases of quick; 2 boxes added"
     )
-    assert ": the same measurements as" in out, "a copy under other ids is no other box"
+    assert ": its box is counted already" in out, "a copy under other ids is no other box"
     assert "may be sent as it is" in out
     (path,) = references_directory().glob("*.json")
     kept = path.read_text(encoding="utf-8")
     assert ("rack 3" in kept, "my label" in kept) == (True, False)
     assert "xeon-8481c-1-core" in gputui_here("gpu").stdout
-    for words, said in (((), "already in the reference"), (("--name", "../x"), "not a name")):
+    for words, said in (((), "its box is counted already"), (("--name", "../x"), "not a name")):
         status, _, err = printed(capsys, "gpu", "--add", file, *words)
         assert (status, said in err) == (2, True)
 

@@ -42,8 +42,6 @@ from gputui.store.strict import strict
 from gputui.worker.foreign_json import read_json_file
 
 MOST_NOTE = 200
-_NAMED = 3
-"""Runs that a reason names."""
 _SLOWED_SHARE = 0.05
 _TIMES = "times"
 _Box = tuple[Identity, ...]
@@ -83,15 +81,9 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
     left_out: dict[str, list[str]] = {}
     taken: list[tuple[Candidate, Reference]] = []
     for one in sorted(candidates, key=lambda c: -c.run.summary.started_utc_us):
-        problems = list(problems_of_run(one))
-        box = _box_of(one.run)
-        same = next((other for other, _ in taken if _are_one_box(box, _box_of(other.run))), None)
+        problems = "; ".join(problems_of_run(one))
         if problems:
-            left_out.setdefault("; ".join(problems), []).append(one.text)
-        elif same is not None and _has_same_times(box, _box_of(same.run)):
-            left_out.setdefault(f"the same measurements as {same.text}", []).append(one.text)
-        elif same is not None:
-            left_out.setdefault("its box already counts with a newer run", []).append(one.text)
+            left_out.setdefault(problems, []).append(one.text)
         else:
             taken.append((one, reference_of(one.run)))
     if not taken:
@@ -109,19 +101,18 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
     path = references_directory() / f"{name}.json"
     if known is not None:
         _check_alike(known, taken[0][1])
-    counted_boxes = _read_boxes(path)
-    new: list[tuple[Candidate, Reference]] = []
+    boxes, parts = _read_boxes(path), list[Reference]()
     for one, made in taken:
         box = _box_of(one.run)
-        if any(_are_one_box(box, other) for other in counted_boxes):
-            left_out.setdefault("its box is already in the reference", []).append(one.text)
+        if any(_are_one_box(box, other) for other in boxes):
+            left_out.setdefault("its box is counted already", []).append(one.text)
         else:
-            new.append((one, made))
-    if not new:
+            boxes.append(box)
+            parts.append(made)
+    if not parts:
         raise GputuiError(
-            f"nothing to add to {name}: {'; '.join(_by_reason(left_out))}", "add runs of other boxes"
+            f"nothing to add to {name}: {'; '.join(_by_reason(left_out))}", "name other results"
         )
-    parts = [made for _, made in new]
     merged = functools.reduce(_both, parts if known is None else [known, *parts])
     merged = replace(merged, name=name, note=note or merged.note)
     text = reference_text(merged)
@@ -129,16 +120,14 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
         raise GputuiError(f"{name}: {len(text)} bytes are too large for a reference", f"at most {MOST_BYTES}")
     make_directory(path.parent)
     write_output(path, text)
-    boxes = [*counted_boxes, *(_box_of(one.run) for one, _ in new)]
     write_output(_boxes_file(path), json.dumps([[asdict(known) for known in box] for box in boxes]))
-    return Added(read_reference(path), path, len(new), tuple(_by_reason(left_out)))
+    return Added(read_reference(path), path, len(parts), tuple(_by_reason(left_out)))
 
 
 def _by_reason(left_out: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """The runs that were left out for each reason; of many, some."""
     for reason, runs in left_out.items():
-        rest = [f"{len(runs) - _NAMED} more"] if len(runs) > _NAMED else []
-        yield f"{listed([*runs[:_NAMED], *rest])}: {reason}"
+        yield f"{some_of(runs)}: {reason}"
 
 
 def _check_alike(known: Reference, made: Reference) -> None:
@@ -324,11 +313,8 @@ def _times_of(result: CaseResult) -> Identity:
 
 
 def _are_one_box(a: _Box, b: _Box) -> bool:
-    return _has_same_times(a, b) or are_one_box(a, b)
-
-
-def _has_same_times(a: _Box, b: _Box) -> bool:
-    return any(one.kind == _TIMES for one in set(a) & set(b))
+    has_same_times = any(one.kind == _TIMES for one in set(a) & set(b))
+    return has_same_times or are_one_box(a, b)
 
 
 def _boxes_file(path: Path) -> Path:

@@ -66,7 +66,7 @@ def test_boxes_count_and_runs_of_one_box_do_not() -> None:
     added = add_to_reference([candidate(one), candidate(again), candidate(quick_run(2))])
 
     assert (added.boxes, added.reference.boxes) == (2, 2)
-    assert added.left_out == (f"{candidate(one).text}: its box already counts with a newer run",)
+    assert added.left_out == (f"{candidate(one).text}: its box is counted already",)
     slowest, fastest = added.reference.cases[0].rates.quantiles_per_s
     assert fastest == pytest.approx(2 * slowest, rel=1e-3)
 
@@ -79,13 +79,13 @@ def test_of_many_runs_that_are_left_out_for_one_reason_some_are_named() -> None:
 
     added = add_to_reference(candidates)
 
-    assert added.left_out == (f"{named} and 2 more: its box already counts with a newer run",)
+    assert added.left_out == (f"{named} and 2 more: its box is counted already",)
 
 
 def test_a_box_that_is_in_a_reference_is_not_added_again_later() -> None:
     add(quick_run(1))
 
-    with pytest.raises(GputuiError, match="its box is already in the reference"):
+    with pytest.raises(GputuiError, match="its box is counted already"):
         add(quick_run(1, started_utc_us=1_793_000_000_000_000))
     add(quick_run(2))
     assert reference_named("xeon-8481c-1-core").boxes == 2
