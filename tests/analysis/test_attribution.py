@@ -20,7 +20,6 @@ from gputui.analysis.attribution import (
     inflation,
     split_by_calls,
 )
-from gputui.analysis.operator_flops import flops_of_call
 from gputui.analysis.verdict import RatioEstimate, compare_launches
 from gputui.model.absent import Missing
 from gputui.model.journal import CATEGORIES, IDLE_CAUSES, PHASES, Operator, ProfiledPass, TimeSlice
@@ -369,37 +368,3 @@ def test_confidence_is_low_where_most_of_the_difference_is_not_explained() -> No
 
     assert found.confidence == "low"
     assert "much is not explained" in found.doubts
-
-
-# Floating-point operations
-
-
-@pytest.mark.parametrize(
-    ("operator", "shapes", "flops"),
-    [
-        ("aten::mm", "8x64,64x32", 2 * 8 * 64 * 32),
-        ("aten::bmm", "4x8x64,4x64x32", 2 * 4 * 8 * 64 * 32),
-        ("aten::matmul", "5x1x8x64,3x64x32", 2 * 15 * 8 * 64 * 32),
-        ("aten::matmul", "7x64,64", 2 * 7 * 64),
-        ("aten::matmul", "64,64x7", 2 * 7 * 64),
-        ("aten::matmul", "0x8x64,1x64x32", 0),
-        ("aten::linear", "2x8x64,32x64,32", 2 * 2 * 8 * 64 * 32),
-        ("aten::addmm", "32,8x64,64x32", 2 * 8 * 64 * 32),
-    ],
-)
-def test_operations_of_products_follow_from_their_shapes(operator: str, shapes: str, flops: int) -> None:
-    assert flops_of_call(operator, shapes) == flops
-
-
-@pytest.mark.parametrize(
-    ("operator", "shapes"),
-    [
-        ("aten::add", "8,8"),
-        ("aten::mm", ""),
-        ("aten::mm", "8x64"),
-        ("aten::mm", "8x64,32x8"),
-        ("aten::linear", "8"),
-    ],
-)
-def test_operations_of_others_and_of_shapes_that_do_not_fit_are_not_known(operator: str, shapes: str) -> None:
-    assert isinstance(flops_of_call(operator, shapes), Missing)

@@ -30,7 +30,12 @@ HEADS = "2x3x8x4"  # batch, heads, positions, width
             ",".join([HEADS] * 4) + " causal",
             2 * 6 * 36 * 20,
         ),
-        ("aten::linear", "5x64,32x64", 2 * 5 * 64 * 32),
+        ("aten::bmm", "4x8x64,4x64x32", 2 * 4 * 8 * 64 * 32),
+        ("aten::matmul", "5x1x8x64,3x64x32", 2 * 15 * 8 * 64 * 32),
+        ("aten::matmul", "64,64x7", 2 * 7 * 64),
+        ("aten::matmul", "0x8x64,1x64x32", 0),
+        ("aten::linear", "2x8x64,32x64,32", 2 * 2 * 8 * 64 * 32),
+        ("aten::addmm", "32,8x64,64x32", 2 * 8 * 64 * 32),
     ],
 )
 def test_operations_are_those_counted_by_hand(operator: str, shapes: str, flops: int) -> None:
@@ -44,6 +49,8 @@ def test_operations_are_those_counted_by_hand(operator: str, shapes: str, flops:
         ("aten::convolution_backward", "2x16x30x30,2x3x32x32,16x3x3x3"),
         ("aten::scaled_dot_product_attention", f"{HEADS},{HEADS}"),
         ("aten::scaled_dot_product_attention", "4,4,4"),
+        ("aten::mm", ""),
+        ("aten::mm", "8x64,32x8"),
         ("aten::mm", "8x64,64x"),
         ("aten::mm", f"{'9' * 40}x2,2x2"),
         ("aten::add", "8,8"),

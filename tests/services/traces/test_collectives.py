@@ -14,7 +14,6 @@ from gputui.services.results.step_answer import sentence
 from gputui.services.traces.collectives import collective_lines, message_sizes
 from gputui.services.traces.imported import TraceRun, read_run
 from gputui.services.traces.overview import answer_of, category_table
-from gputui.worker.profiling.op_categories import category_of_kernel
 
 _KERNELS = st.lists(
     st.tuples(st.integers(0, 900), st.integers(1, 300), st.booleans(), st.integers(7, 10)),
@@ -97,25 +96,6 @@ def test_bytes_on_the_bus_follow_the_formulas_of_nccl_tests(
     }
     assert message_sizes(told) == (size, bus)
     assert message_sizes({**told, "Group size": 0}) == message_sizes({}) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "void deep_ep::intranode::combine<__nv_bfloat16, 8>(...)",
-        "void deep_ep::internode_ll::dispatch<true>(...)",
-        "void dpsk::ep::internode::notify_dispatch<8>(...)",
-        "void dpsk::ep::internode_ll::combine<3>(...)",
-        "nvshmemi_barrier_all",
-        "pplx::all_to_all_dispatch",
-        "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>",
-        "rcclGenericKernel",
-        "oneccl_allreduce_small",
-        "userbuffers_fp16_sum_inplace_gpu_rr",
-    ],
-)
-def test_kernels_of_libraries_of_communication_are_known(name: str) -> None:
-    assert category_of_kernel(name) == "communication"
 
 
 def cpu_rank(place: Path, *events: dict[str, object]) -> TraceRun:
