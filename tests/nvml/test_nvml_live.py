@@ -703,20 +703,6 @@ def test_an_error_that_heals_leaves_no_trace() -> None:
     assert healed[0]["values"]["power_w"] == 50
 
 
-def test_an_error_has_its_time() -> None:
-    found = values(
-        "0 error nvmlDeviceGetPerformanceState 999 1e6\n0 error nvmlDeviceGetEncoderUtilization 999 0 1e6\n"
-    )
-    assert found["pstate"] == 0
-    assert "999" in found["encoder_pct"]["missing"]
-
-
-def test_every_third_call_failing_costs_every_third_value() -> None:
-    results = take(f"0 every {BUSY} 3 999\n", *[SAMPLE] * 6)
-    is_there = [result[0]["values"]["sm_busy_pct"] == 0 for result in results]
-    assert is_there == [True, True, False] * 2
-
-
 def test_every_third_call_of_all_failing_leaves_the_gpus_in_place() -> None:
     steps = [step for _ in range(5) for step in (["later", 9], SAMPLE, ["processes", 0], ["devices"])]
     results = take("0 process 7 C 1 1\n* every * 3 999\n", *steps)

@@ -150,22 +150,6 @@ def test_a_driver_that_cannot_be_used_names_the_cause(scenario: str, cause: str)
     assert source["first"] == {"full": {}, "quick": {}, "problems": {}}
 
 
-def test_a_box_without_the_library_says_so(tmp_path: Path) -> None:
-    # An invalid library shadows a real driver's, if this box has one.
-    (tmp_path / "libnvidia-ml.so.1").write_text("not a library")
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(
-        [sys.executable, "-c", DESCRIBE], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert "libnvidia-ml.so.1 was not found" in json.loads(done.stdout)["machine"]["gpus_absent"]
-
-
-def test_a_python_without_pynvml_says_so() -> None:
-    program = "import sys\nsys.modules['pynvml'] = None\n"
-    assert "no pynvml" in answer(program + DESCRIBE, TWO)["machine"]["gpus_absent"]
-    assert "no pynvml" in answer(program + READ, TWO)["why"]
-
-
 def test_every_metric_of_two_gpus_is_read() -> None:
     scenario = (
         "driver gpus 2\n* power_mw 100000\n1 field 186 345500\n1 sm_busy_pct 98\n1 memory_busy_pct 44\n"
@@ -238,26 +222,6 @@ print(json.dumps([codes, [[info.pid, info.memory >> 20] for info in infos]]))
 def test_the_first_versions_of_the_process_lists_that_nvtop_needs_are_there() -> None:
     scenario = "driver gpus 2\n1 process 4711 C 2048 55\n1 process 4712 C 10 -\n1 process 4713 G 10 -\n"
     assert answer(FIRST_VERSIONS, scenario) == [[7, 0], [[4711, 2048], [4712, 10]]]
-
-
-@pytest.mark.parametrize(
-    ("function", "key", "value"),
-    [
-        ("nvmlDeviceGetCurrentClocksEventReasons", "throttle_bits", 8),
-        ("nvmlDeviceGetMemoryInfo_v2", "memory_used_mib", 600.0),  # version 1 counts reserved memory
-        ("nvmlDeviceGetTemperatureV", "temperature_c", 40.0),
-        ("nvmlDeviceGetFieldValues", "power_w", 120.0),
-    ],
-)
-def test_an_older_driver_is_queried_through_the_older_calls(function: str, key: str, value: float) -> None:
-    found = answer(READ, f"0 event_reasons 8\n0 error {function} 13\n")
-    assert found["first"]["full"]["0"][key] == value
-
-
-def test_a_metric_that_is_not_supported_leaves_the_others() -> None:
-    values = answer(READ, "0 error nvmlDeviceGetUtilizationRates 3\n")["first"]["full"]["0"]
-    assert "sm_busy_pct" not in values
-    assert len(values) == 8
 
 
 def test_a_metric_that_fails_once_comes_back() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gputui.analysis.health import age, is_lost
+from gputui.analysis.health import age
 from gputui.document.drawings import NO_READING
 from gputui.document.spans import Line, Span, cut, line_width, width_of
 from gputui.metrics import GIB, Metric, memory_of, number, three_digits_of, with_unit, word
 from gputui.model.absent import Missing
 from gputui.model.telemetry import DeviceSample
-from gputui.model.units import format_clock, format_usd
+from gputui.model.units import format_clock
 from gputui.tui.monitor.frame import (
     FIGURE_STYLES,
     Frame,
@@ -181,9 +181,10 @@ def gpu_cards(frame: Frame, boxes: Sequence[Rect], width: int) -> list[Line]:
 def gpu_card(frame: Frame, device: DeviceSample, width: int, height: int) -> list[Line]:
     """Exactly `height` lines, at least eight."""
     lines = [_heading(frame, device, width)]
-    charted = _charted(frame, device, height)
     if device.problem is not None:
-        return filled([*lines, *_unread(frame, device, charted[0], width, height - 1)], width, height)
+        why = wrapped(clean(device.problem.reason), width, 3)
+        return filled([*lines, *(fitted((Span(row),), width) for row in why)], width, height)
+    charted = _charted(frame, device, height)
     has_gauge = all(metric.id != "memory" for metric in charted)
     room = height - 2 - has_gauge - len(charted)
     for place, metric in enumerate(charted):
@@ -286,22 +287,6 @@ def _links(device: DeviceSample, width: int) -> Line:
     if blank < 2:
         end, blank = "", max(width - width_of(text), 0)
     return fitted((Span(text, "warn" if is_narrow else "dim"), Span(" " * blank), Span(end, "dim")), width)
-
-
-def _unread(frame: Frame, device: DeviceSample, metric: Metric, width: int, height: int) -> list[Line]:
-    """Why there is nothing, what it costs, and what the GPU did before."""
-    assert device.problem is not None
-    lines = [fitted((Span(row),), width) for row in wrapped(clean(device.problem.reason), width, 3)]
-    price = frame.ledger.usd_per_hour
-    if price is not None and is_lost(device.problem):
-        amount = format_usd(price / len(frame.gpus))
-        lines.append(fitted((Span(f"{amount}/h while it is lost", "warn"),), width))
-    rows = min(height - len(lines) - 1, 3)
-    if rows > 0 and frame.history.series(device.device, metric.id) is not None:
-        drawn = frame.chart(device.device, metric, frame.ceiling(device, metric), width, rows)
-        lines += [(Span(row, "stale"),) for row in drawn]
-        lines.append(fitted((Span(f"{metric.name} until then", "dim"),), width))
-    return lines
 
 
 _HOST_GAUGE = 12

@@ -230,17 +230,6 @@ def test_a_lost_gpu_keeps_its_place_and_says_why_and_shows_no_old_values(size: t
     assert " 76 " not in row
 
 
-def test_unplug_and_hot_add_keep_the_names_of_the_others() -> None:
-    made = model(lambda second: sample(4, second), seconds=3)
-    three = sample(4, 4.0)
-    made.add(replace(three, gpus=(three.gpus[0], three.gpus[2], three.gpus[3])))
-    text = picture(made, 100, 40, 4)
-    assert [line[:4] for line in text.splitlines()[4:7]] == ["  0 ", "  2 ", "  3 "]
-    made.add(sample(5, 5.0))
-    lines = picture(made, 100, 40, 5).splitlines()
-    assert [line[:4] for line in lines[4:9]] == [f"  {n} " for n in range(5)]
-
-
 def test_all_metrics_unsupported_leaves_charts_with_reasons() -> None:
     nothing = {key: NOT_REPORTED for key in sample(1).gpus[0].values if key != "name"}
     made = model(lambda second: sample(1, second, changes={0: nothing}), seconds=3)

@@ -178,17 +178,6 @@ def test_gputui_alone_is_the_monitor() -> None:
 # GPUs that fail
 
 
-def test_a_gpu_that_is_lost_at_the_start_keeps_its_place() -> None:
-    with Box("1 error * 15").monitor() as terminal:
-        terminal.wait_for("2 busy  1 LOST ")
-        wait_for_pane(terminal, 1, "LOST")
-        wait_for_load(terminal, 0)
-        wait_for_load(terminal, 2)
-        select(terminal, 1)
-        wait_for_pane(terminal, 1, "LOST: ", "it fell off the bus; restart the box or take another")
-        leave(terminal)
-
-
 @pytest.mark.slow
 def test_a_gpu_that_is_lost_while_it_is_watched_heals_when_its_driver_does() -> None:
     box = Box()
@@ -201,30 +190,6 @@ def test_a_gpu_that_is_lost_while_it_is_watched_heals_when_its_driver_does() -> 
         assert "LOST" not in pane(terminal, 0) + pane(terminal, 2)
         box.now("1 error * 0")
         terminal.wait_for(lambda: "LOST" not in pane(terminal, 1) and busy(terminal, 1) is not None)
-        leave(terminal)
-
-
-def test_each_metric_fails_for_itself_and_heals() -> None:
-    """No permission for one, nothing at all from another, implausible values from a third."""
-    box = Box(
-        "0 error nvmlDeviceGetUtilizationRates 4",
-        "1 error * 3",
-        "2 sm_busy_pct 250",
-        "2 memory_total_mib 0",
-    )
-    with box.monitor() as terminal:
-        wait_for_pane(terminal, 1, "NO READING")
-        select(terminal, 0)
-        wait_for_pane(terminal, 0, "busy  –", "no permission to ask the NVIDIA driver", "memory  1")
-        select(terminal, 1)
-        wait_for_pane(terminal, 1, "NO READING: this GPU does not report it")
-        select(terminal, 2)
-        wait_for_pane(terminal, 2, "busy  –", "the driver answered 250 %")
-        wait_for_pane(terminal, 2, "memory  –", "the driver answered 0 bytes")
-        assert "250 GiB" not in terminal.text
-        box.now("0 error nvmlDeviceGetUtilizationRates 0", "2 sm_busy_pct 25", "2 memory_total_mib 143771")
-        wait_for_load(terminal, 0)
-        wait_for_pane(terminal, 2, "busy  25 %", "of 140.4")
         leave(terminal)
 
 
@@ -263,20 +228,6 @@ def test_a_call_that_hangs_stops_neither_keys_nor_the_other_gpus_nor_the_end() -
         terminal.wait_for("Choose a profile and watch it")
         terminal.type(b"?")
         wait_for_pane(terminal, 1, "the driver has not answered for ")
-        leave(terminal)
-
-
-def test_mig_instances_stand_below_their_gpu() -> None:
-    slices = ("1:0 profile 1g.18gb", "1:1 gone 1", "1:2 profile 3g.71gb")
-    with Box("1 mig 1", "1 mig_slices 3", *slices, "1 process 900001 C 512 7 2").monitor() as terminal:
-        wait_for_pane(terminal, 1, " 1 2 slices ", "├1:0 1g.18gb ", "└1:2 3g.71gb ")
-        assert "1:1" not in terminal.text
-        assert "└" not in pane(terminal, 0)
-        terminal.wait_for(lambda: any("1:2 3g.71gb " in row and " 900001 " in row for row in rows(terminal)))
-        terminal.type(b"/1:2\r")
-        terminal.wait_for("1 of 1 processes")
-        terminal.type(b"\x1b")
-        terminal.wait_for(lambda: "1 of 1 processes" not in terminal.text)
         leave(terminal)
 
 
