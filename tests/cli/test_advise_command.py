@@ -164,20 +164,6 @@ def test_prices_are_of_the_file_that_is_named(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.usefixtures("there")
-def test_800k_of_a_box_that_rents_at_20k_a_month_come_back_after_53_months(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "400")
-    rent = ("--price", f"{20_000 / 730}", "--own", "5000", "--job", TRAIN)
-
-    _, out, _ = printed(capsys, "advise", "gpu.db", *rent, "--buy", "800000")
-
-    assert "rent or buy gpu.db: $800000.00 pays after 53.3 months" in out
-    _, out, _ = printed(capsys, "advise", "gpu.db", *rent, "--buy", "800000", "--hours-per-month", "146")
-    assert "never pays" in out
-
-
-@pytest.mark.usefixtures("there")
 @pytest.mark.parametrize(
     ("words", "message"),
     [

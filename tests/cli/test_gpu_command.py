@@ -34,11 +34,6 @@ def test_a_gpu_has_its_peaks_what_others_measured_and_every_source(
     assert all(f"[{key}] " in out for key in keys)
 
 
-def test_facts_takes_what_a_driver_calls_it(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = printed(capsys, "facts", "NVIDIA H100 80GB HBM3")
-    assert (status, out.splitlines()[0].split(":")[0]) == (0, "H100 SXM 80GB")
-
-
 @pytest.mark.parametrize(
     ("typed", "names"),
     [

@@ -159,14 +159,6 @@ def test_from_python_a_comparison_of_nothing_is_an_error_of_its_own(apart: tuple
     assert not isinstance(other.value, in_python.NoResult)
 
 
-def test_a_comparison_within_a_file_of_no_measured_case_says_so(tmp_path: Path) -> None:
-    lost = stored(tmp_path / "c.db", 3, [], [make_case("gemm"), make_case("gpt_train")])
-    for choice in ((), ("--by", "precision")):
-        compared = gputui_here("compare", lost, *choice)
-        assert compared.returncode == EXIT_NO_RESULT
-        assert compared.stderr.startswith(f"gputui: no case was measured in {lost}\n")
-
-
 def test_a_finished_run_of_an_older_version_that_measured_nothing_is_read_as_it_is(tmp_path: Path) -> None:
     stored(tmp_path / "a.db", 3, [], [make_case("gemm")])
     assert ends_of(tmp_path / "a.db") == [("finished", "")]

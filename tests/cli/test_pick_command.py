@@ -57,14 +57,6 @@ def test_the_size_needs_no_option_but_its_letter(capsys: pytest.CaptureFixture[s
     assert printed(capsys, "fit", "7B", "--params", "8B")[0] == 2
 
 
-@pytest.mark.parametrize("words", [("-1",), ("7B", "--batch", "-1"), ("--", "-1")], ids=" ".join)
-def test_a_negative_number_is_out_of_range(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
-) -> None:
-    status, _, err = printed(capsys, "fit", *words)
-    assert (status, "-1 is out of range" in err) == (2, True)
-
-
 def test_fit_trains_where_pick_infers_unless_it_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "pick", "7B", "--train") == printed(capsys, "fit", "7B")
     assert printed(capsys, "pick", "7B") == printed(capsys, "fit", "7B", "--infer")
@@ -114,20 +106,6 @@ def test_the_tokens_cost_the_price_over_the_speed_and_each_has_its_range(
     assert speed["low"] < speed["value"] < speed["high"]
     assert cost["low"] < cost["value"] < cost["high"]
     assert first["prompt_tokens_per_s"]["value"] > speed["value"]
-
-
-@pytest.mark.parametrize("kind", [(), ("--infer",)], ids=["training", "inference"])
-def test_each_gpu_has_the_size_and_price_in_the_table_that_it_has_by_name(
-    capsys: pytest.CaptureFixture[str], kind: tuple[str, ...]
-) -> None:
-    words = ("fit", *kind, "--params", "7e9")
-    table = {name: size for size in printed_json(capsys, *words)["gpus"] for name in size["names"]}
-    for name in ("H20", "H200 SXM", "GB200", "Instinct MI300X", "RTX 3080 12GB", "L40S"):
-        (alone,) = printed_json(capsys, *words, "--gpu", name)["gpus"]
-        assert alone["names"] == [name]
-        for key in ("memory_bytes", "memory_is_estimated", "word", "needed_high_bytes"):
-            assert alone[key] == table[name][key]
-        assert alone["offers"] == [offer for offer in table[name]["offers"] if offer["name"] == name]
 
 
 def test_the_most_sequences_at_a_time_cost_less_per_token_than_one(

@@ -21,7 +21,7 @@ from gputui.facts.tables import gpu_rows, memory_of
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.services.advise.gpu_choice import GpuPick, Wish, headline, picks_of, rows_asked
-from gputui.services.advise.memory_fit import inference_report, report
+from gputui.services.advise.memory_fit import inference_report
 from gputui.services.advise.published_models import model_named
 from gputui.services.prices import is_on_demand
 
@@ -51,13 +51,6 @@ def test_a_gpu_has_one_size_in_the_table_and_by_its_name() -> None:
             continue
         assert row in rows_asked(name)
         assert in_table[name] == (size, row.nvml_memory_mib is None)
-
-
-def test_training_and_inference_give_a_gpu_the_size_it_has_in_the_table() -> None:
-    for name, size in (("H20", 97871 * 2**20), ("H200 SXM", 143771 * 2**20)):
-        (trained,) = report(replace(TRAINING, gpu=name)).picks
-        (inferred,) = inference_report(Wish(params="8e9", gpu=name)).picks
-        assert trained.memory_bytes == inferred.memory_bytes == size
 
 
 def on_demand(pick: GpuPick) -> bool:

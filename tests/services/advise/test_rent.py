@@ -106,14 +106,6 @@ def named(pick: Pick | Missing) -> tuple[str, tuple[str, ...]]:
     return f"{pick.offer.box} {pick.offer.device_class}", pick.ties
 
 
-def test_cheapest_and_fastest_are_named_apart() -> None:
-    advice = advise(parse_job("360M tok train"), training_boxes(5e3, 1e4))
-
-    assert named(advice.cheapest) == ("cpu.db cpu", ())
-    assert named(advice.fastest) == ("gpu.db gpu", ())
-    assert advice.gpu == "a GPU is faster than the CPU, but costs more"
-
-
 def test_a_job_that_nothing_meets_has_a_headline_too() -> None:
     found = headline_of(advise(parse_job("36M tok train in 1s"), [training_boxes(1e3, 1e4)[0]]))
     assert found == "Nothing that was measured is known to meet the job."
@@ -140,18 +132,6 @@ def test_work_that_returns_before_one_box_has_done_it_takes_several(hours: float
 
     assert "1000 h 10 min for $360.06 a month." in found
     assert f"cpu.db cpu: one box has {hours:g} h a month: it takes {boxes} boxes." in found
-
-
-def test_boxes_whose_intervals_overlap_are_not_distinguished() -> None:
-    boxes = [
-        box(f"{name}.db", quick(case_named("gpt_train"), speed), usd=1)
-        for name, speed in (("a", 1000), ("b", 1001))
-    ]
-
-    advice = advise(parse_job("36M tok train"), boxes)
-
-    assert named(advice.fastest) == ("b.db cpu", ("a.db cpu",))
-    assert named(advice.cheapest) == ("b.db cpu", ("a.db cpu",))
 
 
 def test_boxes_that_compare_refuses_to_tell_apart_are_not_distinguished() -> None:
@@ -439,3 +419,24 @@ def test_the_headline_names_the_cheapest_and_the_fastest_with_what_they_take() -
     assert headline_of(advise(parse_job("36M tok train"), boxes)) == (
         "Cheapest and fastest: d.db cpu, 16 min for $0.27."
     )
+
+
+def test_a_deadline_within_the_interval_is_perhaps_not_met() -> None:
+    boxes = [box("a.db", quick(case_named("gpt_train"), 1e3), usd=1.0)]
+    time_s = advise(parse_job("36M tok train"), boxes).offers[0].time_s
+    never, perhaps, surely = (False, True), (False, False), (True, True)
+
+    for within_s, expected in ((time_s.low / 2, never), (time_s.value, perhaps), (1e9, surely)):
+        (offer,) = advise(parse_job(f"36M tok train in {within_s!r}s"), boxes).offers
+        assert (offer.meets, offer.is_told) == expected
+
+
+def test_the_start_is_paid_for_too_so_that_short_jobs_cost_the_same() -> None:
+    boxes = [
+        box(f"{name}.db", quick(case_named("gpt_train"), tok_per_s), usd=1.0)
+        for name, tok_per_s in (("a", 1e4), ("b", 5e3))
+    ]
+    short, none = (advise(parse_job("600k tok train"), boxes, start_s=start_s) for start_s in (6e4, 0.0))
+
+    assert named(none.cheapest) == named(none.fastest) == named(short.fastest) == ("a.db cpu", ())
+    assert named(short.cheapest) == ("a.db cpu", ("b.db cpu",))

@@ -140,13 +140,6 @@ def test_the_command_that_shows_why_torch_sees_no_gpu_is_in_one_line() -> None:
     assert "".join(span.text for span in check_lines(check, 80)[-1]).lstrip() == f"$ {command}"
 
 
-def test_a_torch_without_kernels_for_this_gpu_names_it() -> None:
-    device = replace(H200, runs_here=False, why_not="this torch has no kernels for sm_90")
-    check = the(make_box(interpreter=make_interpreter(device)), "torch cuda:0")
-    assert (check.state, check.found) == ("problem", "NVIDIA H200: this torch has no kernels for sm_90")
-    assert "+cu130 " in check.command
-
-
 @pytest.mark.parametrize(
     ("changes", "state", "word"),
     [
@@ -163,12 +156,6 @@ def test_findings_of_a_gpu_have_the_same_words_as_in_the_panes(
     check = the(make_box(sample=seen), "GPU 0")
     assert check.state == state
     assert check.found.startswith(word)
-
-
-def test_a_lost_gpu_does_not_hide_the_others() -> None:
-    lost = sample(2, processes=0, changes={0: QUIET}, problems={1: Missing("the GPU is lost: off the bus")})
-    found = states(make_box(2, sample=lost))
-    assert (found["GPU 0"], found["GPU 1"]) == ("ok", "problem")
 
 
 def test_a_gpu_that_is_busy_before_anything_is_measured_has_a_neighbour() -> None:
@@ -189,16 +176,6 @@ def test_a_gpu_is_hot_before_a_run_whatever_the_gpu_before_it_reports() -> None:
     assert [check.topic for check in before] == ["GPU 1 heat"]
 
 
-def test_settings_that_make_a_gpu_less_than_its_name_are_noted() -> None:
-    machine = make_machine("NVIDIA H200")
-    gpu = replace(
-        machine.gpus[0], power_limit_w=400.0, power_default_limit_w=700.0, ecc_enabled=False, mig_enabled=True
-    )
-    box = make_box(machine=replace(machine, gpus=(gpu,)))
-    assert the(box, "GPU 0 power").found == "limited to 400 W (factory 700 W)"
-    assert {"GPU 0 power", "GPU 0 memory", "GPU 0 MIG"} <= {t for t, s in states(box).items() if s == "note"}
-
-
 def test_limits_of_a_container_are_shown_with_what_set_them() -> None:
     machine = make_machine()
     limited = replace(
@@ -211,28 +188,6 @@ def test_limits_of_a_container_are_shown_with_what_set_them() -> None:
     assert the(box, "CPU").state == the(box, "memory").state == the(box, "/dev/shm").state == "note"
     assert the(box, "memory").found == "8.00 GiB of 64.0 GiB, set by cgroup"
     assert the(box, "/dev/shm").next_step == "start the container with --shm-size=8g (or --ipc=host)"
-
-
-def test_a_load_of_others_and_a_slow_clock_are_noted() -> None:
-    seen = sample(0, changes={HOST: {"load_1min": 7.3}})
-    box = make_box(0, sample=seen, clock_source="hpet", governor="powersave")
-    assert the(box, "other programs").found == BUSY
-    assert the(box, "clock").state == the(box, "CPU clock").state == "note"
-
-
-def test_files_that_cannot_be_written_or_read_are_problems() -> None:
-    refused = "cannot create a file in /: Read-only file system"
-    closed = make_box(unwritable={DB.parent: refused, STATE: refused})
-    assert states(closed)["result file"] == states(closed)["run directories"] == "problem"
-    assert the(closed, "result file").found == f"{DB}: {refused}"
-    alone = make_box(unwritable={DB: "no permission to write"})
-    assert the(alone, "result file").found == f"{DB}: no permission to write"
-    assert "--db" in the(alone, "result file").next_step
-    assert "$GPUTUI_STATE" in the(closed, "run directories").next_step
-    broken = make_box(file_error=GputuiError(f"{DB}: is no result file", "name another"))
-    assert the(broken, "result file").found == f"{DB}: is no result file"
-    full = make_box(free_bytes={DB.parent: 1000, STATE: Missing("gone")})
-    assert [c.state for c in judged(full) if c.topic == "disk"] == ["note", "unknown"]
 
 
 @pytest.mark.parametrize(
@@ -408,13 +363,6 @@ def test_the_gpus_of_a_run_are_known_by_their_uuids_and_all_count_where_one_is_n
     assert gpus_of([launch("", "cpu")], machine) == set()
 
 
-def test_a_load_that_is_over_disturbs_nothing() -> None:
-    idle = sample(0, changes={HOST: {"load_1min": 7.3, "cpu_core_pct": "3,1,0,9"}})
-    assert states(make_box(0, sample=idle))["other programs"] == "ok"
-    busy = sample(0, changes={HOST: {"load_1min": 7.3, "cpu_core_pct": "93,1,20,9"}})
-    assert states(make_box(0, sample=busy))["other programs"] == "note"
-
-
 def test_a_run_of_gputui_in_progress_disturbs_like_any_other_program_and_is_named() -> None:
     busy = sample(0, changes={HOST: {"load_1min": 7.3}})
     box = make_box(2, sample=sample(2, processes=0), other_runs=(RUNS,))
@@ -468,10 +416,6 @@ def test_a_gpu_box_without_torch_is_told_which_torch_its_driver_runs() -> None:
         make_box(1, interpreter=make_torchless_interpreter("/usr/bin/python3"), machine=machine), "torch"
     )
     assert check.command.startswith("/usr/bin/python3 -m pip install torch==2.7.1+cu118 ")
-
-
-def test_an_intact_result_file_is_shown_by_its_path() -> None:
-    assert the(make_box(), "result file") == Check("result file", "ok", str(DB))
 
 
 def test_a_gpu_that_is_divided_names_its_own_instances_alone() -> None:
@@ -619,11 +563,6 @@ def test_a_box_is_known_by_the_surest_of_its_lasting_identities(kinds: tuple[str
     identities = tuple(Identity(kind, "0" * 12) for kind in kinds)
     box = make_box(machine=replace(make_machine("NVIDIA H200"), identities=identities))
     assert the(box, "identity") == Check("identity", "ok", f"recognized by {shown}")
-
-
-def test_before_a_run_what_is_well_is_not_named() -> None:
-    box = make_box(1)
-    assert disturbances(box.machine, (0,), lambda: box.sample) == ()
 
 
 def test_a_user_id_without_a_name_is_no_user(monkeypatch: pytest.MonkeyPatch) -> None:

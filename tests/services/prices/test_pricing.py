@@ -29,10 +29,6 @@ def refused(usd_per_hour: float | None, instance: str | None) -> GputuiError:
     return caught.value
 
 
-def test_without_price_and_instance_there_is_none() -> None:
-    assert price_of(None, None, GPU_MACHINE) is None
-
-
 def test_a_stated_price_buys_all_gpus_of_the_box() -> None:
     assert price_of(3.5, None, GPU_MACHINE) == Price(3.5, 2.0, "stated", "", "", "", "")
     on_cpu = price_of(0.1, None, CPU_MACHINE)
@@ -80,17 +76,6 @@ def test_a_mistyped_instance_is_answered_with_what_is_near() -> None:
     assert error.message == "--instance g4ad.xlarg: no such instance type in the price list"
     assert "aws/g4ad.xlarge" in error.hint
     assert "--price" in error.hint
-
-
-def test_an_instance_unlike_any_is_to_be_priced_by_hand() -> None:
-    assert refused(None, "%%%").hint == "state it with --price USD_PER_H"
-
-
-def test_an_instance_whose_price_is_unknown_says_so() -> None:
-    error = refused(None, "aws/p5e.48xlarge")
-
-    assert "no list price known for aws/p5e.48xlarge" in error.message
-    assert "--price" in error.message
 
 
 def test_a_name_that_several_sell_is_ambiguous_and_lists_the_offers() -> None:
