@@ -181,6 +181,8 @@ class NvmlGpus:
     def _gpu(self, device: int) -> NvmlGpu | Missing:
         """A GPU with its handle, asked for in the thread that reads it: this call may hang, too."""
         known, now_ns = self._gpus.get(device), self._clock()
+        if self._gone is not None:
+            return known or self._gone
         if isinstance(known, Missing) and now_ns - self._asked_ns[device] >= _RETRY_NS:
             known = None
         if known is None:
