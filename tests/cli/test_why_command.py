@@ -160,7 +160,7 @@ def test_the_line_that_a_step_is_paused_in_is_named_and_stored(tmp_path: Path) -
     )
     done = why(tmp_path, "--after", "1", "--steps", "3", "--", sys.executable, "train.py")
     assert done.returncode == 0, done.stderr
-    line = re.compile(r"^Python runs between operators.*\n(?:.+\n)*?  where: train\.py:4$", re.MULTILINE)
+    line = re.compile(r"^Python runs between operators.*\n(?:.+\n)*?  where: train\.py:4, ", re.MULTILINE)
     assert line.search(done.stderr), done.stderr
     (run,) = re.findall(r"stored in a\.db as (\w{8})\n", done.stderr)
     for words in (("why", f"{tmp_path / 'a.db'}@{run}"), ("show", run, tmp_path / "a.db", "-v")):

@@ -47,8 +47,8 @@ def _amount(answer: StepAnswer, cause: Finding) -> str:
 
 def _lines(cause: Finding) -> Iterator[str]:
     yield cause.evidence
-    if cause.line:
-        yield f"where: {cause.line}"
+    for line in cause.lines[:1]:
+        yield f"where: {line.words}, {format_percent(line.share)} of it"
     if cause.code or cause.change:
         yield f"change to: {cause.code}" if cause.code else f"try: {cause.change}"
 

@@ -224,10 +224,8 @@ def test_each_cause_has_its_time_its_line_and_what_to_try() -> None:
     write_step_answer(page, three_causes(), None, (), ("stored in a.db as 51c0e7aa",))
     assert max(map(len, page.written)) <= 80
     text = "\n".join(page.written)
-    assert (
-        f"\n{STARVED}: 98.0 ms, 24 %; at best 412 to 314 ms, 31 % faster\n  seen\n  where: train.py:41\n"
-        in text
-    )
+    assert f"\n{STARVED}: 98.0 ms, 24 %; at best 412 to 314 ms, 31 % faster\n  seen\n" in text
+    assert "\n  where: train.py:41, 100 % of it\n" in text
     assert "\n  change to: DataLoader(..., num_workers=8, pin_memory=True)\n" in text
     assert "All three: at best 412 to 111 ms." in text
     assert text.endswith("a note\n\nstored in a.db as 51c0e7aa")
