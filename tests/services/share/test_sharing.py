@@ -276,6 +276,17 @@ def test_a_file_of_two_boxes_is_a_report_of_both_and_nine_are_too_many(
         share([str(nine)], tmp_path / "nine.md", Keep())
 
 
+def test_a_report_is_on_the_newest_run_that_measured_something(stored: Path, tmp_path: Path) -> None:
+    share([str(stored)], tmp_path / "both.md", Keep())
+    with duckdb.connect(str(stored)) as connection:
+        failed = "UPDATE cases SET outcome = 'failed' WHERE run_id = ?::UUID"
+        connection.execute(failed, [run_id_of(2)])
+    share([str(stored)], tmp_path / "older.md", Keep())
+    share([f"{stored}@latest~1"], tmp_path / "first.md", Keep())
+    titles = [(tmp_path / f"{name}.md").read_text().split("\n")[0] for name in ("both", "older", "first")]
+    assert titles[1] == titles[2] != titles[0]
+
+
 def test_an_existing_database_and_an_unknown_ending_are_refused(stored: Path, tmp_path: Path) -> None:
     with pytest.raises(NotStored, match="will not be overwritten"):
         share([str(stored)], stored, Keep())
