@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.attribution import Attribution
-from gputui.analysis.judgement import RATE, TIME, Judgement
+from gputui.analysis.judgement import TIME, Judgement
 from gputui.analysis.statistics import mean
 from gputui.analysis.verdict import (
     BAND,
@@ -487,13 +487,11 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
     sides = (comparisons[0].a, *(comparison.b for comparison in comparisons))
     letters = ("a", *map(letter_of, range(len(comparisons))))
     names = dict(zip(letters, side_names(sides, main.case.variant.device_class), strict=True))
-    rates = {letter: _versus(names, letter, row.rate) for letter, row in rows.items()}
-    tiers = [_tier(names, tier, rates, f" at {_rates(tier, main)}") for tier in by_speed(main.a, rows)]
+    tiers = [f"{_tier(names, tier)} at {_rates(tier, main)}" for tier in by_speed(main.a, rows)]
     sentences = [f"{as_sentence(subject(main, first))}, fastest first: {', then '.join(tiers)}."]
     costs = by_cost(main.a, rows)
     if sum(map(len, costs)) > 1:
-        versus = {letter: _versus(names, letter, row.cost) for letter, row in rows.items()}
-        cheapest = ", then ".join(_tier(names, tier, versus) for tier in costs)
+        cheapest = ", then ".join(_tier(names, tier) for tier in costs)
         sentences.append(f"Cheapest per {RATES[main.case.unit].noun} first: {cheapest}.")
     return Headline(tuple(sentences))
 
@@ -505,24 +503,10 @@ def same_case(row: Row, comparison: Comparison) -> Row | None:
     )
 
 
-def _versus(names: Mapping[str, str], letter: str, judgement: Judgement) -> str:
-    """Of a side better than the baseline `1.56x as fast as L4, 1.49 to 1.64`, of a worse one how much better
-    the baseline is, `H200 is 1.56x as fast, 1.49 to 1.64`; empty if it does not differ."""
-    if not judgement.differs:
-        return ""
-    worse = judgement.verdict.word == "slower"
-    words, ends = verdict_parts(judgement.turned if worse else judgement)
-    interval = f", {ends}" if judgement.respect == RATE else ""
-    if worse:
-        return f"{names['a']} is {words}{interval}"
-    return f"{words} {than(words)} {names['a']}{interval}"
-
-
-def _tier(names: Mapping[str, str], tier: Sequence[Ranked], versus: Mapping[str, str], at: str = "") -> str:
-    """`H200 at 91.8k tok/s (25 % faster than L4, 24 to 26)`, `a.db and b.db at 40.9k tok/s (a tie)`."""
+def _tier(names: Mapping[str, str], tier: Sequence[Ranked]) -> str:
+    """`H200`, `a.db and b.db (a tie)`."""
     named = listed([names[side.name] for side in tier])
-    remark = "a tie" if len(tier) > 1 else versus.get(tier[0].name, "")
-    return f"{named}{at}{f' ({remark})' if remark else ''}"
+    return f"{named} (a tie)" if len(tier) > 1 else named
 
 
 def _rates(tier: Sequence[Ranked], main: Row) -> str:

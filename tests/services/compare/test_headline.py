@@ -367,25 +367,18 @@ def test_cpu_against_a_gpu_that_was_throttled_says_so() -> None:
 def test_three_boxes_are_ranked_and_those_that_overlap_tie() -> None:
     runs = (run_of({GPT: 0.1}, 2.0), run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.05}, 8.0))
     rates = [format_rate(GPT.units_per_step / s, "tok") for s in (0.05, 0.1)]
-    tie = f"a.db and b.db at {rates[1]} (a tie)"
-    first, second = headline(*runs).sentences
-    assert (re.sub(r", [\d.]+ to [\d.]+\)", ")", first), second) == (
-        f"GPT training, fastest first: c.db at {rates[0]} (2.00x as fast as a.db), then {tie}.",
-        (
-            "Cheapest per token first: b.db (50 % cheaper than a.db), then a.db,"
-            " then c.db (a.db is 50 % cheaper)."
-        ),
+    assert headline(*runs).sentences == (
+        f"GPT training, fastest first: c.db at {rates[0]}, then a.db and b.db (a tie) at {rates[1]}.",
+        "Cheapest per token first: b.db, then a.db, then c.db.",
     )
 
 
-def test_a_ranking_calls_boxes_by_their_gpus_and_says_of_a_slower_one_how_much_faster_the_baseline_is() -> (
-    None
-):
+def test_a_ranking_calls_boxes_by_their_gpus() -> None:
     rates = [format_rate(GPT.units_per_step / s, "tok") for s in (0.05, 0.1, 0.2)]
     (said,) = headline(*on_other_gpus(*(run_of({GPT: s}) for s in (0.1, 0.2, 0.05)))).sentences
-    assert re.sub(r", [\d.]+ to [\d.]+\)", ")", said) == (
-        f"GPT training, fastest first: L4 at {rates[0]} (2.00x as fast as H200), then H200 at {rates[1]},"
-        f" then H100 PCIe at {rates[2]} (H200 is 2.00x as fast)."
+    assert said == (
+        f"GPT training, fastest first: L4 at {rates[0]}, then H200 at {rates[1]},"
+        f" then H100 PCIe at {rates[2]}."
     )
 
 

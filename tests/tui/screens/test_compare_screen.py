@@ -230,7 +230,7 @@ async def test_low_terminals_show_the_answer_and_what_would_settle_a_row_where_t
         await pilot.resize_terminal(60, 15)
         await opened(pilot, "a.db", "b.db", "c.db")
         lines = picture(app).splitlines()
-        assert lines[1].startswith("GPT training, fastest first: a.db and b.db at")
+        assert lines[1].startswith("GPT training, fastest first: a.db and b.db (a tie) at")
 
 
 async def test_a_case_that_one_side_lacks_says_how_it_is_measured_there(
