@@ -145,7 +145,7 @@ def hostile_comparison(name: str) -> tuple[Evidence, list[tuple[Comparison, tupl
 def test_a_hostile_name_is_one_harmless_cell_of_csv() -> None:
     _, pairs = hostile_comparison('=cmd|"/c calc"!A1,\n2')
 
-    (row,) = csv.DictReader(StringIO(comparisons_as_csv(pairs, ""), newline=""))  # type: ignore[arg-type]
+    (row,) = csv.DictReader(StringIO(comparisons_as_csv(pairs, ""), newline=""))
 
     assert row["workload"] == '\'=cmd|"/c calc"!A1,\n2'
     assert row["a_side"] == '\'=cmd|"/c calc"!A1,\n2.db'
@@ -243,7 +243,7 @@ def test_names_cannot_become_markup(text: str, shown: str) -> None:
 def test_a_hostile_name_does_not_break_the_table_of_markdown() -> None:
     _, pairs = hostile_comparison(HOSTILE)
 
-    text = comparisons_as_markdown(pairs, "", ANSWER)  # type: ignore[arg-type]
+    text = comparisons_as_markdown(pairs, "", ANSWER)
 
     assert "<script" not in re.sub(r"\\<", "", text)
     table = [line for line in text.splitlines() if line.startswith("|")]
