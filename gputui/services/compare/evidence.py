@@ -218,7 +218,8 @@ def _sure_lines(row: Row) -> Iterator[str]:
     if isinstance(estimate, RatioEstimate):
         launches = _alike(estimate.launches_a, estimate.launches_b, "launch")
         blocks = "" if row.case.is_whole else f", {_alike(estimate.n_a, estimate.n_b, 'block')}"
-        pairs = ", each compared with the one next to it" if estimate.paired else ""
+        beside = "the other side's, with the same arrivals" if row.case.is_load else "the one next to it"
+        pairs = f", each compared with {beside}" if estimate.paired else ""
         yield f"{launches}{blocks}{pairs} (a launch is a fresh process, a block a few steps)"
         if estimate.independent_a < estimate.n_a or estimate.independent_b < estimate.n_b:
             worth = f"{estimate.independent_a} and {estimate.independent_b}"

@@ -19,6 +19,7 @@ from gputui.analysis.priors import (
     LOAD_SD,
     PAIRED_LOAD_SD,
     PAIRED_RUN_SHARE,
+    SURPRISING,
     kind_of_work,
     launch_prior_sd,
     paired_prior_sd,
@@ -461,10 +462,15 @@ def _pair_scatter(a: CaseResult, b: CaseResult) -> Spread | None:
 
 
 def _between_pairs(a: CaseResult, b: CaseResult, pair_sd: float) -> Spread:
-    """Of the log ratio of one pair of launches: what these show if it is more than others lead to expect."""
+    """Of the log ratio of one pair of launches: at least what these show, and what others lead to expect unless
+    these differ by far more."""
     seen = _pair_scatter(a, b)
     expected = ASSUMED.of_row(seen, pair_sd)
-    return replace(seen, source="pairs") if seen and seen.variance > expected.variance else expected
+    if seen is None:
+        return expected
+    if seen.variance > SURPRISING * pair_sd**2:
+        return replace(seen, source="pairs")
+    return replace(expected, variance=max(expected.variance, seen.variance))
 
 
 def _between_paired_runs(a: CaseResult, b: CaseResult, pair: Spread) -> Spread:
