@@ -3,9 +3,9 @@
     python tests/benchmarks/serving_pairs.py [PAIRS]            simulated, 200 pairs
     python tests/benchmarks/serving_pairs.py --real [PAIRS]     a server in a process on this box, 15 pairs
 
-Three launches a side. The other server is the same one, has TTFT +20 %, or TPOT +10 %; with `--real` both at once,
-and runs follow each other. Simulated launches draw requests anew, with waits that the arrivals give both sides
-alike, and differ by a factor: that of a quiet box, of one that varies, or of a busy one.
+Three launches a side. The other server is the same one, has TTFT +20 %, or TPOT +10 %; with `--real` both at
+once, and runs follow each other. Simulated launches draw requests anew, with waits that arrivals give both
+sides alike, and differ by a factor: of a quiet box, of one that varies, or of a busy one.
 """
 
 from __future__ import annotations

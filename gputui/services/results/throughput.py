@@ -462,8 +462,8 @@ def _pair_scatter(a: CaseResult, b: CaseResult) -> Spread | None:
 
 
 def _between_pairs(a: CaseResult, b: CaseResult, pair_sd: float) -> Spread:
-    """Of the log ratio of one pair of launches: at least what these show, and what others lead to expect unless
-    these differ by far more."""
+    """Of the log ratio of one pair of launches: at least what these show, and what others lead to expect
+    unless these differ by far more."""
     seen = _pair_scatter(a, b)
     expected = ASSUMED.of_row(seen, pair_sd)
     if seen is None:
