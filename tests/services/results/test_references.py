@@ -216,7 +216,7 @@ def test_a_shipped_reference_is_recent_and_not_capped(path: Path) -> None:
     found = read_reference(path)
 
     assert problems_of_reference(found) == []
-    assert path.read_text(encoding="utf-8") == reference_text(found), "written by `gputui reference add`"
+    assert path.read_text(encoding="utf-8") == reference_text(found), "written by `gputui gpu --add`"
     assert path.stem.startswith(found.model.slug)
 
 
