@@ -324,11 +324,6 @@ def _curves(sides: Sequence[tuple[str, SideCurves]]) -> Iterator[_Curve]:
         for letter, side, series in of_metric:
             ends = metric.between(min(series.known), max(series.known))
             yield _Curve(metric.name, letter, ends, series, side.seconds, low, high, f"{metric.hue} 1")
-    for letter, side in sides:
-        if not isinstance(side.disturbed, Missing):
-            held = [value > 0 for value in side.disturbed.known]
-            words = f"{format_percent(sum(held) / len(held))} of the time" if any(held) else "never"
-            yield _Curve(side.disturbance, letter, words, side.disturbed, side.seconds, 0.0, 2.0, "warn")
 
 
 def _load_parts(sides: Sequence[ServingRun | Missing], row: Row) -> Iterator[Part]:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.document.markup import bullets, safe, table
+from gputui.document.markup import html_of, safe
 from gputui.errors import GputuiError, NoResult
 from gputui.services.compare.formats import comparison_records, comparison_text, save_comparison
 from gputui.services.compare.pairing import DIMENSIONS
 from gputui.services.compare.session import Answer, Asked, ask
-from gputui.services.compare.tables import Naming, about_lines, remarks, row_table, sides_table
+from gputui.services.compare.tables import pair_parts
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -47,15 +47,9 @@ class ComparisonResult:
 
     def _repr_html_(self) -> str:
         steps = "".join(f"<pre>{safe(step.command)}</pre>" for step in self.answer.headline.steps)
-        pairs = ""
-        for comparison in self.answer.comparisons:
-            naming = Naming(comparison, self.asked.ignore)
-            sides = table(sides_table((comparison.a, comparison.b), naming.ignore))
-            about = bullets(about_lines((comparison,), naming.ignore))
-            rows = table(row_table(comparison, naming))
-            notes = (f"[{number}] {note}" for number, note in enumerate(naming.notes, 1))
-            pairs += sides + about + rows + bullets((*notes, *remarks(comparison, naming)))
-        return f"<p><b>{safe(self.headline)}</b></p>{pairs}" + (f"<p>To tell:</p>{steps}" if steps else "")
+        parts = [one for pair in self.answer.pairs for one in pair_parts(*pair, self.asked.ignore) if one]
+        told = f"<p><b>{safe(self.headline)}</b></p>{''.join(map(html_of, parts))}"
+        return told + (f"<p>To tell:</p>{steps}" if steps else "")
 
 
 def compare(

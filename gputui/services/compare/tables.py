@@ -275,6 +275,26 @@ def _reasons(why: Why, name: str) -> Iterator[Section]:
         yield Section(name, (findings,))
 
 
+def pair_parts(
+    comparison: Comparison,
+    whys: Sequence[Why],
+    ignore: str,
+    columns: Sequence[ComparisonColumn] = (),
+    place: int = 0,
+) -> list[str | Table | tuple[str, ...] | Section]:
+    """The comparison at this place among others, with all there is to say."""
+    naming = Naming(comparison, ignore)
+    rows = row_table(comparison, naming, columns or None)  # which numbers the notes
+    below = [column for column in COLUMNS if column.default == "below" and not columns]
+    absent = absent_lines(comparison, columns)
+    return [
+        sides_table((comparison.a, comparison.b), ignore),
+        tuple(about_lines((comparison,), ignore, place)),
+        rows,
+        *(part for part in below_rows(comparison, whys, naming, below, absent) if part),
+    ]
+
+
 def comparisons_as_markdown(
     pairs: Sequence[tuple[Comparison, Sequence[Why]]],
     ignore: str,
@@ -286,26 +306,5 @@ def comparisons_as_markdown(
     first = f"**{escaped(headline.text)}**\n\n" + (
         f"{headline.purpose.capitalize()}:\n\n{steps}\n" if steps else ""
     )
-    return first + "\n---\n\n".join(
-        _markdown_of_pair(*pair, ignore, columns, place) for place, pair in enumerate(pairs)
-    )
-
-
-def _markdown_of_pair(
-    comparison: Comparison,
-    whys: Sequence[Why],
-    ignore: str,
-    columns: Sequence[ComparisonColumn],
-    place: int,
-) -> str:
-    naming = Naming(comparison, ignore)
-    rows = row_table(comparison, naming, columns or None)
-    below = [column for column in COLUMNS if column.default == "below" and not columns]
-    absent = absent_lines(comparison, columns)
-    parts = (
-        sides_table((comparison.a, comparison.b), ignore),
-        tuple(about_lines((comparison,), ignore, place)),
-        rows,
-        *below_rows(comparison, whys, naming, below, absent),
-    )
-    return "\n".join(markdown_of(part) for part in parts if part)
+    parts = (pair_parts(*pair, ignore, columns, place) for place, pair in enumerate(pairs))
+    return first + "\n---\n\n".join("\n".join(map(markdown_of, filter(None, of))) for of in parts)
