@@ -168,7 +168,7 @@ def test_compare_calls_a_metric_as_the_screens_do_in_their_units(device: int) ->
     shown = charted(device)[:3]
     series = series_of(device)
     curves = {metric.key: series.of(metric.key) for metric in shown}
-    side = SideCurves(29.0, (0.0,), device, curves, Missing("not told"))
+    side = SideCurves(29.0, (0.0,), device, curves)
     rows = {cells[0]: cells for cells in curve_table_of([("a", side), ("b", side)]).rows}
     for metric in shown:
         value = VALUES.get(metric.key, MEMORY[device])

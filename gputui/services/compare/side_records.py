@@ -10,22 +10,20 @@ from dataclasses import dataclass
 from gputui.metrics import charted
 from gputui.model.absent import Missing
 from gputui.model.plan import Case
-from gputui.model.result import CaseResult, TimeSeries
-from gputui.model.telemetry import HOST, POWER_CAP
+from gputui.model.result import TimeSeries
+from gputui.model.telemetry import HOST
 from gputui.model.units import listed
 from gputui.services.compare.pairing import Cell, Comparison, Row, Side
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.metrics import is_limit
-from gputui.services.results.throughput import CROWDED_SHARE, waited_of
 from gputui.services.serving.curve import ServingRun, serving_of
 from gputui.services.serving.profiles import parameter_of
-from gputui.store.reading import SLOWED_BITS, LaunchSeries
+from gputui.store.reading import LaunchSeries
 
 MOST_LAUNCHES = 6
 """Of a side: more would be too narrow to read."""
 PIECES = 200
 """Of a launch."""
-THROTTLE, CROWDED = "GPU slowed", "CPU taken"
 MOST_METRICS = 3
 """The first of a device: more would hide what matters."""
 
@@ -42,14 +40,6 @@ class SideCurves:
     """HOST for a CPU."""
     curves: Mapping[str, TimeSeries]
     """By metric key, over the time in which its blocks were timed, launches end to end."""
-    disturbed: TimeSeries | Missing
-    """THROTTLE: 1 where a GPU was slowed by heat or a power brake, 2 where it was power-capped. CROWDED, of a
-    CPU: 1 where there was CPU contention. 0 elsewhere."""
-
-    @property
-    def disturbance(self) -> str:
-        """THROTTLE or CROWDED."""
-        return CROWDED if self.device == HOST else THROTTLE
 
 
 def curves_of(row: Row, evidence: Evidence, *, pool: bool = False) -> tuple[SideCurves | Missing, ...]:
@@ -79,11 +69,7 @@ def _curves(cell: Cell, evidence: Evidence) -> SideCurves | Missing:
     curves = {key: series for key, series in made.items() if series.known}
     if not curves:
         return Missing("nothing was sampled while it was timed")
-    if device == HOST:
-        disturbed = _crowded(cell.result, launches, starts)
-    else:
-        disturbed = _throttled(launches, starts, device)
-    return SideCurves(seconds, tuple(starts), device, curves, disturbed)
+    return SideCurves(seconds, tuple(starts), device, curves)
 
 
 def _joined(launches: Sequence[LaunchSeries], starts: Sequence[float], device: int, key: str) -> TimeSeries:
@@ -99,44 +85,6 @@ def _joined(launches: Sequence[LaunchSeries], starts: Sequence[float], device: i
                     t_s.append(start_s + (number > 0) * (t_us - launch.span.first_utc_us) * 1e-6)
                     values.append(value)
     return TimeSeries(t_s, values)
-
-
-def _throttled(
-    launches: Sequence[LaunchSeries], starts: Sequence[float], device: int
-) -> TimeSeries | Missing:
-    bits = _joined(launches, starts, device, "throttle_bits")
-    if not bits.known:
-        return Missing("this GPU does not report what slows it")
-    marks = [
-        math.nan
-        if not math.isfinite(value)
-        else 1.0
-        if int(value) & SLOWED_BITS
-        else 2.0
-        if int(value) & POWER_CAP
-        else 0.0
-        for value in bits.values
-    ]
-    return TimeSeries(bits.seconds, marks)
-
-
-def _crowded(
-    case: CaseResult, launches: Sequence[LaunchSeries], starts: Sequence[float]
-) -> TimeSeries | Missing:
-    """Block by block; between two blocks what the earlier one says."""
-    by_launch = {m.launch_id: m.blocks for m in case.measurements if m.outcome == "ok" and m.blocks}
-    t_s: list[float] = []
-    marks: list[float] = []
-    for launch, start_s in zip(launches, starts, strict=True):
-        blocks = by_launch.get(launch.span.launch_id, ())
-        for block in blocks:
-            share = waited_of(block)
-            if not isinstance(share, Missing):
-                t_s.append(start_s + (block.start_ns - blocks[0].start_ns) * 1e-9)
-                marks.append(float(share > CROWDED_SHARE))
-    if not marks:
-        return Missing("this system does not record CPU contention")
-    return TimeSeries(t_s, marks)
 
 
 _TERMS = {

@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 
-from hand_made import make_case, measured, steady
-
-from gputui.model.absent import Missing
-from gputui.services.compare.side_records import _crowded, _joined, _throttled
+from gputui.services.compare.side_records import _joined
 from gputui.store.reading import LaunchSeries, MeasuredSpan, TelemetrySeries
 
 
@@ -33,27 +30,6 @@ def throttled(*bits: float) -> LaunchSeries:
     times = array("q", (second * 1_000_000 for second in range(len(bits))))
     one = TelemetrySeries(0, 0, times, {"throttle_bits": array("d", bits)})
     return LaunchSeries(MeasuredSpan(0, 0, 0, len(bits) * 1_000_000), (one,))
-
-
-def test_a_gpu_is_slowed_or_power_capped_or_neither_or_unknown() -> None:
-    heat, cap, unknown = 0x40, 0x4, math.nan
-    curve = _throttled([throttled(0.0, cap, heat, heat | cap, unknown)], (0.0,), 0)
-    assert not isinstance(curve, Missing)
-    marks = [curve.at(second + 0.5) for second in range(5)]
-    assert marks[:4] == [0.0, 2.0, 1.0, 1.0]
-    assert math.isnan(marks[4])
-    assert isinstance(_throttled([series(0, 100.0)], (0.0,), 0), Missing)
-
-
-def test_blocks_of_a_cpu_under_contention_are_marked() -> None:
-    launches = [LaunchSeries(MeasuredSpan(0, 0, 0, 6_000_000), ())]
-    for share, mark in ((0.5, 1.0), (0.01, 0.0)):
-        curve = _crowded(measured(make_case(), steady(0.1), waited_share=share), launches, (10.0,))
-        assert not isinstance(curve, Missing)
-        assert [curve.at(10.0 + second + 0.5) for second in range(6)] == [mark] * 6
-        assert math.isnan(curve.at(9.0))
-    silent = measured(make_case(), steady(0.1), waited_share=None)
-    assert isinstance(_crowded(silent, launches, (10.0,)), Missing)
 
 
 def test_a_device_or_a_metric_that_was_not_sampled_has_no_readings() -> None:
