@@ -306,5 +306,8 @@ def comparisons_as_markdown(
     first = f"**{escaped(headline.text)}**\n\n" + (
         f"{headline.purpose.capitalize()}:\n\n{steps}\n" if steps else ""
     )
-    parts = (pair_parts(*pair, ignore, columns, place) for place, pair in enumerate(pairs))
-    return first + "\n---\n\n".join("\n".join(map(markdown_of, filter(None, of))) for of in parts)
+    pages = []
+    for place, pair in enumerate(pairs):
+        parts = pair_parts(*pair, ignore, columns, place)
+        pages.append("\n".join(markdown_of(part) for part in parts if part))
+    return first + "\n---\n\n".join(pages)

@@ -300,7 +300,7 @@ def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
     ):
         assert words in page.text, words
     pictures = [attributes.get("class") for tag, attributes in page.all if tag == "svg"]
-    assert pictures.count("columns") == 2 * 2 + 4 * 2, "blocks of two rows, and four curves of the main case"
+    assert pictures.count("columns") == 2 * 2 + 3 * 2, "blocks of two rows, and three curves of the main case"
 
 
 def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(
