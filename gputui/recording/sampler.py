@@ -152,7 +152,7 @@ class Sampler:
 
     def _open(self, source: Source, reader: _Reader) -> None:
         with self._call(reader, source):
-            indices = () if isinstance(source.probe(), Missing) else source.devices()
+            indices = () if isinstance(source.open(), Missing) else source.devices()
             devices = tuple(_Sampled(source, index) for index in indices)
             with self._news:
                 if source in self._awaited:  # else it hung, and they are not waited for

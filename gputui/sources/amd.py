@@ -73,8 +73,6 @@ class AmdGpus:
         self._kfd = kfd_gpus(self._root)
         return None if self.devices() else Missing("the amdgpu driver has no GPU that is visible here")
 
-    probe = open
-
     def devices(self) -> tuple[int, ...]:
         found: dict[tuple[bool, str], Path] = {}
         for card in self._root.glob("sys/class/drm/card[0-9]*"):

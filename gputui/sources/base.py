@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 class Source(Protocol):
     """One source of metrics.
 
-    Any call may block in a driver. `probe` and `devices` are called by one thread; `read` and `problem` by
+    Any call may block in a driver. `open` and `devices` are called by one thread; `read` and `problem` by
     one thread per device, for several devices at the same time.
     """
 
     NAME: ClassVar[str]
 
-    def probe(self) -> Missing | None:
+    def open(self) -> Missing | None:
         """Open what is needed; the reason if this source has nothing here, else None. Call it first."""
 
     def devices(self) -> tuple[int, ...]:

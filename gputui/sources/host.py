@@ -89,7 +89,7 @@ class HostSource:
 
     # For runs
 
-    def probe(self) -> Missing | None:
+    def open(self) -> Missing | None:
         """Find out how the host can be read."""
         if not self._has_proc:
             return self.sample().problem

@@ -88,8 +88,6 @@ class NvmlGpus:
             self._absent = self._opened()
         return self._absent
 
-    probe = open
-
     def _opened(self) -> Missing | None:
         nvml = opened(_why_closed)
         if isinstance(nvml, Missing):

@@ -39,7 +39,7 @@ def all_of(source):
         "problems": {d: why.reason for d in source.devices() if (why := source.problem(d))},
     }
 source = NvmlGpus()
-why = source.probe()
+why = source.open()
 first = all_of(source)
 with open(os.environ["GPUTUI_NVML_SCENARIO"], "a") as scenario:
     scenario.write(os.environ.get("THEN", ""))
@@ -185,7 +185,7 @@ import json
 from gputui.sources.nvml import NvmlGpus
 now_s = [100.0]
 source = NvmlGpus(clock=lambda: round(now_s[0] * 1e9))
-source.probe()
+source.open()
 counts = []
 for after_s in (0, 1, 3.9, 0.2, 1):
     now_s[0] += after_s

@@ -29,7 +29,7 @@ class _Counting:
         self._left = enough
         self.has_enough = threading.Event()
 
-    def probe(self) -> Missing | None:
+    def open(self) -> Missing | None:
         return None
 
     def devices(self) -> tuple[int, ...]:
@@ -57,7 +57,7 @@ class _Hanging:
         self.answers = threading.Event()
         self.hung_reading: Reading | None = None
 
-    def probe(self) -> Missing | None:
+    def open(self) -> Missing | None:
         return None
 
     def devices(self) -> tuple[int, ...]:
@@ -89,7 +89,7 @@ class _NeverOpen(_Hanging):
 
     NAME: ClassVar[str] = "stuck"
 
-    def probe(self) -> Missing | None:
+    def open(self) -> Missing | None:
         assert self.answers.wait(PATIENCE_S)
         return None
 

@@ -429,7 +429,7 @@ def test_an_mi300x_under_load_is_read_for_runs_with_power_clock_heat_and_what_sl
     box = mi300x(tmp_path, MI300X_LOADED[0])
     box.compute_process(4711, {19794: 177386942464}, queues=[19794])
     source = AmdGpus(box.root)
-    assert (source.probe(), source.devices()) == (None, (0,))
+    assert (source.open(), source.devices()) == (None, (0,))
     source.read(0, full=True)
     place = tmp_path / "sys/devices/pci0000:00/0000:00:01.1/0000:01:00.0"
     (place / "gpu_metrics").write_bytes(MI300X_LOADED[1])
@@ -450,7 +450,7 @@ def test_an_mi300x_under_load_is_read_for_runs_with_power_clock_heat_and_what_sl
 
 def test_an_idle_radeon_is_read_for_runs_as_not_slowed(tmp_path: Path) -> None:
     source = AmdGpus(radeon_7900xtx(tmp_path).root)
-    assert source.probe() is None
+    assert source.open() is None
     values = source.read(0, full=True).values
     assert (values["power_w"], values["temperature_c"], values["sm_clock_mhz"]) == (10.0, 38.0, 5.0)
     assert (values["throttle_bits"], values["compute_process_count"]) == (0, 0.0)

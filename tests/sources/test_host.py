@@ -38,7 +38,7 @@ def host(tmp_path: Path) -> tuple[HostSource, Path]:
         },
     )
     source = HostSource(root=tmp_path)
-    assert source.probe() is None
+    assert source.open() is None
     return source, tmp_path
 
 
@@ -80,7 +80,7 @@ def test_the_quick_reading_asks_nothing_of_a_large_host(tmp_path: Path) -> None:
     cpus = "".join(f"cpu{n} 1 0 0 1\n" for n in range(128))
     write(tmp_path, {"/proc/stat": "cpu  1 0 0 1\n" + cpus, "/proc/cpuinfo": "cpu MHz : 2000\n"})
     source = HostSource(root=tmp_path)
-    assert source.probe() is None
+    assert source.open() is None
     assert source.read(HOST, full=False).values == {}
     assert source.read(HOST, full=True).values["cpu_clock_mhz"] == 2000.0
 
@@ -97,7 +97,7 @@ def test_without_a_clock_in_cpuinfo_the_frequency_driver_is_read(tmp_path: Path)
         },
     )
     source = HostSource(root=tmp_path)
-    source.probe()
+    source.open()
     assert source.read(HOST, full=True).values["cpu_clock_mhz"] == 2000.0
 
 
@@ -119,7 +119,7 @@ def test_a_host_that_went_away_is_remembered_as_a_problem(host: tuple[HostSource
 def test_without_proc_psutil_answers(tmp_path: Path) -> None:
     pytest.importorskip("psutil")
     source = HostSource(root=tmp_path)
-    assert source.probe() is None
+    assert source.open() is None
     values = source.read(HOST, full=True).values
     assert values["memory_used_bytes"] > 0
     assert values.keys() <= {metric.key for metric in STORED if metric.scope == "host"}
