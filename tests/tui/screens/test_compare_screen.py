@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from chrome_traces import write_training
 from command_line import gputui_here
-from journals import CPU_MACHINE, GPU_MACHINE
+from journals import CPU_MACHINE
 from palettes import INDEXED, INDEXED_LIGHT, PLAIN, SIXTEEN, SIXTEEN_LIGHT
 from screen_goldens import store_three
 from shell_app import make_app, picture, press, rows_of, settled
@@ -105,19 +105,6 @@ async def test_a_row_opens_its_evidence_with_the_reasons(db: Path) -> None:
         assert "matmul 75.0 ms 120 ms +45.0 ms" in text
         await press(pilot, "escape")
         assert screen.level == "rows"
-
-
-async def test_cases_that_only_one_file_has_are_not_comparable_and_say_so(tmp_path: Path) -> None:
-    store(tmp_path / "a.db", 1)
-    store(tmp_path / "b.db", 2, machine=GPU_MACHINE)
-    app = make_app()
-    async with app.run_test(size=(100, 24)) as pilot:
-        screen = await opened(pilot, str(tmp_path / "a.db"), str(tmp_path / "b.db"))
-        await press(pilot, "d")
-        text = page(screen)
-        assert "machine" in text
-        assert "GPU none / 2x NVIDIA H200" in text
-        assert "CNN training mini gpu amp ran on neither box: no GPU in this machine" in text
 
 
 async def test_times_costs_and_shares_of_the_peak_take_the_place_of_rates(db: Path) -> None:
@@ -396,24 +383,6 @@ async def test_the_row_of_what_separates_the_sides_is_in_reverse_where_it_has_no
         assert isinstance(app.screen, AskBy)
         reversed_texts = ["".join(text for text, style in row if style.reverse) for row in rows_of(app)]
         assert any(text.startswith("▸ files ") for text in reversed_texts)
-
-
-async def test_files_are_typed_and_what_cannot_be_compared_is_reported_with_the_next_step(db: Path) -> None:
-    app = make_app()
-    async with app.run_test(size=(120, 24)) as pilot:
-        screen = await opened(pilot)
-        assert "Nothing is compared yet." in picture(app)
-        for text, seen in (
-            (f"{db}@nobody {db}@cccc0001", "there is no run 'nobody'"),
-            ('"', "No closing quotation"),
-            (f"{db}@cccc0001 {db}@cccc0002", "slower"),
-        ):
-            await press(pilot, "o")
-            assert isinstance(app.screen, AskText)
-            app.screen.query_one(Input).value = text
-            await press(pilot, "enter")
-            assert seen in picture(app)
-        assert screen.level == "rows"
 
 
 async def test_a_hostile_name_is_text_here_too(tmp_path: Path) -> None:
