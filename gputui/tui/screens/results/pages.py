@@ -34,7 +34,6 @@ from gputui.services.results.exports import (
     default_name,
     save_sheet,
     save_trace,
-    trace_of,
 )
 from gputui.services.results.headline import headline_sentences
 from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of
@@ -272,16 +271,17 @@ def ask_for_sheet(
     detail: RunDetail | None = None,
     case: CaseResult | None = None,
 ) -> None:
-    """Ask for a path for a table, or for the Chrome trace of a run in `detail`, unless there is neither."""
+    """Ask for a path for a table, or for the Chrome trace of a run in `detail`."""
     if isinstance(sheet, Sheet) and not sheet.rows:
         sheet = Missing("no row is shown")
-    question, name = f"Save the Chrome trace as {TRACE_ENDING}", f"trace{TRACE_ENDING}"
-    if isinstance(sheet, Sheet):
-        trace = "" if detail is None else f"; the Chrome trace as {TRACE_ENDING}"
-        question, name = f"Save the {sheet.what} as .csv or .json{trace}", default_name(sheet)
-    elif detail is None or not _has_trace(detail, case):
+    if isinstance(sheet, Missing) and detail is None:
         screen.say(f"there is nothing to save here: {sheet.reason}", "warn")
         return
+    trace = f"the Chrome trace as {TRACE_ENDING}"
+    question, name = f"Save {trace}", f"trace{TRACE_ENDING}"
+    if isinstance(sheet, Sheet):
+        also = "" if detail is None else f"; {trace}"
+        question, name = f"Save the {sheet.what} as .csv or .json{also}", default_name(sheet)
 
     def save(path: Path) -> str:
         if detail is not None and path.name.lower().endswith(TRACE_ENDING):
@@ -291,11 +291,3 @@ def ask_for_sheet(
         return save_sheet(path, sheet)
 
     ask_and_save(screen, question, name, save)
-
-
-def _has_trace(detail: RunDetail, case: CaseResult | None) -> bool:
-    try:
-        trace_of(detail, case)
-    except GputuiError:
-        return False
-    return True

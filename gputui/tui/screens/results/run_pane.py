@@ -21,13 +21,11 @@ from gputui.services.results.throughput import speeds_of
 from gputui.services.run_page import whole_table
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results.pages import case_page, overview_page
-from gputui.tui.screens.results.timeline import PINNED, TimeWindow, case_at_cursor, share_at, timeline
+from gputui.tui.screens.results.timeline import PINNED, TimeWindow, at_cursor, share_at, timeline
 from gputui.tui.widgets.charts import axis_cells
 from gputui.tui.widgets.scrolled import LinesPage, TableList
 
 TABS = ("overview", "cases", "step", "timeline")
-_CLOSE_TABS_CELLS = 48
-"""Below this width tabs have one blank between them, so that all are visible."""
 _SCROLLBAR = 1
 
 
@@ -93,14 +91,7 @@ class RunPane(Vertical):
                 self._tabs.hide(name)
         if measured:
             self._cases.show_table(whole_table(detail.run, measured))
-        self.on_resize()
         self.show_tab(TABS[0])
-
-    def on_resize(self) -> None:
-        """Fit the names of the tabs to the width."""
-        is_close = self.screen.size.width < _CLOSE_TABS_CELLS
-        for tab in self._tabs.query(Tab):
-            tab.styles.padding = (0, 1, 0, 0) if is_close else (0, 1)
 
     def show_tab(self, name: str, back_to: str = "") -> None:
         self._tabs.active, self._back_to = name, back_to
@@ -142,9 +133,9 @@ class RunPane(Vertical):
     def open_further(self) -> None:
         """From the timeline to the step of what was timed at its cursor."""
         if self.tab == "timeline" and self.detail is not None and self._window is not None:
-            found = case_at_cursor(self.detail, self._window)
-            if found in self._with_steps():
-                self._open_case(found)
+            found = at_cursor(self.detail, self._window)
+            if found is not None and found[0] in self._with_steps():
+                self._open_case(found[0])
 
     def _open_case(self, case: CaseResult) -> None:
         self._case_id = case.case_id

@@ -22,6 +22,7 @@ from gputui.services.results.browser import (
     read_series,
     recent_files,
 )
+from gputui.services.results.exports import runs_sheet
 from gputui.services.results.labels import day
 from gputui.services.results.selectors import split_selector
 from gputui.services.support.background import Job
@@ -219,7 +220,6 @@ class ResultsScreen(ShellScreen):
         self._read_runs(path, lambda contents: self._take_runs(contents, run))
 
     def _read_runs(self, path: Path, then: Callable[[FileRuns], None]) -> None:
-        self._runs.expect(path)
         self._page_heading = path.name
         self.begin(lambda job: read_runs(path, job), then, self._notice_error)
 
@@ -461,9 +461,10 @@ class ResultsScreen(ShellScreen):
     def action_save(self) -> None:
         if self.level == "run":
             ask_for_sheet(self, self._pane.sheet(), self._pane.detail, self._pane.shown_case)
+        elif self.level == "runs" and self.path is not None:
+            ask_for_sheet(self, runs_sheet(self.path, self._runs.shown))
         else:
-            is_runs = self.level == "runs"
-            ask_for_sheet(self, self._runs.sheet if is_runs else Missing("no run is shown"))
+            ask_for_sheet(self, Missing("no run is shown"))
 
     def action_zoom(self, factor: float) -> None:
         self._pane.change_window(lambda window: window.zoomed(factor))
@@ -490,7 +491,7 @@ class ResultsScreen(ShellScreen):
         if not self.is_ready or self.is_busy:
             return
         contents = self._runs.contents
-        if self.level == "runs" and contents is not None and self._runs.is_outdated:
+        if self.level == "runs" and contents is not None:
             self._read_runs(contents.path, self._take_runs)
         elif self.level == "files":
             self._read_files()

@@ -10,7 +10,6 @@ from gputui.document.table import Column, Table, table_of
 from gputui.model.result import RunSummary
 from gputui.model.units import counted, format_bytes
 from gputui.services.results.browser import FileEntry, FileRuns
-from gputui.services.results.exports import Sheet, runs_sheet
 from gputui.services.results.labels import day, device_words
 from gputui.tui.widgets.cells import ends_of
 from gputui.tui.widgets.scrolled import TableList
@@ -44,7 +43,6 @@ class RunsTable(TableList):
         """File and id, in the order of marking."""
         self.filter_text = ""
         self.shown: Sequence[RunSummary] = ()
-        self._read_state: tuple[int, int] = (0, 0)
 
     @property
     def here(self) -> RunSummary | None:
@@ -61,21 +59,6 @@ class RunsTable(TableList):
         of = f"{count} of {len(self.contents.runs)} holding {self.filter_text}"
         words = of if self.filter_text else counted(count, "run")
         return f"{self.contents.path.name}: {words}{marks}"
-
-    @property
-    def sheet(self) -> Sheet:
-        """The visible runs, in their order, to be saved."""
-        assert self.contents is not None
-        return runs_sheet(self.contents.path, self.shown)
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether the file has changed since it was read."""
-        return self.contents is not None and _changed(self.contents.path) != self._read_state
-
-    def expect(self, path: Path) -> None:
-        """A file is about to be read: later changes may be missing from what `hold` gets."""
-        self._read_state = _changed(path)
 
     def hold(self, contents: FileRuns) -> None:
         """Show the contents of a file; marks of runs that no longer exist are removed."""
@@ -128,12 +111,3 @@ class RunsTable(TableList):
     def _mark_of(self, run_id: str) -> str:
         key = (Path() if self.contents is None else self.contents.path), run_id
         return f"*{self.marked.index(key) + 1}" if key in self.marked else ""
-
-
-def _changed(path: Path) -> tuple[int, int]:
-    """Modification time and size of a file, without opening it."""
-    try:
-        found = path.stat()
-    except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_size

@@ -130,7 +130,6 @@ class _Timed:
     """One block on the axis."""
 
     case: CaseResult
-    launch_id: int
     first_us: int
     last_us: int
     speed_pct: float
@@ -150,7 +149,7 @@ def timeline(
         _moment(t_us - window.whole_from_us) for t_us in (window.from_us, window.cursor_us, window.to_us)
     )
     first, here, last = times
-    words = _words_at(detail, window) or "nothing was timed"
+    _, words = at_cursor(detail, window) or (None, "nothing was timed")
     top: list[Line] = [
         fitted((Span(f"cursor {here}", "title"), Span(f"   {words}")), width),
         time_axis(first, "", last, width),
@@ -174,12 +173,17 @@ def timeline(
     return (*top, *(_with_cursor(line, lead + cursor) for line in charts))
 
 
-def case_at_cursor(detail: RunDetail, window: TimeWindow) -> CaseResult | None:
-    """What was timed at the cursor, in a block or between two of a launch."""
-    block = _block_at(detail, window)
-    if block is not None:
-        return block.case
-    return next((case for case, _ in _spans_at(detail, window)), None)
+def at_cursor(detail: RunDetail, window: TimeWindow) -> tuple[CaseResult, str] | None:
+    """What was timed at the cursor, in a block or between two of a launch, in words too."""
+    at_us = window.cursor_us
+    for block in _blocks(detail):
+        if block.first_us <= at_us <= block.last_us:
+            return block.case, block.words
+    cases = {case.case_id: case for case in detail.run.cases}
+    for span in detail.spans:
+        if span.case_id in cases and span.first_utc_us <= at_us <= span.last_utc_us:
+            return cases[span.case_id], _launch_words(cases[span.case_id], span.launch_id)
+    return None
 
 
 def _is_measured(detail: RunDetail, series: TelemetrySeries) -> tuple[bool, int]:
@@ -209,7 +213,7 @@ def _blocks(detail: RunDetail) -> tuple[_Timed, ...]:
                     words += f": {format_seconds(step_ns / 1e9)} a step"
                 last_us = first_us + block.wall_ns // 1000
                 speed_pct = 100 * min(steps_ns) / step_ns
-                found.append(_Timed(case, measurement.launch_id, first_us, last_us, speed_pct, words))
+                found.append(_Timed(case, first_us, last_us, speed_pct, words))
     return tuple(found)
 
 
@@ -217,25 +221,6 @@ def _launch_words(case: CaseResult, launch_id: int) -> str:
     """`matmul fp32, launch 2`."""
     name = f"{plain_name(case.case.work.workload)} {case.case.variant.precision}"
     return f"{name}, launch {launch_number(case, launch_id)}"
-
-
-def _block_at(detail: RunDetail, window: TimeWindow) -> _Timed | None:
-    at_us = window.cursor_us
-    return next((one for one in _blocks(detail) if one.first_us <= at_us <= one.last_us), None)
-
-
-def _spans_at(detail: RunDetail, window: TimeWindow) -> Iterator[tuple[CaseResult, MeasuredSpan]]:
-    cases = {case.case_id: case for case in detail.run.cases}
-    for span in detail.spans:
-        if span.case_id in cases and span.first_utc_us <= window.cursor_us <= span.last_utc_us:
-            yield cases[span.case_id], span
-
-
-def _words_at(detail: RunDetail, window: TimeWindow) -> str:
-    block = _block_at(detail, window)
-    if block is not None:
-        return block.words
-    return next((_launch_words(case, span.launch_id) for case, span in _spans_at(detail, window)), "")
 
 
 def _slices(detail: RunDetail, window: TimeWindow, cells: int) -> list[Span]:
