@@ -109,7 +109,7 @@ def test_each_screen_opens_in_the_terminal_says_so_and_leaves_no_file(
 ) -> None:
     shown = {
         b"2": "launch",
-        b"3": "how reliable the figures are",
+        b"3": "demo H100 PCIe",
         b"4": "less per token",
         b"5": "LOST",
         b"1": "8x H200",
@@ -135,7 +135,7 @@ def test_two_demos_at_once_have_a_file_each(repository: Path, tmp_path: Path) ->
             terminal.wait_for("8x H200")
             terminal.type(b"3")
         for terminal in (one, other):
-            terminal.wait_for("how reliable the figures are")
+            terminal.wait_for("demo H100 PCIe")
         assert len(list(tmp_path.iterdir())) == 2
         one.type(b"q")
         assert one.ended() == 0
