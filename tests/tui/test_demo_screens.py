@@ -37,6 +37,7 @@ UNANSWERED = re.compile(r"unknown|not profiled|no profiled pass|not known|not sa
 TABS = 4
 """Of a run on the Results screen."""
 TRACE = "demo trace"
+NO_MEMORY = "memory: not known: memory is not read from traces"
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +194,7 @@ async def test_the_trace_says_where_its_steps_go_on_every_tab(app: MonitorApp) -
             shown[screen._pane.tab] = text = picture(app)
             assert TRACE in text.splitlines()[0]
             assert CAUTION in text.splitlines()[0]
-            assert not UNANSWERED.search(text), text
+            assert not UNANSWERED.search(text.replace(NO_MEMORY, "")), text
             await press(pilot, "tab")
     assert list(shown) == ["overview", "step"]
     assert re.search(
@@ -202,7 +203,6 @@ async def test_the_trace_says_where_its_steps_go_on_every_tab(app: MonitorApp) -
     )
     assert "linear" in shown["step"]
     assert re.search("idle: .*data", shown["step"])
-    assert "41.5 GiB" in shown["step"]
 
 
 def test_a_copy_of_the_trace_says_that_it_is_made_up(demo: Demo) -> None:
