@@ -45,8 +45,8 @@ _LAUNCH_BOUND = ("decode", "infer_lat", "lstm_train", "style_fps")
 _SMALL = "mini"
 
 LOAD_SD = 0.15
-"""Likewise of tokens per second and times of a given load: by 4 to 10 % in those runs with a free CPU, and more
-on a box that is not quite free."""
+"""Likewise of tokens per second and times of a given load: by 4 to 10 % in those runs with a free CPU, and
+more on a box that is not quite free."""
 
 LATE_LOAD_SD = 0.95
 """Likewise of loads on a server while others had the CPUs of client and server. 12 runs of llama.cpp on a
