@@ -160,9 +160,10 @@ def _driver(box: SystemState) -> Iterator[Check]:
     machine = box.machine
     if not machine.gpus:
         step = "CPU cases run without a GPU; on a GPU box, make its driver visible here"
-        broken = next((step for code, step in _BROKEN_DRIVER if machine.gpus_absent == nvml_reason(code)), "")
+        why = machine.gpus_absent
+        broken = next((step for code, step in _BROKEN_DRIVER if why.startswith(nvml_reason(code))), "")
         state: State = "problem" if broken else "note"
-        yield Check("driver", state, f"no GPU found: {machine.gpus_absent}", broken or step)
+        yield Check("driver", state, f"no GPU found: {why}", broken or step)
         return
     names = dict.fromkeys(gpu.name for gpu in machine.gpus)
     counted = ", ".join(f"{sum(g.name == name for g in machine.gpus)}x {name}" for name in names)
