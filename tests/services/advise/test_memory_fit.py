@@ -263,6 +263,14 @@ def test_the_tricks_are_tried_in_the_order_of_what_they_cost() -> None:
     assert words[2] == ("fits", NO_TRICK)
 
 
+def test_a_trick_that_only_perhaps_suffices_is_not_taken() -> None:
+    training = Training(GPT2_XL.parameters, "adamw", PRECISIONS["fp32"], GPT2_XL, 1, 1024)
+    surely = needed_bytes(training, Tricks(checkpoint=True))[1]
+
+    assert fit(training, surely).tricks == Tricks(checkpoint=True)
+    assert fit(training, surely - 1).tricks != Tricks(checkpoint=True)
+
+
 def test_before_a_model_is_spread_activations_are_recomputed_and_the_fewest_gpus_are_taken() -> None:
     shape = GPT2_XL
     alone = Training(shape.parameters, "adamw", PRECISIONS["amp"], shape, 1, 4096)
