@@ -154,6 +154,8 @@ def test_a_load_pairs_only_with_one_of_the_same_prompts_and_body(tmp_path: Path)
     assert len(keys) == 3
     assert keys & {_prepared(tmp_path, prompts=path).spec.plan.cases[0].case.work.key}
     assert "temperature" not in json.dumps([list(plan.cases[0].case.work.parameters) for plan in plans])
+    path.write_text(_TURNS.replace("b", "c"), "utf-8")
+    assert _prepared(tmp_path, prompts=path).spec.plan.cases[0].case.work.key not in keys
     with pytest.raises(GputuiError, match=r"--prompts .*gone: it is not a file"):
         _prepared(tmp_path, prompts=tmp_path / "gone")
 

@@ -447,6 +447,8 @@ def _level(level: Level, price: Price | Missing) -> dict[str, Any]:
         "outcomes": dict(level.outcomes),
         "requests": level.outcomes.total(),
     }
+    if level.is_as_offered:
+        absent["interval"] = AS_OFFERED.reason
     for name, times in (("ttft", level.ttft), ("tpot", level.tpot), ("e2e", level.e2e)):
         found[name] = _times(times, name, absent)
     return {**found, "absent": absent}
