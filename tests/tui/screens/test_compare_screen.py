@@ -324,6 +324,7 @@ async def test_the_words_of_the_command_line_may_be_typed_with_their_options(
             (f"{db}@cccc0001 --by", "'--by' requires an argument"),
             (f"{db}@cccc0001 --by mode", "the measured cases have eager"),
             ("--pool", "no file is named"),
+            ('"', "No closing quotation"),
         ):
             await press(pilot, "o")
             assert isinstance(app.screen, AskText)
