@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 from stored_loads import Server, store_loads
 
 from gputui.document.spans import line_width
 from gputui.document.table import Section, Table
+from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.serving import ANSWERED
 from gputui.services.compare.evidence import Recorded, evidence_parts, recorded_of
-from gputui.services.compare.pairing import Row
+from gputui.services.compare.pairing import Row, compare_sides, side_of_runs
 from gputui.services.compare.session import ask
 from gputui.services.results.conditions import Evidence
 from gputui.tui.screens.compare.loaded import Document, document_lines
@@ -86,3 +89,17 @@ def test_loads_that_can_no_longer_be_read_leave_the_results_and_a_reason(opened:
     table, notes = loads_in(evidence_parts(row, None, evidence, lost))
     assert notes[0] == "a  its loads are not known: a.db: no such file"
     assert {cells[1] for cells in table.rows} == {"b"}
+
+
+def test_files_that_can_no_longer_be_read_are_the_reason_that_nothing_is_known(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, _, evidence = opened
+
+    def gone(*which: object) -> NoReturn:
+        raise GputuiError("a.db: no such file")
+
+    monkeypatch.setattr(evidence, "launches", gone)
+    (comparison,) = (compare_sides(side, side) for side in [side_of_runs("a.db", evidence.runs[:1])])
+    found = recorded_of(row, comparison, evidence, pool=False)
+    assert found.curves == found.loads == (Missing("a.db: no such file"),) * 2
