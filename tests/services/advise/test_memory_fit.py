@@ -264,7 +264,7 @@ def test_the_tricks_are_tried_in_the_order_of_what_they_cost() -> None:
 
 
 def test_a_trick_that_only_perhaps_suffices_is_not_taken() -> None:
-    training = Training(GPT2_XL.parameters, "adamw", PRECISIONS["fp32"], GPT2_XL, 1, 1024)
+    training = Training(GPT2_XL.parameters, "adamw", PRECISIONS["fp32"], GPT2_XL, 1, 8192)
     surely = needed_bytes(training, Tricks(checkpoint=True))[1]
 
     assert fit(training, surely).tricks == Tricks(checkpoint=True)
