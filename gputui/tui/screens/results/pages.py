@@ -101,7 +101,8 @@ def overview_page(detail: RunDetail, width: int) -> Sequence[Line]:
 def _write_record(page: Page, detail: RunDetail) -> None:
     """Where and with what it was measured, and what happened meanwhile."""
     summary = detail.run.summary
-    page.line()
+    if page.lines[-1]:
+        page.line()
     page.part(tuple(run_heading(detail.run)))
     page.line(f"file     {from_here(str(detail.path))}")
     page.line(f"gputui   {summary.gputui_version}, seed {summary.seed}, run id {summary.run_id}")
