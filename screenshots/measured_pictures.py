@@ -30,10 +30,10 @@ from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.screens.compare.screen import CompareScreen
 from gputui.tui.screens.results.run_pane import RunPane
-from gputui.tui.screens.run.model import RunModel
+from gputui.tui.screens.run.form import FIELDS
 from gputui.tui.screens.run.screen import RunScreen
 from gputui.tui.shell.registry import SCREENS
-from gputui.tui.shell.shell_screen import ShellScreen
+from gputui.tui.shell.shell_screen import Confirm, ShellScreen
 
 SIZES = ((80, 24), SIZE)
 NAMES = (
@@ -231,72 +231,63 @@ async def _driven(album: _Album, drive: Callable[[_Camera], object], demo: Demo 
 
 
 async def _first_run(camera: _Camera, subject: Subject) -> None:
-    model = await _run_screen(camera)
+    screen = await _run_screen(camera)
     await camera.take("run-choose")
-    await _fill_form(camera, model, subject, LABELS[0])
+    await _fill_form(camera, screen, subject, LABELS[0])
     await camera.take("run-form")
-    await _start(camera, model)
-    await camera.until(lambda: model.view == "ended" or _is_well_on(model), "the first blocks")
+    await _start(camera, screen)
+    await camera.until(lambda: screen.view == "ended" or _is_well_on(screen), "the first blocks")
     await camera.take("run-progress")
-    await camera.until(lambda: model.view == "ended", "the end of the run")
+    await camera.until(lambda: screen.view == "ended", "the end of the run")
     await camera.take("run-ended")
 
 
 async def _second_run(camera: _Camera, subject: Subject) -> None:
-    model = await _run_screen(camera)
-    await _fill_form(camera, model, subject, LABELS[1])
-    await _start(camera, model)
-    await camera.until(lambda: model.view == "ended", "the end of the run")
+    screen = await _run_screen(camera)
+    await _fill_form(camera, screen, subject, LABELS[1])
+    await _start(camera, screen)
+    await camera.until(lambda: screen.view == "ended", "the end of the run")
 
 
-async def _run_screen(camera: _Camera) -> RunModel:
+async def _run_screen(camera: _Camera) -> RunScreen:
     await camera.open("run")
     screen = camera.app.screen
     assert isinstance(screen, RunScreen)
-    model = screen.model
-    await camera.until(lambda: model.profiles is not None and model.is_checked, "what this box can run")
-    return model
+    await camera.until(lambda: screen.form.known is not None, "what this box can run")
+    return screen
 
 
-async def _fill_form(camera: _Camera, model: RunModel, subject: Subject, label: str) -> None:
-    names = [profile.name for profile in model.profiles or ()]
+async def _fill_form(camera: _Camera, screen: RunScreen, subject: Subject, label: str) -> None:
+    names = [profile.name for profile in screen.form.profiles]
     place = names.index(subject.profile) if subject.profile in names else len(names)
-    await camera.press(*["down"] * (place - model.selected), *["up"] * (model.selected - place))
+    at = screen.form.selected
+    await camera.press(*["down"] * (place - at), *["up"] * (at - place))
     if place == len(names):
         await camera.press("enter")
         await camera.type(subject.profile)
         await camera.press("enter")
-    else:
-        await camera.press("tab")
-    fields = list(model.form.texts)
     for name, text in (("only", subject.only), ("label", label)):
-        await _go_to(camera, model, fields.index(name))
+        await camera.press("escape", "tab", *["down"] * [field.name for field in FIELDS].index(name), "enter")
         await camera.type(text)
-    await _go_to(camera, model, len(fields))
-    await camera.until(lambda: model.is_checked and not model.probing, "what the form says")
+        await camera.press("enter")
+    await camera.until(lambda: screen.form.known is not None, "what the form says")
 
 
-async def _go_to(camera: _Camera, model: RunModel, place: int) -> None:
-    """To another line of the form."""
-    step = place - model.form.selected
-    await camera.press(*["down" if step > 0 else "up"] * abs(step))
-
-
-async def _start(camera: _Camera, model: RunModel) -> None:
-    await camera.press("enter")
-    await camera.until(lambda: model.view != "starting", "the run")
-    if model.question == "start":  # the box is busy, and a picture may say so
+async def _start(camera: _Camera, screen: RunScreen) -> None:
+    await camera.press("r")
+    await camera.until(lambda: screen.view != "form" or not screen.is_busy, "the run")
+    if isinstance(camera.app.screen, Confirm):  # the box is busy, and a picture may say so
         await camera.press("y")
-        await camera.until(lambda: model.view != "starting", "the run")
-    if model.view == "choose":
+    await camera.until(lambda: screen.view != "form" or not screen.is_busy, "the run")
+    if screen.view == "form":
         raise GputuiError(
-            f"pictures: {model.notice[0]}", "gputui profiles says what can run here", EXIT_MACHINE_LACKS
+            "pictures: the run was not started", "gputui profiles says what can run here", EXIT_MACHINE_LACKS
         )
 
 
-def _is_well_on(model: RunModel) -> bool:
+def _is_well_on(screen: RunScreen) -> bool:
     """A case is being timed, others have their rates, and there is something to see of it."""
-    progress = model.progress
+    progress = None if screen.watched is None else screen.watched.progress
     if progress is None or progress.strip is None or progress.strip.blocks < _BLOCKS:
         return False
     planned = [case for case in progress.cases if case.launches]
@@ -329,7 +320,7 @@ async def _touring(camera: _Camera) -> None:
     await camera.open("run")
     screen = camera.app.screen
     assert isinstance(screen, RunScreen)
-    await camera.until(lambda: screen.model.progress is not None, "the made-up run")
+    await camera.until(lambda: screen.watched is not None, "the made-up run")
     for _ in range(_FILMED):
         next_s = monotonic() + _FILM_EVERY_S
         await camera.until(partial(_is_later, next_s), "the next moment")

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME
 from pty_harness import Terminal
-from run_screen_golden import RUN
+from run_screen_golden import RUN_ID
 
 from gputui.cli import progress as progress_of_cli
 from gputui.cli.progress import MOST_COLUMNS, Progress, Redrawn, picture_lines
@@ -122,7 +122,7 @@ def steps_of(plan: Plan, case_id: int) -> int:
 
 def journal_of(plan: Plan, machine: Machine) -> Iterator[JournalLine]:
     """A run of this plan, block by block; a second for each launch."""
-    yield RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, 0, 0, "0", "quick", 1, 1, 1, 140.0, "", None)
+    yield RunStart(JOURNAL_SCHEMA, RUN_ID, 0, 0, 0, "0", "quick", 1, 1, 1, 140.0, "", None)
     yield MachineFound(machine)
     yield RuntimeFound(RUNTIME)
     for case in plan.cases:
@@ -386,7 +386,7 @@ def test_who_attaches_late_sees_the_clock_of_the_run_in_the_first_picture(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     plan, began_ns = make_plan([0]), monotonic_ns() - 95 * SECOND
-    began = RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, began_ns, 0, "0", "quick", 1, 1, 1, 600.0, "", None)
+    began = RunStart(JOURNAL_SCHEMA, RUN_ID, 0, began_ns, 0, "0", "quick", 1, 1, 1, 600.0, "", None)
     with Progress([plan], live=True, histories=[HistoryReader(list)]) as progress:
         progress.hear(0, began)
         progress.hear(0, LaunchStart(0, 0, (0,), 1, 9.0, began_ns + SECOND))  # the last line, long ago

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import chdir
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from builders import make_plan
@@ -13,8 +14,7 @@ from monitor_golden import SECONDS, faulty, no_gpu
 from monitor_golden import model as monitor
 from monitor_samples import SECOND, START, sample, with_instances
 from palettes import INDEXED, PLAIN
-from run_screen_golden import models as run_models
-from run_screen_golden import watching
+from run_screen_golden import Drawn, states, watching, watching_of
 from screen_goldens import FLOW, GPU_FLOW
 from shell_app import Row, make_app, press, rows_of, settled
 from stored_loads import Server, load_cases, load_lines, store_loads
@@ -26,11 +26,9 @@ from gputui.model.serving import LoadNow, LoadStep
 from gputui.model.telemetry import LiveSample
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.live import HostSample
-from gputui.services.runs.progress import ProgressTracker
+from gputui.services.runs.progress import ProgressSnapshot, ProgressTracker
 from gputui.tui.hosts import HostsModel
 from gputui.tui.monitor.model import MonitorModel
-from gputui.tui.screens.run.model import RunModel
-from gputui.tui.screens.run.pictures import picture as run_picture
 from gputui.tui.terminal.cell_diff import rich_style, without_marked_blanks
 from gputui.tui.widgets.cells import in_ascii
 
@@ -95,8 +93,10 @@ def drawn_states(look: Look) -> Iterator[tuple[str, list[Row]]]:
     for name, hosts in _hosts(look.ascii_only):
         lines = hosts.lines(look.width, look.height, START + SECONDS * SECOND)
         yield f"monitor-{name}", _rows(lines, look.palette)
-    for name, run in (*run_models(), ("load", _offering())):
-        shown = run_picture(run, look.width, look.height, 42 * SECOND, ends="14:31")
+    load = _offering()
+    states_of_run: tuple[tuple[str, Drawn], ...] = (*states(), ("load", partial(watching_of, load)))
+    for name, drawn in states_of_run:
+        shown = tuple(drawn(look.width, look.height - 3))
         shown = tuple(map(in_ascii, shown)) if look.ascii_only else shown
         yield f"run-{name}", _rows(shown, look.palette)
 
@@ -136,7 +136,7 @@ def _hosts(ascii_only: bool) -> Iterator[tuple[str, HostsModel]]:
     yield "hosts-many", many
 
 
-def _offering() -> RunModel:
+def _offering() -> ProgressSnapshot:
     """Loads on a server: all users are measured once, and the third rate is tried on the way to the limit."""
     plan = make_plan((0,), (1,), (2,), (3,), cases=load_cases())
     tracker = ProgressTracker([plan], is_of_this_clock=True)
@@ -156,15 +156,9 @@ def _offering() -> RunModel:
         first_s = 0.05 + 0.04 * waits
         t_ns, ended = now_ns + second * SECOND, 2 + second % 3
         tracker.hear(0, LoadNow(limit, limit, step, None, rate, waits, ended, SECOND, first_s, 0.01, t_ns))
-    model = watching()
-    seen = tracker.picture()
-    assert model.progress is not None
-    assert model.watched is not None
-    model.know_watched(replace(model.watched, plans=(plan,), with_python=""))
-    machine, devices = model.progress.machine, model.progress.devices
-    shown = replace(seen, begun_ns=0, left_s=68.0, share_done=0.62, machine=machine, devices=devices)
-    model.know_progress(model.watched.in_progress.run_ids[0], shown)
-    return model
+    other = watching()
+    seen = replace(tracker.picture(), machine=other.machine, devices=other.devices)
+    return replace(seen, begun_ns=0, left_s=68.0, share_done=0.62)
 
 
 def _monitors(ascii_only: bool) -> Iterator[tuple[str, MonitorModel]]:

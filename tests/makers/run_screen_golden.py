@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
 from builders import H200, make_interpreter, make_machine, make_torchless_interpreter
 from journals import CPU_MACHINE, GPU_MACHINE
+from palettes import INDEXED
+from stored_runs import store
 
 from gputui.analysis.box_rates import rates_of_both, rates_of_one
 from gputui.analysis.health import Slowed
-from gputui.analysis.peak_tests import Expectation, PeakTest, Standing, check_performance
+from gputui.analysis.peak_tests import Expectation, PeakTest, PerformanceCheck, Standing, check_performance
+from gputui.document.spans import Line as Drawing
+from gputui.document.spans import Span
 from gputui.errors import GputuiError
+from gputui.model.absent import Missing
 from gputui.model.journal import (
     JOURNAL_SCHEMA,
     Block,
@@ -40,14 +45,17 @@ from gputui.model.telemetry import HOST
 from gputui.recording.probing import ChosenInterpreter
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
-from gputui.services.results.case_table import CaseLine
 from gputui.services.results.next_steps import NextStep
 from gputui.services.runs.device_history import DeviceHistory
-from gputui.services.runs.progress import LogTail, ProgressTracker
+from gputui.services.runs.process import LiveRun
+from gputui.services.runs.progress import LogTail, ProgressSnapshot, ProgressTracker
 from gputui.services.runs.start import CheckedDraft
-from gputui.tui.screens.run.background_tasks import BackgroundTasks, rows_of_progress
-from gputui.tui.screens.run.model import EndedRuns, InProgress, RunModel, WatchedRuns
-from gputui.tui.screens.run.pictures import picture
+from gputui.store.reading import open_result
+from gputui.tui.screens.run.ended import ended_lines, published_lines
+from gputui.tui.screens.run.following import Ended
+from gputui.tui.screens.run.form import RunForm, cases_lines
+from gputui.tui.screens.run.watching import logs_lines, watching_lines
+from gputui.tui.widgets.scrolled import MARKER
 
 FOLDER = Path(__file__).parents[1] / "tui" / "golden"
 SIZES = ((80, 24), (120, 40), (200, 50))
@@ -91,7 +99,7 @@ threads = ["all"]
 )
 SECOND = 10**9
 HOSTILE = "x\x1b]0;gone\x07\x1b[31m温度\u202ereversed"
-RUN = InProgress(("0194b5a0-0000-7000-8000-00001a2b3c4d",), "1a2b3c4d (night)")
+RUN_ID = "0194b5a0-0000-7000-8000-00001a2b3c4d"
 _TOML = """
 schema = 1
 version = 1
@@ -124,28 +132,23 @@ PROFILES = tuple(
 )
 
 
-def run_model() -> RunModel:
-    """A model whose surroundings only note what it asks of them."""
-    return RunModel(Mock(spec=BackgroundTasks), Mock(), Mock(), Mock())
+def chosen(interpreter: Interpreter | None = None) -> RunForm:
+    """The form as it is first seen, on a box without a GPU."""
+    form = RunForm()
+    form.profiles, form.default_file = PROFILES, "/home/ana/.local/share/gputui/results.db"
+    python = interpreter or make_interpreter(cuda=None)
+    machine, profile = make_machine(), PROFILES[0]
+    made, found = resolve_plan(profile, python, machine), ChosenInterpreter(python, "this Python")
+    form.checked = CheckedDraft(form.draft, {}, (made,), profile, (found,), machine)
+    return form
 
 
-def checked(model: RunModel, interpreter: Interpreter) -> CheckedDraft:
-    """What the model's draft shows on a box without a GPU."""
-    machine = make_machine()
-    profile = next(p for p in PROFILES if p.name == model.profile_name)
-    plan = resolve_plan(profile, interpreter, machine)
-    return CheckedDraft(
-        model.draft, {}, (plan,), profile, (ChosenInterpreter(interpreter, "this Python"),), machine
-    )
-
-
-def choosing(interpreter: Interpreter | None = None) -> RunModel:
-    """The initial screen."""
-    model = run_model()
-    model.default_file = "/home/ana/.local/share/gputui/results.db"
-    model.know_profiles(PROFILES)
-    model.know_checked(checked(model, interpreter or make_interpreter(cuda=None)))
-    return model
+def wrong_form() -> RunForm:
+    """A form with what cannot be."""
+    form = chosen()
+    form.default_file = f"/home/ana/{'a-long-way-down/' * 5}results.db"
+    form.texts |= {"device": "gpu", "launches": "0", "label": HOSTILE, "price": "cheap"}
+    return form
 
 
 def plan() -> Plan:
@@ -156,7 +159,7 @@ def plan() -> Plan:
 def lines_of(made: Plan, *, launches: int = 4) -> list[Line]:
     """The journal of a run in progress; its last launch has not ended."""
     lines: list[Line] = [
-        RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, 0, 60, "0.1", made.profile, 1, 7, 3, 140.0, "night", None)
+        RunStart(JOURNAL_SCHEMA, RUN_ID, 0, 0, 60, "0.1", made.profile, 1, 7, 3, 140.0, "night", None)
     ]
     now_ns = SECOND
     for launch in made.launches[:launches]:
@@ -176,47 +179,32 @@ def lines_of(made: Plan, *, launches: int = 4) -> list[Line]:
     return lines
 
 
-def watching() -> RunModel:
+def watching() -> ProgressSnapshot:
     """A run in progress."""
     made = plan()
-    progress = ProgressTracker([made], is_of_this_clock=True)
+    tracker = ProgressTracker([made], is_of_this_clock=True)
     for line in lines_of(made):
-        progress.hear(0, line)
-    seen = progress.picture()
-    model = run_model()
-    model.know_profiles(PROFILES)
-    model.know_in_progress((RUN,))
-    model.know_watched(WatchedRuns(RUN, (made,), "/home/ana/results.db", "Python 3.12.3, torch 2.13.0+cpu"))
-    stood = replace(
+        tracker.hear(0, line)
+    seen = tracker.picture()
+    return replace(
         seen, begun_ns=0, left_s=68.0, share_done=42 / 110, machine=CPU_MACHINE, devices=(_host(42),)
     )
-    model.know_progress(RUN.run_ids[0], stood)
-    return model
 
 
-def watching_gpu(*, begun: int = 10, is_throttled: bool = True) -> RunModel:
+def watching_gpu(*, begun: int = 10, is_throttled: bool = True) -> ProgressSnapshot:
     """A run on the first of two GPUs, whose launch number `begun` is going on."""
     made = resolve_plan(GPU_PROFILE, make_interpreter(H200), make_machine("NVIDIA H200", "NVIDIA H200"))
-    progress = ProgressTracker([made], is_of_this_clock=True)
+    tracker = ProgressTracker([made], is_of_this_clock=True)
     for line in (MachineFound(GPU_MACHINE), *gpu_lines(made, begun)):
-        progress.hear(0, line)
-    model = run_model()
-    model.know_profiles(PROFILES)
-    model.know_in_progress((RUN,))
-    model.know_watched(WatchedRuns(RUN, (made,), "/home/ana/results.db", "Python 3.12.3, torch 2.13.0+cu130"))
+        tracker.hear(0, line)
     devices = (_host(492), _gpu(0, 492, is_throttled=is_throttled), _gpu(1, 492, is_busy=False))
-    stood = replace(
-        progress.picture(), begun_ns=-450 * SECOND, left_s=220.0, share_done=492 / 712, devices=devices
-    )
-    model.know_progress(RUN.run_ids[0], stood)
-    return model
+    seen = tracker.picture()
+    return replace(seen, begun_ns=-450 * SECOND, left_s=220.0, share_done=492 / 712, devices=devices)
 
 
 def gpu_lines(made: Plan, begun: int) -> Iterator[Line]:
     """A journal in which every launch before this one has ended, and this one is in its 41st block."""
-    yield RunStart(
-        JOURNAL_SCHEMA, RUN.run_ids[0], 0, 0, 60, "0.1", made.profile, 1, 7, 3, 900.0, "night", None
-    )
+    yield RunStart(JOURNAL_SCHEMA, RUN_ID, 0, 0, 60, "0.1", made.profile, 1, 7, 3, 900.0, "night", None)
     for planned in made.cases:
         on_gpu = planned.case.variant.device_class == "gpu"
         yield CasePlanned(planned, 0 if on_gpu else None, "NVIDIA H200" if on_gpu else "Test CPU")
@@ -297,58 +285,34 @@ def _host(seconds: int) -> DeviceHistory:
     return DeviceHistory(HOST, {**now, "cpu_steal_pct": 7.0}, 4.0, bins)
 
 
-def ended(wrong: GputuiError | None = None) -> RunModel:
-    """A run that has been stored, or not."""
-    model = watching()
-    rows: tuple[CaseLine, ...] = (
-        CaseLine("matmul mini cpu fp32 1 thread", "41.2 GFLOP/s", "±1 %"),
-        CaseLine("matmul mini cpu amp 1 thread", "38.0 GFLOP/s", "±12 %"),
-        CaseLine("matmul mini gpu fp32", why="skipped: no GPU: no NVIDIA driver is loaded"),
-    )
-    if wrong is not None and model.progress is not None:
-        rows = tuple(rows_of_progress(model.progress.cases))
-    traces = ("trace: results.traces/1a2b3c4d.json; open it in https://ui.perfetto.dev",)
-    model.know_ended(EndedRuns(RUN, "/home/ana/results.db", "finished", rows, traces, wrong))
-    return model
+LIVE = LiveRun(RUN_ID, Path("/state/runs/1"), Path("/home/ana/results.db"), None)
 
 
-def ended_gpu() -> RunModel:
-    """A run on a GPU that copies too slowly."""
-    model = watching_gpu()
-    tests = (
-        PeakTest("matmul fp32", "matmul", 5.12e13, "flop", Expectation(4.98e13, 5.32e13, 2.5e13, 6.7e13)),
-        PeakTest("matmul tf32", "matmul", 3.92e14, "flop", Expectation(3.8e14, 4.2e14, 1.9e14, 4.9e14)),
-        PeakTest("matmul amp", "matmul", 7.21e14, "flop", Expectation(6.7e14, None, 3.3e14, 9.9e14)),
-        PeakTest("memory copy", "copy", 2.0e12, "B", Expectation(4.17e12, 4.39e12, 2.1e12, 4.8e12)),
-        PeakTest(
-            "pinned copy to the GPU", "h2d_pinned", 5.51e10, "B", Expectation(4.9e10, 5.62e10, 2.4e10, 6e10)
-        ),
-    )
-    check = check_performance("NVIDIA H200", tests, 0)
-    assert model.progress is not None
-    costs = ("",) * 4 + ("$1.07 per Gtok",) * 3 + ("$31.2 per Gtok",) * 3 + ("", "")
-    rows = tuple(
-        CaseLine(case.short_name, case.rate, case.spread, "", case.peak, cost)
-        for case, cost in zip(model.progress.cases, costs, strict=True)
-    )
-    headline = (
-        "BELOW NORMAL: memory runs at 48 % of the one public figure for an H200."
-        " GPT training: 215k tok/s with amp, 6.89x as fast as fp32 (6.70 to 7.10)."
-    )
+def ended() -> Ended:
+    """A run on a GPU that was stored."""
+    with tempfile.TemporaryDirectory() as place:
+        db = Path(place) / "a.db"
+        store(db, 5, label="night", machine=GPU_MACHINE, on_gpu=True, seconds=8.0)
+        with open_result(db) as file:
+            (summary,) = file.summaries()
+            result, passes = file.run(summary.run_id), file.profiled(summary.run_id)
     steps = (
         NextStep("gputui doctor", "what is wrong with the box"),
-        NextStep("gputui show 1a2b3c4d results.db -v", "a step by operator, efficiency, the box"),
         NextStep("gputui compare results.db OTHER.db", "once another box has run the same"),
     )
-    model.know_ended(
-        EndedRuns(RUN, "/home/ana/results.db", "finished", rows, (), None, (headline,), (check,), steps)
-    )
-    return model
+    no_load = Missing("it is no load on a server")
+    return Ended((LIVE,), "finished", (result,), (no_load,), tuple(passes.items()), steps, ("trace: a.json",))
 
 
-def ended_beside_boxes() -> RunModel:
-    """A run on a GPU that is slower in one case than the boxes of a reference."""
-    model = watching_gpu()
+def not_stored() -> Ended:
+    """A run that was measured, and not stored."""
+    failed = "run 1a2b3c4d was measured but not stored: no space left on device"
+    error = GputuiError(failed, "its journal is kept: gputui import /state/run --db FILE", 4)
+    return Ended((LIVE,), "finished", wrong=error)
+
+
+def beside_boxes() -> PerformanceCheck:
+    """A GPU that is slower in one case than the boxes of a reference."""
     tests = []
     for number, case in enumerate(
         ("matmul fp32", "matmul tf32", "matmul amp", "memory copy", "text generation", "GPT training", "lstm")
@@ -371,103 +335,71 @@ def ended_beside_boxes() -> RunModel:
         remarks=("power-capped at 500 of 700 W",),
         judges=True,
     )
-    check = check_performance("NVIDIA H200", tests, 0, standing)
-    headline = (
-        f"{check.word}: slower than 18 H200 SXM in 1 of 7 cases (reference of 2026-11): {standing.lowest}."
+    return check_performance("NVIDIA H200", tests, 0, standing)
+
+
+def beside_figures() -> PerformanceCheck:
+    """A GPU that copies too slowly, beside published figures."""
+    tests = (
+        PeakTest("matmul fp32", "matmul", 5.12e13, "flop", Expectation(4.98e13, 5.32e13, 2.5e13, 6.7e13)),
+        PeakTest("matmul amp", "matmul", 7.21e14, "flop", Expectation(6.7e14, None, 3.3e14, 9.9e14)),
+        PeakTest("memory copy", "copy", 2.0e12, "B", Expectation(4.17e12, 4.39e12, 2.1e12, 4.8e12)),
     )
-    steps = (NextStep("gputui doctor", "what is wrong with the box"),)
-    rows = (CaseLine("matmul large gpu amp(bf16)", "24.0 TFLOP/s", "±1 %"),)
-    model.know_ended(
-        EndedRuns(RUN, "/home/ana/results.db", "finished", rows, (), None, (headline,), (check,), steps)
-    )
-    return model
+    return check_performance("NVIDIA H200", tests, 0)
 
 
-def wrong_form() -> RunModel:
-    """A form with invalid input."""
-    model = choosing()
-    model.default_file = f"/home/ana/{'a-long-way-down/' * 5}results.db"
-    model.press("next")
-    for name, text in (("launches", "0"), ("label", HOSTILE), ("price", "cheap")):
-        model.form.texts[name].insert(text)
-    model.form.selected = list(model.form.texts).index("launches")
-    model.form.texts["device"].insert("gpu")
-    refused = GputuiError("--device gpu: no GPU: no NVIDIA driver is loaded", "leave --device out", 3)
-    known = checked(model, make_interpreter(cuda=None))
-    model.know_checked(
-        CheckedDraft(known.draft, {"device": refused}, (), known.profile, known.chosen, known.machine)
-    )
-    return model
+def failing() -> tuple[LogTail, ...]:
+    """The end of the log of a failed worker."""
+    reason = f"its worker was ended by SIGSEGV {HOSTILE}"
+    rows = ("Traceback (most recent call last):", "  File gemm.py, line 9, in build", f"OSError: {HOSTILE}")
+    return (LogTail(0, 2, 31.5, "launch 3, gemm mini cpu amp 1 thread", "failed", reason, rows),)
 
 
-def failing() -> RunModel:
-    """A run with a failed worker and the end of its log."""
-    model = watching()
-    assert model.progress is not None
-    log_tail = LogTail(
-        0,
-        2,
-        31.5,
-        "launch 3, gemm mini cpu amp 1 thread",
-        "failed",
-        f"its worker was ended by SIGSEGV {HOSTILE}",
-        ("Traceback (most recent call last):", "  File gemm.py, line 9, in build", f"OSError: {HOSTILE}"),
-    )
-    model.know_progress(RUN.run_ids[0], replace(model.progress, last_words=(log_tail,)))
-    assert model.watched is not None
-    model.know_watched(
-        replace(model.watched, run_dirs=("/home/ana/.local/state/gputui/runs/0194b5a0-1/logs",))
-    )
-    model.press("logs")
-    return model
+def form_lines(form: RunForm, width: int, key: int = 0) -> Iterator[Drawing]:
+    """The form as its list shows it, one entry selected."""
+    for entry in form.entries(width):
+        for line in entry.lines:
+            mark = () if entry.key < 0 else (Span(MARKER if entry.key == key else "  ", "accent"),)
+            yield (*mark, *line)
 
 
-def asked(question: str) -> RunModel:
-    """A run in progress, and a question."""
-    model = watching()
-    model.press(question)
-    return model
+def watching_of(progress: ProgressSnapshot, width: int, height: int) -> list[Drawing]:
+    """42 seconds into the run."""
+    into = "into /home/ana/results.db with Python 3.12.3"
+    return watching_lines(progress, into, width, height, 42 * SECOND, "14:31")
 
 
-def details() -> RunModel:
-    """The cases of a profile."""
-    model = choosing()
-    model.press("cases")
-    return model
+Drawn = Callable[[int, int], Iterable[Drawing]]
+"""Of a width and a height."""
 
 
-def models() -> Iterator[tuple[str, RunModel]]:
-    """All states of the screen."""
-    yield "first_sight", choosing()
-    yield "no_torch", choosing(make_torchless_interpreter("/usr/bin/python3"))
-    yield "details", details()
-    yield "wrong", wrong_form()
-    yield "watching", watching()
-    yield "watching_gpu", watching_gpu()
-    yield "stop", asked("stop")
-    yield "leave", asked("leave")
-    yield "logs", failing()
-    yield "ended", ended()
-    yield "ended_gpu", ended_gpu()
-    yield "ended_boxes", ended_beside_boxes()
-    failed = "run 1a2b3c4d was measured but not stored: no space left on device"
-    yield (
-        "not_stored",
-        ended(GputuiError(failed, "its journal is kept: gputui import /state/run --db FILE", 4)),
-    )
+def states() -> Iterator[tuple[str, Drawn]]:
+    """All that the screen draws, by name."""
+    torchless = make_torchless_interpreter("/usr/bin/python3")
+    for name, form in (("first_sight", chosen()), ("no_torch", chosen(torchless)), ("wrong", wrong_form())):
+        yield name, lambda width, height, form=form: form_lines(form, width)  # type: ignore[misc]
+    checked = chosen().checked
+    assert checked is not None
+    yield "details", lambda width, height: cases_lines(checked, width)
+    for name, seen in (("watching", watching()), ("watching_gpu", watching_gpu())):
+        yield name, lambda width, height, seen=seen: watching_of(seen, width, height)  # type: ignore[misc]
+    yield "logs", lambda width, height: logs_lines(failing(), ["/home/ana/runs/0194b5a0-1/logs"], width)
+    stored, lost = ended(), not_stored()
+    yield "ended", lambda width, height: ended_lines(stored, None, INDEXED, width)
+    yield "not_stored", lambda width, height: ended_lines(lost, watching(), INDEXED, width)
+    for name, check in (("boxes", beside_boxes()), ("figures", beside_figures())):
+        yield name, lambda width, height, check=check: published_lines([check], width)  # type: ignore[misc]
 
 
-def text_of(model: RunModel, width: int, height: int) -> str:
-    """A picture as text, 42 seconds into the run."""
-    lines = picture(model, width, height, 42 * SECOND, ends="14:31")
+def text_of(lines: Iterable[Drawing]) -> str:
     return "\n".join("".join(span.text for span in line).rstrip() for line in lines) + "\n"
 
 
 def pictures() -> Iterator[tuple[str, str]]:
-    """File names and contents."""
-    for name, model in models():
+    """File names and contents; the last two lines of a terminal are the screen's message and its keys."""
+    for name, drawn in states():
         for width, height in SIZES:
-            yield f"run_{name}_{width}x{height}.txt", text_of(model, width, height)
+            yield f"run_{name}_{width}x{height}.txt", text_of(drawn(width, height - 3))
 
 
 def main() -> None:

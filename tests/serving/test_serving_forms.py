@@ -12,7 +12,6 @@ from builders import make_plan
 from command_line import gputui_here
 from jsonschema import validate
 from model_server import Behaviour, serving
-from run_screen_golden import run_model
 from shell_app import make_app, picture, press, settled
 from stored_loads import Server, load_cases, load_lines, store_loads
 
@@ -24,9 +23,8 @@ from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import ProgressTracker
-from gputui.tui.screens.run.model import InProgress, WatchedRuns
 from gputui.tui.screens.run.panes import load_lines as pane_lines
-from gputui.tui.screens.run.watching import watching
+from gputui.tui.screens.run.watching import watching_lines
 
 _SECOND = 1_000_000_000
 
@@ -120,11 +118,8 @@ def _watching(width: int, height: int, devices: tuple[DeviceHistory, ...] = ()) 
     tracker.hear(0, ServerFound(0, 0, "vLLM", "0.11.0", 32768, None, True, begun_ns))
     for key, value in (("ttft_p50_s", 0.052), ("tpot_p50_s", 0.0101)):
         tracker.hear(0, Figure(0, 3, key, key, "s", "less", "median", value, 40))
-    model = run_model()
-    model.progress = replace(tracker.picture(), devices=devices)
-    runs = InProgress(("cccc0001",), "cccc0001")
-    model.watched = WatchedRuns(runs, (make_plan([3]),), "a.db", "")
-    return _text(watching(model, width, height, begun_ns))
+    seen = replace(tracker.picture(), devices=devices)
+    return _text(watching_lines(seen, "into a.db", width, height, begun_ns))
 
 
 def _device(index: int, busy_pct: float) -> DeviceHistory:

@@ -242,17 +242,15 @@ async def test_the_run_goes_on_and_its_keys_start_and_stop_nothing(app: MonitorA
         await press(pilot, "2")
         screen = app.screen
         assert isinstance(screen, RunScreen)
-        while screen.model.progress is None:
+        while screen.watched is None:
             await settled(pilot)
         assert CAUTION in picture(app).splitlines()[0]
         assert re.search("GPU 0  H100 PCIe|host  AMD EPYC", picture(app))
         for keys in (("x", "y"), ("escape", "r")):
             await press(pilot, *keys)
-            while not screen.model.notice[0]:
-                await settled(pilot)
             assert "the demo starts and stops nothing" in picture(app)
         await press(pilot, "a")
-        while screen.model.view != "watch":
+        while screen.watched is None:
             await settled(pilot)
         await pilot.press("q")  # no question: nothing goes on
     assert app.return_value == 0

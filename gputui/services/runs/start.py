@@ -6,9 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from gputui.errors import GputuiError, MachineLacks
 from gputui.machine.describing import describe_machine
@@ -18,7 +16,7 @@ from gputui.model.journal import Price
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import Plan, PlannedLaunch
 from gputui.model.units import format_bytes
-from gputui.recording.probing import ChosenInterpreter, executable_at
+from gputui.recording.probing import ChosenInterpreter
 from gputui.recording.run_directory import Spec
 from gputui.services.prices import STATED, check_instance, price_of
 from gputui.services.profiles.interpreters import choose_interpreter
@@ -85,9 +83,6 @@ def _shm_needed_bytes(plan: Plan, launch: PlannedLaunch, case_id: int) -> int:
     }
     batch_bytes = parameters["batch"] * parameters["image"] ** 2 * _COLOURS
     return parameters["workers"] * _AHEAD * batch_bytes
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +220,7 @@ class CheckedDraft:
 
 
 class DraftChecker:
-    """Checks drafts as they are typed, caching what does not change. For one thread.
+    """Checks drafts, caching what does not change. For one thread.
 
     Uses the same functions as `prepare`.
     """
@@ -235,37 +230,24 @@ class DraftChecker:
         self._machine = machine
         self._chosen = {} if chosen is None else {"": chosen}
 
-    def check(
-        self, draft: Draft, editing: str = "", on_probe: Callable[[str], None] = lambda path: None
-    ) -> CheckedDraft:
-        """All errors of a draft, and its plans.
-
-        An interpreter is executed, and a file opened, only while their field is not being edited: half a path
-        may be another program. Blocks while an interpreter is probed, up to a minute.
-        """
+    def check(self, draft: Draft) -> CheckedDraft:
+        """The errors of a draft, and its plans. Blocks while an interpreter is probed, up to a minute."""
         options, wrong = read_draft(draft)
-        if self._machine is None:
-            self._machine = describe_machine(hash_key=hash_key())
-        machine = self._machine
+        machine = self._machine = self._machine or describe_machine(hash_key=hash_key())
         if "price" not in wrong:
             _noted(wrong, "price", lambda: price_of(options.price, None, machine))
-        if options.db is not None and editing != "db":
+        if options.db is not None:
             _noted(wrong, "db", lambda: check_writable(target_of(options.db)))
-        stated = options.pythons or (None,)
-        for named in options.pythons:
-            _noted(wrong, "python", partial(executable_at, named))
-        if "python" in wrong or (editing == "python" and any(p not in self._chosen for p in options.pythons)):
-            return CheckedDraft(draft, wrong, machine=machine)
         plans: list[Plan] = []
         found: list[ChosenInterpreter] = []
         profile: Profile | None = None
-        for python in stated:
+        for python in options.pythons or (None,):
             try:
-                chosen = self._chosen.get(python or "") or choose_interpreter(python, on_probe=on_probe)
-                self._chosen[python or ""] = chosen
+                chosen = self._chosen.get(python or "") or choose_interpreter(python)
             except GputuiError as error:
                 wrong["python"] = error
                 continue
+            self._chosen[python or ""] = chosen
             found.append(chosen)
             try:
                 if is_step_file(options.profile):
@@ -276,8 +258,7 @@ class DraftChecker:
                 plans.append(plan)
                 check_something_runs(profile, plan, chosen, machine)
             except GputuiError as error:
-                alone = {} if profile is None else _wrong_alone(profile, chosen, machine, options.choices)
-                wrong = {**alone, _field_of(error, options.choices): error, **wrong}
+                wrong = {_field_of(error, options.choices): error, **wrong}
         return CheckedDraft(draft, wrong, tuple(plans), profile, tuple(found), machine)
 
     def forget(self) -> None:
@@ -286,26 +267,12 @@ class DraftChecker:
         self._chosen.clear()
 
 
-def _noted(wrong: Wrong, name: str, check: Callable[[], T]) -> T | None:
-    """What it returns; None if it raises an error, which is noted."""
+def _noted(wrong: Wrong, name: str, check: Callable[[], object]) -> None:
+    """Note the error that it raises."""
     try:
-        return check()
+        check()
     except GputuiError as error:
         wrong.setdefault(name, error)
-    return None
-
-
-def _wrong_alone(profile: Profile, chosen: ChosenInterpreter, machine: Machine, choices: Choices) -> Wrong:
-    """Errors of each choice by itself: a plan stops at the first."""
-    wrong: Wrong = {}
-    for name, alone in (
-        ("device", Choices(device=choices.device)),
-        ("only", Choices(only=choices.only)),
-        ("precision", Choices(precisions=choices.precisions)),
-    ):
-        if alone != Choices():
-            _noted(wrong, name, partial(resolve_plan, profile, chosen.interpreter, machine, alone))
-    return wrong
 
 
 def _field_of(error: GputuiError, choices: Choices) -> str:

@@ -191,12 +191,9 @@ class ShellScreen(AppScreen):
         if not self.is_ready:
             return
         width, shell = self.size.width, shell_of(self)
-        self.show_in(
-            self._header,
-            header_line(
-                self.ID, self.heading(), width, shell.runs_in_progress, is_demo=shell.demo is not None
-            ),
-        )
+        runs = 0 if self.ID == "run" else shell.runs_in_progress  # which that screen itself shows
+        header = header_line(self.ID, self.heading(), width, runs, is_demo=shell.demo is not None)
+        self.show_in(self._header, header)
         self.show_in(self._message_view, fitted(self._message, width))
         self.show_in(self._hints, self._hints_line(width))
 

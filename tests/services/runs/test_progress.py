@@ -10,7 +10,7 @@ import pytest
 from builders import make_plan
 from hand_made import measured
 from journals import GPU_MACHINE, make_case
-from run_screen_golden import RUN, lines_of, plan
+from run_screen_golden import RUN_ID, lines_of, plan
 
 from gputui.analysis.statistics import Interval
 from gputui.model.absent import Missing
@@ -47,7 +47,7 @@ SECOND = 10**9
 def received(*lines: Line, launches: int = 2) -> ProgressTracker:
     """A run of one case in this many launches, and these lines of it."""
     progress = ProgressTracker([make_plan(*[[0]] * launches)])
-    progress.hear(0, RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, 0, 0, "0", "p", 1, 1, 1, 6.0, "", None))
+    progress.hear(0, RunStart(JOURNAL_SCHEMA, RUN_ID, 0, 0, 0, "0", "p", 1, 1, 1, 6.0, "", None))
     for line in lines:
         progress.hear(0, line)
     return progress
@@ -161,9 +161,7 @@ def test_a_killed_worker_takes_no_more_from_the_time_left_than_was_expected_of_i
     plan = make_plan(*[[0, 1]] * 6, cases=[make_case("gemm"), make_case("membw")], budget_s=600.0)
     progress = ProgressTracker([plan], is_of_this_clock=True)
     began_ns = time.monotonic_ns() - 130 * SECOND
-    progress.hear(
-        0, RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, began_ns, 0, "0", "p", 1, 1, 1, 600.0, "", None)
-    )
+    progress.hear(0, RunStart(JOURNAL_SCHEMA, RUN_ID, 0, began_ns, 0, "0", "p", 1, 1, 1, 600.0, "", None))
     each_s = expected_s(plan, plan.launches[0])
 
     def left_s(*lines: Line) -> float:
@@ -199,9 +197,7 @@ def test_what_is_left_is_what_remains_to_be_done_not_what_remains_of_the_budget(
 def test_on_the_clock_of_this_boot_a_long_silence_is_counted() -> None:
     progress = ProgressTracker([make_plan([0])], is_of_this_clock=True)
     began_ns = time.monotonic_ns() - 1000 * SECOND
-    progress.hear(
-        0, RunStart(JOURNAL_SCHEMA, RUN.run_ids[0], 0, began_ns, 0, "0", "p", 1, 1, 1, 6.0, "", None)
-    )
+    progress.hear(0, RunStart(JOURNAL_SCHEMA, RUN_ID, 0, began_ns, 0, "0", "p", 1, 1, 1, 6.0, "", None))
     progress.hear(0, LaunchStart(0, 0, (0,), 1, 3.0, began_ns + SECOND))
     assert progress.picture().begun_ns == began_ns
     assert progress.pace.elapsed_s() >= 1000

@@ -8,17 +8,13 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from time import monotonic
-from typing import cast
-from unittest.mock import Mock
 
 import duckdb
 import pytest
-from builders import make_interpreter
 from command_line import (
     gputui,
     only_run_dir,
@@ -32,22 +28,24 @@ from command_line import (
 from journals import GPU_MACHINE
 from key_lists import list_of
 from pty_harness import Terminal
-from run_screen_app import RunScreenApp
 from run_screen_golden import (
     FOLDER,
     HOSTILE,
-    RUN,
-    choosing,
-    ended_gpu,
+    LIVE,
+    chosen,
+    form_lines,
     lines_of,
-    models,
+    not_stored,
     pictures,
     plan,
+    states,
     text_of,
     watching,
     watching_gpu,
+    watching_of,
+    wrong_form,
 )
-from textual import events
+from shell_app import make_app, picture, press, settled, until
 from textual.pilot import Pilot
 
 from gputui.cli import main
@@ -58,17 +56,18 @@ from gputui.services.doctor.disturbances import Check
 from gputui.services.profiles.planner import Choices
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.options import Draft, RunOptions, read_draft, to_argv
-from gputui.services.runs.process import LiveRun
 from gputui.services.runs.progress import Happened, ProgressTracker
 from gputui.services.runs.start import DraftChecker
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.schema import TABLE_BY_NAME
-from gputui.tui.screens.run import background_tasks
-from gputui.tui.screens.run.form import ACTIONS, EditedText
-from gputui.tui.screens.run.model import RunModel
+from gputui.tui.app import MonitorApp
+from gputui.tui.screens.run import screen as run_screen
+from gputui.tui.screens.run.ended import ended_lines
+from gputui.tui.screens.run.following import ended
+from gputui.tui.screens.run.form import ACTIONS, FIELDS, FIRST_FIELD
 from gputui.tui.screens.run.panes import device_charts, device_rows
-from gputui.tui.screens.run.pictures import heading, picture
+from gputui.tui.screens.run.screen import RunScreen
 from gputui.tui.terminal.cell_diff import width_of
 from gputui.tui.widgets.app_context import has_osc_52, osc_52
 from gputui.tui.widgets.cells import in_ascii
@@ -94,39 +93,32 @@ def endless(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def quiet_box(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing disturbs a measurement here, whatever else this machine does."""
-    monkeypatch.setattr(background_tasks, "disturbances", lambda machine, gpus: ())
+    monkeypatch.setattr(run_screen, "disturbances", lambda machine, gpus: ())
 
 
-async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
-    """Let the app work until a condition holds."""
-    end_s = monotonic() + DEADLINE_S
-    while not is_so():
-        assert monotonic() < end_s, shown(pilot)
-        await pilot.pause(0.02)
+def screen_of(app: MonitorApp) -> RunScreen:
+    return next(one for one in app.screen_stack if isinstance(one, RunScreen))
 
 
-def shown(pilot: Pilot[int]) -> str:
+async def opened(pilot: Pilot[int]) -> RunScreen:
+    """The screen once it knows what can be chosen."""
     app = pilot.app
-    assert isinstance(app, RunScreenApp)
-    model = app.run_screen.model
-    return f"{heading(model)}\n{text_of(model, *app.size)}"
+    assert isinstance(app, MonitorApp)
+    await until(pilot, lambda: any(isinstance(one, RunScreen) for one in app.screen_stack))
+    screen = screen_of(app)
+    await until(pilot, lambda: bool(screen.form.profiles))
+    return screen
 
 
-async def choose_file(pilot: Pilot[int], profile: Path) -> None:
-    """Go to the end of the list, and type the name of a profile."""
-    app = pilot.app
-    assert isinstance(app, RunScreenApp)
-    model = app.run_screen.model
-    await until(pilot, lambda: model.profiles is not None)
-    await pilot.press(*["down"] * len(model.profiles or ()), "enter")
-    app.post_message(events.Paste(str(profile)))
-    await until(pilot, lambda: model.profile_name == str(profile) and model.is_checked)
-    await pilot.press("enter")
-
-
-def is_timing(app: RunScreenApp) -> bool:
-    progress = app.run_screen.model.progress
-    return progress is not None and progress.strip is not None
+async def choose_file(pilot: Pilot[int], profile: Path, **texts: object) -> RunScreen:
+    """Name a profile of the user's, and fill in fields of the form as if they were typed."""
+    screen = await opened(pilot)
+    screen.form.selected = len(screen.form.profiles)
+    screen._name_own(str(profile))
+    for name, text in texts.items():
+        screen._fill_in(name, str(text))
+    await until(pilot, lambda: screen.form.known is not None)
+    return screen
 
 
 def stored(file: Path) -> Run:
@@ -168,28 +160,26 @@ def all_but_ids_and_times(file: Path) -> dict[str, tuple[list[str], set[tuple[ob
 
 
 async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path, tmp_path: Path) -> None:
-    app = RunScreenApp()
+    app = make_app("run")
     async with app.run_test(size=(80, 24)) as pilot:
-        await choose_file(pilot, spin)
-        model = app.run_screen.model
-        for name, text in (("label", "[b]two[/b] 温度"), ("price", "1.25"), ("launches", "1")):
-            model.form.texts[name].insert(text)
-        model.form.texts["db"].insert(str(tmp_path / "tui.db"))
-        command = model.command
-        await pilot.press("enter")
-        await until(pilot, lambda: model.view == "ended")
-        assert model.ended is not None
-        assert model.ended.wrong is None
-        assert "[b]two[/b] 温度" in shown(pilot)
-        assert re.search(
-            r"hashing mini cpu fp32 1 thread +[\d.]+ +[MG]B/s +(?:(?:±|-[\d.]+ to \+)[\d.]+ %|unknown)",
-            shown(pilot),
-        )
-        await pilot.press("o")
-        await until(pilot, lambda: bool(app.opened))
-        assert app.opened == [("results", (f"{tmp_path / 'tui.db'}@{model.ended.in_progress.short_id}",))]
-        await pilot.press("q")
-        await until(pilot, lambda: app.is_left)
+        screen = await opened(pilot)
+        await press(pilot, *["down"] * len(screen.form.profiles), "enter")
+        await press(pilot, *str(spin), "enter")
+        await until(pilot, lambda: screen.form.profile_name == str(spin) and screen.form.known is not None)
+        texts = {"label": "[b]two[/b] 温度", "price": "1.25", "launches": "1", "db": str(tmp_path / "tui.db")}
+        for name, text in texts.items():
+            screen._fill_in(name, text)
+        command = screen.form.command
+        await press(pilot, "r")
+        await until(pilot, lambda: screen.ended is not None)
+        assert screen.ended is not None
+        assert screen.ended.wrong is None
+        await settled(pilot)
+        assert re.search(r"hashing +[\d.]+ +[MG]B/s +(?:(?:±|-[\d.]+ to \+)[\d.]+ %|unknown)", picture(app))
+        assert str(tmp_path / "tui.db") in picture(app).replace("\n ", "")
+        await press(pilot, "o")
+        await until(pilot, lambda: "[3 Res]" in picture(app))
+        await until(pilot, lambda: screen.followed[0].short_id in picture(app))
     words = shlex.split(command)
     assert words[:3] == ["gputui", "run", str(spin)]
     words[words.index(str(tmp_path / "tui.db"))] = str(tmp_path / "cli.db")
@@ -205,27 +195,23 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
     }
 
 
-@pytest.mark.slow
 async def test_on_a_busy_box_the_screen_asks_as_the_command_line_does(
     spin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = Check("other programs", "note", "they want 7.6 CPU threads, and this box has 2", "wait")
-    monkeypatch.setattr(background_tasks, "disturbances", lambda machine, gpus: (busy,))
-    app = RunScreenApp()
+    monkeypatch.setattr(run_screen, "disturbances", lambda machine, gpus: (busy,))
+    app = make_app("run")
     async with app.run_test(size=(80, 24)) as pilot:
-        await choose_file(pilot, spin)
-        model = app.run_screen.model
-        model.form.texts["db"].insert(str(tmp_path / "a.db"))
-        await pilot.press("enter")
-        await until(pilot, lambda: model.question == "start")
-        assert "Measure anyway? other programs: they want 7.6 CPU threads" in shown(pilot)
-        await pilot.press("n")
-        assert (model.view, model.question) == ("choose", "")
+        screen = await choose_file(pilot, spin, db=tmp_path / "a.db")
+        await press(pilot, "r")
+        await until(pilot, lambda: "Measure anyway? other programs: they want 7.6" in picture(app))
+        await press(pilot, "n")
+        assert screen.view == "form"
         assert not (tmp_path / "a.db").exists()
-        await pilot.press("enter")
-        await until(pilot, lambda: model.question == "start")
-        await pilot.press("y")
-        await until(pilot, lambda: model.view == "ended")
+        await press(pilot, "r")
+        await until(pilot, lambda: "Measure anyway?" in picture(app))
+        await press(pilot, "y")
+        await until(pilot, lambda: screen.view == "ended")
     assert stored(tmp_path / "a.db").summary.status == "finished"
 
 
@@ -233,22 +219,22 @@ async def test_the_last_words_of_what_failed_are_a_key_away_and_can_be_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
-    app = RunScreenApp()
+    app = make_app("run")
     async with app.run_test(size=(80, 24)) as pilot:
-        await choose_file(pilot, write_failing_profile(tmp_path / "bad.toml"))
-        await pilot.press("enter")
-        await until(pilot, lambda: app.run_screen.model.view == "ended")
-        assert "l Logs" in shown(pilot)
-        await pilot.press("l")
-        assert "launch 1 of command:bad cpu: " in shown(pilot)
-        assert "    the disk is gone\n" in shown(pilot)
-        assert (only_run_dir() / "logs").is_dir()
-        await pilot.press("c")
-        assert "copied.txt" in app.run_screen.model.notice[0]  # this terminal is not known to copy
+        screen = await choose_file(pilot, write_failing_profile(tmp_path / "bad.toml"))
+        await press(pilot, "r")
+        await until(pilot, lambda: screen.view == "ended")
+        await settled(pilot)
+        assert "l Logs" in picture(app)
+        await press(pilot, "l")
+        assert "launch 1 of command:bad cpu: " in picture(app)
+        assert "    the disk is gone\n" in picture(app)
+        assert str(only_run_dir() / "logs") in picture(app).replace("\n  ", "")
+        await press(pilot, "c")
         copied = Path(os.environ["XDG_CACHE_HOME"], "gputui", "copies", "copied.txt").read_text()
-        assert copied == "launch 1 of command:bad cpu\nthe disk is gone\n"
-        await pilot.press("escape")
-        assert "stored in" in shown(pilot)
+        assert "the disk is gone\n" in copied
+        await press(pilot, "escape")
+        assert "stored in" in picture(app)
 
 
 async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_asks(
@@ -260,59 +246,50 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
     other = start_gputui("attach")
     assert other.stdout is not None
     assert "launch 1" in other.stdout.readline()
-    one, two = RunScreenApp(), RunScreenApp()
-    async with one.run_test(size=(80, 24)) as pilot, two.run_test(size=(120, 40)) as second:
-        for viewer in (pilot, second):
-            app = viewer.app
-            assert isinstance(app, RunScreenApp)
-            await until(viewer, lambda app=app: is_timing(app))  # type: ignore[misc]
-            assert f"run {run_dir.name[-8:]}" in shown(viewer)
-            assert re.search(r"▸ command:ticks cpu +0/100 .* running", shown(viewer))
-            assert "block" in shown(viewer)
-        await pilot.press("x")
-        assert "End run" in shown(pilot)
-        await pilot.press("n")
-        assert "End run" not in shown(pilot)
-        await pilot.press("q")
-        assert "Leave? The run continues" in shown(pilot)
-        await pilot.press("escape")
-        assert not one.is_left
-        await pilot.press("x", "y")
-        for viewer in (pilot, second):
-            app = viewer.app
-            assert isinstance(app, RunScreenApp)
-            await until(viewer, lambda app=app: app.run_screen.model.view == "ended")  # type: ignore[misc]
-        assert one.run_screen.model.ended == two.run_screen.model.ended
-        assert "interrupted: stopped by SIGTERM" in shown(pilot)
-        await until(pilot, lambda: not one.run_screen.model.in_progress)
-        await pilot.press("escape")
-        assert "What to measure" in shown(pilot)
+    app = make_app("run")
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot)
+        await until(pilot, lambda: is_timing(screen))
+        await settled(pilot)
+        assert f"run {run_dir.name[-8:]}" in picture(app)
+        assert re.search(r"▸ command:ticks cpu +0/100 .* running", picture(app))
+        await press(pilot, "x")
+        assert "End run" in picture(app)
+        await press(pilot, "n")
+        assert "End run" not in picture(app)
+        await press(pilot, "q")
+        assert "Leave? The run continues" in picture(app)
+        await press(pilot, "escape", "x", "y")
+        await until(pilot, lambda: screen.view == "ended")
+        await settled(pilot)
+        assert "interrupted: stopped by SIGTERM" in picture(app)
+        await until(pilot, lambda: not screen.in_progress)
+        await press(pilot, "escape")
+        assert "What to measure" in picture(app)
     assert other.wait(DEADLINE_S) == 143
     blocks = len(read_journal(run_dir).of(Block))
     assert sum(len(m.blocks) for case in stored(tmp_path / "a.db").cases for m in case.measurements) == blocks
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [("q", "y"), pytest.param(("ctrl+backslash", "ctrl+backslash"), marks=pytest.mark.slow)],
-)
-async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_back(
-    endless: Path, keys: tuple[str, str]
-) -> None:
-    app = RunScreenApp()
+def is_timing(screen: RunScreen) -> bool:
+    return screen.watched is not None and screen.watched.progress.strip is not None
+
+
+async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_back(endless: Path) -> None:
+    app = make_app("run")
     async with app.run_test(size=(80, 24)) as pilot:
-        await choose_file(pilot, endless)
-        await pilot.press("enter")
-        await until(pilot, lambda: is_timing(app))
-        await pilot.press("escape")
-        assert "1 run in progress: a watches it" in shown(pilot)
-        await pilot.press("a")
-        await until(pilot, lambda: is_timing(app))
-        await pilot.press(keys[0])
-        assert "Leave? The run continues" in shown(pilot)
-        assert f"gputui attach {only_run_dir().name[-8:]}" in app.run_screen.model.parting_words
-        await pilot.press(keys[1])
-        await until(pilot, lambda: app.is_left)
+        screen = await choose_file(pilot, endless)
+        await press(pilot, "r")
+        await until(pilot, lambda: is_timing(screen))
+        await press(pilot, "escape")
+        assert "1 run in progress: a watches it" in picture(app)
+        await press(pilot, "a")
+        await until(pilot, lambda: is_timing(screen))
+        await press(pilot, "q")
+        assert "Leave? The run continues" in picture(app)
+        assert f"{only_run_dir().name[-8:]}." in picture(app)
+        await press(pilot, "y")
+    assert app.return_value == 0
     wait_until(lambda: (only_run_dir() / JOURNAL_NAME).exists(), "it goes on")
     assert gputui("attach", "no-such").stderr.count("in progress: ") == 1
 
@@ -321,17 +298,19 @@ async def test_a_run_whose_supervisor_is_killed_is_stored_by_who_watches_it(
     endless: Path, tmp_path: Path
 ) -> None:
     assert gputui("run", endless, "--db", tmp_path / "a.db", "--detach").returncode == 0
-    app = RunScreenApp()
+    app = make_app("run")
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: is_timing(app))
+        screen = await opened(pilot)
+        await until(pilot, lambda: is_timing(screen))
         holder = read_holder(only_run_dir())
         assert holder is not None
         os.kill(holder.pid, signal.SIGKILL)
-        await until(pilot, lambda: app.run_screen.model.view == "ended")
-        assert "its supervisor was killed" in shown(pilot)
-        assert f"the supervisor of run {only_run_dir().name[-8:]} was killed" in shown(pilot)
-        assert app.run_screen.model.ended is not None
-        assert app.run_screen.model.ended.wrong is None
+        await until(pilot, lambda: screen.view == "ended")
+        await settled(pilot)
+        assert "its supervisor was killed" in picture(app)
+        assert f"the supervisor of run {only_run_dir().name[-8:]} was killed" in picture(app)
+        assert screen.ended is not None
+        assert screen.ended.wrong is None
     assert stored(tmp_path / "a.db").summary.run_id == only_run_dir().name
 
 
@@ -411,85 +390,129 @@ def test_a_wrong_field_says_what_the_command_line_says(
     assert list(checked.wrong) == [field]
 
 
-@pytest.mark.parametrize("place", ["profiles", "form", "cases"])
-def test_forty_by_ten_cells_with_the_line_of_the_screens_are_enough(place: str) -> None:
-    model = choosing()
-    model.region = place
-    lines = text_of(model, 40, 9).splitlines()
-    assert "at least" not in "".join(lines)
-    assert {width_of(line) for line in lines} <= set(range(41))
-    assert "at least 40 x 10 cells" in text_of(model, 40, 8)
-
-
-def test_a_run_that_ended_without_being_watched_is_reported_with_its_file() -> None:
-    model = choosing()
-    model.know_in_progress(())
-    model.know_in_progress((RUN,))
-    model.know_in_progress(())
-    assert "has ended: its results are on screen 3" in " ".join(text_of(model, 80, 23).split())
-
-
-async def test_what_is_typed_is_checked_as_it_is_typed(spin: Path) -> None:
-    app = RunScreenApp()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await choose_file(pilot, spin)
-        model = app.run_screen.model
-        await pilot.press("escape", "tab", *"gpu:7")
-        await until(pilot, lambda: "device" in model.wrong())
-        assert "! --device gpu:7: no GPU" in shown(pilot)
-        await pilot.press(*["backspace"] * 5, *"cpu")
-        await until(pilot, lambda: model.is_checked and not model.wrong())
-        await pilot.press("down", "down", "down", "0")
-        assert "! --launches: 0 is not in the range 1 to 100" in shown(pilot)
-        assert app.digits == []
-        await pilot.press("enter", "enter", "enter", "enter", "enter", "enter")
-        assert model.view == "choose"
-        assert "--launches: 0 is not in the range" in shown(pilot)
-        await pilot.press("escape", "3")
-        assert app.digits == ["3"]
-
-
-def test_each_wrong_field_says_its_own_error_at_once(spin: Path) -> None:
-    draft = Draft(profile=str(spin), device="toaster", only="gemmm", precision="fp64", launches="0")
-    wrong = DraftChecker().check(draft).wrong
-    for name, message in (
-        ("device", "--device toaster: not a device"),
-        ("only", "--only gemmm: not a workload"),
-        ("precision", "--precision fp64: not a precision"),
-        ("launches", "--launches: 0 is not in the range"),
-    ):
-        assert wrong[name].message.startswith(message)
-
-
 def test_choices_that_are_wrong_only_together_are_reported_where_they_were_asked_for() -> None:
     wrong = DraftChecker().check(Draft(device="cpu", only="gemm", precision="tf32")).wrong
     assert list(wrong) == ["device"]
     assert "has no case for --device cpu --only gemm --precision tf32" in wrong["device"].message
 
 
-def test_an_interpreter_is_not_executed_while_its_path_is_typed(spin: Path, tmp_path: Path) -> None:
-    trap = tmp_path / "trap"
-    trap.write_text(f"#!/bin/sh\ntouch {tmp_path / 'executed'}\n")
-    trap.chmod(0o755)
-    draft = Draft(profile=str(spin), python=str(trap))
-    assert DraftChecker().check(draft, editing="python").wrong == {}
-    assert not (tmp_path / "executed").exists()
-    assert "python" in DraftChecker().check(draft).wrong
+async def test_a_field_is_filled_in_and_what_is_wrong_with_it_stands_beside_it(spin: Path) -> None:
+    app = make_app("run")
+    async with app.run_test(size=(80, 34)) as pilot:
+        screen = await choose_file(pilot, spin)
+        await press(pilot, "escape", "tab")
+        assert screen._list.key == FIRST_FIELD
+        await press(pilot, "enter", *"gpu:7", "enter")
+        await until(pilot, lambda: "device" in screen.form.wrong())
+        await settled(pilot)
+        assert "gpu:7  ! --device gpu:7: no GPU" in picture(app)
+        await press(pilot, "enter", *["backspace"] * 5, *"cpu", "enter")
+        await until(pilot, lambda: screen.form.known is not None and not screen.form.wrong())
+        await press(pilot, "down", "down", "down", "enter", "0", "enter")
+        assert "! --launches: 0 is not in the range 1 to 100" in picture(app)
+        await press(pilot, "r")
+        assert screen.view == "form"
+        assert "--launches: 0 is not in the range" in picture(app).splitlines()[-2]
 
 
-def test_a_python_without_torch_is_reported_with_what_to_do(tmp_path: Path) -> None:
-    bare = tmp_path / "bare" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
-    draft = Draft(profile="quick", python=str(bare))
-    checked = DraftChecker().check(draft)
-    model = choosing()
-    model.form.texts["python"].insert(str(bare))
-    model.know_checked(checked)
-    assert "torch not installed in" in text_of(model, 120, 40)
-    assert "name an interpreter that has it" in model.wrong()["profile"].hint
-    model.press("start")
-    assert model.view == "choose"
-    assert "needs torch" in text_of(model, 120, 40)
+def test_the_form_is_a_line_for_each_option_and_shows_the_command_that_does_the_same() -> None:
+    form = chosen()
+    form.texts["only"] = "gemm membw"
+    text = text_of(form_lines(form, 80))
+    assert all(f"\n  {field.title}" in text for field in FIELDS)
+    assert "$ gputui run quick --only gemm --only membw" in text
+    assert "checking this box ..." in text  # what is known is of another draft
+
+
+@pytest.mark.parametrize("width", [40, 61, 80, 120, 200])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_no_line_is_wider_than_the_terminal_or_has_what_it_would_obey(width: int, ascii_only: bool) -> None:
+    for name, drawn in states():
+        for line in drawn(width, 30):
+            shown = in_ascii(line) if ascii_only else line
+            text = "".join(span.text for span in shown)
+            assert width_of(text) <= width or name == "logs", (name, text)
+            assert text.isprintable(), (name, text)
+            assert text.isascii() or not ascii_only, (name, text)
+
+
+def test_nothing_is_meant_by_colour_alone() -> None:
+    throttled, free = (
+        text_of(watching_of(watching_gpu(is_throttled=is_throttled), 120, 37))
+        for is_throttled in (True, False)
+    )
+    assert "POWER-CAPPED at 700 W, 34 % of 5 min" in throttled
+    assert "not throttled" in free
+    assert re.search(r"▸ memory copy base fp32 .* running ", free)
+    assert re.search(r"! GPU 0: its clock fell", free)
+    shown = dict(pictures())["run_figures_120x40.txt"]
+    assert re.search(r"copy .* 48 % +BELOW NORMAL", shown)
+    assert re.search(r"matmul fp32 .* 103 % +no verdict", shown)
+
+
+def test_the_running_figure_stands_with_its_interval_and_what_is_enough() -> None:
+    text = text_of(watching_of(watching_gpu(), 120, 37))
+    assert re.search(r"memory copy base gpu fp32 +launch 2 of 3, block 41 of at most 60", text)
+    assert "enough: ±0.5 % or 60 blocks" in text
+    assert re.search(r"4\.25 TB/s +±0\.1 % in this launch", text)
+    assert "axis not from 0" in text
+
+
+def test_a_wide_interval_is_never_cut() -> None:
+    wide, seen = "-35 to +1231 %", watching_gpu()
+    cases = tuple(replace(case, spread=wide if case.spread else "") for case in seen.cases)
+    text = text_of(watching_of(replace(seen, cases=cases), 80, 21))
+    assert re.search(rf"GPT training mini fp32 .* tok/s +{re.escape(wide)}  [━╸─]+ +19 %", text)
+
+
+def test_what_is_left_is_shown_with_the_time_of_day_at_which_it_ends() -> None:
+    seen = watching_gpu()
+    assert "about 3:40 left, ends 14:31" in text_of(watching_of(seen, 80, 21))
+    assert seen.ends_at(datetime(2026, 11, 22, 14, 27, 30)) == "14:31"
+    assert replace(seen, is_storing=True).ends_at(datetime(2026, 11, 22)) == ""
+
+
+def test_warnings_stay_in_sight_when_newer_events_have_no_room() -> None:
+    seen = watching_gpu()
+    news = tuple(Happened(500.0 + n, "info", f"news {n}") for n in range(30))
+    text = text_of(watching_of(replace(seen, events=(*seen.events, *news)), 80, 21))
+    assert "! GPU 0: its clock fell" in text
+    assert "news 29" in text
+
+
+def test_a_terminal_of_every_size_names_the_case_in_progress() -> None:
+    for width, height in ((80, 21), (80, 37), (100, 21), (120, 37), (200, 47), (200, 21)):
+        lines = watching_of(watching_gpu(), width, height)
+        assert len(lines) <= height
+        assert "▸ memory copy base fp32" in text_of(lines), (width, height)
+
+
+def test_cases_out_of_sight_are_counted_with_their_states() -> None:
+    seen = watching_gpu()
+    assert "5 below: ok" in text_of(watching_of(seen, 80, 21))
+    *cases, last = seen.cases
+    shown = replace(seen, cases=(*cases, replace(last, state="failed")))
+    assert "5 below: 4 ok, 1 failed" in text_of(watching_of(shown, 80, 21))
+
+
+def test_a_run_that_could_not_be_stored_still_shows_what_it_measured() -> None:
+    made = plan()
+    tracker = ProgressTracker([made], is_of_this_clock=True)
+    for line in (*lines_of(made), Stored(4, "gputui: no space left on device", 0)):
+        tracker.hear(0, line)
+    found = ended((LIVE,), tracker)
+    assert found.wrong is not None
+    assert "not stored: no space left on device" in found.wrong.message
+    text = text_of(ended_lines(not_stored(), watching(), make_app().palette, 80))
+    assert "not stored: no space left on device" in text
+    assert all(case.rate in text for case in watching().cases if case.rate)
+
+
+def test_what_others_wrote_is_shown_without_what_a_terminal_obeys() -> None:
+    text = text_of(form_lines(wrong_form(), 200))
+    assert "\x1b" not in text
+    assert "温度" in text
+    assert HOSTILE not in text
 
 
 def test_the_command_line_shown_means_the_same() -> None:
@@ -528,137 +551,6 @@ def test_pictures_are_as_they_were() -> None:
         )
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50), (40, 10), (61, 17), (20, 4)])
-@pytest.mark.parametrize("ascii_only", [False, True])
-def test_every_line_has_the_width_of_the_terminal_and_nothing_it_would_obey(
-    size: tuple[int, int], ascii_only: bool
-) -> None:
-    width, height = size
-    for name, model in models():
-        lines = picture(model, width, height, 0)
-        lines = tuple(map(in_ascii, lines)) if ascii_only else lines
-        assert len(lines) == height, name
-        for line in lines:
-            text = "".join(span.text for span in line)
-            assert width_of(text) == width, (name, text)
-            assert text.isprintable(), (name, text)
-            assert text.isascii() or not ascii_only, (name, text)
-
-
-def test_nothing_is_meant_by_colour_alone() -> None:
-    def told(model: RunModel) -> str:
-        return text_of(model, 120, 40)
-
-    throttled, free = told(watching_gpu()), told(watching_gpu(is_throttled=False))
-    assert "POWER-CAPPED at 700 W, 34 % of 5 min" in throttled
-    assert "not throttled" in free
-    assert re.search(r"▸ memory copy base fp32 .* running ", free)
-    assert re.search(r"! GPU 0: its clock fell", free)
-    ended = told(ended_gpu())
-    assert re.search(r"copy .* 48 % +BELOW NORMAL", ended)
-    assert re.search(r"matmul fp32 .* 103 % +no verdict", ended)
-
-
-def test_a_gauge_of_the_published_range_stands_only_beside_a_reference() -> None:
-    assert "peak test" in text_of(ended_gpu(), 80, 24)
-    assert "peak test" not in text_of(dict(models())["ended"], 80, 24)
-
-
-def test_the_running_figure_stands_with_its_interval_and_what_is_enough() -> None:
-    text = text_of(watching_gpu(), 120, 40)
-    assert re.search(r"memory copy base gpu fp32 +launch 2 of 3, block 41 of at most 60", text)
-    assert "enough: ±0.5 % or 60 blocks" in text
-    assert re.search(r"4\.25 TB/s +±0\.1 % in this launch", text)
-    assert "its axis does not begin at 0" in text
-
-
-def test_a_wide_interval_is_never_cut() -> None:
-    model = watching_gpu()
-    assert model.progress is not None
-    wide = "-35 to +1231 %"
-    cases = tuple(replace(case, spread=wide if case.spread else "") for case in model.progress.cases)
-    model.know_progress(RUN.run_ids[0], replace(model.progress, cases=cases))
-    text = text_of(model, 80, 24)
-    assert re.search(rf"GPT training mini fp32 .* tok/s +{re.escape(wide)}  [━╸─]+ +19 %", text)
-
-
-def test_what_is_left_is_shown_with_the_time_of_day_at_which_it_ends() -> None:
-    model = watching_gpu()
-    assert "about 3:40 left, ends 14:31" in text_of(model, 80, 24)
-    assert model.progress is not None
-    assert model.progress.ends_at(datetime(2026, 11, 22, 14, 27, 30)) == "14:31"
-    assert replace(model.progress, is_storing=True).ends_at(datetime(2026, 11, 22)) == ""
-
-
-def test_warnings_stay_in_sight_when_newer_events_have_no_room() -> None:
-    model = watching_gpu()
-    assert model.progress is not None
-    news = tuple(Happened(500.0 + n, "info", f"news {n}") for n in range(30))
-    model.know_progress(RUN.run_ids[0], replace(model.progress, events=(*model.progress.events, *news)))
-    text = text_of(model, 80, 24)
-    assert "! GPU 0: its clock fell" in text
-    assert "news 29" in text
-
-
-def test_a_terminal_of_every_size_names_the_case_in_progress() -> None:
-    for width, height in ((80, 24), (80, 40), (100, 24), (120, 40), (200, 50), (200, 24)):
-        assert "▸ memory copy base fp32" in text_of(watching_gpu(), width, height), (width, height)
-
-
-def test_cases_out_of_sight_are_counted_with_their_states() -> None:
-    model = watching_gpu()
-    assert model.progress is not None
-    assert "3 below: ok" in text_of(model, 80, 24)
-    *cases, last = model.progress.cases
-    cases.append(replace(last, state="failed"))
-    model.know_progress(RUN.run_ids[0], replace(model.progress, cases=tuple(cases)))
-    assert "3 below: 2 ok, 1 failed" in text_of(model, 80, 24)
-
-
-def test_on_a_large_terminal_the_chart_of_blocks_takes_what_the_events_do_not_need() -> None:
-    rows = text_of(watching(), 200, 50).splitlines()
-    top, bottom = (
-        next(n for n, row in enumerate(rows) if row.startswith(end)) for end in ("   22 ms", "   20 ms")
-    )
-    assert bottom - top == 9
-
-
-def test_the_page_of_a_run_that_ended_begins_in_the_first_line() -> None:
-    assert "all 2 cases" in text_of(dict(models())["ended"], 120, 40).splitlines()[0]
-
-
-def test_a_run_that_could_not_be_stored_still_shows_what_it_measured(tmp_path: Path) -> None:
-    made = plan()
-    progress = ProgressTracker([made], is_of_this_clock=True)
-    for line in (*lines_of(made), Stored(4, "gputui: no space left on device", 0)):
-        progress.hear(0, line)
-    run = LiveRun(RUN.run_ids[0], tmp_path, tmp_path / "results.db", None)
-    ended = background_tasks.finished((run,), progress, RUN)
-    assert ended.wrong is not None
-    assert "not stored: no space left on device" in ended.wrong.message
-    assert [row.rate for row in ended.rows if row.rate] == [
-        case.rate for case in progress.picture().cases if case.rate
-    ]
-    assert {row.why for row in ended.rows if not row.rate} >= {"unsupported: TF32 is a mode of NVIDIA GPUs"}
-
-
-def test_what_a_journal_says_of_others_is_shown_without_what_a_terminal_obeys() -> None:
-    made = watching()
-    made.know_in_progress((replace(RUN, called=HOSTILE),))
-    assert "\x1b" not in text_of(made, 200, 50)
-    assert "温度" in text_of(made, 200, 50)
-
-
-def test_a_paste_into_a_field_is_its_first_line_without_control_characters() -> None:
-    text = EditedText()
-    text.insert("one\x1b[31m two\nthree")
-    assert text.text == "one[31m two"
-    text.edit("home")
-    text.edit("delete")
-    text.insert("O")
-    assert text.text == "One[31m two"
-
-
 def test_only_a_terminal_that_is_known_to_take_a_copy_is_sent_one() -> None:
     assert osc_52("a") == "\x1b]52;c;YQ==\x07"
     assert has_osc_52({"TERM": "xterm-kitty"})
@@ -678,12 +570,6 @@ def test_the_screen_needs_neither_torch_nor_duckdb_to_be_opened(repository: Path
     )
     output = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)
     assert output == "[]\n"
-
-
-def test_probed_interpreters_are_remembered_until_the_user_refreshes() -> None:
-    model = choosing(make_interpreter(cuda=None))
-    model.press("again")
-    cast(Mock, model.tasks).check.assert_called_with(model.draft, "", anew=True)
 
 
 def test_a_lowered_power_limit_is_a_line_in_the_chart_of_the_device() -> None:

@@ -172,7 +172,7 @@ async def test_runs_files_profiles_pages_and_gpus_open_where_they_are_shown(tmp_
         await choose("llm", lambda: isinstance(app.screen, RunScreen))
         run = app.screen
         assert isinstance(run, RunScreen)
-        await until(pilot, lambda: run.model.profile_name == "llm" and run.model.region == "form")
+        await until(pilot, lambda: run.form.profile_name == "llm")
         await press(pilot, "escape")
         await choose("measuring", "How gputui measures and judges")
         assert isinstance(app.screen, PageScreen)
