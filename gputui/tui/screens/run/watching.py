@@ -51,8 +51,9 @@ def watching_lines(
         below += [*device_charts(progress, width, rows), *hosts]
     else:
         devices = device_rows(progress, width)
-        rows = min(max(spare - len(devices) - 3, 2), 5)
-        below = [*_strip(progress, width, rows, has_axis=False), *devices, *hosts]
+        searches = progress.load is not None and progress.load.is_open
+        rows = min(max(spare - len(devices) - 3 - searches, 2), 5)
+        below = [*_strip(progress, width, rows, has_axis=searches), *devices, *hosts]
     room = min(max(height - len(lines) - len(below) - events - 1, 3), needed)
     lines += [*cases_so_far(progress, width, room, scrolled)[0], *below]
     return [*lines, *_events(progress, width, max(height - len(lines), 0))]
