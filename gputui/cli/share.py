@@ -16,12 +16,13 @@ from gputui.errors import GputuiError
 @click.option(
     "-o",
     "--output",
+    "--card",
     "outs",
     required=True,
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="FILE.html, .md: a report; FILE.db: a result file.",
+    help="FILE.html, .md: a report; FILE.png, .svg, .txt: a card; FILE.db: a result file.",
 )
 @click.option("--with-label", "label", is_flag=True, help="Keep the labels of runs.")
 @click.option("--with-price", "price", is_flag=True, help="Keep the price of the box.")

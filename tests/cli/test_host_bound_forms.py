@@ -27,7 +27,7 @@ FORMS = {
     "html": ("compare", "a.db", "b.db", "--format", "html"),
     "csv": ("compare", "a.db", "b.db", "--format", "csv"),
 }
-PAGES = ("report.md", "report.html")
+PAGES = ("report.md", "report.html", "card.txt", "card.svg")
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ FORMS = {
     "markdown": ("compare", "a.db", "b.db", "--format", "markdown"),
     "html": ("compare", "a.db", "b.db", "--format", "html"),
 }
-PAGES = ("report.md", "report.html")
+PAGES = ("report.md", "report.html", "card.txt", "card.svg")
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.results.kept_files import copy_whole
 from gputui.services.results.selectors import every_file, judged_runs, split_selector
 from gputui.services.serving.curve import serving_of
+from gputui.services.share.card import card_of
 from gputui.services.share.copying import Keep, Names, shared_copy
 from gputui.services.share.report import REPEAT, Report, SharedSide, below_normal, report_on
 from gputui.services.support.output_files import write, write_output
@@ -66,7 +67,9 @@ def _sections(report: Report) -> Iterator[str]:
         yield part(section.title, "".join(html_of(one) for one in section.parts if one))
 
 
-FORMS = (".html", ".md", ".db")
+CARDS = (".png", ".svg", ".txt")
+"""Endings of a card: the answer, the rates and a step of one box, to post."""
+FORMS = (".html", ".md", *CARDS, ".db")
 """Endings of the files that can be shared."""
 _MOST_BOXES = 8
 """Side by side."""
@@ -114,6 +117,12 @@ def share(texts: Sequence[str], out: Path, keep: Keep, *, trust: bool = False) -
             f"{len(boxes)} results in one report: up to {_MOST_BOXES} are shown side by side",
             "name those that are in question, or share all as a .db file",
         )
+    if form in CARDS and len(boxes) > 1:
+        one = f"{boxes[-1][0].path.name}@{boxes[-1][0].runs[0].short_id}"
+        raise GputuiError(
+            f"{len(boxes)} results on one card: it shows one",
+            f"name one, such as {one}; or compare them on a page: -o x.html",
+        )
     names, rows, copies = Names(keep), Counter[str](), list[Path]()
     with tempfile.TemporaryDirectory(prefix="gputui-share-") as place:
         for letter, box in zip(_letters(len(boxes)), boxes, strict=True):
@@ -122,6 +131,8 @@ def share(texts: Sequence[str], out: Path, keep: Keep, *, trust: bool = False) -
         shared = Shared(_held(copies, rows), _left_out(names))
         if form == ".db":
             write(out, lambda: copy_whole(copies[0], target))
+        elif form in CARDS:
+            write_output(out, card_of(_boxes(copies, ())[0], form))
         else:
             write_output(out, _text(form, copies, shared))
     return shared

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from io import BytesIO
 from pathlib import Path
+from xml.etree import ElementTree
 
 import duckdb
+import matplotlib
+import numpy as np
 import pytest
+import resvg_py
 from journals import GPU_MACHINE
+from matplotlib.image import imread
 from quick_runs import box
 from stored_loads import Server, store_loads
 from stored_runs import run_id_of, store
@@ -24,7 +32,7 @@ from gputui.services.results.selectors import select_all
 from gputui.services.serving.profiles import limits_of
 from gputui.services.share import vocabulary
 from gputui.services.share.copying import SHIFTED, Keep, Names, rules_of, shared_copy
-from gputui.services.share.sharing import FORMS, share
+from gputui.services.share.sharing import CARDS, FORMS, share
 from gputui.store.reading import open_result
 from gputui.store.schema import RUN_TABLES
 from gputui.worker.serving.load import NEEDED
@@ -79,6 +87,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stored(made: Path, tmp_path: Path) -> Path:
     """A copy that the test may change."""
     return Path(shutil.copy(made, tmp_path))
+
+
+@pytest.fixture
+def with_fonts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Has pictures drawn in these fonts of matplotlib alone, whatever the box has installed."""
+
+    def install(*names: str) -> None:
+        files = [str(Path(matplotlib.get_data_path(), "fonts", "ttf", f"{name}.ttf")) for name in names]
+        drawn = partial(resvg_py.svg_to_bytes, skip_system_fonts=True, font_files=files)
+        monkeypatch.setattr(resvg_py, "svg_to_bytes", drawn)
+
+    return install
 
 
 @pytest.fixture
@@ -154,11 +174,17 @@ def test_no_planted_text_of_any_column_is_copied(stored_with_loads: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored_with_loads: Path, tmp_path: Path) -> None:
+def test_no_form_holds_a_planted_text_an_old_id_or_a_path(
+    stored_with_loads: Path, tmp_path: Path, with_fonts: Callable[..., None]
+) -> None:
+    with_fonts("DejaVuSansMono", "DejaVuSansMono-Bold")
     plant(stored_with_loads, (tuple(place.split(".", 1)) for place in FREE))  # type: ignore[misc]
     old = [run_id_of(1), run_id_of(1)[-8:], GPU_MACHINE.machine_id, GPU_MACHINE.gpus[0].gpu_id]
     both = [f"{stored_with_loads}@latest", f"{stored_with_loads}@latest~1"]
-    for form, names in (*((form, both) for form in FORMS), (".md", both[:1])):
+    for form, names in (
+        *((form, both[:1] if form in CARDS else both) for form in FORMS),
+        (".md", both[:1]),
+    ):
         out = tmp_path / f"out{len(names)}{form}"
         shared = share(names, out, Keep())
         text = texts_of(out) if form == ".db" else out.read_text(encoding="utf-8", errors="replace")
@@ -167,23 +193,95 @@ def test_no_form_holds_a_planted_text_an_old_id_or_a_path(stored_with_loads: Pat
         assert not [word for word in (*WORDS, *old, str(tmp_path), "0.42") if word in text], (form, names)
 
 
+def test_a_card_is_a_small_picture_with_the_answer_the_rates_and_nothing_of_whose_they_are(
+    stored: Path, tmp_path: Path
+) -> None:
+    for form in (".svg", ".txt"):
+        share([f"{stored}@latest"], tmp_path / f"card{form}", Keep())
+    picture = (tmp_path / "card.svg").read_text()
+    root = ElementTree.fromstring(picture)
+    said = "\n".join("".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text"))
+    text = (tmp_path / "card.txt").read_text()
+    assert len(picture) < 20_000
+    assert "http" not in picture.replace("http://www.w3.org/2000/svg", "")
+    words = ("GPT training", "tok/s", "H200", "matmul", "a step of GPT training, 130 ms", "■ attention 10 %")
+    for word in words:
+        assert word in " ".join(said.split())
+        assert word.replace("■", "▓") in text, "without colours it is told by its pattern"
+    assert not [word for word in (run_id_of(2)[-8:], "acme", "--verbose") if word in said + text]
+    assert not [word for word in ("gemm", "gpt_train") if word in said + text]
+
+
+def test_a_png_card_is_small_and_text_fills_it(
+    stored: Path, tmp_path: Path, with_fonts: Callable[..., None]
+) -> None:
+    with_fonts("DejaVuSansMono", "DejaVuSansMono-Bold")
+    share([f"{stored}@latest"], tmp_path / "card.png", Keep())
+    picture = (tmp_path / "card.png").read_bytes()
+    pixels = imread(BytesIO(picture))
+    assert len(picture) < 20_000
+    assert pixels.shape[1] >= 600
+    is_light = pixels[:, :, :3].max(axis=2) > 0.5
+    assert np.mean(is_light.any(axis=1)) > 0.4, "lines of text"
+
+
+@pytest.mark.parametrize("fonts", [(), ("DejaVuSans",)])
+def test_without_a_monospaced_font_no_png_is_written(
+    stored: Path, tmp_path: Path, with_fonts: Callable[..., None], fonts: tuple[str, ...]
+) -> None:
+    with_fonts(*fonts)
+    with pytest.raises(GputuiError, match="no monospaced font") as failed:
+        share([f"{stored}@latest"], tmp_path / "card.png", Keep())
+    assert "fonts-dejavu" in failed.value.hint
+    assert not (tmp_path / "card.png").exists()
+
+
+def test_a_png_card_without_the_extra_says_how_to_get_it(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(GputuiError, match="needs resvg_py") as failed:
+        share([f"{stored}@latest"], tmp_path / "card.png", Keep())
+    assert "pip install resvg-py" in failed.value.hint
+
+
 def test_two_files_at_once_are_refused_and_neither_is_written(
     stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outs = tmp_path / "c.md", tmp_path / "r.html"
+    outs = tmp_path / "c.svg", tmp_path / "r.html"
     with pytest.raises(SystemExit) as left:
-        main(("share", str(stored), "-o", str(outs[0]), "-o", str(outs[1])))
+        main(("share", str(stored), "--card", str(outs[0]), "-o", str(outs[1])))
     assert left.value.code == 2
     assert f"{outs[0]} and {outs[1]}: one file is written" in capsys.readouterr().err
     assert not any(out.exists() for out in outs)
 
 
-def test_a_copy_of_a_file_is_no_other_result(tmp_path: Path) -> None:
+def test_a_card_says_why_it_has_no_step(tmp_path: Path) -> None:
+    store(tmp_path / "a.db", 1, profiled=False)
+    share([str(tmp_path / "a.db")], tmp_path / "card.txt", Keep())
+    why = "where the time of a step goes is not known: no step was profiled"
+    assert why in (tmp_path / "card.txt").read_text()
+
+
+def test_a_card_shows_one_result_and_a_copy_of_a_file_is_no_other(tmp_path: Path) -> None:
     (folder := tmp_path / "folder").mkdir()
     store(folder / "a.db", 1)
     shutil.copy(folder / "a.db", folder / "b.db")
+    share([str(folder)], tmp_path / "card.txt", Keep())
     alone = share([str(folder / "a.db")], tmp_path / "alone.md", Keep())
     assert share([str(folder)], tmp_path / "folder.md", Keep()).held == alone.held
+    store(folder / "c.db", 2)
+    with pytest.raises(GputuiError, match="2 results on one card") as failed:
+        share([str(folder)], tmp_path / "card.svg", Keep())
+    assert "name one, such as c.db@" in failed.value.hint
+
+
+def test_a_card_of_loads_on_a_server_has_their_curve(stored_with_loads: Path, tmp_path: Path) -> None:
+    share([f"{stored_with_loads}@latest~2"], tmp_path / "card.txt", Keep())
+    text = (tmp_path / "card.txt").read_text()
+    assert "8 users" in text
+    assert "model-1" in text
+    assert not [word for word in WORDS if word in text]
 
 
 def test_a_report_on_loads_has_no_planted_text(stored_with_loads: Path, tmp_path: Path) -> None:
