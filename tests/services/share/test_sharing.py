@@ -197,7 +197,7 @@ def test_a_card_is_a_small_picture_with_the_answer_the_rates_and_nothing_of_whos
     stored: Path, tmp_path: Path
 ) -> None:
     for form in (".svg", ".txt"):
-        share([f"{stored}@latest"], tmp_path / f"card{form}", Keep())
+        share([f"{stored}@latest"], tmp_path / f"card{form}", Keep(label=True, ids=True))
     picture = (tmp_path / "card.svg").read_text()
     root = ElementTree.fromstring(picture)
     said = "\n".join("".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text"))
