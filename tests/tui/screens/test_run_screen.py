@@ -53,6 +53,7 @@ from gputui.model.journal import JOURNAL_NAME, Block, Stored
 from gputui.model.result import Run
 from gputui.recording.run_directory import read_holder
 from gputui.services.doctor.disturbances import Check
+from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.profiles.planner import Choices
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.options import Draft, RunOptions, read_draft, to_argv
@@ -323,13 +324,13 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
     with Terminal(command, environment=environment) as first:
         first.wait_for("2 Run", DEADLINE_S)
         first.type(b"2")
-        first.wait_for("[ Start ]", DEADLINE_S)
         first.wait_for("at most", DEADLINE_S)
-        first.type(b"k" + b"\x1b[B" * 30)
+        first.type(b"\x1b[B" * len(shipped_profiles()))
         first.wait_for("▸ of your own", DEADLINE_S)
-        first.type(b"\r" + str(endless).encode())
-        first.wait_for("1 case", DEADLINE_S)
         first.type(b"\r")
+        first.wait_for("enter takes it", DEADLINE_S)
+        first.type(str(endless).encode() + b"\r")
+        first.wait_for("1 case", DEADLINE_S)
         first.wait_for("▸ [ Start ]", DEADLINE_S)
         first.type(b"\r")
         first.wait_for(
