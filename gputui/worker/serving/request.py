@@ -234,7 +234,7 @@ class Body:
             plain["stream_options"] = {"include_usage": True}
         if self.ignores_eos:
             plain["ignore_eos"] = True
-        plain |= json.loads(self.extra)
+        plain |= read_json(self.extra)
         mark, quote = "@", "" if self.has_messages else '"'
         if self.has_messages:
             plain["messages"] = mark
