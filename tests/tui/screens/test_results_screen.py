@@ -634,7 +634,7 @@ async def test_esc_goes_up_level_by_level_to_the_monitor(db: Path, monkeypatch: 
     "name",
     [
         *("results-runs-", "results-overview-", "results-gpu-overview-", "results-gpu-timeline-"),
-        *("run_ended_", "run_ended_gpu_"),
+        "run_ended_",
     ],
 )
 def test_at_most_a_third_of_a_large_terminal_is_blank(name: str) -> None:
