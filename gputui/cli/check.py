@@ -54,6 +54,10 @@ def command(
             say_what("looking at the driver and the host")
             box = gathered(python=python, db=db, asks_torch=not is_quick)
             found = check_box(box, db=db, on_tick=say_what)
+    except KeyboardInterrupt:
+        say_step("")
+        click.echo("stopped: the check says nothing", err=True)
+        raise
     finally:
         say_step("")
     took_s = time.monotonic() - begun_s

@@ -145,6 +145,7 @@ ELSEWHERE = {
     **dict.fromkeys(("price", "cost", "specs"), "gpu"),
     "diff": "compare",
     "trace": "import",
+    "replay": "results",
 }
 """What people call these commands, by the names that other tools have."""
 

@@ -299,8 +299,8 @@ def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
             f"{run.short_id} machine {run.machine.machine_id}, {runtime_name(run)}" for run in runs[:8]
         )
         raise GputuiError(
-            f"{name}: holds runs of {len(kinds)} machines or runtimes: {listed}",
-            f"choose one with {name}@RUN, or compare them with --by machine or --by runtime",
+            f"{name}: runs of {len(kinds)} machines or runtimes: {listed}",
+            "choose one as F@RUN, or compare them with --by machine or --by runtime",
         )
 
 

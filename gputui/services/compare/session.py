@@ -160,12 +160,12 @@ def ask(
         ignore = ""
     else:
         runs = [run for selection in selections for run in selection.runs]
+        names = ", ".join(selection.text for selection in selections)
         if not measured_values("device", runs):
-            names = ", ".join(selection.text for selection in selections)
             raise NoResult(f"no case was measured in {names}", "gputui show RUN FILE shows why")
         ignore = by or telling_dimension(runs)
         if ignore in ("device", "precision", "threads", "mode"):
-            side_of_runs(selections[0].text, runs)  # several machines in one side would be mixed silently
+            side_of_runs(names, runs)  # several machines in one side would be mixed silently
         history = [run for selection in selections for run in selection.history]
         sides = list(sides_by(ignore, runs, pool=pool, history=history))
     warnings = tuple(warning for selection in selections for warning in selection.warnings)

@@ -560,7 +560,7 @@ def test_a_file_of_two_machines_is_refused_with_the_list() -> None:
     for run in runs:
         assert run.summary.short_id in caught.value.message
         assert run.summary.machine.machine_id in caught.value.message
-    assert "both.db@RUN" in caught.value.hint
+    assert "F@RUN" in caught.value.hint
     assert "--by machine" in caught.value.hint
 
 

@@ -362,6 +362,7 @@ class RunScreen(ShellScreen):
             return
         if isinstance(outcome, Ended):
             self.ended = outcome
+            self.say("")  # that it is ending
             if outcome.wrong is not None:
                 shell_of(self).keep_error(self.ID, sentence(outcome.wrong))
         else:
