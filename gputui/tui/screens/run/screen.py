@@ -363,6 +363,7 @@ class RunScreen(ShellScreen):
         if isinstance(outcome, Ended):
             self.ended = outcome
             self.say("")  # that it is ending
+            self.in_progress = tuple(runs for runs in self.in_progress if runs != self.followed)
             if outcome.wrong is not None:
                 shell_of(self).keep_error(self.ID, sentence(outcome.wrong))
         else:
