@@ -209,7 +209,8 @@ async def test_the_sentence_under_the_cursor_is_shown_whole_and_the_table_marks_
             assert ascii_only is shown.isascii()
             if title in sentences and title not in ("Compare",):
                 assert sentences[title] in below
-                row = next(line for line in shown.splitlines() if f"  {title}  " in line)
+                begins = f"  {title}  " if width == 80 else f"  {title[:8]}"
+                row = next(line for line in shown.splitlines() if begins in line)
                 assert sentences[title] in row or ("~" if ascii_only else "…") in row
             await press(pilot, "down")
         await press(pilot, *"zzz")
