@@ -137,7 +137,7 @@ def _work(formula: _Formula | None, shapes: str) -> tuple[int, int] | Missing:
 
 
 def _parsed(text: str) -> tuple[list[_Shape], list[_Shape]]:
-    """Shapes of inputs, and of results if they are told; none at all if one of them is not known."""
+    """Shapes of inputs, and of results if they are known; none at all if one of them is not known."""
     sides = text.removesuffix(CAUSAL).removesuffix(FULL).partition(RESULTS)[::2]
     if not re.fullmatch(r"[\dx,]*", "".join(sides)) or re.search(r"\d{13}", text):
         return [], []

@@ -1,4 +1,4 @@
-"""Whether two steps do the same work, and what else of them is told before their times are compared."""
+"""Whether two steps do the same work, and what else to say before their times are compared."""
 
 from __future__ import annotations
 

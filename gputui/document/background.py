@@ -119,7 +119,7 @@ def hide_typing() -> Callable[[], None] | None:
         try:
             os.setsid()  # it gets no signals from the terminal's keys
             os.close(writer)
-            # A shell may have attributes of its own by now.
+            # A shell may have set other attributes by now.
             if not os.read(reader, 1) and termios.tcgetattr(0) == quiet:
                 termios.tcsetattr(0, termios.TCSANOW, before)
         finally:

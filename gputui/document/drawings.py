@@ -126,7 +126,7 @@ def parts_bar(parts: Sequence[BarPart], cells: int) -> list[Span]:
 
 
 def in_hues(span: Span, palette: Palette) -> str:
-    """A span's text without the patterns of parts, where each hue has a colour of its own."""
+    """A span's text without the patterns of parts, where each hue has another colour."""
     if span.text.isascii() or not palette.has_backgrounds:
         return span.text
     return span.text.translate(_SQUARES if span.text.endswith(" ") else _SOLID)

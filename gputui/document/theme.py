@@ -269,7 +269,7 @@ def definition(style: str, palette: Palette) -> str:
 
 
 def _selected(style: str, palette: Palette) -> str:
-    """On the background of the selected row, with text of its own: the terminal's may be as dark."""
+    """On the background of the selected row, with another text colour: the terminal's may be as dark."""
     if not palette.has_backgrounds:
         return f"{'bold' if 'bold' in definition(style, palette) else ''} reverse".strip()
     text, behind = ("#000000", "#e4e4e4") if palette.is_light else ("#eeeeee", "#262626")

@@ -153,7 +153,7 @@ def no_difference_words(comparison: Comparison) -> str:
 
 
 def unmeasured_words(comparison: Comparison) -> Iterable[str]:
-    """Why cases were measured on neither side; one or two are named, more are counted."""
+    """Why cases were measured on neither side; names one or two, and counts more."""
     for reason, names in comparison.unmeasured:
         which = f"{len(names)} cases" if len(names) > _NAMED else " and ".join(names)
         yield f"{which} ran on neither box: {reason}"

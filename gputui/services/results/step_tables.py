@@ -98,7 +98,7 @@ def name_in_run(case: CaseResult, run: Run) -> str:
 def step_parts(breakdown: StepBreakdown, *, names_waits: bool = False) -> list[BarPart]:
     """What a step is made of, by category of operator, the largest first; then what was idle.
 
-    With `names_waits`, the largest cause of idle time is a part of its own, in the place of one category.
+    With `names_waits`, the largest cause of idle time is a separate part, in the place of one category.
     """
     idle = sum(breakdown.idle.values())
     most = _MOST_PARTS - names_waits

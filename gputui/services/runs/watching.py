@@ -28,7 +28,7 @@ Groups = Sequence[tuple["LiveRun", ...]]
 def watch_runs(changed: Callable[[Groups], None], ends: threading.Event) -> None:
     """Report the runs in progress at first, and whenever they change, until `ends` is set; returns at once.
 
-    Calls `changed` in a thread of its own.
+    Calls `changed` in another thread.
     """
     threading.Thread(target=_poll, args=(changed, ends), name="gputui-runs", daemon=True).start()
 

@@ -499,7 +499,7 @@ def _is_transfer(event: TraceEvent) -> bool:
 
 def _waits(host: Sequence[TraceEvent], thread: int, start_ns: int, end_ns: int) -> Iterator[TraceEvent]:
     """The transfers of other threads for which a thread waits: it calls no operator meanwhile, and goes on as
-    the last of them ends, whichever thread is told first. In DDP that wait has no event of its own."""
+    the last of them ends, whichever thread hears first. In DDP that wait has no event."""
     transfers = sorted((e for e in host if _is_transfer(e) and e.thread != thread), key=lambda e: e.end_ns)
     calls = [(e.start_ns, e.end_ns, e) for e in host if e.thread == thread and e.kind == "op"]
     ordered = sorted(calls, key=lambda call: call[0]) if transfers else ()

@@ -1,6 +1,6 @@
 """Offers loads to a server: users who wait for their answers, or arrivals that wait for nothing.
 
-What a load looks like meanwhile is told once a second, at next to no cost to the load.
+It says once a second what a load looks like, at next to no cost to the load.
 """
 
 from __future__ import annotations
