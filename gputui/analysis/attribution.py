@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import attrgetter
 
-from gputui.analysis.operator_flops import flops_of_call
 from gputui.analysis.verdict import RatioEstimate
+from gputui.analysis.work import flops_of_call
 from gputui.model.absent import Missing
 from gputui.model.journal import IDLE, ProfiledPass, TimeSlice
 

@@ -13,10 +13,17 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from gputui.analysis.attribution import BELIEVED_INFLATION, Piece, ProfiledSide, inflation, pieces_seen
-from gputui.analysis.contention import CONTENTION
-from gputui.analysis.operator_flops import flops_of_call
+from gputui.analysis.spread import CONTENTION
+from gputui.analysis.work import (
+    BYTES_OF,
+    PRODUCTS,
+    bare_name,
+    flops_of_call,
+    product_types,
+    products_backward,
+)
 from gputui.model.absent import Missing
-from gputui.model.journal import IDLE, LineTime, Operator, ProfiledPass
+from gputui.model.journal import IDLE, LineTime, ProfiledPass
 from gputui.model.units import format_percent, format_rate, format_seconds
 from gputui.worker.profiling.line_times import GC, OTHER_THREAD
 from gputui.worker.profiling.op_categories import type_of_kernel
@@ -168,9 +175,7 @@ _FOREACH = ("Adadelta", "Adafactor", "Adamax", "ASGD", "NAdam", "RAdam", "RMSpro
 """Those that take only `foreach=True`."""
 _MANY_CALLS, _UPDATES = 50, 8
 _JOINED = "an optimizer of torch.optim with fused=True, or torch._foreach_ functions"
-PRODUCTS = ("gemm", "conv", "attention")
 _OF_NUMBERS = (*PRODUCTS, "elementwise", "norm", "reduction", "softmax_loss")
-_BYTES_OF = {"c10::Half": 2, "Half": 2, "BFloat16": 2, "float": 4, "double": 8}
 _TYPES = {"float": "fp32", "double": "fp64"}
 _TINY_NS = 10_000
 """An operator of a CPU that takes less is mostly the call itself."""
@@ -650,11 +655,6 @@ def _single_values(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Findin
     yield from _if_large(facts, READS_SINGLE_VALUES, evidence, of_loop, title=title)
 
 
-def bare_name(operator: str) -> str:
-    """`linear` for `aten::linear`."""
-    return operator.removeprefix("aten::")
-
-
 def _optimizer(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     """An optimizer that calls each operator for each parameter.
 
@@ -694,15 +694,15 @@ def _wider_types(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]
     yield from in_fp64
     if len(times_ns) < 2 or in_fp64:
         return
-    narrow = min(times_ns, key=_BYTES_OF.__getitem__)
-    wide_ns = {name: ns for name, ns in times_ns.items() if _BYTES_OF[name] > _BYTES_OF[narrow]}
+    narrow = min(times_ns, key=BYTES_OF.__getitem__)
+    wide_ns = {name: ns for name, ns in times_ns.items() if BYTES_OF[name] > BYTES_OF[narrow]}
     which = "products of the backward pass"
     kernels_ns = sum(k.time_ns for k in found.kernels if type_of_kernel(k.name) == "fp32")
     if set(wide_ns) == {"float"} and kernels_ns > wide_ns["float"]:
         wide_ns, which = {"float": kernels_ns}, "products"
     gone_ns = sum(wide_ns.values()) / found.steps
     calls = Counter[str]()
-    for name, row in _products_backward(found):
+    for name, row in products_backward(found):
         calls[name] += row.calls
     if calls[narrow] < WORTH_A_LINE * calls.total() or gone_ns < WORTH_A_LINE * step_ns:
         return
@@ -728,23 +728,6 @@ def _in_fp64(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:
     title, gone_ns = "It computes in fp64", share * facts.side.step_ns / 2
     found = _without(facts, WIDER_TYPES, evidence, gone_ns, "fair", title=title, of=mine)
     yield replace(found, change="float32 for data and weights: NumPy's arrays are float64 unless told")
-
-
-def product_types(found: ProfiledPass) -> Counter[str]:
-    """Time of the backward pass's products by their type; empty if none are listed."""
-    times_ns: Counter[str] = Counter()
-    for name, row in _products_backward(found):
-        times_ns[name] += row.time_ns
-    return times_ns
-
-
-def _products_backward(found: ProfiledPass) -> Iterable[tuple[str, Operator]]:
-    """Products of the backward pass of one known type, with that."""
-    for row in found.operators:
-        types = set(row.dtypes.split(","))
-        is_product = row.phase == "backward" and row.category in PRODUCTS
-        if is_product and len(types) == 1 and types <= set(_BYTES_OF):
-            yield types.pop(), row
 
 
 def _tiny(facts: StepFacts, pieces: Sequence[Piece]) -> Iterable[Finding]:

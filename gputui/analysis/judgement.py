@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from gputui.analysis.cost import Cost
-from gputui.analysis.energy import Energy
-from gputui.analysis.priors import UNKNOWN_LAUNCH_SD
+from gputui.analysis.cost import Cost, Energy
+from gputui.analysis.spread import UNKNOWN_LAUNCH_SD
 from gputui.analysis.statistics import sample_variance
 from gputui.analysis.verdict import (
     LAUNCHES_MEASURED,

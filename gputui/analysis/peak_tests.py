@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.box_rates import BoxRates
-from gputui.analysis.fleet import LEAST_CHANGE
+from gputui.analysis.fleet import LEAST_CHANGE, BoxRates
 from gputui.model.units import counted, format_percent, format_rate
 
 NORMAL = "NORMAL"

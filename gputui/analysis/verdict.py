@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from gputui.analysis.quantiles import t_cdf, t_quantile
 from gputui.analysis.spread import ASSUMED, ASSUMED_DF, ROW_CORRELATION, together
 from gputui.analysis.statistics import (
     hodges_lehmann,
@@ -23,6 +22,8 @@ from gputui.analysis.statistics import (
     mean,
     merged_until_independent,
     sample_variance,
+    t_cdf,
+    t_quantile,
 )
 from gputui.model.absent import Missing
 from gputui.model.result import Spread

@@ -19,7 +19,7 @@ from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_UNDECIDED
 from gputui.model.units import format_rate, format_whole_seconds
 
 if TYPE_CHECKING:
-    from gputui.services.check.judging import BoxCheck
+    from gputui.services.check import BoxCheck
 
 _KEPT = ("matmul amp", "memory copy", "from host")
 """Columns that a narrow terminal keeps."""
@@ -40,8 +40,7 @@ def command(
     Looks at the health of each GPU, and measures all of them at once for less than a minute. Exits with 0 if
     OK, 1 if SLOW or FAULT, 5 if it can't tell. Stores nothing without --db. Never tried on a faulty GPU.
     """
-    from gputui.services.check.judging import WORDS
-    from gputui.services.check.measuring import check_box, signals_raised
+    from gputui.services.check import WORDS, check_box, signals_raised
     from gputui.services.doctor.checks import gathered
 
     begun_s = time.monotonic()
@@ -84,7 +83,7 @@ def json_of(found: BoxCheck, took_s: float) -> dict[str, object]:
 
 def _write(page: Page, found: BoxCheck, took_s: float) -> None:
     """The devices with what was measured, what to do now, and the text for the provider."""
-    from gputui.services.check.judging import WORDS, named
+    from gputui.services.check import WORDS, named
 
     how = found.not_measured or "each beside its neighbors" * (len(found.devices) > 1)
     page.line(" · ".join(filter(None, (found.box, format_whole_seconds(took_s), how))), "dim")

@@ -25,13 +25,14 @@ from gputui.services.results.step_tables import step_parts
 from gputui.services.traces.difference import TraceDifference, difference_of, sentences
 from gputui.services.traces.difference import as_json as difference_as_json
 from gputui.services.traces.forms import (
+    answer_of,
     answer_parts,
     difference_as_markdown,
     difference_as_page,
     difference_parts,
+    tables_of,
 )
 from gputui.services.traces.imported import TraceRun, contents_of, read_run, stored_run
-from gputui.services.traces.overview import answer_of, tables_of
 from gputui.services.traces.ranks import rank_lines, ranks_of
 from gputui.services.traces.window import described, window_from
 from gputui.store.reading import ResultFile, open_result

@@ -45,18 +45,19 @@ from gputui.services.results.step_answer import (
 )
 from gputui.services.results.step_tables import profiled_cases
 from gputui.services.runs.process import writable_target
-from gputui.services.traces import in_program
 from gputui.services.traces.difference import TraceDifference, change_sentence, difference_of
-from gputui.services.traces.forms import brief
+from gputui.services.traces.forms import answer_of, as_json, brief
 from gputui.services.traces.imported import TraceRun, contents_of, with_others
-from gputui.services.traces.in_program import AFTER, DIRECTORY, STEPS
-from gputui.services.traces.overview import answer_of, as_json
 from gputui.services.traces.ranks import rank_lines, ranks_of
 from gputui.store.reading import open_result
 from gputui.store.selecting import MAX_LABEL, check_label
 from gputui.store.writing import store_run
 from gputui.worker.foreign_json import read_json_file
 
+DIRECTORY, STEPS, AFTER = "GPUTUI_WHY_DIRECTORY", "GPUTUI_WHY_STEPS", "GPUTUI_WHY_AFTER"
+"""Variables of the program's environment, which its half reads: the module that Python imports there as
+`sitecustomize`. That imports nothing of gputui, since the program may run in any interpreter."""
+IN_PROGRAM = Path(__file__).resolve().parents[1] / "services" / "traces" / "in_program"
 _MOST_STEPS = 1000
 _COMMAND_KEPT = 200
 """Characters of a command that are stored."""
@@ -261,12 +262,11 @@ def _program(words: tuple[str, ...]) -> str:
 
 def _environment(steps: int | None, after: int | None) -> dict[str, str]:
     """The program's: ours, where its Python finds what profiles it."""
-    hook = str(Path(in_program.__file__).parent)
     path = os.environ.get("PYTHONPATH")
     return {
         **os.environ,
         "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", _SILENT),
-        "PYTHONPATH": os.pathsep.join(filter(None, (hook, path))),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(IN_PROGRAM), path))),
         STEPS: str(steps or 0),
         AFTER: str(after or 0),
     }

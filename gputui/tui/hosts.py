@@ -8,8 +8,7 @@ from time import monotonic_ns
 
 from textual import events
 
-from gputui.analysis.health import WORST_FIRST, GpuFinding, age, health
-from gputui.analysis.throttling import Throttling
+from gputui.analysis.health import WORST_FIRST, GpuFinding, Throttling, age, health
 from gputui.document.drawings import gauge_spans
 from gputui.document.spans import Line, Span, cut
 from gputui.document.table import Column, Drawing, Table

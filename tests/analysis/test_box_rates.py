@@ -8,7 +8,7 @@ import statistics
 import pytest
 from scipy import stats
 
-from gputui.analysis.box_rates import BoxRates, below_normal_at, level_of, rates_of_both, rates_of_one
+from gputui.analysis.fleet import BoxRates, below_normal_at, level_of, rates_of_both, rates_of_one
 
 
 def of_boxes(*rates: float) -> BoxRates:

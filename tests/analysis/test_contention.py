@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from gputui.analysis.contention import LEAST_OWN_SHARE, Waiting, effect_of_waiting
+from gputui.analysis.spread import LEAST_OWN_SHARE, Waiting, effect_of_waiting
 from gputui.worker import WORKLOAD_CLASSES
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from gputui.analysis.attribution import ProfiledSide
-from gputui.analysis.contention import CONTENTION
 from gputui.analysis.findings import (
     COMPUTE_BOUND,
     LAUNCH_BOUND,
@@ -19,6 +18,7 @@ from gputui.analysis.findings import (
     at_best_without,
     findings_of,
 )
+from gputui.analysis.spread import CONTENTION
 from gputui.model.absent import Missing
 from gputui.model.journal import Kernel, LineTime, Operator, ProfiledPass, TimeSlice
 

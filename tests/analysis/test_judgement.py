@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gputui.analysis.cost import Cost
-from gputui.analysis.energy import Energy
+from gputui.analysis.cost import Cost, Energy
 from gputui.analysis.judgement import (
     COST,
     ENERGY,

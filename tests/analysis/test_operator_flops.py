@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gputui.analysis.operator_flops import bytes_of_call, flops_of_call, told_of_results
+from gputui.analysis.work import bytes_of_call, flops_of_call, told_of_results
 from gputui.model.absent import Missing
 
 HEADS = "2x3x8x4"  # batch, heads, positions, width

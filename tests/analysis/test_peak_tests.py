@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gputui.analysis.box_rates import lowest_normal_rate, rates_of_boxes
+from gputui.analysis.fleet import lowest_normal_rate, rates_of_boxes
 from gputui.analysis.peak_tests import Expectation, PeakTest, Standing, check_performance
 
 FEW = Expectation(769e12, 798e12, 384.5e12, 1019e12, figures=2)

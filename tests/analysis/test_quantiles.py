@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import special, stats
 
-from gputui.analysis.quantiles import incomplete_beta, normal_cdf, normal_quantile, t_cdf, t_quantile
+from gputui.analysis.statistics import incomplete_beta, normal_cdf, normal_quantile, t_cdf, t_quantile
 
 SHARES = (1e-6, 0.001, 0.005, 0.025, 0.3, 0.5, 0.6, 0.9, 0.975, 0.995, 0.9999)
 FREEDOMS = (1, 1.01, 1.37, 2, 2.5, 3, 3.9, 4, 7.7, 10, 30.2, 99.5, 200)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gputui.analysis.throttling import Throttling
+from gputui.analysis.health import Throttling
 
 SECOND = 10**9
 

@@ -6,19 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from gputui.analysis.priors import (
+from gputui.analysis.spread import (
+    ASSUMED,
     INSTANCE_SD,
     LAUNCH_SD,
+    RUN_DF,
     RUN_SD,
+    assumed_runs,
     band_between_models,
     instance_prior_sd,
     kind_of_work,
     launch_prior_sd,
     run_prior_sd,
+    together,
 )
-from gputui.analysis.quantiles import t_quantile
-from gputui.analysis.spread import ASSUMED, RUN_DF, assumed_runs, together
-from gputui.analysis.statistics import sample_variance
+from gputui.analysis.statistics import sample_variance, t_quantile
 from gputui.analysis.verdict import (
     BAND,
     FALSE_DISCOVERY_RATE,

@@ -6,8 +6,7 @@ from collections.abc import Hashable
 
 import pytest
 
-from gputui.analysis.priors import RUN_SD
-from gputui.analysis.spread import assumed_runs, learn_launches, together
+from gputui.analysis.spread import RUN_SD, assumed_runs, learn_launches, together
 from gputui.analysis.statistics import mean
 from gputui.analysis.verdict import (
     RatioEstimate,

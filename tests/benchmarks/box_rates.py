@@ -3,7 +3,7 @@
 `python tests/benchmarks/box_rates.py [RUNS]` prints, for references of 4 to 20 boxes, the share of runs with
 any case BELOW NORMAL: of healthy boxes, and of boxes 10 and 30 % slower in every case or in one of them. Each
 run has another reference. A run has 12 cases, which share half of the variance between boxes. Boxes spread as
-the sd says: GPUs of one node by 1.8 %, small models by 3.8 % (`analysis/priors.py`), CPUs by 10 %; with
+the sd says: GPUs of one node by 1.8 %, small models by 3.8 % (`analysis/spread.py`), CPUs by 10 %; with
 `tail`, 1 in 10 boxes of the reference is itself 15 % slow.
 """
 
@@ -14,7 +14,7 @@ import math
 import random
 import sys
 
-from gputui.analysis.box_rates import BoxRates, below_normal_at, level_of, rates_of_both, rates_of_one
+from gputui.analysis.fleet import BoxRates, below_normal_at, level_of, rates_of_both, rates_of_one
 
 CASES = 12
 MEASURED = 1.01

@@ -21,8 +21,8 @@ from checked_boxes import box_of, measured_box
 from command_line import gputui
 from cuda_standin import RATES, made_up_gpus
 
-from gputui.analysis.box_rates import below_normal_at, level_of, rates_of_both, rates_of_one
-from gputui.services.check.judging import SLOW, checked
+from gputui.analysis.fleet import below_normal_at, level_of, rates_of_both, rates_of_one
+from gputui.services.check import SLOW, checked
 
 SDS = (0.006, 0.012, 0.018, 0.024, 0.04, 0.06, 0.08)
 MIDDLE_90 = 3.29

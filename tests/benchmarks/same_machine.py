@@ -32,7 +32,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gputui.analysis.quantiles import incomplete_beta
+from gputui.analysis.statistics import incomplete_beta
 from gputui.analysis.verdict import RatioEstimate, judge
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing

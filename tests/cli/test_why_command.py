@@ -14,7 +14,7 @@ from chrome_traces import write_training
 from command_line import LONGEST_S, WORDS, gputui, gputui_here
 from stored_runs import store
 
-from gputui.services.traces import in_program
+from gputui.cli import why as why_command
 
 _TRAINS = """
 import sys, torch
@@ -49,7 +49,7 @@ def test_a_program_that_trains_stays_as_it_is_and_its_steps_are_explained_and_st
     (tmp_path / "train.py").write_text(_TRAINS)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "sitecustomize.py").write_text(
-        f"import os\nif {in_program.DIRECTORY!r} in os.environ:\n    print('of the user')\n"
+        f"import os\nif {why_command.DIRECTORY!r} in os.environ:\n    print('of the user')\n"
     )
     words = ("--after", "3", "--steps", "4", "--", sys.executable, "train.py", "20", "--lr=1")
     done = why(tmp_path, *words)
@@ -171,7 +171,7 @@ def test_the_line_that_a_step_is_paused_in_is_named_and_stored(tmp_path: Path) -
 def test_a_program_without_an_optimizer_is_explained_by_a_while_of_its_main_thread(tmp_path: Path) -> None:
     (tmp_path / "infer.py").write_text(
         "import os, torch\nfrom pathlib import Path\n"
-        f"while not list(Path(os.environ[{in_program.DIRECTORY!r}]).glob('unmarked-*.json')):\n"
+        f"while not list(Path(os.environ[{why_command.DIRECTORY!r}]).glob('unmarked-*.json')):\n"
         "    torch.ones(64, 64) @ torch.ones(64, 64)\n"
     )
     done = why(tmp_path, "--", sys.executable, "infer.py")
@@ -197,7 +197,7 @@ def test_calls_of_backward_are_the_steps_of_a_program_whose_optimizer_is_its_own
         "            (inner * 2).sum().backward()\n"
         "        return 2 * gradient\n"
         "weight = torch.ones(64, 64, requires_grad=True)\n"
-        f"directory = Path(os.environ[{in_program.DIRECTORY!r}])\n"
+        f"directory = Path(os.environ[{why_command.DIRECTORY!r}])\n"
         "calls = 0\n"
         "while not list(directory.glob('trace-*.json')):\n"
         "    Twice.apply(weight @ weight).sum().backward()\n"
@@ -265,6 +265,6 @@ def test_what_cannot_be_explained_is_named_and_ends_with_a_status_that_is_no_pro
 
 
 def test_the_variables_of_the_program_are_those_that_its_half_reads() -> None:
-    text = (Path(in_program.__file__).parent / "sitecustomize.py").read_text()
+    text = (why_command.IN_PROGRAM / "sitecustomize.py").read_text()
     for name in ("DIRECTORY", "STEPS", "AFTER"):
-        assert f'{name} = "{getattr(in_program, name)}"' in text
+        assert f'{name} = "{getattr(why_command, name)}"' in text

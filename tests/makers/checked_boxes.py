@@ -12,7 +12,7 @@ from journals import GPU_MACHINE
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu, Machine
 from gputui.model.plan import Case, Variant
-from gputui.services.check.judging import Measured
+from gputui.services.check import Measured
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import case_of
 from gputui.store.reading import CaseConditions

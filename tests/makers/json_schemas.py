@@ -22,7 +22,7 @@ from stored_loads import Server, store_loads
 from stored_runs import run_id_of, store
 
 from gputui.cli.check import json_of
-from gputui.services.check.judging import Measured, checked
+from gputui.services.check import Measured, checked
 from gputui.services.compare.fleet import FLEET_FROM
 from gputui.services.results.selectors import run_in
 from gputui.store.reading import open_result

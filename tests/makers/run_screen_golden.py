@@ -19,7 +19,7 @@ from journals import CPU_MACHINE, GPU_MACHINE
 from palettes import INDEXED
 from stored_runs import store
 
-from gputui.analysis.box_rates import rates_of_both, rates_of_one
+from gputui.analysis.fleet import rates_of_both, rates_of_one
 from gputui.analysis.health import Slowed
 from gputui.analysis.peak_tests import Expectation, PeakTest, PerformanceCheck, Standing, check_performance
 from gputui.document.spans import Line as Drawing

@@ -42,7 +42,7 @@ STEP_S, STEPS, BLOCKS = 0.02, 10, 6
 """Every case of every box takes as long for a step, so that whatever differs is chance or planted."""
 SHARED = 0.8
 """Of the variance of a launch: what precisions that it interleaves have in common, so that their ratio
-varies by 0.63 of the sd of one (`analysis/priors.py`: 6 of 10 % on a CPU)."""
+varies by 0.63 of the sd of one (`analysis/spread.py`: 6 of 10 % on a CPU)."""
 SLOW = 1.3
 """What a slow launch takes of the time of another."""
 ASSUMED_RUN_SD = {"cpu": 0.04, "gpu": 0.01}
@@ -100,7 +100,7 @@ WORLDS = (
     ),
     _cpu("CPU 3 %, one in five slow", ("", 0.03), slow_share=0.2),
     World(
-        "GPU by work",  # analysis/priors.py: small models are bound by kernel launches
+        "GPU by work",  # analysis/spread.py: small models are bound by kernel launches
         "gpu",
         0.003,
         (

@@ -12,7 +12,7 @@ from model_server import Behaviour
 from scipy.stats import binom
 from simulated_search import chat_load, limit_in_theory, searches_of_a_run
 
-from gputui.analysis.order_statistics import Percentile, percentile, sample_needed
+from gputui.analysis.statistics import Percentile, percentile, sample_needed
 from gputui.model.absent import Missing
 from gputui.worker.serving.search import (
     SearchStart,

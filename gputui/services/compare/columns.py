@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gputui.analysis.cost import Cost
-from gputui.analysis.energy import Energy
+from gputui.analysis.cost import Cost, Energy
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.spans import Span
 from gputui.errors import GputuiError

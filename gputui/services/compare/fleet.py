@@ -23,9 +23,8 @@ from gputui.analysis.fleet import (
     spread_of,
     standing_out,
 )
-from gputui.analysis.priors import instance_prior_sd
-from gputui.analysis.quantiles import t_quantile
-from gputui.analysis.spread import ASSUMED_DF
+from gputui.analysis.spread import ASSUMED_DF, instance_prior_sd
+from gputui.analysis.statistics import t_quantile
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import NoResult
 from gputui.model.absent import Missing

@@ -10,9 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gputui.analysis.contention import CONTENTION
-from gputui.analysis.cost import Cost
-from gputui.analysis.energy import Energy
+from gputui.analysis.cost import Cost, Energy
 from gputui.analysis.judgement import (
     COST,
     ENERGY,
@@ -26,7 +24,7 @@ from gputui.analysis.judgement import (
     work_per_joule,
 )
 from gputui.analysis.peak_tests import NO_REFERENCE, PerformanceCheck
-from gputui.analysis.priors import band_between_models, instance_prior_sd
+from gputui.analysis.spread import CONTENTION, band_between_models, instance_prior_sd
 from gputui.analysis.verdict import (
     BAND,
     GeometricMean,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gputui.analysis.cost import Cost
-from gputui.analysis.energy import Energy
+from gputui.analysis.cost import Cost, Energy
 from gputui.analysis.judgement import COST, ENERGY, FIGURE, RATE, TIME, Judgement
 from gputui.analysis.verdict import GeometricMean, SpeedEstimate
 from gputui.document.spans import Span, cut

@@ -7,14 +7,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.box_rates import (
+from gputui.analysis.fleet import (
+    FEWEST,
     BoxRates,
     below_normal_at,
     level_of,
     lowest_normal_rate,
     rates_of_boxes,
+    standing_out,
 )
-from gputui.analysis.fleet import FEWEST, standing_out
 from gputui.analysis.peak_tests import (
     ABOVE_LIMIT,
     BELOW_NORMAL,

@@ -11,8 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any  # JSON
 
-from gputui.analysis.cost import Cost
-from gputui.analysis.energy import Energy
+from gputui.analysis.cost import Cost, Energy
 from gputui.analysis.peak_tests import PerformanceCheck
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError

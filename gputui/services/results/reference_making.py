@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from gputui.analysis.box_rates import rates_of_both, rates_of_one
+from gputui.analysis.fleet import rates_of_both, rates_of_one
 from gputui.analysis.peak_tests import ABOVE_LIMIT
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gputui.analysis.box_rates import MOST_QUANTILES, BoxRates
+from gputui.analysis.fleet import MOST_QUANTILES, BoxRates
 from gputui.errors import GputuiError
 from gputui.facts.tables import find_gpu, is_slice, memory_gib_of
 from gputui.model.absent import Missing

@@ -11,18 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.attribution import ProfiledSide, doubtful
-from gputui.analysis.contention import CONTENTION
 from gputui.analysis.findings import (
     IDLE_TO_BE_LAUNCH_BOUND,
-    PRODUCTS,
     WORTH_A_LINE,
     Finding,
     StepFacts,
     at_best_without,
     findings_of,
-    product_types,
 )
+from gputui.analysis.spread import CONTENTION
 from gputui.analysis.verdict import SpeedEstimate
+from gputui.analysis.work import PRODUCTS, product_types
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass

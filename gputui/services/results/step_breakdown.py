@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from gputui.analysis.attribution import BELIEVED_INFLATION, ProfiledSide, doubtful, slices_seen
-from gputui.analysis.findings import PRODUCTS
-from gputui.analysis.operator_flops import CAUSAL, FULL, bytes_of_call, flops_of_call
+from gputui.analysis.work import CAUSAL, FULL, PRODUCTS, bytes_of_call, flops_of_call
 from gputui.facts.tables import find_gpu, peak_bandwidth, peak_for
 from gputui.model.absent import Missing
 from gputui.model.journal import IDLE, Operator, ProfiledPass

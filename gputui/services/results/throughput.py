@@ -9,23 +9,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 
-from gputui.analysis.contention import OF_WHOLE_PROGRAM, UNDISTURBED, Waiting, effect_of_waiting
-from gputui.analysis.cost import Cost, cost_per_million
-from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
-from gputui.analysis.priors import (
+from gputui.analysis.cost import Cost, Energy, PoweredLaunch, cost_per_million, energy_per_unit
+from gputui.analysis.spread import (
+    ASSUMED,
     LATE_LOAD_SD,
     LATE_PART,
     LATE_RUN_SD,
     LOAD_SD,
+    OF_WHOLE_PROGRAM,
     PAIRED_LOAD_SD,
     PAIRED_RUN_SHARE,
     SURPRISING,
+    UNDISTURBED,
+    Waiting,
+    assumed_runs,
+    effect_of_waiting,
     kind_of_work,
     launch_prior_sd,
     paired_prior_sd,
     run_prior_sd,
+    together,
 )
-from gputui.analysis.spread import ASSUMED, assumed_runs, together
 from gputui.analysis.statistics import mean
 from gputui.analysis.verdict import (
     LAUNCHES_MEASURED,

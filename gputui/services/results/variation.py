@@ -7,7 +7,6 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gputui.analysis.priors import run_prior_sd
 from gputui.analysis.spread import (
     ASSUMED,
     BoxSpread,
@@ -16,6 +15,7 @@ from gputui.analysis.spread import (
     learn_launches,
     learn_runs,
     pooled,
+    run_prior_sd,
 )
 from gputui.analysis.statistics import hodges_lehmann, sample_variance
 from gputui.analysis.verdict import launch_scatter, log_time

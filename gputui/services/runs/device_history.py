@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gputui.analysis.health import Slowed
-from gputui.analysis.throttling import Throttling
+from gputui.analysis.health import Slowed, Throttling
 from gputui.metrics import STORED, live_values
 from gputui.model.absent import Missing
 from gputui.model.result import TimeSeries

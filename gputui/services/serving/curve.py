@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
-from gputui.analysis.order_statistics import Percentile, percentile
+from gputui.analysis.cost import Energy, PoweredLaunch, energy_per_unit
+from gputui.analysis.statistics import Percentile, percentile
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.plan import Case

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any  # Any: JSON
 
-from gputui.analysis.order_statistics import Percentile, sample_needed
+from gputui.analysis.statistics import Percentile, sample_needed
 from gputui.document.drawings import bars
 from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Table, table_of

@@ -15,7 +15,7 @@ from json.decoder import JSONDecodeError
 from pathlib import Path
 from typing import Any, TypeVar  # Any: JSON that is not yet checked
 
-from gputui.analysis.operator_flops import told_of_results
+from gputui.analysis.work import told_of_results
 from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
 from gputui.services.traces.lines import COLLECTS, LEAST_NS, MARK, MEMBER, Frames, place_of_frame

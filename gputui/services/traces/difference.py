@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from gputui.analysis.attribution import Attribution, ProfiledSide, divide_difference, doubtful
-from gputui.analysis.contention import CONTENTION, effect_of_waiting
 from gputui.analysis.findings import WORTH_A_LINE
 from gputui.analysis.judgement import RATE, Judgement, judgements
-from gputui.analysis.priors import LAUNCH_SD
+from gputui.analysis.spread import CONTENTION, LAUNCH_SD, effect_of_waiting
 from gputui.analysis.verdict import compare_launches
 from gputui.analysis.work import different_work, even_factor, wider_type
 from gputui.document.table import Table, table_of

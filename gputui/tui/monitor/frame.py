@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gputui.analysis.health import NEAR_C, GpuFinding, Severity, is_lost
-from gputui.analysis.throttling import LONGEST_STEP_NS, Throttling
+from gputui.analysis.health import LONGEST_STEP_NS, NEAR_C, GpuFinding, Severity, Throttling, is_lost
 from gputui.document.spans import Span, cut, width_of
 from gputui.metrics import Metric, number, word
 from gputui.model.absent import Missing

@@ -10,7 +10,7 @@ from checked_boxes import box_of, measured_box, measured_gpu
 from hand_made import make_case, make_run, measured, steady
 from quick_runs import add_boxes
 
-from gputui.services.check.judging import BoxCheck, Measured, checked
+from gputui.services.check import BoxCheck, Measured, checked
 from gputui.services.doctor.disturbances import Check
 
 SLOW_PRODUCTS = {"amp": 0.85, "fp32": 0.87}

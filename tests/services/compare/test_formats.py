@@ -15,8 +15,7 @@ from hand_made import make_case, make_run, measured, steady
 from journals import GPU_MACHINE, H200, PRICE, journal_lines, make_telemetry, write_lines, write_telemetry
 from stored_runs import store
 
-from gputui.analysis.cost import Cost
-from gputui.analysis.energy import Energy
+from gputui.analysis.cost import Cost, Energy
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.cli import main
 from gputui.document.markup import escaped

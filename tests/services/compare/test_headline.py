@@ -10,7 +10,7 @@ from hand_made import make_case, make_run, measured, steady, unmeasured
 from journals import CPU_MACHINE, GPU_MACHINE, STARTED_US, journal_lines, write_lines
 from stored_runs import store
 
-from gputui.analysis.priors import RUN_SD
+from gputui.analysis.spread import RUN_SD
 from gputui.analysis.verdict import RatioEstimate
 from gputui.model.absent import Missing
 from gputui.model.journal import Block, Line, Price

@@ -15,7 +15,7 @@ from journals import make_case as journal_case
 from scipy import stats
 from stored_runs import store
 
-from gputui.analysis.energy import Energy, PoweredLaunch, energy_per_unit
+from gputui.analysis.cost import Energy, PoweredLaunch, energy_per_unit
 from gputui.cli import main
 from gputui.errors import (
     EXIT_CASE_FAILED,

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME, STARTED_US
 
-from gputui.analysis.contention import effect_of_waiting
 from gputui.analysis.cost import Cost
-from gputui.analysis.priors import RUN_SD
+from gputui.analysis.spread import RUN_SD, effect_of_waiting
 from gputui.analysis.verdict import GeometricMean, RatioEstimate, SpeedEstimate
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing

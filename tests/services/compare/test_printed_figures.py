@@ -18,8 +18,7 @@ from journals import CASES, make_journal
 from numpy.typing import NDArray
 from scipy import stats
 
-from gputui.analysis.priors import RUN_SD
-from gputui.analysis.spread import BOX_DF, ROW_DF, RUN_DF
+from gputui.analysis.spread import BOX_DF, ROW_DF, RUN_DF, RUN_SD
 from gputui.services.results.labels import plain_case_name, plain_name
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run

@@ -19,7 +19,7 @@ from pty_harness import Terminal
 from sshd import Servers, needs_sshd
 from test_strangers import stranger
 
-from gputui.analysis.throttling import Throttling
+from gputui.analysis.health import Throttling
 from gputui.document.spans import Span
 from gputui.model.absent import Missing
 from gputui.model.telemetry import LiveSample, Value

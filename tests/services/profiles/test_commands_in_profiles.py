@@ -13,8 +13,8 @@ from builders import H200, make_interpreter, make_machine, make_torchless_interp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputui.analysis.quantiles import t_quantile
 from gputui.analysis.spread import ASSUMED, together
+from gputui.analysis.statistics import t_quantile
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, compare_launches, estimate_speed, judge
 from gputui.errors import EXIT_USAGE, GputuiError, MachineLacks
 from gputui.model.absent import Missing

@@ -11,7 +11,7 @@ from hand_made import make_case, make_run, measured, steady
 from journals import GPU_MACHINE, H200, STARTED_NS, journal_lines, write_lines, write_telemetry
 
 from gputui.analysis.cost import Cost
-from gputui.analysis.priors import launch_prior_sd, paired_prior_sd
+from gputui.analysis.spread import launch_prior_sd, paired_prior_sd
 from gputui.analysis.verdict import (
     RatioEstimate,
     SpeedEstimate,

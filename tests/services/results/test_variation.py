@@ -9,8 +9,7 @@ import pytest
 from hand_made import make_case, make_run, measured, steady
 from journals import RUNTIME, STARTED_US, make_journal
 
-from gputui.analysis.priors import run_prior_sd
-from gputui.analysis.spread import ASSUMED, BoxSpread, assumed_runs
+from gputui.analysis.spread import ASSUMED, BoxSpread, assumed_runs, run_prior_sd
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.machine import Runtime
 from gputui.model.result import CaseResult, Run, Spread

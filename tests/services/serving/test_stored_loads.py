@@ -10,7 +10,7 @@ import pytest
 from command_line import printed, printed_json
 from stored_loads import USERS, Server, load_lines, store_loads
 
-from gputui.analysis.energy import Energy
+from gputui.analysis.cost import Energy
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.serving import LoadStep, Requests, ServerFound

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from sweeps import communication_ns
 
 from gputui.services.results.step_answer import sentence
-from gputui.services.traces.collectives import collective_lines, message_sizes
-from gputui.services.traces.imported import TraceRun, read_run
-from gputui.services.traces.overview import answer_of, category_table
+from gputui.services.traces.forms import answer_of, category_table
+from gputui.services.traces.imported import TraceRun, collective_lines, message_sizes, read_run
 
 _KERNELS = st.lists(
     st.tuples(st.integers(0, 900), st.integers(1, 300), st.booleans(), st.integers(7, 10)),

@@ -12,9 +12,8 @@ from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.services.results.step_answer import PROFILED
 from gputui.services.traces.difference import as_json, change_sentence, difference_of, sentences, short_kernel
-from gputui.services.traces.forms import difference_as_markdown
+from gputui.services.traces.forms import difference_as_markdown, held_back
 from gputui.services.traces.imported import read_run
-from gputui.services.traces.overview import held_back
 
 
 def test_the_first_sentence_names_the_loader_with_its_milliseconds(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from gputui.services.results.headline import run_headline
 from gputui.services.results.step_answer import sentence
 from gputui.services.traces import window as windows
 from gputui.services.traces.chrome_trace import read_trace
+from gputui.services.traces.forms import answer_of, category_table
 from gputui.services.traces.imported import contents_of, read_run, run_id_of
-from gputui.services.traces.overview import answer_of, category_table
 from gputui.services.traces.window import window_from
 from gputui.store.reading import open_result
 from gputui.store.writing import store_run
