@@ -388,9 +388,7 @@ class Fit:
     largest_batch_checkpoint: int | Missing
     """Of a training, with checkpointing."""
     longest_context: int | Missing
-    """Of a served model, by memory alone; 0 where not even one token fits."""
-    split_by: str
-    """What spreading it over several GPUs is called."""
+    """Of a served model, by memory alone; 0 where not even one token fits. Missing of a training."""
 
 
 def fit(training: Training, memory_bytes: int) -> Fit:
@@ -406,7 +404,6 @@ def fit(training: Training, memory_bytes: int) -> Fit:
             largest_batch(training, memory_bytes),
             largest_batch(training, memory_bytes, Tricks(checkpoint=True)),
             Missing("a training has the context that it has"),
-            "FSDP",
         )
 
     if high <= memory_bytes:

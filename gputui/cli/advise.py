@@ -6,7 +6,7 @@ import datetime
 import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar  # Any: JSON
 
 import click
 
@@ -29,7 +29,6 @@ from gputui.model.units import (
     format_spread,
     format_usd,
 )
-from gputui.services.advise.buy import Buying, advice_as_json, weigh
 from gputui.services.advise.llm_serving import (
     LLM_HEADINGS,
     LlmAdvice,
@@ -42,16 +41,20 @@ from gputui.services.advise.llm_serving import (
 )
 from gputui.services.advise.rent import (
     Advice,
+    Buying,
     Choice,
     Offer,
+    Pick,
     PricedSide,
     advise,
     example_job,
     headline_of,
+    weigh,
 )
 from gputui.services.compare.pairing import side_of_runs
 from gputui.services.prices import price_of, price_of_run, price_source
 from gputui.services.results.conditions import Evidence
+from gputui.services.results.exports import case_identity
 from gputui.services.results.labels import case_words, device_words
 from gputui.services.results.selectors import Selection, select_all, split_selector
 from gputui.worker import PRECISIONS
@@ -371,15 +374,55 @@ def _price(offer: Offer) -> str:
 
 def _buying(buying: Buying) -> str:
     """`rent or buy a.db: $800000.00 pays after 53.3 months: rent $20000.00 a month, owning $5000.00`."""
-    found = buying.found
-    if isinstance(found, Missing):
-        return f"rent or buy {buying.box}: {found.reason}"
-    months = found.months
+    months = buying.months
+    if isinstance(buying.rent_usd_per_month, Missing):
+        return f"rent or buy {buying.box}: {buying.rent_usd_per_month.reason}"
     pays = (
         f"never pays: {months.reason}" if isinstance(months, Missing) else f"pays after {months:.1f} months"
     )
-    rent, own = format_usd(found.rent_usd_per_month), format_usd(found.own_usd_per_month)
+    rent, own = format_usd(buying.rent_usd_per_month), format_usd(buying.own_usd_per_month)
     return (
-        f"rent or buy {buying.box}: {format_usd(found.buy_usd)} {pays}; rent {rent} a month, owning {own}"
+        f"rent or buy {buying.box}: {format_usd(buying.buy_usd)} {pays}; rent {rent} a month, owning {own}"
         f" (--own), at {buying.hours:g} h of work; not counted: space, interest, repairs, resale"
     )
+
+
+def advice_as_json(advice: Advice, buyings: Sequence[Buying] = ()) -> dict[str, Any]:
+    """The answer to one job, with rent against buy if requested."""
+    plain: dict[str, Any] = to_plain(advice)
+    offers = [
+        {**as_json, "case": case_identity(offer.case)}
+        for as_json, offer in zip(plain["offers"], advice.offers, strict=True)
+    ]
+    return {
+        "headline": headline_of(advice),
+        **plain,
+        "job": {"text": advice.job.text, **plain["job"]},
+        "work": {**plain["work"], "parameters": dict(advice.work.parameters), "key": advice.work.key},
+        "offers": offers,
+        "cheapest": _plain_pick(advice.cheapest),
+        "fastest": _plain_pick(advice.fastest),
+        "left_out": [{"what": what, "reason": reason} for what, reason in advice.left_out],
+        "rent_or_buy": [_plain_buying(buying) for buying in buyings],
+    }
+
+
+def _plain_buying(buying: Buying) -> dict[str, Any]:
+    found: dict[str, Any] = to_plain(buying)
+    named = {name: found.pop(name) for name in ("box", "device_class", "hours")}
+    is_known = not isinstance(buying.rent_usd_per_month, Missing)
+    return {**named, "found": found if is_known else found["rent_usd_per_month"]}
+
+
+def _plain_pick(pick: Pick | Missing) -> Any:
+    if isinstance(pick, Missing):
+        return to_plain(pick)
+    from gputui.services.compare.formats import judgement_as_json  # no other form needs it
+
+    against = [{"what": what, **judgement_as_json(judgement)} for what, judgement in pick.against]
+    return {
+        "box": pick.offer.box,
+        "device_class": pick.offer.device_class,
+        "ties": list(pick.ties),
+        "against": against,
+    }

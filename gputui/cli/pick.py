@@ -50,7 +50,7 @@ from gputui.services.advise.gpu_choice import (
 from gputui.services.prices import is_on_demand
 
 if TYPE_CHECKING:
-    from gputui.services.advise.memory_fit import FitReport
+    from gputui.services.advise.gpu_choice import FitReport
 
 _LARGE_PARTS = 5
 """Of the peak; the smaller ones are shown with --all only."""
@@ -108,7 +108,7 @@ def command(
         if stated[name] is not None:
             option, instead = f"--{name.replace('_', '-')}", "--train" if infer else "--infer"
             raise GputuiError(f"{option}: only for {why}", f"leave it out, or add {instead}")
-    from gputui.services.advise.memory_fit import inference_report, prompt_speed_on, report
+    from gputui.services.advise.gpu_choice import inference_report, prompt_speed_on, report
 
     wish = Wish(params=params, model=model, cache_precision=stated.pop("kv_precision"), **stated)
     if infer:
@@ -149,7 +149,7 @@ def _print_training(found: FitReport[Training], every: bool) -> None:
 
 
 def _print_inference(found: FitReport[ServedModel], every: bool) -> None:
-    from gputui.services.advise.memory_fit import bytes_per_token
+    from gputui.services.advise.gpu_choice import bytes_per_token
 
     serving, model = found.work, found.work.model
     longest = max(model.context, serving.context) if model.name else MOST_CONTEXT
@@ -182,7 +182,7 @@ def _print_inference(found: FitReport[ServedModel], every: bool) -> None:
 
 def _write_limits(page: Page, serving: ServedModel, best: GpuPick) -> None:
     """How fast prompts are on the GPUs that the headline names, and what tokens cost where these are full."""
-    from gputui.services.advise.memory_fit import decode_speed_on, prompt_speed_on
+    from gputui.services.advise.gpu_choice import decode_speed_on, prompt_speed_on
 
     batch, prompts = min(best.fit.largest_batch, _MOST_AT_ONCE), prompt_speed_on(serving, best)
     full = replace(best, speed=decode_speed_on(replace(serving, batch=batch), best.fit, best.row))
@@ -294,7 +294,7 @@ def _plain_training(training: Training) -> dict[str, object]:
 
 
 def _plain_inference(serving: ServedModel) -> dict[str, object]:
-    from gputui.services.advise.memory_fit import bytes_per_token
+    from gputui.services.advise.gpu_choice import bytes_per_token
 
     model, parts = serving.model, inference_parts(serving)
     return {

@@ -9,8 +9,15 @@ from decode_results import results
 
 from gputui.analysis.cost import Estimated
 from gputui.analysis.fit import NO_TRICK, PRECISIONS, Training, Tricks
-from gputui.analysis.inference_fit import WEIGHT_FORMATS, ServedModel, cache_bytes
-from gputui.analysis.llm_speed import decode_speed, prompt_speed, step_bytes, train_speed
+from gputui.analysis.inference_fit import (
+    WEIGHT_FORMATS,
+    ServedModel,
+    cache_bytes,
+    decode_speed,
+    prompt_speed,
+    step_bytes,
+    train_speed,
+)
 from gputui.model.absent import Missing
 from gputui.services.advise.published_models import model_named
 

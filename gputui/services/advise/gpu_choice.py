@@ -1,4 +1,4 @@
-"""On which GPUs something fits, which of them people rent, and what the cheapest costs."""
+"""On which GPUs a training or an inference fits, how fast it should be there, and what the cheapest costs."""
 
 from __future__ import annotations
 
@@ -7,28 +7,71 @@ import difflib
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Generic, TypeVar
 
 from gputui.analysis.cost import Estimated
-from gputui.analysis.fit import GIB, NO_TRICK, Fit, Tricks
+from gputui.analysis.fit import (
+    GIB,
+    NO_TRICK,
+    PRECISIONS,
+    STATES_PER_WEIGHT,
+    Fit,
+    Shape,
+    Training,
+    Tricks,
+    fit,
+    needed_bytes,
+)
+from gputui.analysis.inference_fit import (
+    CACHE_BYTES,
+    MOST_BATCH,
+    MOST_CONTEXT,
+    WEIGHT_FORMATS,
+    ServedModel,
+    cache_bytes,
+    decode_speed,
+    fit_inference,
+    needed_for_inference,
+    possible_gpus,
+    prompt_speed,
+    train_speed,
+)
 from gputui.analysis.job import amount_of
 from gputui.errors import GputuiError
 from gputui.facts.tables import (
+    GpuFacts,
     GpuRow,
     closest_gpus,
     gpu_rows,
     memory_of,
+    peak_bandwidth,
+    peak_for,
     rows_named,
     with_article,
 )
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.model.units import format_bytes, format_usd, three_digits, with_prefix
+from gputui.model.units import format_bytes, format_usd, listed, three_digits, with_prefix
+from gputui.services.advise.published_models import model_named, typical_shape
 from gputui.services.prices import age_words, best_offer, is_on_demand, list_price
 
 SHOWN_FIRST = 7
 """GPUs that are shown without `--all`."""
+DEFAULT_CONTEXT = 8192
+_TRAINED_CONTEXT = 4096
+"""Tokens per sequence in training where none are stated: many models can take far more than is usual."""
 _HOLDS = ("fits", "with tricks", "several GPUs")
+_OPTIMIZER_TITLES = {
+    "sgd": "SGD",
+    "momentum": "SGD and momentum",
+    "rmsprop": "RMSprop",
+    "adagrad": "Adagrad",
+    "adam": "Adam",
+    "adamw": "AdamW",
+}
+W = TypeVar("W", Training, ServedModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +132,145 @@ class GpuPick:
         return unlike, is_other, bool(self.age), usd, self.price.usd_per_hour, self.fit.gpus
 
 
+@dataclass(frozen=True, slots=True)
+class FitReport(Generic[W]):
+    """The answer."""
+
+    headline: str
+    work: W
+    notes: tuple[str, ...]
+    """What was assumed where nothing was stated, and what is doubtful."""
+    picks: tuple[GpuPick, ...]
+    """The GPUs asked for, the cheapest per token first."""
+    measured_by: str
+    """What to type on such a box."""
+
+
+def report(wish: Wish) -> FitReport[Training]:
+    """What a training takes. Raises GputuiError for each invalid value and an unknown GPU."""
+    optimizer = _one_of("--optimizer", wish.optimizer or "adamw", STATES_PER_WEIGHT)
+    more = "; with --infer also fp16, fp8, int8, int4"
+    precision = PRECISIONS[_one_of("--precision", wish.precision or "amp", PRECISIONS, more)]
+    batch = whole_number("--batch", wish.batch, 2**20)
+    rows = rows_asked(wish.gpu)
+    blocks, params, notes = _wished_model(wish)
+    context = min(blocks.context, _TRAINED_CONTEXT)
+    if wish.context is None:
+        notes.append(f"{context} tokens")
+    else:
+        context = whole_number("--context", wish.context, 2**24)
+    training = Training(params, optimizer, precision, blocks, batch, context)
+    everywhere = picks_of(
+        partial(fit, training),
+        lambda on, row: train_speed(training, on.tricks, row.vendor, peak_for(GpuFacts(row, ""), "fp16")),
+    )
+    asked = [pick for pick in everywhere if pick.row in rows]
+    subject = (
+        f"training {_called(wish, blocks, params)} with {_OPTIMIZER_TITLES[optimizer]} in {precision.name}"
+        f" (batch {batch} x {context} tokens)"
+    )
+    answer = headline(subject, asked, everywhere, needed_bytes(training))
+    return FitReport(answer, training, tuple(notes), tuple(asked), "gputui run llm")
+
+
+def inference_report(wish: Wish) -> FitReport[ServedModel]:
+    """What an inference takes. Raises GputuiError for each invalid value and an unknown GPU."""
+    model, params, notes = _wished_model(wish)
+    published = model.weight_format if wish.model is not None else ""
+    precision, more = wish.precision or published or "bf16", "; with --train also amp, tf32, mixed"
+    weights = WEIGHT_FORMATS[_one_of("--precision", precision, WEIGHT_FORMATS, more)]
+    cache = weights.name if weights.name in ("fp32", "fp16") else "bf16"
+    if wish.cache_precision is not None:
+        cache = _one_of("--kv-precision", wish.cache_precision, CACHE_BYTES)
+    batch = whole_number("--batch", wish.batch, MOST_BATCH)
+    gpus = whole_number("--gpus", wish.gpus or "1", 1024)
+    rows = rows_asked(wish.gpu)
+    if gpus not in (possible := possible_gpus(model)):
+        raise GputuiError(
+            f"--gpus {gpus}: {model.heads} attention heads do not split evenly over {gpus} GPUs",
+            f"one of {', '.join(map(str, possible))}",
+        )
+    if wish.context is None:
+        context = min(DEFAULT_CONTEXT, model.context)
+        notes.append(f"{context} tokens")
+    else:
+        context = whole_number("--context", wish.context, MOST_CONTEXT)
+        if model.name and context > model.context:
+            notes.append(f"{model.name} was trained for {model.context} tokens")
+    serving = ServedModel(params, weights, cache, model, batch, context, gpus)
+    everywhere = picks_of(partial(fit_inference, serving), partial(decode_speed_on, serving))
+    asked = [pick for pick in everywhere if pick.row in rows]
+    subject = f"{_called(wish, model, params)} in {weights.name} with {context} tokens x {batch}"
+    return FitReport(
+        headline(subject, asked, everywhere, needed_for_inference(serving)),
+        serving,
+        tuple(notes),
+        tuple(asked),
+        f"gputui serve-bench http://localhost:8000 --concurrency {batch}",
+    )
+
+
+def _wished_model(wish: Wish) -> tuple[Shape, int, list[str]]:
+    """Shape and number of weights; the shape of a size is that of a published model, and noted."""
+    if wish.model is not None:
+        shape = model_named(wish.model)
+        # with whose activations the formula was not compared: that was done with blocks of LLaMA
+        kinds = (
+            (shape.experts, "experts"),
+            (shape.latent, "compressed keys and values"),
+            (shape.linear_layers, "linear attention"),
+        )
+        unlike = [kind for has_it, kind in kinds if has_it]
+        notes = [f"activations of {listed(unlike)}, unchecked"] if unlike else []
+        return shape, shape.parameters, notes
+    if wish.params is None:
+        raise GputuiError(
+            "the size of the model is missing", "give its name, its config.json, or --params 8e9"
+        )
+    params = whole_number("--params", wish.params, 10**14)
+    near = typical_shape(params)
+    notes = [f"{near.layers} layers x {near.kv_heads} KV heads x {near.head_dim} as in {near.name}"]
+    if not 0.5 <= near.parameters / params <= 2:
+        notes.append("no published shape is near, so it is a guess: give its config.json")
+    return near, params, notes
+
+
+def _called(wish: Wish, shape: Shape, params: int) -> str:
+    """`7B`; of a model that was named, `gpt-oss-120b (117B, 5.13B active)`: those of each token."""
+    if wish.model is None:
+        return _short_number(params)
+    active = f", {_short_number(shape.active_parameters)} active" if shape.experts else ""
+    return f"{shape.name} ({_short_number(params)}{active})"
+
+
+def _short_number(number: int) -> str:
+    """`7B`, `124M`, `70.6B` of a number of weights."""
+    digits, prefix = with_prefix(number)
+    return f"{float(digits):g}{prefix.replace('G', 'B').replace('k', 'K')}"
+
+
+def decode_speed_on(serving: ServedModel, on: Fit, row: GpuRow) -> Estimated | Missing:
+    """Generated tokens per second on as many of these GPUs as are needed."""
+    gpu, served = GpuFacts(row, ""), replace(serving, gpus=on.gpus)
+    return decode_speed(served, row.vendor, peak_bandwidth(gpu), _peak(serving, gpu))
+
+
+def prompt_speed_on(serving: ServedModel, pick: GpuPick) -> Estimated | Missing:
+    """Tokens per second of prompts on as many of these GPUs as are needed."""
+    return prompt_speed(replace(serving, gpus=pick.fit.gpus), _peak(serving, GpuFacts(pick.row, "")))
+
+
+def _peak(serving: ServedModel, gpu: GpuFacts) -> float | Missing:
+    """Of 16-bit products, also where weights have fewer bits: an engine may widen them."""
+    return peak_for(gpu, "fp32" if serving.weights.name == "fp32" else "fp16")
+
+
+def bytes_per_token(serving: ServedModel) -> int:
+    """Of the KV cache, on all GPUs together, while no window is full."""
+    one = replace(serving, batch=1, gpus=1)
+    return cache_bytes(replace(one, context=2)) - cache_bytes(replace(one, context=1))
+
+
 def rows_asked(name: str | None) -> tuple[GpuRow, ...]:
     """The GPUs that are asked about: all, or those that a name means.
 
@@ -97,14 +279,14 @@ def rows_asked(name: str | None) -> tuple[GpuRow, ...]:
     if name is None:
         return gpu_rows()
     meant = rows_named(name)
-    if meant:
-        sized = tuple(row for row in meant if not isinstance(memory_of(row), Missing))
-        if not sized:
-            raise GputuiError(
-                f"--gpu: {meant[0].name} comes with different memory sizes",
-                "name it with its size: gputui pick 7B --all lists every GPU",
-            )
+    sized = tuple(row for row in meant if not isinstance(memory_of(row), Missing))
+    if sized:
         return sized
+    if meant:
+        raise GputuiError(
+            f"--gpu: {meant[0].name} comes with different memory sizes",
+            "name it with its size: gputui pick 7B --all lists every GPU",
+        )
     close = ", ".join(closest_gpus(name))
     raise GputuiError(
         f"--gpu: unknown GPU {name!r}",
@@ -122,15 +304,15 @@ def picks_of(
         size = memory_of(row)
         if isinstance(size, Missing):
             continue
-        fit = fit_on(size)
+        on = fit_on(size)
         price: Price | Missing = Missing("it does not fit")
         speed: Estimated | Missing = Missing("it does not fit")
-        if fit.word != "does not fit":
-            offer = best_offer(row.name, today, fit.gpus)
-            price = list_price(offer) if offer else Missing(f"no price known of {fit.gpus} x {row.name}")
-            speed = speed_of(fit, row)
+        if on.word != "does not fit":
+            offer = best_offer(row.name, today, on.gpus)
+            price = list_price(offer) if offer else Missing(f"no price known of {on.gpus} x {row.name}")
+            speed = speed_of(on, row)
         age = "" if isinstance(price, Missing) else age_words(price.date, today)
-        found.append(GpuPick(row, size, fit, price, age, speed))
+        found.append(GpuPick(row, size, on, price, age, speed))
     return tuple(sorted(found, key=lambda pick: pick.order))
 
 
@@ -158,9 +340,8 @@ def headline(
 
 def _priced(pick: GpuPick) -> str:
     """`2 x H200 SXM with FSDP, 70.1 of 140 GiB each, from $6.20/h (runpod)`."""
-    how = " and ".join(
-        trick_words(pick.fit.tricks, pick.fit.split_by, "checkpointing", "offloaded activations")
-    )
+    spread = "FSDP" if isinstance(pick.fit.longest_context, Missing) else "tensor parallelism"
+    how = " and ".join(trick_words(pick.fit.tricks, spread, "checkpointing", "offloaded activations"))
     each = " each" if pick.fit.gpus > 1 else ""
     used = f"{three_digits(pick.fit.needed_bytes[1] / GIB)} of {format_bytes(pick.memory_bytes)}{each}"
     one = with_article(pick.row.name) if pick.fit.gpus == 1 else counted(pick)
@@ -216,7 +397,7 @@ def whole_number(option: str, text: str, most: int, least: int = 1) -> int:
     return round(value)
 
 
-def one_of(option: str, text: str, known: Iterable[str], more: str = "") -> str:
+def _one_of(option: str, text: str, known: Iterable[str], more: str = "") -> str:
     """The name among those known. Raises GputuiError that lists them, and `more`."""
     names = list(known)
     if text.strip().lower() in names:
@@ -226,9 +407,3 @@ def one_of(option: str, text: str, known: Iterable[str], more: str = "") -> str:
     raise GputuiError(
         f"{option}: unknown {option.lstrip('-')} {text!r}", f"{meant}one of {', '.join(names)}{more}"
     )
-
-
-def short_number(number: int) -> str:
-    """`7B`, `124M`, `70.6B` of a number of weights."""
-    digits, prefix = with_prefix(number)
-    return f"{float(digits):g}{prefix.replace('G', 'B').replace('k', 'K')}"

@@ -1,21 +1,35 @@
-"""Which language model is meant by a name, a `config.json`, or only a size, and its shape."""
+"""Which language model is meant by a name, a `config.json`, or only a size, and its shape.
+
+A `config.json` has the fields of Hugging Face transformers.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from gputui.analysis.fit import Shape
-from gputui.analysis.model_config import shape_of
 from gputui.errors import GputuiError
 from gputui.facts.tables import model_configs, source_rows
-from gputui.worker.foreign_json import read_json_file
+from gputui.worker.foreign_json import read_json_file, whole
 
 _LARGEST_CONFIG_BYTES = 2**22
 _VARIANT = re.compile(r"-(instruct|chat|it|base|hf|thinking|text|v[0-9.]+|[0-9]{4})$")
 """What names of models with the same shape end in."""
+_LINEAR = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+"""Whose other layers have linear attention, and whose queries have gates."""
+_FULL_EVERY = {"gemma2": 2, "gpt_oss": 2, "olmo3": 4, "gemma3_text": 6, **dict.fromkeys(_LINEAR, 4)}
+"""Of so many layers the last looks at all tokens, as transformers assumes without `layer_types`."""
+KNOWN_TYPES = (
+    "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi3",
+    "olmo3", "gpt_oss", "deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe", "glm4_moe_lite", "minimax_m2",
+    "ministral3",
+    *_LINEAR,
+)  # fmt: skip
+"""Values of `model_type` whose blocks are these: gated MLPs, norms, and attention of the kinds of `Shape`."""
 
 
 @functools.cache
@@ -61,6 +75,16 @@ def model_named(text: str) -> Shape:
     )
 
 
+def _plain(name: str) -> str:
+    """`llama-3.1-8b` of `meta-llama/Llama 3.1 8B`, `Meta-Llama-3.1-8B`, `llama3.1:8b`."""
+    words = re.sub(r"[\s_:]+", "-", name.rpartition("/")[2].strip().lower())
+    return re.sub(r"^(meta-)?(llama|qwen|gemma|phi)-?(?=[0-9])", r"\2", words)
+
+
+def _listed(shapes: list[Shape]) -> str:
+    return ", ".join(shape.name.replace(" ", "-") for shape in shapes[:8])
+
+
 def _shape_in(path: Path) -> Shape:
     file = path / "config.json" if path.is_dir() else path
     try:
@@ -73,11 +97,111 @@ def _shape_in(path: Path) -> Shape:
         raise GputuiError(f"{file}: {why}", "give the config.json that a model is published with") from None
 
 
-def _plain(name: str) -> str:
-    """`llama-3.1-8b` of `meta-llama/Llama 3.1 8B`, `Meta-Llama-3.1-8B`, `llama3.1:8b`."""
-    words = re.sub(r"[\s_:]+", "-", name.rpartition("/")[2].strip().lower())
-    return re.sub(r"^(meta-)?(llama|qwen|gemma|phi)-?(?=[0-9])", r"\2", words)
+def shape_of(config: Mapping[str, object], name: str, source: str) -> Shape:
+    """The shape that a configuration describes; of a model of images and text, that for text.
+
+    Raises ValueError for a model of another type, a field that lacks, and one that cannot be.
+    """
+    text = config.get("text_config")
+    if isinstance(text, Mapping):
+        config = {**config, **text}
+    kind = config.get("model_type")
+    if kind not in KNOWN_TYPES:
+        raise ValueError(f"model_type {kind!r:.40} is not known; known: {', '.join(KNOWN_TYPES)}")
+
+    def number(*fields: str, default: int | None = None) -> int:
+        """The first of these fields that is there."""
+        field = next((field for field in fields if config.get(field)), fields[0])
+        if default is not None and not config.get(field):
+            return default
+        if config.get(field) is None:
+            raise ValueError(f"it has no {field}")
+        try:
+            return whole(config[field], 1, 10**7)
+        except ValueError as error:
+            raise ValueError(f"{field}: {error}") from None
+
+    layers, width, heads = map(number, ("num_hidden_layers", "hidden_size", "num_attention_heads"))
+    hidden = number("intermediate_size", default=0)
+    experts = number("num_experts", "num_local_experts", "n_routed_experts", default=0)
+    every = (config.get("decoder_sparse_step") or 1, config.get("moe_layer_freq") or 1)
+    if config.get("mlp_only_layers") or every != (1, 1):
+        raise ValueError("layers with and without experts alternate, which is not known")
+    expert_hidden = active_experts = shared_hidden = dense_layers = 0
+    if experts:
+        expert_hidden = number("moe_intermediate_size", "intermediate_size", default=0)
+        active_experts = number("num_experts_per_tok", "experts_per_token", default=0)
+        shared = number("n_shared_experts", default=0) * expert_hidden
+        shared_hidden = number("shared_expert_intermediate_size", default=shared)
+        dense_layers = number("first_k_dense_replace", default=0)
+    latent, rotary, head_dim = 0, 0, number("head_dim", default=width // heads)
+    if config.get("kv_lora_rank"):
+        rotary = number("qk_rope_head_dim")
+        latent = number("kv_lora_rank") + rotary
+        head_dim = number("qk_nope_head_dim") + rotary
+    partial_every = number("full_attention_interval", default=_FULL_EVERY.get(str(kind), 0))
+    window_layers, linear_layers = _partial_layers(config, str(kind), layers, partial_every)
+    keys, state, linear_out, value_heads = 0, 0, 0, 0
+    if linear_layers:
+        value_heads = number("linear_num_value_heads")
+        keys = number("linear_num_key_heads") * number("linear_key_head_dim")
+        linear_out = value_heads * number("linear_value_head_dim")
+        state = linear_out * number("linear_key_head_dim")
+    shape = Shape(
+        name,
+        layers,
+        width,
+        heads,
+        number("num_key_value_heads", default=heads),
+        head_dim,
+        hidden,
+        number("vocab_size"),
+        number("max_position_embeddings"),
+        is_tied=bool(config.get("tie_word_embeddings", str(kind).startswith("gemma"))),
+        source=source,
+        experts=experts,
+        active_experts=active_experts,
+        expert_hidden=expert_hidden,
+        shared_hidden=shared_hidden,
+        dense_layers=dense_layers,
+        latent=latent,
+        rotary=rotary,
+        query_rank=number("q_lora_rank", default=0),
+        value_dim=number("v_head_dim", default=0),
+        window=number("sliding_window", default=0) if window_layers else 0,
+        window_layers=window_layers,
+        linear_layers=linear_layers,
+        state=state,
+        linear_in=2 * (keys + linear_out + value_heads),
+        linear_out=linear_out,
+        gated_queries=kind in _LINEAR,
+        weight_format=_weight_format(config.get("quantization_config")),
+    )
+    if not (expert_hidden or hidden) or (dense_layers and not hidden):
+        raise ValueError("it has no intermediate_size")
+    partial = max(window_layers, linear_layers, dense_layers)
+    if heads % shape.kv_heads or active_experts > experts or partial > layers:
+        raise ValueError("its numbers of heads, experts or layers contradict each other")
+    return shape
 
 
-def _listed(shapes: list[Shape]) -> str:
-    return ", ".join(shape.name.replace(" ", "-") for shape in shapes[:8])
+def _weight_format(quantization: object) -> str:
+    """A name of `WEIGHT_FORMATS`, empty for 16 bits; of another method its own name."""
+    if not isinstance(quantization, Mapping):
+        return ""
+    method = str(quantization.get("quant_algo") or quantization.get("quant_method") or "").lower()
+    if method in ("awq", "gptq"):
+        return f"int{quantization.get('bits')}"
+    return "fp8" if method == "fbgemm_fp8" else method
+
+
+def _partial_layers(config: Mapping[str, object], kind: str, layers: int, every: int) -> tuple[int, int]:
+    """How many layers have a window, and how many linear attention, where the last of so many has neither."""
+    stated = config.get("layer_types")
+    partial = layers - layers // every if every else layers
+    if isinstance(stated, list):
+        partial = sum(one != "full_attention" for one in stated)
+    if kind in _LINEAR:
+        return 0, partial
+    is_off = kind.startswith("qwen") and not config.get("use_sliding_window")
+    return (0, 0) if is_off or not config.get("sliding_window") else (partial, 0)

@@ -1,4 +1,4 @@
-"""What a job takes and costs on each measured machine: cheapest, fastest, and whether a GPU pays.
+"""What a job takes and costs on each measured machine: cheapest, fastest, and whether a GPU or buying pays.
 
 Every number comes from a measured row: units of its work at its speed. A machine without a row that answers
 is listed with the reason. None is called cheaper or faster where `compare` would not: picks are judged by its
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import Estimated, share_of_price
@@ -115,7 +115,22 @@ class Pick:
     @property
     def ties(self) -> tuple[str, ...]:
         """Others that cannot be distinguished from it."""
-        return tuple(name for name, judgement in self.against if not _is_better(judgement))
+        return tuple(name for name, judgement in self.against if judgement.verdict.word != "faster")
+
+
+@dataclass(frozen=True, slots=True)
+class Buying:
+    """Rent or buy for one offer, without interest and resale, at constant prices."""
+
+    box: str
+    device_class: str
+    hours: float
+    """Of work per month."""
+    buy_usd: float
+    rent_usd_per_month: float | Missing
+    own_usd_per_month: float
+    months: float | Missing
+    """After which buying has cost less; Missing if it never does, or the rent is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +186,11 @@ def advise(
         for device_class in ("gpu", "cpu"):
             found = _measured_cases(box.side, work, device_class, choice.precision)
             if isinstance(found, Missing):
-                if found.reason:
-                    left_out.append((f"{box.side.name} {device_class}", found.reason))
+                left_out += [(f"{box.side.name} {device_class}", found.reason)] * bool(found.reason)
                 continue
             variants = [
-                _Measured(_offer(job, box, case, start_s, hours_per_month, conditions), case, box.side)
-                for case in found
+                _Measured(_offer(job, box, case, speed, start_s, hours_per_month, conditions), case, box.side)
+                for case, speed in found
             ]
             made.append(max(variants, key=lambda one: (one.offer.meets, one.offer.speed.units_per_s)))
         if count == len(made) + len(left_out):
@@ -185,9 +199,8 @@ def advise(
     made.sort(key=lambda one: _order(one.offer))
     offers = [one.offer for one in made]
     able = [one for one in made if one.offer.meets]
-    nothing = "nothing meets the deadline"
-    cheapest = _pick(able, COST, start_s, "no offer has a price" if able else nothing)
-    fastest = _pick(able, RATE, start_s, nothing)
+    cheapest = _pick(able, COST, start_s)
+    fastest = _pick(able, RATE, start_s)
     return Advice(
         job=job,
         work=work,
@@ -199,6 +212,30 @@ def advise(
         gpu=_gpu_word(job, offers, cheapest, fastest),
         assumptions=tuple(_assumptions([one.offer for one in able] or offers, start_s)),
     )
+
+
+def weigh(
+    advice: Advice, buy_usd: Mapping[str, float], own_usd_per_month: float, hours: float
+) -> tuple[Buying, ...]:
+    """Rent or buy for each machine that is for sale, by its best offer that meets the job.
+
+    Owning one costs so much a month, of which it works so many hours.
+    """
+    chosen: dict[str, Offer] = {}
+    for offer in advice.offers:
+        if offer.meets and offer.box in buy_usd:
+            chosen.setdefault(offer.box, offer)
+    found = []
+    for name, offer in chosen.items():
+        rent: float | Missing = Missing("its rent is not known: state it with --price")
+        months: float | Missing = rent
+        if isinstance(offer.price, Price):
+            rent = offer.price.usd_per_hour * hours
+            months = Missing("owning costs no less per month than renting: buying never pays")
+            if rent > own_usd_per_month:
+                months = buy_usd[name] / (rent - own_usd_per_month)
+        found.append(Buying(name, offer.device_class, hours, buy_usd[name], rent, own_usd_per_month, months))
+    return tuple(found)
 
 
 def headline_of(advice: Advice) -> str:
@@ -281,9 +318,9 @@ def _chosen_work(job: Batch, boxes: Sequence[PricedSide], choice: Choice) -> Wor
         is_meant = work.workload in wanted and choice.size in ("", work.size)
         if not is_meant or choice.precision not in ("", case.variant.precision):
             continue
-        if not _is_counted_in(job, case.unit):
-            continue
-        if _lacking(result):
+        if case.unit != job.unit and (case.unit, job.unit) != ("seq", "tok"):
+            continue  # a newer gputui may count the same work in another unit
+        if isinstance(_speed(result), Missing):
             tried.append(result)
             continue
         having.setdefault(work, set()).add(name)
@@ -303,7 +340,9 @@ def _chosen_work(job: Batch, boxes: Sequence[PricedSide], choice: Choice) -> Wor
     )
 
 
-def _measured_cases(side: Side, work: Work, device_class: str, precision: str) -> list[SideCase] | Missing:
+def _measured_cases(
+    side: Side, work: Work, device_class: str, precision: str
+) -> list[tuple[SideCase, SpeedEstimate]] | Missing:
     """The measured variants of a device; Missing without a reason if it has no such case.
 
     A speed above the physical peak is an error of measurement, and is left out.
@@ -315,10 +354,10 @@ def _measured_cases(side: Side, work: Work, device_class: str, precision: str) -
         and case.result.case.variant.device_class == device_class
         and precision in ("", case.result.case.variant.precision)
     ]
-    measured = [case for case in mine if not _lacking(case.result)]
+    measured = [(case, speed) for case in mine if isinstance(speed := _speed(case.result), SpeedEstimate)]
     believed = [
-        case
-        for case in measured
+        (case, speed)
+        for case, speed in measured
         if not any(use.is_impossible for use in uses_of(case.result, (), case.run.machine))
     ]
     if believed:
@@ -329,38 +368,43 @@ def _measured_cases(side: Side, work: Work, device_class: str, precision: str) -
 
 
 def _why(result: CaseResult) -> str:
-    return f"{result.case.work.workload} {result.case.work.size}: {_lacking(result)}"
+    speed = _speed(result)
+    reason = speed.reason if isinstance(speed, Missing) else ""
+    return f"{result.case.work.workload} {result.case.work.size}: {reason}"
 
 
-def _lacking(result: CaseResult) -> str:
-    """Why a case says nothing of how long its device takes; empty if it does."""
+def _speed(result: CaseResult) -> SpeedEstimate | Missing:
+    """Its speed, where that says how long its device takes."""
     speed = speed_of(result)
-    if isinstance(speed, Missing):
-        return speed.reason
-    return NOT_OF_GPU if is_host_bound(result) else ""
+    is_measured = isinstance(speed, SpeedEstimate)
+    return Missing(NOT_OF_GPU) if is_measured and is_host_bound(result) else speed
 
 
 def _offer(
     job: Batch,
     box: PricedSide,
     found: SideCase,
+    speed: SpeedEstimate,
     start_s: float,
     hours: float,
     conditions: ConditionsOf | None,
 ) -> Offer:
     case = found.result.case
-    speed = speed_of(found.result)
-    if isinstance(speed, Missing):
-        raise ValueError("only measured cases make an offer")
     device_class = case.variant.device_class
     price = box.price
     if device_class == "cpu" and isinstance(box.cpu_price, Price):
         price = box.cpu_price
-    gpus = devices_of(case)
-    share = price if isinstance(price, Missing) else share_of_price(price, device_class, gpus)
-    time_s = _time(job, case, speed, start_s)
+    each = 1.0 if case.unit == job.unit else float(dict(case.work.parameters)["context"])
+    units = job.amount / each  # a text of 128 tokens is 128 tokens
+    time_s = Estimated(*(start_s + units / rate for rate in (speed.units_per_s, speed.high, speed.low)))
+    share: float | Missing
+    usd: Estimated | Missing
+    if isinstance(price, Missing):
+        share = usd = price
+    else:
+        share = share_of_price(price, device_class, devices_of(case))
+        usd = share if isinstance(share, Missing) else time_s.scaled(share * price.usd_per_hour / 3600)
     meets = job.within_s is None or time_s.high <= job.within_s
-    part = 1.0 if isinstance(share, Missing) else share
     return Offer(
         box=box.side.name,
         run_id=found.run.run_id,
@@ -371,30 +415,11 @@ def _offer(
         price=price,
         share=share,
         time_s=time_s,
-        usd=_usd(time_s.scaled(part / 3600), price, share),
+        usd=usd,
         meets=meets,
         is_told=meets or (job.within_s is not None and time_s.low > job.within_s),
         doubts=(*_doubts(found, speed, conditions), *_overlong(job, time_s, hours)),
     )
-
-
-def _time(job: Batch, case: Case, speed: SpeedEstimate, start_s: float) -> Estimated:
-    each = 1.0 if case.unit == job.unit else float(dict(case.work.parameters)["context"])
-    units = job.amount / each  # a text of 128 tokens is 128 tokens
-    rates = speed.units_per_s, speed.high, speed.low
-    return Estimated(*(start_s + units / rate for rate in rates))
-
-
-def _is_counted_in(job: Batch, unit: str) -> bool:
-    """Whether a row in this unit answers the job; a newer gputui may count the same work in another."""
-    return unit == job.unit or (unit, job.unit) == ("seq", "tok")
-
-
-def _usd(box_hours: Estimated, price: Price | Missing, share: float | Missing) -> Estimated | Missing:
-    """What so many hours of whole boxes cost; Missing without a price, or a share of it."""
-    if isinstance(price, Missing):
-        return price
-    return share if isinstance(share, Missing) else box_hours.scaled(price.usd_per_hour)
 
 
 def _doubts(found: SideCase, speed: SpeedEstimate, conditions: ConditionsOf | None) -> Iterable[str]:
@@ -422,76 +447,64 @@ def _order(offer: Offer) -> tuple[bool, bool, float, float]:
     return not offer.meets, isinstance(offer.usd, Missing), usd, -offer.speed.units_per_s
 
 
-def _pick(able: Sequence[_Measured], respect: str, start_s: float, absent: str) -> Pick | Missing:
+def _pick(able: Sequence[_Measured], respect: str, start_s: float) -> Pick | Missing:
     """The least, judged against every other; Missing if there is only one."""
-    spans = [(span, one) for one in able if (span := _span(one.offer, respect)) is not None]
+    spans = [(one, span) for one in able if isinstance(span := _span(one.offer, respect), Estimated)]
     if not spans:
-        return Missing(absent)
-    best, *others = (one for _, one in sorted(spans, key=lambda pair: pair[0].value))
+        return Missing("no offer has a price" if able else "nothing meets the deadline")
+    best, *others = sorted(spans, key=lambda pair: pair[1].value)
+    name = _named(best[0].offer)
     if not others:
-        return Missing(f"only {_named(best.offer)} {'meets the job' if len(able) == 1 else 'has a price'}")
-    against = ((_named(one.offer), _judged(respect, one, best, start_s)) for one in others)
-    return Pick(best.offer, tuple(against))
+        return Missing(f"only {name} {'meets the job' if len(able) == 1 else 'has a price'}")
+    against = ((_named(other[0].offer), _judged(respect, other, best, start_s)) for other in others)
+    return Pick(best[0].offer, tuple(against))
 
 
-def _span(offer: Offer, respect: str) -> Estimated | None:
-    """Its cost or its time."""
-    if respect == RATE:
-        return offer.time_s
-    return offer.usd if isinstance(offer.usd, Estimated) else None
+def _span(offer: Offer, respect: str) -> Estimated | Missing:
+    """Its time or its cost."""
+    return offer.time_s if respect == RATE else offer.usd
 
 
-def _weight(offer: Offer, respect: str) -> float:
-    """Its span is this times the time of its work; 0 without a price."""
-    if respect == RATE:
-        return 1.0
-    if isinstance(offer.price, Missing) or isinstance(offer.share, Missing):
-        return 0.0
-    return offer.price.usd_per_hour * offer.share
-
-
-def _is_better(judgement: Judgement) -> bool:
-    return judgement.verdict.word == "faster"
-
-
-def _judged(respect: str, a: _Measured, b: _Measured, start_s: float) -> Judgement:
+def _judged(
+    respect: str, a: tuple[_Measured, Estimated], b: tuple[_Measured, Estimated], start_s: float
+) -> Judgement:
     """B against A as `compare` judges their row among the others of these sides, prices included.
 
-    By their intervals where one costs nothing, or no ratio is known.
+    By their intervals where one costs nothing, or no ratio is known. Each with its time or cost.
     """
-    rows = compare_sides(a.side, b.side).rows
+    (of_a, a_span), (of_b, b_span) = a, b
+    rows = compare_sides(of_a.side, of_b.side).rows
     pairs = [(row.a.result, row.b.result) for row in rows]
     mine, asked = 0, 0
-    estimates = [estimate_pair(a.case, b.case)]
-    if (a.case.result, b.case.result) in pairs:
-        estimates, mine = [row.estimate for row in rows], pairs.index((a.case.result, b.case.result))
+    estimates = [estimate_pair(of_a.case, of_b.case)]
+    if (of_a.case.result, of_b.case.result) in pairs:
+        estimates = [row.estimate for row in rows]
+        mine = pairs.index((of_a.case.result, of_b.case.result))
         asked = asked_place(rows) or 0
     estimate = estimates[mine]
-    weights = _weight(a.offer, respect), _weight(b.offer, respect)
-    if not weights[0] or not weights[1] or isinstance(estimate, Missing):
-        spans = _span(a.offer, respect), _span(b.offer, respect)
-        is_apart = spans[0] is not None and spans[1] is not None and spans[0].low > spans[1].high
+    if not a_span.value or not b_span.value or isinstance(estimate, Missing):
+        is_apart = a_span.low > b_span.high
         verdict = Verdict("faster", "") if is_apart else Verdict("inconclusive", "the intervals overlap")
         return Judgement(respect, Missing("speed alone does not decide"), verdict)
-    factor = weights[0] / weights[1]
-    weighed = [
-        e
-        if isinstance(e, Missing)
-        else replace(e, ratio=e.ratio * factor, low=e.low * factor, high=e.high * factor)
-        for e in estimates
-    ]
+    factor = (a_span.value / of_a.offer.time_s.value) / (b_span.value / of_b.offer.time_s.value)
+    weighed = [e if isinstance(e, Missing) else _scaled(e, factor) for e in estimates]
     if respect == COST:
-        weighed[mine] = _with_start(estimate, factor, b.offer.time_s.value - start_s, start_s)
+        # both sides pay for their start as well, so that it is part of the ratio of their costs
+        work_s = of_b.offer.time_s.value - start_s
+
+        def whole(ratio: float) -> float:
+            return factor * (ratio * work_s + start_s) / (work_s + start_s)
+
+        weighed[mine] = replace(
+            estimate, ratio=whole(estimate.ratio), low=whole(estimate.low), high=whole(estimate.high)
+        )
     return judgements(respect, weighed, asked)[mine]
 
 
-def _with_start(estimate: RatioEstimate, factor: float, work_s: float, start_s: float) -> RatioEstimate:
-    """The ratio of whole costs from that of the work's times: both sides pay for their start as well."""
-
-    def whole(ratio: float) -> float:
-        return factor * (ratio * work_s + start_s) / (work_s + start_s)
-
-    return replace(estimate, ratio=whole(estimate.ratio), low=whole(estimate.low), high=whole(estimate.high))
+def _scaled(estimate: RatioEstimate, factor: float) -> RatioEstimate:
+    return replace(
+        estimate, ratio=estimate.ratio * factor, low=estimate.low * factor, high=estimate.high * factor
+    )
 
 
 def _gpu_word(job: Batch, offers: Sequence[Offer], cheapest: Pick | Missing, fastest: Pick | Missing) -> str:

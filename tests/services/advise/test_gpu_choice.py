@@ -20,8 +20,7 @@ from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.facts.tables import gpu_rows, memory_of
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.services.advise.gpu_choice import GpuPick, Wish, headline, picks_of, rows_asked
-from gputui.services.advise.memory_fit import inference_report
+from gputui.services.advise.gpu_choice import GpuPick, Wish, headline, inference_report, picks_of, rows_asked
 from gputui.services.advise.published_models import model_named
 from gputui.services.prices import is_on_demand
 

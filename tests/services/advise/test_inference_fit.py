@@ -30,8 +30,7 @@ from gputui.analysis.inference_fit import (
     weight_bytes,
 )
 from gputui.errors import EXIT_USAGE, GputuiError
-from gputui.services.advise.gpu_choice import Wish
-from gputui.services.advise.memory_fit import inference_report
+from gputui.services.advise.gpu_choice import Wish, inference_report
 from gputui.services.advise.published_models import model_named, published_shapes, typical_shape
 from gputui.worker.workloads.decode import WORKLOAD
 

@@ -32,8 +32,7 @@ from gputui.analysis.fit import (
     state_bytes,
 )
 from gputui.errors import EXIT_USAGE, GputuiError
-from gputui.services.advise.gpu_choice import Wish, whole_number
-from gputui.services.advise.memory_fit import report
+from gputui.services.advise.gpu_choice import Wish, report, whole_number
 from gputui.services.advise.published_models import model_named, typical_shape
 from gputui.worker.workloads.gpt_train import BASE, MEDIUM, MINI
 

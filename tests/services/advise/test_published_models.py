@@ -11,8 +11,7 @@ import pytest
 from gputui.analysis.fit import GIB, PRECISIONS, layer_bytes_per_token
 from gputui.analysis.inference_fit import WEIGHT_FORMATS, ServedModel, cache_bytes, weight_bytes
 from gputui.errors import EXIT_USAGE, GputuiError
-from gputui.services.advise.gpu_choice import Wish
-from gputui.services.advise.memory_fit import bytes_per_token, inference_report, report
+from gputui.services.advise.gpu_choice import Wish, bytes_per_token, inference_report, report
 from gputui.services.advise.published_models import model_named, published_shapes
 
 KERAS = "keras-team/keras-hub, presets of the model: params"

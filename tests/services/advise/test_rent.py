@@ -15,7 +15,6 @@ from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.plan import Case, Variant, Work
 from gputui.model.result import CaseResult
-from gputui.services.advise.buy import RentOrBuy, weigh
 from gputui.services.advise.rent import (
     Advice,
     Choice,
@@ -24,6 +23,7 @@ from gputui.services.advise.rent import (
     PricedSide,
     advise,
     headline_of,
+    weigh,
 )
 from gputui.services.compare.pairing import compare_sides, side_of_runs
 from gputui.services.profiles.loader import find_profile
@@ -378,9 +378,8 @@ def test_a_box_is_earned_back_by_what_it_saves_a_month(
 
     (buying,) = weigh(advise(parse_job("36M tok train"), gpu), {"gpu.db": 800_000}, own_usd, hours)
 
-    assert isinstance(buying.found, RentOrBuy)
-    assert buying.found.rent_usd_per_month == pytest.approx(20_000 * hours / 730)
-    found = buying.found.months
+    assert buying.rent_usd_per_month == pytest.approx(20_000 * hours / 730)
+    found = buying.months
     assert isinstance(found, Missing) if months is None else found == pytest.approx(months, abs=0.05)
 
 

@@ -18,10 +18,10 @@ from journals import GPU_MACHINE
 
 from gputui.analysis.job import parse_job
 from gputui.analysis.judgement import Judgement
+from gputui.cli.advise import advice_as_json
 from gputui.document.markup import escaped, safe
 from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
-from gputui.services.advise.buy import advice_as_json
 from gputui.services.advise.rent import Pick, PricedSide, advise
 from gputui.services.compare.evidence import value_table
 from gputui.services.compare.formats import comparison_as_json, comparisons_as_csv
