@@ -231,7 +231,7 @@ def shown(text: str, stream: TextIO | None = None) -> str:
 
 def report_recovered() -> None:
     """Store runs whose supervisors died; reports each in one line on stderr."""
-    from gputui.services.runs.recovery import recover_orphans
+    from gputui.services.runs.process import recover_orphans
 
     warn(recover_orphans())
 

@@ -19,15 +19,7 @@ from gputui.cli.output import beneath, drawn_on, shown, wrapped
 from gputui.document.background import cursor_row, hide_typing
 from gputui.document.page import Page, console_on
 from gputui.document.spans import Line, Span, line_width, width_of
-from gputui.model.journal import (
-    CaseEnd,
-    Event,
-    LaunchEnd,
-    LaunchesLeftOut,
-    LaunchStart,
-    ProfiledPass,
-    RunEnd,
-)
+from gputui.model.journal import CaseEnd, Event, LaunchEnd, LaunchesLeftOut, LaunchStart, ProfiledPass, RunEnd
 from gputui.model.journal import Line as JournalLine
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_clock, format_seconds

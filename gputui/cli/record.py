@@ -9,36 +9,45 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any  # click's signature
+from typing import Any  # Any: click's signature
 
 import click
 
 from gputui.cli.options import db_option, machine_option, price_option
 from gputui.cli.output import print_json, report_missing_home
-from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, GputuiError, NotStored
+from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, EXIT_NOT_STORED, GputuiError, NotStored
 from gputui.machine.describing import describe_machine
 from gputui.model.absent import Missing
-from gputui.model.journal import to_plain
+from gputui.model.journal import Price, to_plain
+from gputui.model.machine import Machine, Runtime
+from gputui.model.plan import (
+    RECORD_PROFILE,
+    WHOLE_BOX,
+    Case,
+    Plan,
+    PlannedCase,
+    PlannedDevice,
+    PlannedLaunch,
+    program_case,
+)
 from gputui.model.units import format_seconds
 from gputui.recording.recorder import Foreground, Recorder
+from gputui.recording.run_directory import Spec
 from gputui.services.prices import price_of
 from gputui.services.results.conditions import RecordedUse, recorded_use
 from gputui.services.results.selectors import from_here
-from gputui.services.runs.process import lay_out, writable_target
-from gputui.services.runs.recording import (
-    outcome_of,
-    spec_of,
-    store,
-)
+from gputui.services.runs.process import import_journal, lay_out, new_run_id, writable_target
 from gputui.services.support.paths import hash_key
 from gputui.store.reading import open_result
 from gputui.store.selecting import check_label
-from gputui.worker.command import signal_name
+from gputui.worker.command import ProgramEnd, signal_name
 
 EXIT_OURS, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
 """As those of `env`, so that they differ from the program's exit codes."""
 SHORTEST_S, LONGEST_S = 0.1, 60.0
 MAX_FOR_S = 365 * 24 * 3600.0
+VERSION = 1
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class _WrongUsage(click.UsageError):
@@ -146,7 +155,7 @@ def recorded(
     box = describe_machine(name=machine, hash_key=hash_key())
     price_found = price_of(price, None, box)
     target = writable_target(db)
-    spec = spec_of(target, box, label=label, price=price_found, has_program=bool(words), seconds=seconds)
+    spec = _spec(target, box, label=label, price=price_found, has_program=bool(words), seconds=seconds)
     run_dir = lay_out(spec)
     try:
         recorder = Recorder(run_dir, spec, box, interval)
@@ -167,7 +176,7 @@ def recorded(
         shutil.rmtree(run_dir, ignore_errors=True)  # it never began
         raise not_started(words[0], error) from error
     if words:
-        outcome, reason = outcome_of(end)
+        outcome, reason = _outcome_of(end)
         wall_s = recorder.program_ended(outcome, reason, end.ended_ns, end.cpu_ns, end.exit_status)
         at_end(recorder)
         is_cut = outcome == "interrupted"
@@ -216,12 +225,15 @@ def _watch(seconds: float | None, interval: float, foreground: Foreground, recor
 
 
 def _store(run_dir: Path, target: Path, recorder: Recorder, told: str) -> str:
+    """Store a finished recording. Raises NotStored, and its journal is kept."""
     name, file = run_dir.name[-8:], shlex.quote(from_here(str(target)))
     try:
-        run_id = store(run_dir, target).run_id
+        run_id = import_journal(run_dir, target).run_id
     except GputuiError as error:
-        recorder.close(error.exit_code, error.message)
-        raise
+        message = f"recorded but not stored: {error.message}"
+        recorder.close(EXIT_NOT_STORED, message)
+        hint = f"its journal is kept: gputui import {shlex.quote(str(run_dir))} --db FILE"
+        raise NotStored(message, hint) from error
     recorder.close(0, "")
     if recorder.failure:
         raise NotStored(f"run {name} is stored in part: {recorder.failure}", "make space there")
@@ -240,3 +252,56 @@ def _used(run_id: str, target: Path) -> str:
 def _say(text: str) -> None:
     with suppress(OSError):  # the terminal is gone
         click.echo(f"gputui: {text}", err=True)
+
+
+def _spec(
+    target: Path,
+    machine: Machine,
+    *,
+    label: str,
+    price: Price | None,
+    has_program: bool,
+    seconds: float | None,
+) -> Spec:
+    """A recording that is about to begin. `target` is absolute."""
+    run_id = new_run_id()
+    case = PlannedCase(0, recorded_case(label, run_id), None, "")
+    device = PlannedDevice(WHOLE_BOX, "", "", "", "")
+    launch = PlannedLaunch(0, 0, (0,), device, machine.cpu.usable_cores, 1.0, needs_torch=False)
+    plan = Plan(
+        profile=RECORD_PROFILE,
+        profile_version=VERSION,
+        seed=0,
+        replicates=1,
+        budget_s=seconds or 0.0,
+        cases=(case,) if has_program else (),
+        launches=(launch,) if has_program else (),
+        interpreter=(),
+    )
+    runtime = Runtime.without_torch(Missing("unknown: a recording asks no interpreter"))
+    return Spec(run_id, plan, runtime, label, price, target=str(target))
+
+
+def recorded_case(label: str, run_id: str) -> Case:
+    """The case of a recorded program: its label identifies the work; without one it matches no other."""
+    return program_case(
+        f"{RECORD_PROFILE}:{label}" if label else RECORD_PROFILE,
+        VERSION,
+        is_whole=True,
+        device_class=WHOLE_BOX,
+        unit="run",
+        units=1.0,
+        identity=() if label else (("run_id", run_id),),
+    )
+
+
+def _outcome_of(end: ProgramEnd) -> tuple[str, str]:
+    """Outcome and reason: `interrupted` if it was stopped, `failed` if it exited with an error."""
+    if end.exit_status == 0:
+        return "ok", ""
+    if end.exit_status > 0:
+        return "failed", f"exited with status {end.exit_status}"
+    name = signal_name(-end.exit_status)
+    if -end.exit_status in _STOPS:
+        return "interrupted", f"stopped by {name}"
+    return "failed", f"it died of {name}"

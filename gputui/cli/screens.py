@@ -88,7 +88,7 @@ def monitor(
     if address is not None or textfile is not None:
         if hosts:
             raise GputuiError("--openmetrics and --textfile: of this box alone", "start them on each host")
-        from gputui.services.openmetrics import export
+        from gputui.services.snapshot import export
 
         export(address, textfile, partial(click.echo, err=True))
         return EXIT_DONE

@@ -23,12 +23,7 @@ from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.results.conditions import recorded_use
 from gputui.services.results.headline import answering_run
 from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of, where_messages_are
-from gputui.services.results.labels import (
-    plain_case_name,
-    run_heading,
-    run_heading_in_one,
-    some_of,
-)
+from gputui.services.results.labels import plain_case_name, run_heading, run_heading_in_one, some_of
 from gputui.services.results.selectors import from_here, is_there, run_and_file, run_in
 from gputui.services.results.step_breakdown import breakdown_of, is_believed
 from gputui.services.results.step_tables import profiled_cases, step_parts

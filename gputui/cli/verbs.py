@@ -60,10 +60,10 @@ GROUPS: tuple[Group, ...] = (
                 "run --stop [RUN]",
                 may_be_meant=False,
             ),
-            Command("profiles", "profiles", "list the profiles, or show one in full", "run --list [NAME]"),
+            Command("profiles", "run:profiles", "list the profiles, or show one", "run --list [NAME]"),
             Command(
                 "new-workload",
-                "profiles:new_workload",
+                "run:new_workload",
                 "write a template for a workload of your own",
                 "run --template FILE",
             ),
@@ -94,7 +94,7 @@ GROUPS: tuple[Group, ...] = (
                 "advise", "advise", "what a job takes and costs on each box; rent or buy", "pick --job TEXT"
             ),
             Command("gpu", "gpu", "a GPU's peaks, what others measured, prices; --free"),
-            Command("share", "share", "a report or file to send, without names, ids and paths"),
+            Command("share", "files:share", "a report or file to send, without names, ids and paths"),
         ),
     ),
     Group(

@@ -37,23 +37,21 @@ from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of, where_mes
 from gputui.services.results.labels import has_failed, has_measured
 from gputui.services.results.next_steps import NextStep, next_steps
 from gputui.services.results.selectors import from_here, run_in
+from gputui.services.runs.alerts import Alerts, alerts_of, notification
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.process import (
-    Alerts,
     LiveRun,
-    alerts_of,
     called,
     find_in_progress,
     follow,
     is_of_this_boot,
     runs_in_progress,
+    see_stored,
     start_runs,
     wait_until_begun,
 )
 from gputui.services.runs.process import stop as end_run
 from gputui.services.runs.progress import ProgressTracker
-from gputui.services.runs.recovery import see_stored
-from gputui.services.runs.watching import notification
 from gputui.services.serving.curve import serving_of
 from gputui.store.journal_reader import TelemetryTail
 from gputui.store.reading import open_result

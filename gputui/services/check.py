@@ -35,17 +35,23 @@ from gputui.services.compare.pairing import joined
 from gputui.services.doctor.checks import SystemState, judged
 from gputui.services.doctor.disturbances import DISTURBING, SLOWING, TELL, Check, gpus_of
 from gputui.services.prices import price_of
+from gputui.services.profiles.interpreters import unused_gpu
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
-from gputui.services.profiles.torch_builds import unused_gpu
 from gputui.services.results.expected import performance_checks, power_cap_of
 from gputui.services.results.headline import case_subject
 from gputui.services.results.labels import gpu_words, plain_name
 from gputui.services.results.selectors import run_in
 from gputui.services.results.throughput import contention_of, rate_of
-from gputui.services.runs.process import LiveRun, follow, new_run_id, start_runs, writable_target
+from gputui.services.runs.process import (
+    LiveRun,
+    follow,
+    import_journal,
+    new_run_id,
+    start_runs,
+    writable_target,
+)
 from gputui.services.runs.process import stop as end_run
-from gputui.services.runs.recovery import import_journal
 from gputui.services.snapshot import take_snapshot
 from gputui.services.support.paths import hash_key
 from gputui.sources.nvml_live.questions import Values

@@ -15,7 +15,7 @@ from textual.screen import Screen
 
 from gputui.document.theme import THEMES, Palette
 from gputui.errors import EXIT_HUNG_UP, EXIT_INTERRUPTED
-from gputui.services.runs.watching import Groups, notification, watch_alerts, watch_runs
+from gputui.services.runs.alerts import Groups, notification, watch_alerts, watch_runs
 from gputui.services.support.paths import default_result_file, error_log
 from gputui.tui.monitor.actions import Asked
 from gputui.tui.monitor.frame import short_name

@@ -22,9 +22,8 @@ from tiny_steps import host_s_of, operators_of, tiny_step
 
 from gputui.facts.tables import find_gpu
 from gputui.model.absent import Missing
-from gputui.services.profiles.host_bound import GRAPH_S, LEAST_RATIO, device_s
 from gputui.services.profiles.loader import find_profile, shipped_profiles
-from gputui.services.profiles.planner import resolve_plan
+from gputui.services.profiles.planner import GRAPH_S, LEAST_RATIO, device_s, resolve_plan
 from gputui.worker.workloads import workload_named
 
 LAUNCH_S = 4e-6 / 2

@@ -7,7 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner
 from quick_runs import add_boxes, store_quick
 
-from gputui.cli.share import command as share
+from gputui.cli.files import share
 from gputui.cli.show import command as show
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from journals import CPU_MACHINE, RUNTIME, STARTED_US
 from journals import make_case as plain_case
 
+from gputui.cli.record import recorded_case
 from gputui.model.absent import Missing
 from gputui.model.journal import Block, Price
 from gputui.model.journal import Figure as StoredFigure
@@ -17,7 +18,6 @@ from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.services.results.selectors import Selection
-from gputui.services.runs.recording import recorded_case
 from gputui.worker.steps import STEP_TIMES
 
 STEPS = 10

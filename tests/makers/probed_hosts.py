@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.errors import GputuiError
-from gputui.services.hosts.bakeoff import on_all
 from gputui.services.hosts.box import Box, describe
 from gputui.services.hosts.host import Host
-from gputui.services.hosts.link import Link
+from gputui.services.hosts.link import Link, on_all
 
 
 def probed(hosts: Sequence[Host]) -> list[Box | GputuiError]:

@@ -34,7 +34,7 @@ from gputui.model.journal import (
 from gputui.model.plan import Plan
 from gputui.model.telemetry import HOST
 from gputui.recording.pacing import least_budget_s
-from gputui.services.runs.recovery import recover_orphans
+from gputui.services.runs.process import recover_orphans
 from gputui.services.support.paths import run_directories
 from gputui.store.journal_reader import read_telemetry
 from gputui.store.reading import open_result

@@ -26,7 +26,7 @@ from gputui.model.telemetry import HOST, Column, Reading, TelemetryFormat
 from gputui.recording.run_directory import Holder
 from gputui.services.results.selectors import locate_run
 from gputui.services.runs.device_history import HistoryReader
-from gputui.services.runs.recovery import import_journal, recover_orphans
+from gputui.services.runs.process import import_journal, recover_orphans
 from gputui.services.support.paths import run_directories
 from gputui.store.journal_reader import TelemetryTail
 from gputui.store.reading import open_result

@@ -27,8 +27,7 @@ from gputui.services.doctor.disturbances import (
     other_runs,
     power_limit_checks,
 )
-from gputui.services.profiles.interpreters import choose_interpreter
-from gputui.services.profiles.torch_builds import help_for, unused_gpu
+from gputui.services.profiles.interpreters import choose_interpreter, help_for, unused_gpu
 from gputui.services.runs.start import LEAST_SHM_BYTES
 from gputui.services.snapshot import current_user, take_snapshot
 from gputui.services.support.paths import default_result_file, hash_key, missing_home, run_directories

@@ -6,16 +6,14 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypeVar  # Any: JSON
 
 import msgspec
 
-from gputui.errors import EXIT_BUG, GputuiError, NotStored, bug_text
+from gputui.errors import GputuiError, NotStored, bug_text
 from gputui.model.journal import (
     JOURNAL_NAME,
     NOTHING_MEASURED,
@@ -26,13 +24,10 @@ from gputui.model.journal import (
     RunEnd,
     RunStart,
 )
-from gputui.model.plan import Plan
 from gputui.recording.run_directory import Spec, held_if_free
 from gputui.recording.supervisor import HARD_STOP
-from gputui.services.hosts.box import Box
 from gputui.services.hosts.host import Host
-from gputui.services.hosts.link import FilePart, HostFailed, Link, LinkLost
-from gputui.services.prices import price_of
+from gputui.services.hosts.link import AT_ONCE, FilePart, HostFailed, Link, LinkLost
 from gputui.services.results.labels import machine_words
 from gputui.services.runs.process import mark_stored
 from gputui.services.runs.progress import ProgressTracker
@@ -42,10 +37,6 @@ from gputui.store.text import clean_text
 from gputui.store.writing import store_run
 from gputui.worker.foreign_json import read_json_file
 
-T = TypeVar("T")
-
-AT_ONCE = 32
-"""Hosts that are probed, sent to or started at the same time."""
 GIVES_UP_AFTER_S = 300.0
 """How long a host that was lost is looked for."""
 FILE_TIMEOUT_S = 600.0
@@ -77,21 +68,6 @@ STYLES = {DONE: "good", RUNNING: "accent", LOST: "warn", STOPPED: "warn", FAILED
 def bakeoffs_directory() -> Path:
     """Contains one directory per bakeoff, with one per run in it."""
     return state_directory() / "bakeoffs"
-
-
-def on_all(hosts: Sequence[Host], do: Callable[[Host], T]) -> list[T | GputuiError]:
-    """The result of `do` for each host, or its error; for many hosts at the same time."""
-
-    def one(host: Host) -> T | GputuiError:
-        try:
-            return do(host)
-        except GputuiError as error:
-            return error
-        except Exception as error:  # the others go on
-            return HostFailed(bug_text(error), "", EXIT_BUG)
-
-    with ThreadPoolExecutor(min(len(hosts), AT_ONCE)) as pool:
-        return list(pool.map(one, hosts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,19 +352,6 @@ class HostRun:
 
 _STORING = threading.Lock()
 """Result files are written by one thread at a time."""
-
-
-def spec_of(box: Box, plan: Plan, run_id: str, target: Path, key: bytes) -> Spec:
-    """The run of a plan on a box, to be stored in `target` here. Raises GputuiError for a wrong price."""
-    return Spec(
-        run_id=run_id,
-        plan=plan,
-        runtime=box.chosen.interpreter.runtime,
-        label="",
-        price=price_of(box.host.usd_per_hour, None, box.machine),
-        hash_key=key,
-        target=str(target),
-    )
 
 
 class Bakeoff:

@@ -22,18 +22,22 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any  # Any: JSON of another machine
+from typing import Any, TypeVar  # Any: JSON of another machine
 
-from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
+from gputui.errors import EXIT_BUG, EXIT_MACHINE_LACKS, GputuiError, bug_text
 from gputui.model.units import format_seconds
 from gputui.recording.deployment import measuring_half
 from gputui.services.hosts.host import Host, quoted, why_unreachable
 from gputui.store.text import clean_text
 from gputui.worker.foreign_json import read_json
 
+T = TypeVar("T")
+AT_ONCE = 32
+"""Hosts that are probed, sent to or started at the same time."""
 LOGIN_TIMEOUT_S = 40.0
 """Until our first line comes; ssh itself tries to connect for 15 s."""
 SENT_TIMEOUT_S = 180.0
@@ -453,3 +457,18 @@ def _no_python(found: list[str]) -> HostFailed:
         "install one, or name the environment that has torch: --python HOST=EXE",
         EXIT_MACHINE_LACKS,
     )
+
+
+def on_all(hosts: Sequence[Host], do: Callable[[Host], T]) -> list[T | GputuiError]:
+    """The result of `do` for each host, or its error; for many hosts at the same time."""
+
+    def one(host: Host) -> T | GputuiError:
+        try:
+            return do(host)
+        except GputuiError as error:
+            return error
+        except Exception as error:  # the others go on
+            return HostFailed(bug_text(error), "", EXIT_BUG)
+
+    with ThreadPoolExecutor(min(len(hosts), AT_ONCE)) as pool:
+        return list(pool.map(one, hosts))

@@ -1,24 +1,38 @@
-"""Starts runs, finds those in progress by the locks of supervisors, follows their journals, raises alerts."""
+"""Starts runs, finds those in progress by the locks of supervisors, follows their journals, and stores them.
+
+A run is stored by its supervisor or, if that was killed, by the process that watched it or the next one here.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputui.errors import GputuiError, NotStored
-from gputui.model.journal import STORED_NAME, CaseEnd, Line, RunEnd, Stored
-from gputui.model.plan import Plan
-from gputui.recording.run_directory import Holder, Spec, boot_id, holds_a_journal, is_held, read_holder
+from gputui.model.journal import STORED_NAME, LaunchEnd, Line, Stored
+from gputui.model.units import counted
+from gputui.recording.run_directory import (
+    Holder,
+    Spec,
+    boot_id,
+    held_if_free,
+    holds_a_journal,
+    is_held,
+    read_holder,
+)
+from gputui.recording.worker_process import end_left_worker
+from gputui.services.results.kept_files import keep_traces
 from gputui.services.support.paths import (
     default_result_file,
     directories_in,
@@ -26,7 +40,9 @@ from gputui.services.support.paths import (
     new_run_directory,
     run_directories,
 )
+from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.opening import expanded
+from gputui.store.writing import StoredRun, store_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,83 +317,112 @@ def _label(run: LiveRun) -> str:
         return ""
 
 
-LEAST_APART_S = 10.0
-"""Events that follow an alert sooner are reported with the next one."""
-_WORDS = {"failed": "failed", "oom": "ran out of memory"}
+WAIT_S = 20.0
 
 
-def endings(ends: Collection[RunEnd], runs: int) -> Iterable[str]:
-    """How so many runs of one supervisor ended, each word once."""
-    found = [f"{end.status}: {end.reason}" if end.reason else end.status for end in ends]
-    return dict.fromkeys([*found, *(["its supervisor was killed"] if len(ends) < runs else [])])
+def recover_orphans() -> tuple[str, ...]:
+    """Store every run of this host whose supervisor is gone, each in its target file; a line for each."""
+    said: list[str] = []
+    for run_dir in sorted(directories_in(run_directories())):
+        try:
+            said += _recovered(run_dir)
+        except NotStored as error:
+            said.append(error.message)
+    return tuple(filter(None, said))
 
 
-class Alerts:
-    """Reads journals and writes alerts for a user who is looking elsewhere. For one thread.
+def recover_now(run_dir: Path) -> str:
+    """Store one run whose supervisor has just died, and say so in a line; empty if it is stored already.
 
-    With `is_late`, what was written before the first `tick` is history and raises no alert.
+    Waits for another process that recovers it at this moment. Raises NotStored if that takes too long, or if
+    it cannot be stored; its journal is then kept.
     """
-
-    def __init__(
-        self,
-        plans: Sequence[Plan],
-        called: str,
-        *,
-        is_late: bool = False,
-        clock_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._plans = plans
-        self._called = called
-        self._is_history = is_late
-        self._clock_s = clock_s
-        self._alerted_s: float | None = None
-        self._waiting: list[str] = []
-        """Sentences about cases, oldest first."""
-        self._seen: set[tuple[int, int, str]] = set()
-        self._ends: dict[int, RunEnd] = {}
-
-    def hear(self, index: int, line: Line) -> None:
-        """Read one line of the journal of run `index`."""
-        if isinstance(line, RunEnd):
-            self._ends[index] = line
-        elif isinstance(line, CaseEnd) and line.outcome in _WORDS:
-            key = (index, line.case_id, line.outcome)
-            if key not in self._seen and not self._is_history:
-                self._waiting.append(self._sentence(index, line))
-            self._seen.add(key)
-
-    def tick(self) -> str:
-        """The alert to raise now, empty for none; call it when there are no more lines to read."""
-        self._is_history = False
-        now_s = self._clock_s()
-        is_soon = self._alerted_s is not None and now_s - self._alerted_s < LEAST_APART_S
-        if not self._waiting or is_soon:
-            return ""
-        self._alerted_s = now_s
-        return f"run {self._called}: {self._taken()}"
-
-    def end(self) -> str:
-        """The alert to raise when all runs are stored, or their supervisor is gone."""
-        cases = f"; {self._taken()}" if self._waiting else ""
-        return f"run {self._called} {', '.join(endings(self._ends.values(), len(self._plans)))}{cases}"
-
-    def _sentence(self, index: int, line: CaseEnd) -> str:
-        from gputui.services.results.labels import (
-            plain_case_name,
-        )  # slow, and only bad news needs it
-
-        planned = self._plans[index].cases
-        is_planned = line.case_id < len(planned)
-        name = plain_case_name(planned[line.case_id].case) if is_planned else f"case {line.case_id}"
-        name = name if len(self._plans) == 1 else f"[{index + 1}] {name}"
-        return f"{name} {_WORDS[line.outcome]}"
-
-    def _taken(self) -> str:
-        first, *others = self._waiting
-        self._waiting.clear()
-        return f"{first}, and {len(others)} more" if others else first
+    deadline = time.monotonic() + WAIT_S
+    while not (run_dir / STORED_NAME).exists():
+        for said in _recovered(run_dir):
+            return said
+        if time.monotonic() > deadline:
+            raise NotStored(
+                f"{run_dir}: another process holds this run", f"gputui import {run_dir} --db FILE"
+            )
+        time.sleep(0.05)
+    return ""
 
 
-def alerts_of(runs: Sequence[LiveRun], plans: Sequence[Plan], *, is_late: bool = False) -> Alerts:
-    """The alerts of these runs; `is_late` if they began before this process."""
-    return Alerts(plans, " and ".join(called(run) for run in runs), is_late=is_late)
+def see_stored(run: LiveRun, last: Stored | None) -> tuple[str, ...]:
+    """Make sure that a finished run is stored; returns messages if its supervisor was killed, or had no room.
+
+    `last` is the last line of its journal, None if it is missing: then this process stores the run. Raises
+    NotStored, with where its journal is kept.
+    """
+    if last is not None:
+        if last.exit_status:
+            why = last.message.removeprefix("gputui: ").split("\n")[0] or f"status {last.exit_status}"
+            raise NotStored(
+                f"run {run.short_id} was measured but not stored: {why}",
+                f"its journal is kept: gputui import {shlex.quote(str(run.run_dir))} --db FILE",
+            )
+        return ()
+    wait_until_begun([run])
+    full = full_disk_words(run)
+    how = f"ended: {full}" if full else "was killed"
+    said = recover_now(run.run_dir)
+    return tuple(filter(None, (f"the supervisor of run {run.short_id} {how}", said)))
+
+
+def import_journal(run_dir: Path, target: Path) -> StoredRun:
+    """Store the journal of a run directory, wherever it came from.
+
+    Raises GputuiError if it cannot be read, or if the run is still in progress: it would be stored as
+    interrupted, and could not be stored again at its end. NotStored if the file cannot be written.
+    """
+    contents = read_journal(run_dir)
+    if contents.end is None and is_held(run_dir):
+        raise GputuiError(
+            f"{run_dir}: this run is in progress",
+            f"it is stored when it ends: gputui attach {run_dir.name[-8:]}",
+        )
+    stored = store_run(target, contents, read_telemetry(run_dir))
+    _finish(run_dir, stored.run_id, target)
+    return stored
+
+
+def _finish(run_dir: Path, run_id: str, target: Path) -> None:
+    """Move traces next to the result file, and mark the journal as stored."""
+    with suppress(OSError):  # a trace that has no room there stays where it is
+        keep_traces(run_dir, run_id, target)
+    mark_stored(run_dir, target)
+
+
+def _recovered(run_dir: Path) -> Iterator[str]:
+    """What is said of a run that was stored now; empty if it was there already. Raises NotStored."""
+    if (run_dir / STORED_NAME).exists() or not holds_a_journal(run_dir):
+        return
+    try:
+        holder = read_holder(run_dir)
+        if holder is None or not holder.is_of_this_host():
+            return
+        with held_if_free(run_dir) as is_free:
+            if is_free and not (run_dir / STORED_NAME).exists():
+                end_left_worker(run_dir)
+                yield _stored(run_dir, holder)
+    except OSError:
+        return  # another user's, or just removed
+
+
+def _stored(run_dir: Path, holder: Holder) -> str:
+    target = Path(holder.target)
+    name = run_dir.name[-8:]
+    try:
+        contents = read_journal(run_dir)
+        stored = store_run(target, contents, read_telemetry(run_dir))
+        _finish(run_dir, stored.run_id, target)
+    except (GputuiError, OSError) as error:
+        hint = f"gputui import {shlex.quote(str(run_dir))} --db FILE, or remove that directory"
+        raise NotStored(f"run {name} could not be stored: {error}; {hint}") from error
+    launches = sum(end.outcome == "ok" for end in contents.of(LaunchEnd))
+    found = f"{counted(launches, 'finished launch')} {'is' if launches == 1 else 'are'}"
+    message = f"recovered run {name}: {found} now in {target}"
+    if stored.left_out:
+        message += f"; left out: {'; '.join(stored.left_out)}"
+    return "" if stored.already_there else message

@@ -19,10 +19,9 @@ from gputui.model.units import format_bytes
 from gputui.recording.probing import ChosenInterpreter
 from gputui.recording.run_directory import Spec
 from gputui.services.prices import STATED, check_instance, price_of
-from gputui.services.profiles.interpreters import choose_interpreter
+from gputui.services.profiles.interpreters import check_gpu_is_used, choose_interpreter, unused_gpu
 from gputui.services.profiles.loader import Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
-from gputui.services.profiles.torch_builds import check_gpu_is_used, unused_gpu
 from gputui.services.profiles.user_workload import after_trial, is_step_file, profile_of_step
 from gputui.services.runs.options import Draft, RunOptions, Wrong, read_draft
 from gputui.services.runs.process import new_run_id, target_of, writable_target

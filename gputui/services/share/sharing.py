@@ -9,15 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from gputui.document.markup import (
-    escaped,
-    html_of,
-    markdown_of,
-    page_of,
-    part,
-    safe,
-    with_units,
-)
+from gputui.document.markup import escaped, html_of, markdown_of, page_of, part, safe, with_units
 from gputui.errors import GputuiError, NotStored
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, listed
@@ -27,9 +19,8 @@ from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.results.kept_files import copy_whole
 from gputui.services.results.selectors import every_file, judged_runs, split_selector
 from gputui.services.serving.curve import serving_of
-from gputui.services.share.card import card_of
 from gputui.services.share.copying import Keep, Names, shared_copy
-from gputui.services.share.report import REPEAT, Report, SharedSide, below_normal, report_on
+from gputui.services.share.report import REPEAT, Report, SharedSide, below_normal, card_of, report_on
 from gputui.services.support.output_files import write, write_output
 from gputui.store.opening import expanded
 from gputui.store.reading import ResultFile, check_runs, open_result

@@ -22,9 +22,10 @@ from gputui.machine.describing import describe_machine
 from gputui.model.journal import encode_line, to_plain
 from gputui.recording.run_directory import Spec
 from gputui.services.hosts import bakeoff as bakeoff_module
-from gputui.services.hosts.bakeoff import DONE, FAILED, Bakeoff, on_all
+from gputui.services.hosts.bakeoff import DONE, FAILED, Bakeoff
 from gputui.services.hosts.box import Box
 from gputui.services.hosts.host import Host, hosts_from, ssh_host
+from gputui.services.hosts.link import on_all
 from gputui.store.reading import open_result
 
 STRANGER = """

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from gputui.analysis.spread import ASSUMED, together
 from gputui.analysis.statistics import t_quantile
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, compare_launches, estimate_speed, judge
+from gputui.cli.record import recorded_case
 from gputui.errors import EXIT_USAGE, GputuiError, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.plan import Plan, PlannedCommand, program_case
 from gputui.services.profiles.loader import Profile, read_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
-from gputui.services.runs.recording import recorded_case
 
 HEAD = """
 schema = 1

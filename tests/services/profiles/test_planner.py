@@ -21,13 +21,12 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputui.cli.profiles import _cases
+from gputui.cli.run import _cases
 from gputui.errors import EXIT_MACHINE_LACKS, EXIT_USAGE, GputuiError, MachineLacks
 from gputui.facts.tables import find_gpu
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import PLAN_SCHEMA, Case, Parameter, Plan, PlannedCase, Variant, Work
-from gputui.services.profiles.host_bound import device_s
 from gputui.services.profiles.loader import (
     Profile,
     ProfileCommand,
@@ -35,7 +34,7 @@ from gputui.services.profiles.loader import (
     read_profile,
     shipped_profiles,
 )
-from gputui.services.profiles.planner import Choices, case_of, resolve_plan
+from gputui.services.profiles.planner import Choices, case_of, device_s, resolve_plan
 from gputui.worker.workloads import WORKLOADS, workload_named
 
 QUICK = replace(find_profile("quick"), replicates=1)

@@ -16,15 +16,9 @@ from builders import H200, T4, make_interpreter, make_machine, make_torchless_in
 from gputui.errors import EXIT_MACHINE_LACKS, MachineLacks
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine, TorchDevice
+from gputui.services.profiles.interpreters import BUILDS, ROCM, build_for, check_gpu_is_used, unused_gpu
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
-from gputui.services.profiles.torch_builds import (
-    BUILDS,
-    ROCM,
-    build_for,
-    check_gpu_is_used,
-    unused_gpu,
-)
 from gputui.worker.probe import missing_kernels
 
 QUICK = find_profile("quick")

@@ -8,6 +8,7 @@ import pytest
 from hand_made import make_case, measured, steady
 
 from gputui.analysis.verdict import SpeedEstimate
+from gputui.cli.record import recorded_case
 from gputui.model.absent import Missing
 from gputui.model.plan import Case
 from gputui.model.units import format_rate
@@ -32,7 +33,6 @@ from gputui.services.results.throughput import (
     waited_of,
     waited_share,
 )
-from gputui.services.runs.recording import recorded_case
 
 GEMM, ALONE, TRAIN = make_case(), make_case(threads="1"), make_case("gpt_train", workload_class="training")
 RECORDED = recorded_case("sweep", "")

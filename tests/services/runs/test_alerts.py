@@ -6,8 +6,7 @@ import pytest
 from run_screen_golden import HOSTILE, plan
 
 from gputui.model.journal import CaseEnd, RunEnd
-from gputui.services.runs.process import LEAST_APART_S, Alerts
-from gputui.services.runs.watching import LONGEST, notification
+from gputui.services.runs.alerts import LEAST_APART_S, LONGEST, Alerts, notification
 
 OSC_9 = b"\x1b]9;gputui: run 1a2b finished\x07"
 OSC_777 = b"\x1b]777;notify;gputui;run 1a2b finished\x07"

@@ -11,8 +11,7 @@ import pytest
 
 from gputui.errors import NotStored
 from gputui.model.journal import JOURNAL_NAME, STORED_NAME
-from gputui.services.runs.process import LEAST_FREE_BYTES, LiveRun, wait_until_begun
-from gputui.services.runs.recovery import see_stored
+from gputui.services.runs.process import LEAST_FREE_BYTES, LiveRun, see_stored, wait_until_begun
 
 _Usage = namedtuple("_Usage", "total used free")
 

@@ -16,10 +16,10 @@ from gputui.services.results.kept_files import HOW_TO_OPEN, end_of_log, traces_o
 from gputui.services.results.labels import torch_in
 from gputui.services.results.next_steps import NextStep, next_steps
 from gputui.services.results.selectors import run_in
+from gputui.services.runs.alerts import endings
 from gputui.services.runs.device_history import HistoryReader
-from gputui.services.runs.process import LiveRun, called, endings, follow, is_of_this_boot
+from gputui.services.runs.process import LiveRun, called, follow, is_of_this_boot, see_stored
 from gputui.services.runs.progress import ProgressSnapshot, ProgressTracker
-from gputui.services.runs.recovery import see_stored
 from gputui.services.serving.curve import ServingRun, serving_of
 from gputui.services.support.background import Job
 from gputui.store.journal_reader import TelemetryTail

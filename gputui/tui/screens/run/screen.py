@@ -18,11 +18,17 @@ from gputui.services.doctor.disturbances import disturbances, gpus_of
 from gputui.services.playback.demo import BOXES, interpreter_of
 from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.profiles.user_workload import is_step_file
+from gputui.services.runs.alerts import Groups, watch_runs
 from gputui.services.runs.options import RunOptions, read_draft
-from gputui.services.runs.process import LiveRun, start_runs, stop, target_of, wait_until_begun
-from gputui.services.runs.recovery import recover_orphans
+from gputui.services.runs.process import (
+    LiveRun,
+    recover_orphans,
+    start_runs,
+    stop,
+    target_of,
+    wait_until_begun,
+)
 from gputui.services.runs.start import CheckedDraft, DraftChecker, Prepared, prepare
-from gputui.services.runs.watching import Groups, watch_runs
 from gputui.services.support.background import Job
 from gputui.tui.screens.run.ended import ended_lines
 from gputui.tui.screens.run.following import Ended, Watched, follow_the_demo, follow_to_end, whole_logs
