@@ -18,7 +18,6 @@ from gputui.metrics import METRICS
 
 REPOSITORY = Path(__file__).parents[2]
 RECORDS = Path(__file__).with_name("concepts.json")
-HOW_TO_LOWER = "python tests/house/concepts.py --lower"
 
 Trees = Mapping[str, ast.Module]
 """By path below the repository."""
