@@ -25,8 +25,8 @@ from gputui.analysis.work import (
 from gputui.model.absent import Missing
 from gputui.model.journal import IDLE, LineTime, ProfiledPass
 from gputui.model.units import format_percent, format_rate, format_seconds
-from gputui.worker.profiling.line_times import GC, OTHER_THREAD
 from gputui.worker.profiling.op_categories import type_of_kernel
+from gputui.worker.profiling.rows import GC, OTHER_THREAD
 
 STARVED = "starved by the loader"
 LAUNCH_BOUND = "launch-bound"

@@ -18,6 +18,7 @@ from gputui.services.compare import columns
 from gputui.services.compare.pairing import Cell
 from gputui.sources import base
 from gputui.tui.shell.registry import SCREENS
+from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
 
@@ -35,10 +36,9 @@ def defined_in(path: Path) -> dict[str, ast.stmt]:
 
 def unlisted_workloads(package: Path) -> Iterator[str]:
     for path in (package / "worker" / "workloads").glob("*.py"):
-        if "WORKLOAD" in defined_in(path):
-            module = importlib.import_module(f"gputui.worker.workloads.{path.stem}")
-            if module.WORKLOAD not in WORKLOADS:
-                yield path.name
+        module = importlib.import_module(f"gputui.worker.workloads.{path.stem}")
+        declared = [one for one in vars(module).values() if isinstance(one, Workload)]
+        yield from (f"{one.name} of {path.name}" for one in declared if one not in WORKLOADS)
 
 
 def unlisted_screens(package: Path) -> Iterator[str]:
