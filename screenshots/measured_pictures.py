@@ -20,9 +20,11 @@ from terminal_svg import pieces_of, svg_of_pieces
 from textual.pilot import Pilot
 from tour import SCENES, SIZE, Rows, moving_picture
 
+from gputui.analysis.attribution import Attribution
 from gputui.document.theme import Depth, Palette
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
 from gputui.recording.collector import live_collector
+from gputui.services.compare.pairing import Row
 from gputui.services.playback.demo import Demo
 from gputui.services.runs.process import runs_in_progress, stop
 from gputui.tui.app import MonitorApp
@@ -342,6 +344,11 @@ def _telling_row(screen: CompareScreen) -> int:
     """The row with most to tell: one with a reason, else one with a verdict, else the first."""
     shown = screen.comparison
     rows = [] if shown is None else list(shown.rows)
-    reasoned = [place for place, row in enumerate(rows) if screen.has_reasons(row)]
+    reasoned = [place for place, row in enumerate(rows) if has_reasons(row)]
     decided = [place for place, row in enumerate(rows) if row.verdict.word in ("faster", "slower")]
     return next(iter((*reasoned, *decided)), 0)
+
+
+def has_reasons(row: Row) -> bool:
+    """Whether it is known why the sides differ in a row."""
+    return row.why is not None and isinstance(row.why.attribution, Attribution)

@@ -16,9 +16,8 @@ from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn
 from gputui.services.compare.fleet import FLEET_FROM, Fleet
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of, ranking_text
-from gputui.services.compare.options import OPTIONS
 from gputui.services.compare.pairing import DIMENSIONS
-from gputui.services.compare.session import ComparisonRequest, ask
+from gputui.services.compare.session import OPTIONS, ComparisonRequest, ask
 from gputui.services.compare.suggestions import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
 from gputui.services.results.selectors import every_file
 

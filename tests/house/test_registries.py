@@ -11,7 +11,6 @@ import pytest
 import tomllib
 
 from gputui.cli.verbs import COMMANDS
-from gputui.model.absent import Missing
 from gputui.recording.collector import live_sources
 from gputui.recording.sampler import sources_of_runs
 from gputui.services.compare import columns
@@ -122,7 +121,6 @@ def test_the_contract_that_keeps_screens_apart_names_every_screen(repository: Pa
 
 
 def test_no_two_columns_of_compare_share_a_csv_column() -> None:
-    unmeasured = Cell(Missing("not measured"), Missing("not measured"), "", None)
-    names = [name for column in columns.COLUMNS for name in column.csv(unmeasured)]
+    names = [name for column in columns.COLUMNS for name in column.csv(Cell())]
     twice = sorted({name for name in names if names.count(name) > 1})
     assert twice == [], f"{', '.join(twice)}: two columns of gputui/services/compare/columns.py write it"

@@ -20,7 +20,7 @@ from gputui.document.markup import (
 from gputui.document.table import table_of
 from gputui.model.absent import Missing
 from gputui.services.compare.columns import COLUMNS, COST
-from gputui.services.compare.evidence import Recorded, evidence_parts, recorded_of
+from gputui.services.compare.evidence import Curves, Loads, evidence_parts, recorded_of
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Comparison, Row, main_row, performance_checks_of_side
 from gputui.services.compare.row_text import choice_words, letter_of, no_difference_words
@@ -29,7 +29,6 @@ from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.suggestions import effort_words
 from gputui.services.compare.tables import Naming, below_rows, disturbances, row_table, sides_table
 from gputui.services.compare.text import price_points
-from gputui.services.compare.why import Why
 
 _HOW_TO_READ = (
     "Above zero, b does more work than a in the same time. From half as much again on, a change is a factor.",
@@ -91,7 +90,7 @@ def _rows(comparisons: Sequence[Comparison], ignore: str) -> str:
         for line in disturbances(comparison, Naming(comparison, ignore), letter_of(place))
     ]
     return (
-        table(made.table, "forest" if is_pair else "forest many")
+        table(made, "forest" if is_pair else "forest many")
         + bullets(dict.fromkeys(doubts), "doubts")
         + bullets(_notes(comparisons, ignore), "notes")
     )
@@ -119,25 +118,24 @@ def _notes(comparisons: Sequence[Comparison], ignore: str) -> Iterator[str]:
 
 def _details(asked: Asked, answer: Answer, place: int) -> str:
     """The main case in full, then everything else folded; of several sides all of it."""
-    comparison, whys = answer.pairs[place]
+    comparison = answer.comparisons[place]
     naming, main = Naming(comparison, asked.ignore), main_row(comparison.rows)
-    reasons = {id(why.row): why for why in whys}
 
-    def evidence(row: Row, recorded: Recorded | None = None) -> str:
-        parts = evidence_parts(row, reasons.get(id(row)), asked.evidence, recorded)
+    def evidence(row: Row, curves: Curves = (), loads: Loads = ()) -> str:
+        parts = evidence_parts(row, asked.evidence, curves, loads)
         return "".join(html_of(one) for one in parts if one)
 
     first = ""
     if main is not None:
         recorded = recorded_of(main, comparison, asked.evidence, pool=asked.pool)
-        first = part(f"Evidence of {naming.name(main)}", evidence(main, recorded))
+        first = part(f"Evidence of {naming.name(main)}", evidence(main, *recorded))
     others = "".join(folded(naming.name(row), evidence(row)) for row in comparison.rows if row is not main)
     found = first + "".join(
         (
             "\n<section><h2>Details</h2>",
             _differences(comparison, asked.ignore),
             folded("The evidence of the other cases", others),
-            folded("All figures", _figures(comparison, whys, naming)),
+            folded("All figures", _figures(comparison, naming)),
             "</section>",
         )
     )
@@ -158,7 +156,7 @@ def _differences(comparison: Comparison, ignore: str) -> str:
     return f"<p>{safe(nothing[0].upper())}{safe(nothing[1:])}.</p>" if nothing else ""
 
 
-def _figures(comparison: Comparison, whys: Sequence[Why], naming: Naming) -> str:
+def _figures(comparison: Comparison, naming: Naming) -> str:
     rows = table(row_table(comparison, naming))  # which numbers the notes
     below = [column for column in COLUMNS if column.table_heading]
-    return rows + "".join(html_of(one) for one in below_rows(comparison, whys, naming, below) if one)
+    return rows + "".join(html_of(one) for one in below_rows(comparison, naming, below) if one)

@@ -12,16 +12,18 @@ from gputui.analysis.spread import ASSUMED, RUN_DF, BoxSpread
 from gputui.document.page import Console, Page, console_on
 from gputui.document.spans import command_spans
 from gputui.model.absent import Missing
+from gputui.model.result import Spread
 from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import RATES, counted, format_hourly, format_percent, three_digits
-from gputui.services.compare.columns import COLUMNS, ComparisonColumn
+from gputui.services.compare.columns import ComparisonColumn
 from gputui.services.compare.headline import claim, names_of, subject
-from gputui.services.compare.pairing import Comparison, Row, Side, SideCase, main_row
+from gputui.services.compare.pairing import Comparison, Row, Side, main_row
 from gputui.services.compare.row_text import letter_of
 from gputui.services.compare.rows_table import RowOfSides, first_of, rows_of_sides, rows_table
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.suggestions import effort_words
 from gputui.services.compare.tables import (
+    BELOW,
     Naming,
     about_lines,
     absent_lines,
@@ -30,7 +32,6 @@ from gputui.services.compare.tables import (
     missing_lines,
     sides_table,
 )
-from gputui.services.compare.why import Why
 from gputui.services.results.throughput import run_spread_of
 from gputui.services.results.variation import NOTHING_KNOWN
 
@@ -74,30 +75,41 @@ def comparison_pages(
     page.line(first, "title")
     page.part(" ".join(rest) or ())
     page.line()
-    is_full = is_verbose or bool(columns)
+    ignore, is_full = asked.ignore, is_verbose or bool(columns)
     most_lines = None if shows_all or is_full or not out.is_terminal else out.height - 1 - lines_below
     groups = [(one,) for one in answer.comparisons] if is_full else [answer.comparisons]
     for place, comparisons in enumerate(groups):
         if place:
             page = Page(out)
             page.line()
-        end = Page(out)
-        if len(comparisons) == 1:
-            _write_next(end, answer, comparisons[0], is_verbose)
-        if out.is_terminal:
-            end.line()
-            more = ["each vs a, with reasons" if len(comparisons) > 1 else "reasons"] * (not is_verbose)
-            end.line(" · ".join((*(f"{one}: --verbose" for one in more), *_WAYS)), "dim")
-        _write_sides(page, comparisons, asked.ignore, is_verbose, place)
+        first_one, is_pair = comparisons[0], len(comparisons) == 1
+        naming, end = Naming(first_one, ignore), _end(out, answer, comparisons, is_verbose)
+        _write_sides(page, comparisons, ignore, is_verbose, place)
         room = None if most_lines is None else max(most_lines - page.height - end.height - 2, _LEAST_ROWS)
-        left = _write_rows(page, comparisons, asked.ignore, columns, is_verbose, room)
-        for text in absent_lines(comparisons[0], columns):
+        rows = rows_of_sides(comparisons, ignore, one_sided=False)
+        shown = chosen_rows(rows, room)
+        made = rows_table(
+            comparisons,
+            shown,
+            ignore,
+            columns or None,
+            note=naming.note if is_verbose else lambda row: "",
+            is_drawn=is_pair and out.is_terminal and not is_full,
+            has_costs=not is_full,
+            has_means=is_pair and (room is None or room >= len(shown) + len(first_one.groups)),
+        )
+        headings = page.table(made)
+        for column in columns:
+            if column.table_heading and column.headings[0] not in headings:
+                page.part(column_table(column, first_one, naming) or ())
+        for text in absent_lines(first_one, columns):
             page.line(text)
         if is_verbose:
-            _write_more(page, comparisons[0], answer.whys[place], asked.ignore, columns)
-        if left:
-            page.hint(counted(left, "more row"), "--all")
-        page.add(end)
+            for part in below_rows(first_one, naming, () if columns else BELOW, spread_lines(first_one)):
+                page.part(part)
+        if len(shown) < len(rows):
+            page.hint(counted(len(rows) - len(shown), "more row"), "--all")
+        page.lines += end.lines
         yield page
 
 
@@ -123,30 +135,39 @@ def _write_sides(
     page.line()
 
 
-def _write_next(page: Page, answer: Answer, comparison: Comparison, is_verbose: bool) -> None:
-    """What would settle the main case, as a command for each box; else what would turn the answer round, and
-    how to get costs."""
-    width = page.width if page.out.is_terminal else None
-    if steps := answer.headline.steps:
+def _end(out: Console, answer: Answer, comparisons: Sequence[Comparison], is_verbose: bool) -> Page:
+    """Of a pair what would settle the main case, as a command for each box; else what would turn the answer
+    round, and how to get costs. On a terminal what else could be typed."""
+    page, is_pair = Page(out), len(comparisons) == 1
+    steps = answer.headline.steps if is_pair else ()
+    if steps:
         page.line()
         page.line(f"{answer.headline.purpose}, {effort_words(steps)}:", "dim")
-        for step in steps:
-            for spans in command_spans(step.command, width, f"{step.box}$ "):
-                page.spans(spans)
-        return
-    found = [] if is_verbose else turning_points(comparison)[:_MISSING_SHOWN]
-    hints = [(f"{condition}: {then}", "dim") for condition, then in found]
+    for step in steps:
+        for spans in command_spans(step.command, out.width if out.is_terminal else None, f"{step.box}$ "):
+            page.spans(spans)
+    hints = _hints(comparisons[0], is_verbose) if is_pair and not steps else ()
+    for place, text in enumerate(hints):
+        if not place:
+            page.line()
+        page.line(text, "dim")
+    if out.is_terminal:
+        page.line()
+        more = [] if is_verbose else ["reasons" if is_pair else "each vs a, with reasons"]
+        page.line(" · ".join((*(f"{one}: --verbose" for one in more), *_WAYS)), "dim")
+    return page
+
+
+def _hints(comparison: Comparison, is_verbose: bool) -> Iterator[str]:
+    """What would turn the answer round, and how to get the cost that one side lacks."""
+    for condition, then in () if is_verbose else turning_points(comparison)[:_MISSING_SHOWN]:
+        yield f"{condition}: {then}"
     sides = zip(names_of(comparison), (comparison.a.run, comparison.b.run), strict=True)
     lacks = [(name, run) for name, run in sides if isinstance(run.price, Missing)]
     if len(lacks) == 1:
         ((name, run),) = lacks
         command = "serve-bench" if run.profile == SERVE_PROFILE else "run"
-        typed = f"gputui {command} --price USD or --instance TYPE"
-        hints.append((f"no cost: {name} has no price: {typed}", "dim"))
-    if hints:
-        page.line()
-    for text, style in hints:
-        page.line(text, style)
+        yield f"no cost: {name} has no price: gputui {command} --price USD or --instance TYPE"
 
 
 def chosen_rows(rows: Sequence[RowOfSides], room: int | None) -> Sequence[RowOfSides]:
@@ -162,53 +183,6 @@ def chosen_rows(rows: Sequence[RowOfSides], room: int | None) -> Sequence[RowOfS
         return row is not main, kind * is_short, row.case.variant.device_class != "gpu", -size * is_short
 
     return sorted(rows, key=place)[:room]
-
-
-def _write_rows(
-    page: Page,
-    comparisons: Sequence[Comparison],
-    ignore: str,
-    columns: Sequence[ComparisonColumn],
-    is_verbose: bool,
-    room: int | None,
-) -> int:
-    """As many rows as there is room for, of a pair on a terminal with their intervals drawn; chosen columns
-    that do not fit have a table each, below. How many rows are left."""
-    is_pair, is_full = len(comparisons) == 1, is_verbose or bool(columns)
-    naming = Naming(comparisons[0], ignore)
-    rows = rows_of_sides(comparisons, ignore, one_sided=False)
-    shown = chosen_rows(rows, room)
-    made = rows_table(
-        comparisons,
-        shown,
-        ignore,
-        columns or None,
-        note=naming.note if is_verbose else lambda row: "",
-        is_drawn=is_pair and page.out.is_terminal and not is_full,
-        has_costs=not is_full,
-        has_means=is_pair and (room is None or room >= len(shown) + len(comparisons[0].groups)),
-    )
-    headings = page.table(made.table)
-    for column in columns:
-        if column.table_heading and column.headings[0] not in headings:
-            page.part(column_table(column, comparisons[0], naming) or ())
-    return len(rows) - len(shown)
-
-
-def _write_more(
-    page: Page,
-    comparison: Comparison,
-    whys: Sequence[Why],
-    ignore: str,
-    columns: Sequence[ComparisonColumn],
-) -> None:
-    """Notes, flags, what could have been seen, reasons, metrics, costs, and what was left out."""
-    naming = Naming(comparison, ignore)
-    for of in chosen_rows(rows_of_sides((comparison,), ignore, one_sided=False), None):
-        naming.note(first_of(of))
-    below = [column for column in COLUMNS if column.default == "below" and not columns]
-    for part in below_rows(comparison, whys, naming, below, spread_lines(comparison)):
-        page.part(part)
 
 
 _MOST_CASES = 4
@@ -269,8 +243,7 @@ def spread_lines(comparison: Comparison) -> Iterator[str]:
     is_one_run = comparison.a.run.run_id == comparison.b.run.run_id
     sides = (("", comparison.a),) if is_one_run else (("a: ", comparison.a), ("b: ", comparison.b))
     for name, side in sides:
-        for device, case in _devices(side).items():
-            prior, runs = _box_spread(side, case), run_spread_of(case.result)
+        for device, (prior, runs) in _spreads(side).items():
             launches = "as much as assumed"
             if prior.rows:
                 known = f"{counted(prior.launches, 'launch')} of {counted(prior.rows, 'row')}"
@@ -282,30 +255,25 @@ def spread_lines(comparison: Comparison) -> Iterator[str]:
 
 def spread_as_json(side: Side) -> list[dict[str, Any]]:
     """The same as numbers, for one side."""
-    found = []
-    for device, case in _devices(side).items():
-        prior = _box_spread(side, case)
-        runs = run_spread_of(case.result)
-        found.append(
-            {
-                "device_class": device,
-                "launch_sd_over_assumed": math.sqrt(prior.factor) if prior.rows else None,
-                "prior_df": prior.df,
-                "rows": prior.rows,
-                "launches": prior.launches,
-                "run_sd": math.sqrt(runs.variance),
-                "run_df": None if math.isinf(runs.df) else runs.df,
-            }
-        )
+    return [
+        {
+            "device_class": device,
+            "launch_sd_over_assumed": math.sqrt(prior.factor) if prior.rows else None,
+            "prior_df": prior.df,
+            "rows": prior.rows,
+            "launches": prior.launches,
+            "run_sd": math.sqrt(runs.variance),
+            "run_df": None if math.isinf(runs.df) else runs.df,
+        }
+        for device, (prior, runs) in _spreads(side).items()
+    ]
+
+
+def _spreads(side: Side) -> dict[str, tuple[BoxSpread, Spread]]:
+    """By class of device, how much launches of its box vary, and its runs, as a measured case tells."""
+    found = {}
+    for case in reversed([case for case in side.cases if case.result.outcome == "ok"]):
+        device = case.result.case.variant.device_class
+        known = side.variations.get(case.run.machine.machine_id, NOTHING_KNOWN)
+        found[device] = known.launches.get(device, ASSUMED), run_spread_of(case.result)
     return found
-
-
-def _box_spread(side: Side, case: SideCase) -> BoxSpread:
-    known = side.variations.get(case.run.machine.machine_id, NOTHING_KNOWN)
-    return known.launches.get(case.result.case.variant.device_class, ASSUMED)
-
-
-def _devices(side: Side) -> dict[str, SideCase]:
-    """A measured case of each class of device."""
-    measured = [case for case in side.cases if case.result.outcome == "ok"]
-    return {case.result.case.variant.device_class: case for case in reversed(measured)}

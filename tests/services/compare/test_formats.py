@@ -16,7 +16,6 @@ from journals import GPU_MACHINE, H200, PRICE, journal_lines, make_telemetry, wr
 from stored_runs import store
 
 from gputui.analysis.cost import Cost, Energy
-from gputui.analysis.verdict import SpeedEstimate
 from gputui.cli import main
 from gputui.document.markup import escaped
 from gputui.document.page import console_on
@@ -134,17 +133,16 @@ def test_what_a_spreadsheet_would_run_gets_an_apostrophe(text: str) -> None:
     assert harmless(f"a{text}") == f"a{text}"
 
 
-def hostile_comparison(name: str) -> tuple[Evidence, list[tuple[Comparison, tuple[()]]]]:
+def hostile_comparison(name: str) -> Comparison:
     runs = [make_run(measured(make_case(name), *[steady(s)] * 3, device_name=name)) for s in (0.1, 0.2)]
     sides = [side_of_runs(f"{name}.db", [run]) for run in runs]
-    evidence = Evidence([])
-    return evidence, [(compare_sides(*sides), ())]
+    return compare_sides(*sides)
 
 
 def test_a_hostile_name_is_one_harmless_cell_of_csv() -> None:
-    _, pairs = hostile_comparison('=cmd|"/c calc"!A1,\n2')
+    comparison = hostile_comparison('=cmd|"/c calc"!A1,\n2')
 
-    (row,) = csv.DictReader(StringIO(comparisons_as_csv(pairs, ""), newline=""))
+    (row,) = csv.DictReader(StringIO(comparisons_as_csv([comparison], ""), newline=""))
 
     assert row["workload"] == '\'=cmd|"/c calc"!A1,\n2'
     assert row["a_side"] == '\'=cmd|"/c calc"!A1,\n2.db'
@@ -156,7 +154,7 @@ def test_csv_holds_what_only_one_value_of_by_has(tmp_path: Path) -> None:
     other = make_run(measured(CONV, steady(0.1)))
     comparison = compare_sides(side_of_runs("a", [run]), side_of_runs("b", [other]))
 
-    rows = list(csv.DictReader(StringIO(comparisons_as_csv([(comparison, ())], ""), newline="")))
+    rows = list(csv.DictReader(StringIO(comparisons_as_csv([comparison], ""), newline="")))
 
     assert {(row["a_outcome"], row["b_outcome"], row["verdict"]) for row in rows} == {
         ("ok", "absent", "not comparable"),
@@ -170,17 +168,16 @@ def test_csv_holds_what_only_one_value_of_by_has(tmp_path: Path) -> None:
 
 def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
     """Every cell of cost and energy, of a first and of b second, in each format that has them."""
+    plain = compare_sides(*(side_of_runs(n, [make_run(measured(make_case(), steady(0.1)))]) for n in "ab"))
     cells = [
         Cell(
-            speed=SpeedEstimate(1e3, 1e3, 1e3, 9, 9, 3, ""),
+            plain.rows[0].a.result,
+            plain.a.run,
             cost=Cost(usd, usd * 0.9, usd * 1.1, 1.0),
-            precision_used="",
-            result=measured(make_case(), steady(0.1)),
             energy=Energy(joules, None, None, 1.0, 3, 9),
         )
         for usd, joules in ((11.0, 1e-9), (22.0, 2e-9))
     ]
-    plain = compare_sides(*(side_of_runs(n, [make_run(measured(make_case(), steady(0.1)))]) for n in "ab"))
     comparison = replace(plain, rows=(replace(plain.rows[0], a=cells[0], b=cells[1]),))
     naming = Naming(comparison, "")
 
@@ -197,7 +194,7 @@ def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
         "1.00 nJ/flop, 2.00 nJ/flop",
     )
     assert [COST.on_side(cell) for cell in cells] == ["$11.00 ±10 %", "$22.00 ±10 %"]
-    (line,) = csv.DictReader(StringIO(comparisons_as_csv([(comparison, ())], ""), newline=""))
+    (line,) = csv.DictReader(StringIO(comparisons_as_csv([comparison], ""), newline=""))
     assert (float(line["a_usd_per_million"]), float(line["b_usd_per_million"])) == (11.0, 22.0)
     assert (float(line["a_joules_per_unit"]), float(line["b_joules_per_unit"])) == (1e-9, 2e-9)
     (row,) = comparison_as_json(comparison)["rows"]
@@ -240,9 +237,9 @@ def test_names_cannot_become_markup(text: str, shown: str) -> None:
 
 
 def test_a_hostile_name_does_not_break_the_table_of_markdown() -> None:
-    _, pairs = hostile_comparison(HOSTILE)
+    comparison = hostile_comparison(HOSTILE)
 
-    text = comparisons_as_markdown(pairs, "", ANSWER)
+    text = comparisons_as_markdown(Answer((comparison,), ANSWER), "")
 
     assert "<script" not in re.sub(r"\\<", "", text)
     table = [line for line in text.splitlines() if line.startswith("|")]
@@ -323,11 +320,11 @@ def page_of(comparison: Comparison) -> str:
     evidence = Evidence([], trust=False)
     evidence.launches = lambda *which: ()  # type: ignore[method-assign]
     asked = Asked((comparison.a, comparison.b), "", evidence, ())
-    return comparisons_as_page(asked, Answer((comparison,), ((),), ANSWER))
+    return comparisons_as_page(asked, Answer((comparison,), ANSWER))
 
 
 def test_a_hostile_name_is_only_text_on_the_page() -> None:
-    _, ((comparison, _),) = hostile_comparison(HOSTILE)
+    comparison = hostile_comparison(HOSTILE)
 
     page = Elements(page_of(comparison))
 

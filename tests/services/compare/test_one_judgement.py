@@ -116,14 +116,14 @@ def test_every_form_says_the_same_of_a_row(
 ) -> None:
     (a, _), (b, _) = sides_of(speeds, usd_a, usd_b)
     comparison = compare_sides(a, b)
-    headline = headline_of([comparison], [()], "", EVIDENCE)
-    answer = Answer((comparison,), ((),), headline)
+    headline = headline_of([comparison], "", EVIDENCE)
+    answer = Answer((comparison,), headline)
 
     wide = comparison_as_text(Asked((a, b), "", EVIDENCE, ()), answer, width=200, is_verbose=True)
-    markdown = comparisons_as_markdown([(comparison, ())], "", headline)
+    markdown = comparisons_as_markdown(answer, "")
     page = comparisons_as_page(Asked((a, b), "", EVIDENCE, ()), answer).replace("&#160;", " ")
     plain = json.loads(json.dumps(comparison_as_json(comparison)))
-    lines = list(csv.DictReader(StringIO(comparisons_as_csv([(comparison, ())], ""), newline="")))
+    lines = list(csv.DictReader(StringIO(comparisons_as_csv([comparison], ""), newline="")))
 
     assert "".join(headline.text.split()) in "".join(wide.split())
     assert escaped(headline.text) in markdown

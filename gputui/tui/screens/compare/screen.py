@@ -13,12 +13,11 @@ from textual.binding import Binding
 from textual.containers import Vertical
 from textual.widgets import ContentSwitcher
 
-from gputui.analysis.attribution import Attribution
 from gputui.document.spans import Line, Span, cut
 from gputui.document.table import columns_that_fit, lines_of
 from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, ComparisonColumn
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
-from gputui.services.compare.pairing import Comparison, Row, main_row
+from gputui.services.compare.pairing import Comparison, main_row
 from gputui.services.compare.row_text import LABEL_CELLS, called, letter_of, short_name
 from gputui.services.compare.rows_table import first_of, rows_table
 from gputui.services.compare.tables import sides_table
@@ -179,11 +178,6 @@ class CompareScreen(ShellScreen):
         """The side that is looked at, against the baseline."""
         return None if self._loaded is None else self._loaded.answer.comparisons[self._place]
 
-    def has_reasons(self, row: Row) -> bool:
-        """Whether it is known why the sides differ in a row."""
-        why = None if self._loaded is None else self._loaded.why(self._place, row)
-        return why is not None and isinstance(why.attribution, Attribution)
-
     @property
     def value(self) -> ComparisonColumn:
         """What the columns of the sides show."""
@@ -265,12 +259,14 @@ class CompareScreen(ShellScreen):
             note=lambda row: " !" if row.flags else " *" if row.note else "",
             is_drawn=True,
         )
-        columns = columns_that_fit(made.table.columns, room, _GAP)
+        columns = columns_that_fit(made.columns, room, _GAP)
         (heading,), *lines = lines_of(columns, room, gap=_GAP, cuts=True)
         margin = Span(" " * len(MARKER))
         entries = [
-            Entry(tuple((*(() if key >= 0 else (margin,)), *fitted(line, room)) for line in of_row), key)
-            for key, of_row in zip(made.keys, lines, strict=True)
+            Entry(tuple(fitted(line, room) for line in of_row), key)
+            if key < len(loaded.rows)
+            else Entry(tuple((margin, *fitted(line, room)) for line in of_row), -1)
+            for key, of_row in enumerate(lines)
         ]
         texts = [
             (column.heading, *column.texts) for column in columns if column.heading.strip(" -+0123456789x")
