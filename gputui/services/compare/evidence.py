@@ -185,10 +185,9 @@ def _values(row: Row) -> Iterator[tuple[str, Sequence[str], Judgement | None, st
         ("of spec", PEAK, None),
     ]
     for title, column, judged in columns:
-        values = [column.on_side(cell, cells, in_full=column is ENERGY) for cell in cells]
-        if not all(isinstance(value, Missing) for value in values):
-            texts = ["—" if isinstance(value, Missing) else value for value in values]
-            yield title, texts, judged, "" if judged is None else verdict_text(judged)
+        both = column.of_both(row, in_full=column is ENERGY)
+        if set(both) != {"—"}:
+            yield title, both, judged, "" if judged is None else verdict_text(judged)
     for figure in row.figures:
         yield figure.title, figure_values(figure), figure.judgement, figure_verdict(figure)
 

@@ -27,8 +27,8 @@ from gputui.model.units import (
     format_size_of_change,
     listed,
 )
-from gputui.services.compare.pairing import CROWDED, SHARED, SLOWED, Comparison, Row, Side, main_row
-from gputui.services.compare.ranking import Ranked, by_cost, by_speed
+from gputui.services.compare.pairing import CROWDED, SHARED, SLOWED, Cell, Comparison, Row, Side, main_row
+from gputui.services.compare.ranking import by_cost, by_speed
 from gputui.services.compare.row_text import (
     OF_COSTS,
     OF_RATES,
@@ -41,6 +41,7 @@ from gputui.services.compare.row_text import (
     open_words,
     side_names,
     than,
+    units_per_s,
     verdict_parts,
 )
 from gputui.services.compare.suggestions import SettlingStep, load_terms, settling_steps, steps_to_pair
@@ -482,7 +483,11 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
     sides = (comparisons[0].a, *(comparison.b for comparison in comparisons))
     letters = ("a", *map(letter_of, range(len(comparisons))))
     names = dict(zip(letters, side_names(sides, main.case.variant.device_class), strict=True))
-    tiers = [f"{_tier(names, tier)} at {_rates(tier, main)}" for tier in by_speed(main.a, rows)]
+    cells = {"a": main.a} | {letter: row.b for letter, row in rows.items()}
+    tiers = [
+        f"{_tier(names, tier)} at {_rates([cells[letter] for letter in tier], main)}"
+        for tier in by_speed(main.a, rows)
+    ]
     sentences = [f"{as_sentence(subject(main, first))}, fastest first: {', then '.join(tiers)}."]
     costs = by_cost(main.a, rows)
     if sum(map(len, costs)) > 1:
@@ -498,14 +503,14 @@ def same_case(row: Row, comparison: Comparison) -> Row | None:
     )
 
 
-def _tier(names: Mapping[str, str], tier: Sequence[Ranked]) -> str:
+def _tier(names: Mapping[str, str], tier: Sequence[str]) -> str:
     """`H200`, `a.db and b.db (a tie)`."""
-    named = listed([names[side.name] for side in tier])
+    named = listed([names[letter] for letter in tier])
     return f"{named} (a tie)" if len(tier) > 1 else named
 
 
-def _rates(tier: Sequence[Ranked], main: Row) -> str:
-    rates = [s.cell.speed.units_per_s for s in tier if isinstance(s.cell.speed, SpeedEstimate)]
+def _rates(tier: Sequence[Cell], main: Row) -> str:
+    rates = [units_per_s(cell) for cell in tier]
     ends = [format_rate(rate, main.case.unit) for rate in (min(rates), max(rates))]
     if ends[0] == ends[1]:
         return ends[0]

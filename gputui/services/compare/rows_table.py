@@ -147,7 +147,7 @@ def _columns_of_pair(
         if column.is_before_verdict:
             priority = _VALUES if is_drawn else _CLOCK if column is CLOCK and columns is None else 0
         blank = [""] * len(column.headings)
-        cells = [column.cells(one) if isinstance(one, Row) else blank for one in ones]
+        cells = [column.cells_of(one) if isinstance(one, Row) else blank for one in ones]
         (before if column.is_before_verdict else behind).extend(
             Column(heading, list(of), column.is_before_verdict and heading != "unit", priority)
             for heading, of in zip(column.headings, zip(*cells, strict=True) if cells else blank, strict=True)

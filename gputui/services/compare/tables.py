@@ -141,11 +141,9 @@ def column_table(column: ComparisonColumn, comparison: Comparison, naming: Namin
     """A column with a `table_heading` in a table after the rows; None if no row has a value."""
     rows = []
     for row in comparison.rows:
-        sides = row.a, row.b
-        a, b = (column.on_side(cell, sides) for cell in sides)
-        if not (isinstance(a, Missing) and isinstance(b, Missing)):
-            texts = ("—" if isinstance(value, Missing) else value for value in (a, b))
-            rows.append((naming.name(row), *texts, *((column.unit(row),) if column.unit else ())))
+        both = column.of_both(row)
+        if set(both) != {"—"}:
+            rows.append((naming.name(row), *both, *((column.unit(row),) if column.unit else ())))
     headings = (column.table_heading, "a", "b", *(("per",) if column.unit else ()))
     return table_of(headings, rows, (1, 2)) if rows else None
 

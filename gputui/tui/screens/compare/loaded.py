@@ -17,7 +17,8 @@ from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import format_hourly
 from gputui.services.compare.columns import ENERGY, RATE, RATIO, ComparisonColumn
 from gputui.services.compare.evidence import evidence_parts, recorded_of
-from gputui.services.compare.fleet_why import ranking_of
+from gputui.services.compare.fleet import ranking_of
+from gputui.services.compare.fleet_forms import fleet_sentences
 from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.row_text import (
@@ -118,7 +119,7 @@ def read(words: Sequence[str], job: Job[Loaded], *, with_energy: bool = False) -
         files = every_file(request.files)
         ranking = ranking_of(files, request.by, pool=request.pool, trust=request.trust)
         if ranking is not None:
-            answer = replace(answer, headline=Headline(ranking[0].sentences))
+            answer = replace(answer, headline=Headline(fleet_sentences(ranking[0])))
     rows = rows_of_sides(answer.comparisons, asked.ignore)
     return Loaded(request, asked, baseline, answer, rows, with_energy)
 
