@@ -11,6 +11,7 @@ import pytest
 from gputui.analysis.attribution import Piece
 from gputui.analysis.findings import (
     Finding,
+    Kind,
     LineShare,
     at_best_without,
 )
@@ -68,7 +69,7 @@ def answer(found: ProfiledPass, *notes: str) -> StepAnswer:
 
 
 def finding(
-    kind: str, ms: float, step_ms: int = 100, line: int = 0, of: str = "", change: str = "", code: str = ""
+    kind: Kind, ms: float, step_ms: int = 100, line: int = 0, of: str = "", change: str = "", code: str = ""
 ) -> Finding:
     """A cause of so much of a step, in a piece of that category, else in one of its own."""
     at_best_ns = round((step_ms - ms) * MS)
@@ -221,7 +222,7 @@ def test_each_cause_has_its_time_its_line_and_what_to_try() -> None:
     write_step_answer(page, three_causes(), None, (), ("stored in a.db as 51c0e7aa",))
     assert max(map(len, page.written)) <= 80
     text = "\n".join(page.written)
-    assert f"\n{'starved by the loader'}: 98.0 ms, 24 %; at best 412 to 314 ms, 31 % faster\n  seen\n" in text
+    assert "\nstarved by the loader: 98.0 ms, 24 %; at best 412 to 314 ms, 31 % faster\n  seen\n" in text
     assert "\n  where: train.py:41, 100 % of it\n" in text
     assert "\n  change to: DataLoader(..., num_workers=8, pin_memory=True)\n" in text
     assert "All three: at best 412 to 111 ms." in text
