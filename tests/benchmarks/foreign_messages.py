@@ -34,7 +34,7 @@ from probed_hosts import probed
 
 from gputui.machine.describing import describe_machine
 from gputui.model.journal import to_plain
-from gputui.recording.live_sample import plain_sample
+from gputui.recording.collector import plain_sample
 from gputui.services.hosts.box import Box
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import HostFailed

@@ -32,7 +32,9 @@ from pathlib import Path
 from gputui.sources.amd import AmdGpus
 plain = AmdGpus.__init__
 AmdGpus.__init__ = lambda self, root=None, **more: plain(self, Path(sys.argv[1]), **more)
+from gputui.recording import sampler
 from gputui.recording.supervisor import Supervisor
+sampler.gpu_sources = lambda: (AmdGpus(),)
 sys.exit(Supervisor([Path(sys.argv[2])]).run())
 """
 """A supervisor that reads AMD GPUs below another root; all else is as in `gputui run`."""
