@@ -334,8 +334,8 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool, as_json: bool)
     """
     from gputui.services.compare.formats import comparison_plain
     from gputui.services.compare.ranking import equal_boxes
+    from gputui.services.compare.reports import comparison_pages
     from gputui.services.compare.session import ask
-    from gputui.services.compare.text import comparison_pages
 
     done = [(run.host.name, run.short_id) for run in bakeoff.runs if run.is_stored]
     if not any(run.has_measured for run in bakeoff.runs):

@@ -191,7 +191,7 @@ def command(
     if output is not None or form != "text":
         print_or_write(comparison_text(asked, answer, form, columns, None, verbose), output)
     else:
-        from gputui.services.compare.text import comparison_pages
+        from gputui.services.compare.reports import comparison_pages
 
         for page in comparison_pages(asked, answer, columns, console(), verbose, shows_all):
             page.show()

@@ -69,9 +69,9 @@ from gputui.services.compare.pairing import (
     side_of_runs,
     sides_by,
 )
+from gputui.services.compare.reports import comparison_as_text
 from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.compare.suggestions import FAIL, check_gate
-from gputui.services.compare.text import comparison_as_text
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.headline import case_order
 from gputui.services.results.selectors import Selection

@@ -20,8 +20,8 @@ from gputui.model.absent import Missing
 from gputui.model.journal import CasePlanned, MachineFound
 from gputui.model.plan import Plan, PlannedDevice
 from gputui.model.telemetry import POWER_CAP
+from gputui.services.compare.reports import comparison_as_text
 from gputui.services.compare.session import ask
-from gputui.services.compare.text import comparison_as_text
 from gputui.services.runs.process import import_journal
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import open_result

@@ -30,9 +30,14 @@ from gputui.services.compare.pairing import (
     Side,
     performance_checks_of_side,
 )
+from gputui.services.compare.reports import (
+    comparison_as_text,
+    comparisons_as_markdown,
+    comparisons_as_page,
+    spread_as_json,
+)
 from gputui.services.compare.session import Answer, Asked, ask
-from gputui.services.compare.tables import comparisons_as_markdown, pair_parts
-from gputui.services.compare.text import comparison_as_text, spread_as_json
+from gputui.services.compare.tables import pair_parts
 from gputui.services.compare.why import sentence
 from gputui.services.results.exports import (
     case_identity,
@@ -101,8 +106,6 @@ def comparison_text(
         return comparisons_as_markdown(answer, asked.ignore, columns)
     if form == "text":
         return comparison_as_text(asked, answer, columns, width, is_verbose)
-    from gputui.services.compare.html import comparisons_as_page  # only who writes a page needs it
-
     return comparisons_as_page(asked, answer)
 
 

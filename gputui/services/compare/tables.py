@@ -1,5 +1,4 @@
-"""A comparison as tables and lines of text, which each format lays out in its own way; as Markdown, to paste
-into a pull request."""
+"""A comparison as tables and lines of text, which each form lays out in its own way."""
 
 from __future__ import annotations
 
@@ -8,7 +7,6 @@ from dataclasses import replace
 
 from gputui.analysis.judgement import TIME
 from gputui.analysis.verdict import BAND, RatioEstimate
-from gputui.document.markup import escaped, markdown_of
 from gputui.document.spans import Span
 from gputui.document.table import Column, Section, Table, table_of
 from gputui.model.absent import Missing
@@ -30,7 +28,6 @@ from gputui.services.compare.row_text import (
     unmeasured_words,
 )
 from gputui.services.compare.rows_table import is_absent, rows_of_sides, rows_table
-from gputui.services.compare.session import Answer
 from gputui.services.compare.why import why_parts
 from gputui.services.results.conditions import NOT_PROFILED
 from gputui.services.results.labels import (
@@ -281,16 +278,3 @@ def pair_parts(
         rows,
         *(part for part in below_rows(comparison, naming, () if columns else BELOW, absent) if part),
     ]
-
-
-def comparisons_as_markdown(answer: Answer, ignore: str, columns: Sequence[ComparisonColumn] = ()) -> str:
-    """The headline, then each comparison; names from files cannot become markup."""
-    steps = "".join(f"    {step.command}\n" for step in answer.headline.steps)
-    first = f"**{escaped(answer.headline.text)}**\n\n" + (
-        f"{answer.headline.purpose.capitalize()}:\n\n{steps}\n" if steps else ""
-    )
-    pages = []
-    for place, comparison in enumerate(answer.comparisons):
-        parts = pair_parts(comparison, ignore, columns, place)
-        pages.append("\n".join(markdown_of(part) for part in parts if part))
-    return first + "\n---\n\n".join(pages)

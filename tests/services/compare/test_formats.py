@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
@@ -21,15 +21,13 @@ from gputui.document.markup import escaped
 from gputui.document.page import console_on
 from gputui.errors import EXIT_DONE
 from gputui.model.journal import Block, Price
-from gputui.model.plan import Case
 from gputui.services.compare.columns import COST, ENERGY
 from gputui.services.compare.formats import comparison_as_json, comparisons_as_csv
 from gputui.services.compare.headline import Headline
-from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.pairing import Cell, Comparison, compare_sides, side_of_runs
+from gputui.services.compare.reports import comparison_pages, comparisons_as_markdown, comparisons_as_page
 from gputui.services.compare.session import Answer, Asked, ask
-from gputui.services.compare.tables import Naming, column_table, comparisons_as_markdown, row_table
-from gputui.services.compare.text import comparison_pages
+from gputui.services.compare.tables import Naming, column_table, row_table
 from gputui.services.results.conditions import Evidence
 from gputui.services.support.output_files import harmless
 from gputui.store.journal_reader import read_journal, read_telemetry
@@ -202,19 +200,6 @@ def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
     assert (row["a"]["energy"]["joules_per_unit"], row["b"]["energy"]["joules_per_unit"]) == (1e-9, 2e-9)
 
 
-def test_with_energy_and_cost_nothing_is_cut_at_80_columns(
-    files: tuple[Path, Path], printed: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-
-    text = printed(*files, "--columns", "rate,ratio,n,peak,cost,energy")
-
-    assert "…" not in text
-    assert max(map(len, text.splitlines())) <= 80
-    for words in ("faster", "nJ/flop", "FLOP", "+25 %"):
-        assert words in text
-
-
 # markdown
 
 
@@ -278,27 +263,6 @@ class Elements(HTMLParser):
         return " ".join(self.words)
 
 
-def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
-    files: tuple[Path, Path], printed: Callable[..., str]
-) -> None:
-    page = Elements(printed(*files, "--format", "html"))
-
-    assert page.open == []
-    for words in (
-        "No recorded differences",
-        "+25 %",
-        "25 % faster",
-        "time per step",
-        "18 blocks in 3 launches",
-        "energy of the GPU",
-        "power",
-        "clock",
-    ):
-        assert words in page.text, words
-    pictures = [attributes.get("class") for tag, attributes in page.all if tag == "svg"]
-    assert pictures.count("columns") == 2 * 2 + 3 * 2, "blocks of two rows, and three curves of the main case"
-
-
 def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(
     files: tuple[Path, Path], printed: Callable[..., str]
 ) -> None:
@@ -332,21 +296,6 @@ def test_a_hostile_name_is_only_text_on_the_page() -> None:
     assert "script" not in {tag for tag, _ in page.all}
     assert not [name for _, attributes in page.all for name in attributes if name.startswith("on")]
     assert "alert(1)" in page.text
-
-
-def test_thirty_rows_are_a_page_below_a_megabyte() -> None:
-    cases: Sequence[Case] = [make_case(f"work{number}") for number in range(30)]
-    wide = [0.01 * 1.001**number for number in range(3000)]
-    runs = [
-        make_run(*(measured(case, *[[factor * seconds for seconds in wide]] * 3) for case in cases))
-        for factor in (1, 2)
-    ]
-    sides = (side_of_runs(name, [run]) for name, run in zip(("a.db", "b.db"), runs, strict=True))
-
-    page = page_of(compare_sides(*sides))
-
-    assert page.count('class="columns"') == 60
-    assert len(page.encode()) < 1_000_000
 
 
 def test_what_is_written_to_a_file_is_what_would_be_printed(

@@ -22,7 +22,6 @@ from gputui.model.journal import Price
 from gputui.model.plan import Case
 from gputui.model.result import Run
 from gputui.services.compare.headline import headline_of
-from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.pairing import (
     CAPPED,
     Comparison,
@@ -31,6 +30,7 @@ from gputui.services.compare.pairing import (
     compare_sides,
     side_of_runs,
 )
+from gputui.services.compare.reports import comparisons_as_page
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.results.conditions import Evidence
 from gputui.store.reading import LaunchSeries
@@ -160,7 +160,7 @@ def tab() -> Iterator[Browser]:
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 @pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize("width", [1280, 1000, 760, 390])
+@pytest.mark.parametrize("width", [1280, 760, 390])
 def test_no_text_covers_another_or_leaves_the_page_and_the_browser_has_nothing_to_complain_about(
     tab: Browser, tmp_path: Path, name: str, width: int
 ) -> None:

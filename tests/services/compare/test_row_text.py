@@ -23,6 +23,10 @@ from gputui.model.plan import Case
 from gputui.model.result import Run
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import FigureRow, Row, compare_sides, side_of_runs, sides_by
+from gputui.services.compare.reports import (
+    comparison_as_text,
+    comparison_pages,
+)
 from gputui.services.compare.row_text import (
     case_heading,
     cost_text,
@@ -34,10 +38,6 @@ from gputui.services.compare.row_text import (
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.suggestions import SettlingStep
 from gputui.services.compare.tables import Naming, left_out
-from gputui.services.compare.text import (
-    comparison_as_text,
-    comparison_pages,
-)
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import format_ends
 from gputui.services.results.metrics import CaseMetric
@@ -209,5 +209,6 @@ def test_the_baseline_of_precisions_is_named_in_any_case_and_that_of_files_as_it
     assert precisions.baseline("AMP") == 1
     files = asked_of(run_of(0.1), run_of(0.2), run_of(0.05))
     assert (files.baseline("b.db"), files.baseline("b")) == (1, 1)
+    assert replace(files, sides=(replace(files.sides[0], name="a.db@cc0"),)).baseline("cc0") == 0
     with pytest.raises(GputuiError, match=r"B\.db: is not one of the sides"):
         files.baseline("B.db")

@@ -22,9 +22,9 @@ from gputui.services.compare.fleet import fleet_of
 from gputui.services.compare.formats import comparison_as_json
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.pairing import Comparison, compare_sides, main_row, side_of_runs, sides_by
+from gputui.services.compare.reports import turning_points
 from gputui.services.compare.rows_table import rows_of_sides, rows_table
 from gputui.services.compare.tables import Naming, disturbances
-from gputui.services.compare.text import turning_points
 from gputui.services.results.case_table import brief_table, metric_rows
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.expected import measured_peak, performance_checks
