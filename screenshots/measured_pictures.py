@@ -24,16 +24,15 @@ from gputui.analysis.attribution import Attribution
 from gputui.document.theme import Depth, Palette
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
 from gputui.recording.collector import live_collector
-from gputui.services.compare.pairing import Row
 from gputui.services.playback.demo import Demo
 from gputui.services.runs.process import runs_in_progress, stop
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.screens.compare.screen import CompareScreen
-from gputui.tui.screens.results.run_pane import RunPane
-from gputui.tui.screens.run.form import FIELDS
-from gputui.tui.screens.run.screen import RunScreen
+from gputui.tui.screens.compare import CompareScreen
+from gputui.tui.screens.results_panes import RunPane
+from gputui.tui.screens.run import RunScreen
+from gputui.tui.screens.run_form import FIELDS
 from gputui.tui.shell.registry import SCREENS
 from gputui.tui.shell.shell_screen import Confirm, ShellScreen
 
@@ -218,7 +217,7 @@ class _Camera:
         self._album.scenes[scene].append(self._rows())
 
     def _rows(self) -> Rows:
-        return [pieces_of(strips) for strips in self.app.shown_rows()]
+        return [pieces_of(strips) for strips in self.app.whole_picture().strips]
 
 
 async def _driven(album: _Album, drive: Callable[[_Camera], object], demo: Demo | None = None) -> None:
@@ -342,13 +341,9 @@ def _is_later(than_s: float) -> bool:
 
 def _telling_row(screen: CompareScreen) -> int:
     """The row with most to tell: one with a reason, else one with a verdict, else the first."""
-    shown = screen.comparison
-    rows = [] if shown is None else list(shown.rows)
-    reasoned = [place for place, row in enumerate(rows) if has_reasons(row)]
+    loaded = screen.loaded
+    rows = [] if loaded is None else list(loaded.answer.comparisons[screen.place].rows)
+    whys = [None if loaded is None else loaded.why(screen.place, row) for row in rows]
+    reasoned = [n for n, why in enumerate(whys) if why and isinstance(why.attribution, Attribution)]
     decided = [place for place, row in enumerate(rows) if row.verdict.word in ("faster", "slower")]
     return next(iter((*reasoned, *decided)), 0)
-
-
-def has_reasons(row: Row) -> bool:
-    """Whether it is known why the sides differ in a row."""
-    return row.why is not None and isinstance(row.why.attribution, Attribution)

@@ -21,15 +21,16 @@ from gputui.model.machine import Memory
 from gputui.model.result import TimeSeries
 from gputui.model.serving import ServingRecords
 from gputui.model.telemetry import HOST, Value
-from gputui.services.compare.evidence import SideCurves, curve_table_of
+from gputui.services.compare.evidence import curve_table_of
+from gputui.services.compare.side_records import SideCurves
 from gputui.services.results.browser import RunDetail
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import ProgressTracker
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.screens.results.timeline import TimeWindow, timeline
-from gputui.tui.screens.run.panes import device_charts
+from gputui.tui.screens.run_panes import device_charts
+from gputui.tui.screens.timeline import TimeWindow, timeline
 
 GIB = 2**30
 CONTAINER = replace(
@@ -105,14 +106,12 @@ def drawn_by_the_monitor(device: int) -> list[str]:
 
 
 def drawn_by_run(device: int) -> list[str]:
-    bins = {key: (value,) * 30 for key, value in values_of(device).items()}
-    progress = replace(
-        ProgressTracker([]).picture(),
-        machine=CONTAINER,
-        devices=(DeviceHistory(device, values_of(device), 1.0, bins),),
-        under_test=device,
-    )
-    return texts(device_charts(progress, 60, 8, abreast=1))
+    empty, lines = ProgressTracker([]).picture(), []
+    for key, value in values_of(device).items():
+        history = DeviceHistory(device, values_of(device), 1.0, {key: (value,) * 30})
+        progress = replace(empty, machine=CONTAINER, devices=(history,), under_test=device)
+        lines += texts(device_charts(progress, 249, 8))
+    return lines
 
 
 def drawn_by_results(device: int) -> list[str]:

@@ -129,7 +129,7 @@ def picture_lines(
 ) -> list[Line]:
     """What runs, how far it is, what was measured of each case, the load of the box, and the keys."""
     # what draws takes a while to import, and pipes do without
-    from gputui.tui.screens.run.panes import cases_so_far, device_rows, host_lines, load_lines, overall
+    from gputui.tui.screens.run_panes import cases_so_far, device_rows, host_lines, load_lines, overall
     from gputui.tui.widgets.cells import fitted, in_ascii, wants_ascii
 
     width, height = min(columns, MOST_COLUMNS), min(rows, MOST_ROWS)
@@ -139,7 +139,7 @@ def picture_lines(
     if progress.load is not None:
         foot = [*load_lines(progress.load, width, 2, has_axis=False), *foot]
     room = height - len(head) - len(foot) - 1
-    cases, _ = cases_so_far(progress, width, room)
+    cases = cases_so_far(progress, width, room)
     spare = room - len(cases)
     gaps = [[()] if spare > number else [] for number in range(3)]
     named = [Span(part, "accent" if place % 2 else "") for place, part in enumerate(_KEYS.split(f" {keys}"))]

@@ -8,19 +8,20 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from textual.binding import Binding
 from textual.screen import Screen
+from textual.theme import Theme
 
-from gputui.document.theme import THEMES, Palette
+from gputui.document.theme import SIXTEEN, THEMES, Palette, definition
 from gputui.errors import EXIT_HUNG_UP, EXIT_INTERRUPTED
 from gputui.services.runs.alerts import Groups, notification, watch_alerts, watch_runs
-from gputui.services.support.paths import default_result_file, error_log
-from gputui.tui.monitor.actions import Asked
+from gputui.services.support.paths import default_result_file, error_log, keep_error
 from gputui.tui.monitor.frame import short_name
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.screen import Feed, MonitorScreen
+from gputui.tui.monitor.status import Asked
 from gputui.tui.shell.registry import (
     APP_ACTIONS,
     SCREENS_ACTIONS,
@@ -31,15 +32,15 @@ from gputui.tui.shell.registry import (
 )
 from gputui.tui.terminal.cell_diff import CellDiff
 from gputui.tui.terminal.driver import TerminalClosed
-from gputui.tui.terminal.renderer import AppScreen, FastPaint
+from gputui.tui.terminal.renderer import AppScreen, FastPaint, in_loop_of
 from gputui.tui.terminal.splash import end_by_signal
-from gputui.tui.widgets.app_context import in_loop_of, theme_for
 
 if TYPE_CHECKING:
     from gputui.services.playback.demo import Demo
     from gputui.tui.shell.on_top import Choice
 
 
+T = TypeVar("T")
 _NOT_IN_PALETTE = ("interrupt", "palette")
 _ALWAYS = ("ctrl+c", "ctrl+z")
 """Keys that no widget may handle."""
@@ -157,11 +158,6 @@ class MonitorApp(FastPaint):
         has_results = bool(recent_files(Path()))
         in_loop_of(self, self._model.invite, None if has_results else find_profile("quick").budget_s)
 
-    @property
-    def has_screens(self) -> bool:
-        """Whether there are screens besides the monitor."""
-        return bool(self._entries)
-
     def _take_runs(self, groups: Groups) -> None:
         self.runs_in_progress = count = sum(map(len, groups))
         self._look_for_results()
@@ -202,16 +198,12 @@ class MonitorApp(FastPaint):
             self.screen.say(text, style)
 
     def keep_error(self, screen_id: str, text: str) -> None:
-        """Write an error that a screen has shown to the error log."""
-        from gputui.services.support.paths import error_log, keep_error
-
         keep_error(error_log(), screen_id, text)
 
     def action_open_log(self) -> None:
         from gputui.tui.shell.on_top import PageScreen, log_lines
 
-        self._apply_theme()
-        self.push_screen(PageScreen(partial(log_lines, error_log())))
+        self._cover(PageScreen(partial(log_lines, error_log())))
 
     def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
         """Show a screen in its previous state; `words` are arguments as on the command line."""
@@ -241,9 +233,8 @@ class MonitorApp(FastPaint):
     def action_help(self) -> None:
         from gputui.tui.shell.on_top import PageScreen, help_lines
 
-        self._apply_theme()
         actions = self.screen.shown_actions if isinstance(self.screen, AppScreen) else ()
-        self.push_screen(PageScreen(partial(help_lines, actions, tuple(self._entries.values()))))
+        self._cover(PageScreen(partial(help_lines, actions, tuple(self._entries.values()))))
 
     def action_palette(self) -> None:
         """Show the palette: what can be done here, and what can be opened."""
@@ -265,12 +256,10 @@ class MonitorApp(FastPaint):
             in_loop_of(self, palette.add, list(nouns(path, self.open_screen, self._open_page)))
 
         palette = Palette(self._verbs(screen), self.used)
-        self._apply_theme()
-        self.push_screen(palette, chosen)
+        self._cover(palette, chosen)
         threading.Thread(target=read, name="gputui-palette", daemon=True).start()
 
     def _verbs(self, screen: AppScreen) -> Iterator[Choice]:
-        """Screens, keys, and GPUs."""
         for entry in self._entries.values():
             action = Action(entry.id, entry.key, entry.title, entry.tooltip)
             yield action, partial(self.open_screen, entry.id)
@@ -292,7 +281,12 @@ class MonitorApp(FastPaint):
     def _open_page(self, text: str) -> None:
         from gputui.tui.shell.on_top import PageScreen, doc_lines
 
-        self.push_screen(PageScreen(partial(doc_lines, text)))
+        self._cover(PageScreen(partial(doc_lines, text)))
+
+    def _cover(self, screen: Screen[T], then: Callable[[T | None], None] | None = None) -> None:
+        """Show something on top; `then` gets its result."""
+        self._apply_theme()
+        self.push_screen(screen, then)
 
     def _apply_theme(self) -> None:
         """Give stock widgets their colours, once the first is shown: the monitor has none."""
@@ -322,3 +316,57 @@ class MonitorApp(FastPaint):
         if self._exception is not None:
             self.keep_error("gputui", "".join(traceback.format_exception(self._exception)))
         self._close_messages_no_wait()
+
+
+def theme_for(palette: Palette) -> Theme:
+    """The theme in a palette; without colours, the cursor is shown in reverse video."""
+    plain = not palette.has_backgrounds
+    roles = ("accent", "good", "warn", "alarm", "dim", "track")
+    words = {role: definition(role, palette).split(" ")[-1] for role in roles}
+    colours = {
+        role: word if word.startswith("#") else f"ansi_{word if word in SIXTEEN else 'default'}"
+        for role, word in words.items()
+    }
+    cursor, _, behind = ("ansi_default",) * 3 if plain else definition("selected", palette).split()[1:]
+    chosen, behind_chosen = ("ansi_default", colours["dim"]) if plain else ("#ffffff", "#005f87")
+    return Theme(
+        name=f"gputui {palette.theme} {palette.background}",
+        ansi=True,
+        dark=not palette.is_light,
+        primary=colours["accent"],
+        secondary=colours["accent"],
+        accent=colours["accent"],
+        success=colours["good"],
+        warning=colours["warn"],
+        error=colours["alarm"],
+        foreground="ansi_default",
+        background="ansi_default",
+        surface="ansi_default",
+        panel="ansi_default",
+        boost="ansi_default",
+        variables={
+            "block-cursor-foreground": cursor,
+            "block-cursor-background": behind,
+            "block-cursor-text-style": "reverse" if plain else "bold",
+            "block-cursor-blurred-foreground": "ansi_default",
+            "block-cursor-blurred-background": "ansi_default",
+            "block-cursor-blurred-text-style": "underline",
+            "border": colours["accent"],
+            "border-blurred": colours["track"],
+            "scrollbar": colours["track"],
+            "scrollbar-hover": colours["track"],
+            "scrollbar-active": colours["accent"],
+            "scrollbar-background": "ansi_default",
+            "scrollbar-background-hover": "ansi_default",
+            "scrollbar-background-active": "ansi_default",
+            "input-cursor-text-style": "reverse",
+            "input-cursor-foreground": "ansi_default",
+            "input-cursor-background": "ansi_default",
+            "input-selection-foreground": chosen,
+            "input-selection-background": behind_chosen,
+            "screen-selection-foreground": chosen,
+            "screen-selection-background": behind_chosen,
+            "ansi-background": "ansi_default",
+            "ansi-foreground": "ansi_default",
+        },
+    )

@@ -20,9 +20,9 @@ from gputui.tui.terminal.splash import draw, first_picture, load_asyncio, thaw, 
 if TYPE_CHECKING:
     from gputui.document.theme import Palette
     from gputui.services.playback.demo import Demo
-    from gputui.tui.monitor.actions import Asked
     from gputui.tui.monitor.model import MonitorModel
     from gputui.tui.monitor.screen import Feed
+    from gputui.tui.monitor.status import Asked
     from gputui.tui.terminal.cell_diff import CellDiff
 
 SHOW_DEMO = -1
@@ -196,7 +196,7 @@ def _handle(
     """Handle a request of the model that concerns the demo or another process, and report the outcome."""
     from gputui.services.playback.demo_gpus import DemoFeed
     from gputui.sources.processes import end_process
-    from gputui.tui.monitor.actions import ShowDemo
+    from gputui.tui.monitor.status import ShowDemo
 
     if isinstance(request, ShowDemo) and isinstance(feed, DemoFeed):
         say("these are the made-up GPUs", "")

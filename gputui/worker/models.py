@@ -12,15 +12,17 @@ from .flops import (
     STAGE_WIDTHS,
     STEM_CHANNELS,
     STYLE_CONVOLUTIONS,
+    EncoderShape,
+    GptShape,
     LlamaShape,
+    LstmShape,
     ResNetShape,
-    TextShape,
 )
 from .steps import POOL_NUMBERS, NumberPool
 
 
 class _GptLayer(nn.Module):
-    def __init__(self, shape: TextShape) -> None:
+    def __init__(self, shape: GptShape) -> None:
         super().__init__()
         width = shape.width
         self.heads = shape.heads
@@ -46,7 +48,7 @@ class _GptLayer(nn.Module):
 class Gpt(nn.Module):
     """Tokens (batch, context) to scores (batch, context, vocabulary)."""
 
-    def __init__(self, shape: TextShape) -> None:
+    def __init__(self, shape: GptShape) -> None:
         super().__init__()
         self.tokens = nn.Embedding(shape.vocabulary, shape.width)
         self.positions = nn.Parameter(torch.zeros(shape.context, shape.width))
@@ -76,7 +78,7 @@ def initialise(module: nn.Module) -> None:
 
 
 class _EncoderLayer(nn.Module):
-    def __init__(self, shape: TextShape, dropout: float) -> None:
+    def __init__(self, shape: EncoderShape, dropout: float) -> None:
         super().__init__()
         width = shape.width
         self.heads = shape.heads
@@ -103,7 +105,7 @@ class _EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """Tokens (batch, context) to class scores (batch, classes)."""
 
-    def __init__(self, shape: TextShape, dropout: float = 0.0) -> None:
+    def __init__(self, shape: EncoderShape, dropout: float = 0.0) -> None:
         super().__init__()
         self.dropout = dropout
         self.tokens = nn.Embedding(shape.vocabulary, shape.width)
@@ -219,7 +221,7 @@ def _rotated(x: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
 class Lstm(nn.Module):
     """Tokens (batch, context) to scores (batch, context, vocabulary), using torch's LSTM."""
 
-    def __init__(self, shape: TextShape) -> None:
+    def __init__(self, shape: LstmShape) -> None:
         super().__init__()
         self.tokens = nn.Embedding(shape.vocabulary, shape.width)
         self.layers = nn.LSTM(shape.width, shape.width, shape.layers, batch_first=True)

@@ -28,7 +28,7 @@ from textual.events import Key
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 from gputui.tui.app import MonitorApp
-from gputui.tui.screens.results.screen import ResultsScreen
+from gputui.tui.screens.results import ResultsScreen
 from gputui.tui.widgets.scrolled import LinesPage
 
 GPUS, HERTZ = 8, 10

@@ -13,7 +13,7 @@ from stored_runs import run_id_of, store_gpu
 from gputui.services.results.browser import read_detail
 from gputui.services.results.throughput import HOST_BOUND, LIFTS
 from gputui.services.support.background import Job
-from gputui.tui.screens.results.pages import overview_page
+from gputui.tui.screens.results_pages import overview_page
 from gputui.worker.steps import STEP_TIMES
 
 STEP_S = 0.2 / 12

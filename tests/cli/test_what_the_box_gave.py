@@ -24,7 +24,7 @@ from gputui.services.results.browser import read_detail
 from gputui.services.results.throughput import BY_CLOCK
 from gputui.services.runs.progress import ProgressSnapshot, ProgressTracker
 from gputui.services.support.background import Job
-from gputui.tui.screens.results.pages import overview_page
+from gputui.tui.screens.results_pages import overview_page
 
 CLOCK = "40.9k tok/s"
 """4096 tokens in 100.1 ms."""

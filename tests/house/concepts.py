@@ -29,7 +29,7 @@ _COLUMNS = re.compile(r"column|heading|form|table|parts|left_out", re.IGNORECASE
 _NO_COLUMNS = frozenset(
     {
         ("gputui/document/spans.py", "command_lines"),
-        ("gputui/tui/screens/run/panes.py", "host_lines"),
+        ("gputui/tui/screens/run_panes.py", "host_lines"),
         ("gputui/tui/widgets/cells.py", "ruled"),
         ("gputui/services/advise/llm_serving.py", "_implies"),
     }

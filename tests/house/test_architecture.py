@@ -64,7 +64,10 @@ def modules_of(room: str, repository: Path) -> list[str]:
     ]
 
 
-NEED_TORCH = ("gputui.worker.models",)
+NEED_TORCH = (
+    "gputui.worker.models",
+    "gputui.worker.workloads.image_data",
+)
 """Imported by a workload when it is built."""
 
 

@@ -12,6 +12,7 @@ import pytest
 from gputui.cli import gputui
 from gputui.cli.verbs import COMMANDS, GROUPS, NOUNS, Command
 from gputui.services.profiles.loader import Profile, shipped_profiles
+from gputui.tui.shell.registry import SCREENS
 from gputui.worker.contract import UNITS, Workload
 from gputui.worker.workloads import WORKLOADS
 
@@ -57,8 +58,7 @@ def test_the_layout_names_every_room_and_every_screen(repository: Path, pages: d
     }
     missing = [str(room.relative_to(repository)) for room in rooms if f" {room.name}/" not in page]
     (line,) = [line for line in page.splitlines() if line.startswith("    screens/ ")]
-    screens = {path.parent.name for path in (package / "tui" / "screens").glob("*/screen.py")}
-    missing += [f"{name} behind screens/" for name in screens if not is_named(name, line)]
+    missing += [f"{entry.id} behind screens/" for entry in SCREENS[1:] if not is_named(entry.id, line)]
     assert missing == [], f"docs/architecture.md, the layout: it lacks {', '.join(sorted(missing))}"
 
 

@@ -11,11 +11,13 @@ import pytest
 import tomllib
 
 from gputui.cli.verbs import COMMANDS
-from gputui.recording.sampler import gpu_sources
+from gputui.model.absent import Missing
+from gputui.recording.collector import live_sources
+from gputui.recording.sampler import sources_of_runs
 from gputui.services.compare import columns
 from gputui.services.compare.pairing import Cell
+from gputui.sources import base
 from gputui.tui.shell.registry import SCREENS
-from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
 
@@ -33,14 +35,19 @@ def defined_in(path: Path) -> dict[str, ast.stmt]:
 
 def unlisted_workloads(package: Path) -> Iterator[str]:
     for path in (package / "worker" / "workloads").glob("*.py"):
-        module = importlib.import_module(f"gputui.worker.workloads.{path.stem}")
-        declared = [one for one in vars(module).values() if isinstance(one, Workload)]
-        yield from (f"{one.name} of {path.name}" for one in declared if one not in WORKLOADS)
+        if "WORKLOAD" in defined_in(path):
+            module = importlib.import_module(f"gputui.worker.workloads.{path.stem}")
+            if module.WORKLOAD not in WORKLOADS:
+                yield path.name
+
+
+def screens_in(package: Path) -> set[str]:
+    modules = (package / "tui" / "screens").glob("*.py")
+    return {path.stem for path in modules if "\nSCREEN = " in path.read_text("utf-8")}
 
 
 def unlisted_screens(package: Path) -> Iterator[str]:
-    made = {path.parent.name for path in (package / "tui" / "screens").glob("*/screen.py")}
-    yield from made - {entry.id for entry in SCREENS}
+    yield from screens_in(package) - {entry.id for entry in SCREENS}
 
 
 def unlisted_commands(package: Path) -> Iterator[str]:
@@ -72,11 +79,12 @@ def unlisted_columns(package: Path) -> Iterator[str]:
 
 def unlisted_sources(package: Path) -> Iterator[str]:
     protocols = defined_in(package / "sources" / "base.py")
-    of_a_source = methods_of(protocols["Source"])
-    listed = gpu_sources.__code__.co_names
+    of_runs, live = (methods_of(protocols[kind.__name__]) for kind in (base.Source, base.LiveSource))
+    listed = {*sources_of_runs.__code__.co_names, *live_sources.__code__.co_names}
     for path in (package / "sources").rglob("*.py"):
         for name, node in defined_in(path).items():
-            if name not in {*listed, *protocols} and methods_of(node) >= of_a_source:
+            has = methods_of(node)
+            if name not in listed | set(protocols) and (has >= of_runs or has >= live):
                 yield name
 
 
@@ -94,7 +102,10 @@ def methods_of(node: ast.stmt) -> set[str]:
         (unlisted_commands, "a group of GROUPS in gputui/cli/verbs.py"),
         (unlisted_checks, "CHECKS in gputui/services/doctor/checks.py"),
         (unlisted_columns, "COLUMNS in gputui/services/compare/columns.py"),
-        (unlisted_sources, "gpu_sources in gputui/recording/sampler.py"),
+        (
+            unlisted_sources,
+            "sources_of_runs in gputui/recording/sampler.py, or live_sources in collector.py",
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -109,12 +120,13 @@ def test_the_contract_that_keeps_screens_apart_names_every_screen(repository: Pa
     project = tomllib.loads((repository / "pyproject.toml").read_text("utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
     (kept_apart,) = [contract["modules"] for contract in contracts if contract["type"] == "independence"]
-    made = {path.parent.name for path in (repository / "gputui" / "tui" / "screens").glob("*/screen.py")}
-    missing = sorted({f"gputui.tui.screens.{name}" for name in made} - set(kept_apart))
+    made = {f"gputui.tui.screens.{name}" for name in screens_in(repository / "gputui")}
+    missing = sorted(made - set(kept_apart))
     assert missing == [], f'add {", ".join(missing)} to "Screens do not know each other" in pyproject.toml'
 
 
 def test_no_two_columns_of_compare_share_a_csv_column() -> None:
-    names = [name for column in columns.COLUMNS for name in column.csv(Cell())]
+    unmeasured = Cell(Missing("not measured"), Missing("not measured"), "", None)
+    names = [name for column in columns.COLUMNS for name in column.csv(unmeasured)]
     twice = sorted({name for name in names if names.count(name) > 1})
     assert twice == [], f"{', '.join(twice)}: two columns of gputui/services/compare/columns.py write it"

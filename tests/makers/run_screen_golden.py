@@ -51,10 +51,8 @@ from gputui.services.runs.process import LiveRun
 from gputui.services.runs.progress import LogTail, ProgressSnapshot, ProgressTracker
 from gputui.services.runs.start import CheckedDraft
 from gputui.store.reading import open_result
-from gputui.tui.screens.run.ended import ended_lines, published_lines
-from gputui.tui.screens.run.following import Ended
-from gputui.tui.screens.run.form import RunForm, cases_lines
-from gputui.tui.screens.run.watching import logs_lines, watching_lines
+from gputui.tui.screens.run_form import RunForm, cases_lines
+from gputui.tui.screens.run_pages import Ended, ended_lines, logs_lines, published_lines, watching_lines
 from gputui.tui.widgets.scrolled import MARKER
 
 FOLDER = Path(__file__).parents[1] / "tui" / "golden"

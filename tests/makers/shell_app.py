@@ -98,7 +98,7 @@ def rows_of(app: MonitorApp) -> list[Row]:
     """The pieces of text on the screen."""
     return [
         [(text, style or Style.null()) for strip in strips for text, style, control in strip if not control]
-        for strips in app.shown_rows()
+        for strips in app.whole_picture().strips
     ]
 
 

@@ -23,8 +23,8 @@ from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import ProgressTracker
-from gputui.tui.screens.run.panes import load_lines as pane_lines
-from gputui.tui.screens.run.watching import watching_lines
+from gputui.tui.screens.run_pages import watching_lines
+from gputui.tui.screens.run_panes import load_lines as pane_lines
 
 _SECOND = 1_000_000_000
 

@@ -30,9 +30,9 @@ from gputui.services.support.background import Job
 from gputui.store.reading import open_result
 from gputui.store.writing import label_run
 from gputui.tui.app import MonitorApp
-from gputui.tui.screens.compare.screen import CompareScreen
-from gputui.tui.screens.results.screen import ResultsScreen
-from gputui.tui.screens.run.screen import RunScreen
+from gputui.tui.screens.compare import CompareScreen
+from gputui.tui.screens.results import ResultsScreen
+from gputui.tui.screens.run import RunScreen
 
 UNANSWERED = re.compile(r"unknown|not profiled|no profiled pass|not known|not sampled")
 TABS = 4
@@ -225,12 +225,14 @@ async def test_the_comparison_says_what_each_row_costs_and_why(app: MonitorApp) 
         assert CAUTION in text.splitlines()[0]
         assert "cheaper" in text
         assert re.search(r"why: .*matmul", " ".join(text.split()))
-        assert screen.comparison is not None
-        assert len(screen.comparison.rows) == 24
+        assert screen.loaded is not None
+        rows = screen.loaded.answer.comparisons[0].rows
+        assert len(rows) == 24
+        whys = [screen.loaded.why(0, row) for row in rows]
         open_rows = [
             row
-            for row in screen.comparison.rows
-            if not (row.why and isinstance(row.why.attribution, Attribution))
+            for row, why in zip(rows, whys, strict=True)
+            if why is None or not isinstance(why.attribution, Attribution)
         ]
         undecided, *graphs = open_rows
         assert undecided.verdict.word == "inconclusive"

@@ -4,7 +4,7 @@ charts, words, amounts of money.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gputui.analysis.health import LONGEST_STEP_NS, NEAR_C, GpuFinding, Severity, Throttling, is_lost
@@ -75,8 +75,6 @@ class Account:
 
 
 class Ledger:
-    """The accounts of all GPUs, and the price of the box."""
-
     def __init__(self, usd_per_hour: float | None = None) -> None:
         self.usd_per_hour = usd_per_hour
         """Of the whole box."""
@@ -85,7 +83,6 @@ class Ledger:
         self.elapsed_ns = 0
 
     def add(self, t_ns: int, gpus: tuple[DeviceSample, ...]) -> None:
-        """Add one sample of all GPUs."""
         if self._first_ns is None:
             self._first_ns = t_ns
         self.elapsed_ns = t_ns - self._first_ns
@@ -121,25 +118,9 @@ def span_text(span_ns: int) -> str:
     return f"{seconds} s" if seconds < 60 else f"{seconds // 60} min"
 
 
-class ChartPool:
-    """Charts by position and size; those that the last frame did not use are dropped."""
-
-    def __init__(self) -> None:
-        self._last: dict[tuple[object, ...], Chart] = {}
-        self._now: dict[tuple[object, ...], Chart] = {}
-
-    def chart(self, key: tuple[int, str], width: int, rows: int, span_ns: int) -> Chart:
-        """The chart of a metric of a device in this size."""
-        full = (*key, width, rows, span_ns)
-        kept = self._now.get(full) or self._last.get(full)
-        if kept is None:
-            kept = Chart(width, rows, span_ns, key[0] % 16 * _LATER_NS)
-        self._now[full] = kept
-        return kept
-
-    def turn(self) -> None:
-        """Call it after each frame."""
-        self._last, self._now = self._now, {}
+def new_chart(device: int, metric: str, width: int, rows: int, span_ns: int) -> Chart:
+    """The chart of a metric of a device in this size; what draws frames keeps those in use."""
+    return Chart(width, rows, span_ns, device % 16 * _LATER_NS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +135,8 @@ class Frame:
     """Of GPUs, most important first."""
     history: History
     ledger: Ledger
-    charts: ChartPool
+    charts: Callable[[int, str, int, int, int], Chart]
+    """`new_chart`, or what keeps them."""
     loads: SteadyLoads
     stale_after_s: float
     """Readings older than this are marked as stale."""
@@ -174,12 +156,11 @@ class Frame:
         if series is not None and series.last_ns is not None:
             is_stale = end_ns - series.last_ns > self.stale_after_s * SECOND_NS
             end_ns = end_ns if is_stale else series.last_ns
-        return self.charts.chart((device, metric.id), width, rows, self.span_ns).draw(series, end_ns, high)
+        return self.charts(device, metric.id, width, rows, self.span_ns).draw(series, end_ns, high)
 
     def gauge(
         self, key: object, value: float | None, high: float, width: int, style: str
     ) -> tuple[Span, Span]:
-        """The steady gauge with this key, and its track."""
         filled_part, rest = self.loads.gauge(key, value, high, width, self.now_ns)
         return Span(filled_part, style), Span(rest, "track")
 
@@ -200,7 +181,6 @@ class Frame:
         return self.loads.at((device.device, "busy"), busy_pct, self.now_ns)
 
     def load_of_memory(self, device: DeviceSample) -> LoadLevel:
-        """Near its limit from 90 % on."""
         used, total = number(device.values, "memory_used_bytes"), number(device.values, "memory_total_bytes")
         if used is None or not total or device.problem is not None:
             return LoadLevel.IDLE
@@ -243,11 +223,10 @@ def findings_spans(findings: Sequence[GpuFinding], room: int, *, brief: bool = F
     """The names of findings that fit, worst first, and how many do not."""
     spans: list[Span] = []
     for place, finding in enumerate(findings):
-        text = clean(finding.brief if brief else finding.word)
-        rest = f" +{len(findings) - place - 1}" if place + 1 < len(findings) else ""
-        taken = sum(len(span.text) for span in spans)
-        if spans and taken + 2 + len(text) + len(rest) > room:
-            spans.append(Span(f" +{len(findings) - place}", finding.style))
+        text, behind = clean(finding.brief if brief else finding.word), len(findings) - place - 1
+        rest = f" +{behind}" if behind else ""
+        if spans and sum(len(span.text) for span in spans) + 2 + len(text) + len(rest) > room:
+            spans.append(Span(f" +{behind + 1}", finding.style))
             break
         spans += [Span("  " if spans else ""), Span(text, finding.style)]
     return spans
@@ -328,7 +307,6 @@ def _elapsed(nanoseconds: float) -> str:
 
 
 def account_span(frame: Frame) -> Span:
-    """What the GPUs of the box have used since the start."""
     return Span(account_text(frame, [frame.ledger.account(gpu.device) for gpu in frame.gpus]), "dim")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from gputui.analysis.health import CAUSES, age
@@ -46,20 +45,14 @@ from gputui.tui.widgets.cells import (
 _BUSY, _POWER, _SM = (BY_ID[name] for name in ("busy", "power", "sm"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column that has room."""
-
-    width: int
-    heading: str
-    cells: Callable[[DeviceSample, str], Iterable[Span]]
-    """Of a GPU, or with a branch of a MIG instance below its GPU: as wide as the column."""
+_Cells = Callable[[DeviceSample, str], Iterable[Span]]
+"""A column of a GPU, or with a branch of a MIG instance below its GPU."""
 
 
 def _columns(
     frame: Frame, width: int, labels: int, of_each: float | None, kinds: str, *, differ: bool
-) -> list[_Column]:
-    """Those of a table so wide: what is known of GPUs in figures, shapes beside them, and their health.
+) -> list[tuple[int, str, _Cells]]:
+    """Width, heading and cells of the columns of a table so wide: figures, shapes beside them, and health.
 
     `of_each` is the memory of each GPU; where those `differ`, each has its own behind it. `kinds` heads the
     column of names.
@@ -80,31 +73,26 @@ def _columns(
         held += f" of {three_digits_of(of_each / GIB)} GiB"
     elif memory:
         held += ", GiB"
-    columns = (
-        _Column(1 + labels, "GPU", partial(_label, frame, labels)),
-        _Column(kind, f" {kinds}", partial(_kind, frame, kind)),
-        _Column(
-            5 + busy, f"  BUSY %{span if busy > 9 else ''}" if busy else " BUSY", partial(_busy, frame, busy)
-        ),
-        _Column(
+    rest = room - busy - power - memory + health
+    columns: tuple[tuple[int, str, _Cells], ...] = (
+        (1 + labels, "GPU", partial(_label, frame, labels)),
+        (kind, f" {kinds}", partial(_kind, frame, kind)),
+        (5 + busy, f"  BUSY %{span if busy > 9 else ''}" if busy else " BUSY", partial(_busy, frame, busy)),
+        (
             7 + memory + total,
             f"  {held}" if memory else right("GiB", 7),
             partial(_memory, frame, memory, total),
         ),
-        _Column(
+        (
             7 + power,
             f"  WATTS{span if power > 9 else ''}" if power else right("WATTS", 7),
             partial(_watts, frame, power),
         ),
-        _Column(5, right("°C", 5), partial(_degrees, frame)),
-        _Column(clock, right("GHz", clock), partial(_clock, frame)),
-        _Column(
-            2 + health + room - busy - power - memory,
-            "  HEALTH",
-            partial(_health, frame, health + room - busy - power - memory),
-        ),
+        (5, right("°C", 5), partial(_degrees, frame)),
+        (clock, right("GHz", clock), partial(_clock, frame)),
+        (2 + rest, "  HEALTH", partial(_health, frame, rest)),
     )
-    return [column for column in columns if column.width]
+    return [column for column in columns if column[0]]
 
 
 def _label(frame: Frame, width: int, device: DeviceSample, branch: str) -> list[Span]:
@@ -196,21 +184,13 @@ def _health(frame: Frame, room: int, device: DeviceSample, branch: str) -> list[
     return [*spans, *findings_spans(findings, room, brief=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnTable:
-    """The rows of one frame."""
+def gpu_table(
+    frame: Frame, layout: Layout, width: int, first: int
+) -> tuple[list[Line], list[tuple[Rect, int]], int]:
+    """As many lines as the list of the layout has; it scrolls with the selected GPU.
 
-    lines: list[Line]
-    hits: list[tuple[Rect, int]]
-    """The position of each GPU."""
-    first: int
-    """The first row in sight; the next frame starts there."""
-    hidden: int
-    """GPUs scrolled out of view."""
-
-
-def gpu_table(frame: Frame, layout: Layout, width: int, first: int) -> DrawnTable:
-    """As many lines as the list of the layout has; scrolls with the selected GPU."""
+    `first` is the first row in sight. Also returns where each GPU in sight is, and the new `first`.
+    """
     entries: list[tuple[DeviceSample, str]] = []
     for gpu in frame.gpus:
         entries.append((gpu, ""))
@@ -235,7 +215,7 @@ def gpu_table(frame: Frame, layout: Layout, width: int, first: int) -> DrawnTabl
     labels = max(2, *(len(device.label) for device, _ in entries))
     differ = are_shown or len(totals) > 1
     columns = _columns(frame, each, labels, None if differ or not totals else totals[0], kinds, differ=differ)
-    headings = "".join(left(one.heading, one.width) for one in columns)
+    headings = "".join(left(text, cells) for cells, text, _ in columns)
     heading = fitted((Span(headings.rstrip(), "dim"),), each)
     hits: list[tuple[Rect, int]] = []
     blocks: list[list[Line]] = []
@@ -245,10 +225,9 @@ def gpu_table(frame: Frame, layout: Layout, width: int, first: int) -> DrawnTabl
             if not branch:
                 place = Rect(column * (each + gap), layout.list.y + len(block), each, 1)
                 hits.append((place, device.device))
-            block.append(fitted((span for one in columns for span in one.cells(device, branch)), each))
+            block.append(fitted((span for *_, cells in columns for span in cells(device, branch)), each))
         blocks.append(filled(block, each, layout.list.height))
-    shown = sum(not branch for _, branch in seen)
-    return DrawnTable(side_by_side(blocks, width, gap), hits, first, len(frame.gpus) - shown)
+    return side_by_side(blocks, width, gap), hits, first
 
 
 REASONS: tuple[tuple[int, str], ...] = (

@@ -89,8 +89,6 @@ class Ring:
 
 
 class Series:
-    """One metric of one device."""
-
     __slots__ = ("first_ns", "last_ns", "rings")
 
     def __init__(self) -> None:
@@ -126,8 +124,6 @@ class Series:
 
 
 class History:
-    """The series of all devices."""
-
     def __init__(self) -> None:
         self._series: dict[int, dict[str, Series]] = {}
         self._last_ns: dict[int, int] = {}

@@ -31,8 +31,6 @@ _PROCESSES_BESIDE_DETAIL = 9
 
 @dataclass(frozen=True, slots=True)
 class Rect:
-    """A rectangle of cells."""
-
     x: int
     y: int
     width: int
@@ -40,12 +38,10 @@ class Rect:
 
     @property
     def right(self) -> int:
-        """The first column after it."""
         return self.x + self.width
 
     @property
     def bottom(self) -> int:
-        """The first row below it."""
         return self.y + self.height
 
     def moved(self, down: int) -> Rect:

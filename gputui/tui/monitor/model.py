@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 
 from gputui.analysis.health import STALE_AFTER_S, health
 from gputui.document.spans import Line, Span, cut, line_width, width_of
+from gputui.metrics import Metric
 from gputui.model.absent import Missing
 from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.model.units import counted
-from gputui.tui.monitor.actions import ACTIONS, Asked, EndProcess, ShowDemo
 from gputui.tui.monitor.cards import (
     charts,
     chosen_metrics,
@@ -23,10 +23,10 @@ from gputui.tui.monitor.cards import (
     without_gpus,
 )
 from gputui.tui.monitor.frame import (
-    ChartPool,
     Frame,
     Ledger,
     account_span,
+    new_chart,
     parents_of,
     span_of,
     span_text,
@@ -54,8 +54,12 @@ from gputui.tui.monitor.settings import (
     stepped,
 )
 from gputui.tui.monitor.status import (
+    ACTIONS,
     QUESTIONS_HEIGHT,
     SIGNALS,
+    Asked,
+    EndProcess,
+    ShowDemo,
     counts_text,
     filter_line,
     hints_line,
@@ -63,35 +67,14 @@ from gputui.tui.monitor.status import (
     question_lines,
     summary_line,
 )
-from gputui.tui.shell.registry import APP_ACTIONS, narrowed
+from gputui.tui.shell.registry import narrowed
 from gputui.tui.widgets.cells import clean, filled, fitted, in_ascii, ruled, side_by_side, wrapped
 
 TICK_NS = SECOND_NS // 4
 """Without a new sample, redraw at most this often: only ages can have changed."""
-_HISTORY_GPU = {metric.id: metric.amount for metric in OF_GPUS}
-_HISTORY_HOST = {metric.id: metric.amount for metric in OF_THE_HOST}
 
-
-@dataclass(slots=True)
-class _Snapshot:
-    """What a frame shows; pausing keeps a copy."""
-
-    sample: LiveSample
-    history: History
-    ledger: Ledger
-    now_ns: int = 0
-
-
-@dataclass(slots=True)
-class _Hits:
-    """What was drawn where in the last frame, for clicks."""
-
-    gpus: list[tuple[Rect, int]] = field(default_factory=list)
-    processes: Rect | None = None
-    list: Rect | None = None
-    has_questions: bool = False
-
-
+_Seen = tuple[LiveSample, History, Ledger, int]
+"""What a frame shows, and when: while paused, copies of it."""
 _ABOVE = 2
 """Lines above the GPUs: the heading, and the sum of the box."""
 _RULED_FROM = 6
@@ -128,8 +111,6 @@ class MonitorModel:
         """
         self.actions = ACTIONS
         """The actions of `press`."""
-        hinted = {action.id: action for action in (*ACTIONS, *APP_ACTIONS)}
-        self._hints_line = lru_cache(maxsize=2)(partial(hints_line, hinted))
         self._screens = screens
         self._opening = opening
         self._settings = settings
@@ -141,8 +122,8 @@ class MonitorModel:
         self._history = History()
         self._ledger = Ledger(usd_per_hour)
         self._sample: LiveSample | None = None
-        self._paused: _Snapshot | None = None
-        self._charts = ChartPool()
+        self._paused: _Seen | None = None
+        self._charts = lru_cache(maxsize=512)(new_chart)
         self._loads = SteadyLoads()
         self._table = ProcessList(settings.sort, descending=settings.descending)
         self._mode = ""
@@ -161,7 +142,10 @@ class MonitorModel:
         self._changes = 0
         self._drawn_of: tuple[object, ...] = ()
         self._lines: tuple[Line, ...] = ()
-        self._hits = _Hits()
+        self._hits: list[tuple[Rect, Callable[[int, int], object]]] = []
+        """What a click does in boxes of the last frame, with the place in them."""
+        self._has_questions = False
+        """Whether the last frame had those of a newcomer."""
         self._does: dict[str, Callable[[], Asked | None]] = {
             "pause": self._pause,
             "filter": self._open_filter,
@@ -207,7 +191,6 @@ class MonitorModel:
         return not is_listing and self._table.selected is None
 
     def name_screens(self, screens: Line) -> None:
-        """Replace the right end of the first line."""
         self._screens = screens
 
     def invite(self, quick_s: float | None) -> None:
@@ -222,24 +205,16 @@ class MonitorModel:
         self._sample = sample
         hold_ns = max(3 * SECOND_NS, int(2.5 * self._settings.interval_s * SECOND_NS))
         for device in sample.gpus:
-            self._remember(device, _HISTORY_GPU, hold_ns)
-        self._remember(sample.host, _HISTORY_HOST, hold_ns)
+            self._remember(device, OF_GPUS, hold_ns)
+        self._remember(sample.host, OF_THE_HOST, hold_ns)
         self._ledger.add(sample.t_ns, tuple(device for device in sample.gpus if device.parent is None))
 
-    def _remember(
-        self,
-        device: DeviceSample,
-        amounts: Mapping[str, Callable[[Mapping[str, float | int | str | Missing]], float | None]],
-        hold_ns: int,
-    ) -> None:
-        if device.problem is not None:
-            values: dict[str, float | None] = dict.fromkeys(amounts)
-        else:
-            values = {name: amount(device.values) for name, amount in amounts.items()}
+    def _remember(self, device: DeviceSample, metrics: Sequence[Metric], hold_ns: int) -> None:
+        is_read = device.problem is None
+        values = {one.id: one.amount(device.values) if is_read else None for one in metrics}
         self._history.add(device.device, device.t_ns, values, hold_ns)
 
     def say(self, text: str, style: str = "warn") -> None:
-        """Show a message in the last line, until the next key."""
         self._message, self._message_style = clean(text[:1000]), style
         self._changes += 1
 
@@ -271,35 +246,32 @@ class MonitorModel:
         if self._question is not None:
             return
         self._take_processes()
-        box = self._hits.list
-        if box is not None:
-            if self._mode == "metrics" and box.holds(x, y):
-                place = y - box.y + self._scroll_top(box.height) - 1
-                if 0 <= place < len(OF_GPUS):
-                    self._scroll = place
-                    self._toggle()
-            return
-        for box, device in self._hits.gpus:
+        for box, chosen in self._hits:
             if box.holds(x, y):
-                self._selected_gpu = device
+                chosen(x - box.x, y - box.y)
                 return
-        box = self._hits.processes
-        if box is None or not box.holds(x, y):
-            return
-        if y == box.y:
-            column = self._table.column_at(x - box.x, box.width)
+
+    def _click_metric(self, top: int, x: int, y: int) -> None:
+        if 0 <= y + top - 1 < len(OF_GPUS):
+            self._scroll = y + top - 1
+            self._toggle()
+
+    def _click_gpu(self, device: int, x: int, y: int) -> None:
+        self._selected_gpu = device
+
+    def _click_process(self, width: int, x: int, y: int) -> None:
+        if y == 0:
+            column = self._table.column_at(x, width)
             if column:
                 self._table.sort_by(column)
-        elif y - box.y - 1 < self._table.in_sight and self._table.top + y - box.y - 1 < len(self._table.rows):
-            self._table.select(self._table.top + y - box.y - 1)
+        elif y - 1 < self._table.in_sight and self._table.top + y - 1 < len(self._table.rows):
+            self._table.select(self._table.top + y - 1)
 
     def _pause(self) -> None:
         if self._paused is not None:
             self._paused = None
         elif self._sample is not None:
-            self._paused = _Snapshot(
-                self._sample, deepcopy(self._history), deepcopy(self._ledger), self._now()
-            )
+            self._paused = (self._sample, deepcopy(self._history), deepcopy(self._ledger), self._now())
 
     def _open_filter(self) -> None:
         if not self._settings.show_processes:
@@ -330,7 +302,7 @@ class MonitorModel:
             self._table.move(by)
 
     def _ask(self) -> None:
-        if self._hits.has_questions:
+        if self._has_questions:
             self._settings = replace(self._settings, questions=False)
             return
         process = self._table.selected_process() if self._settings.show_processes else None
@@ -402,7 +374,7 @@ class MonitorModel:
 
     def _zoom(self, by: int) -> None:
         self._settings = replace(self._settings, zoom_min=stepped(ZOOMS_MIN, self._settings.zoom_min, by))
-        if self._span_ns(self._snapshot(self._now())) < self._settings.zoom_min * 60 * SECOND_NS:
+        if self._span_ns(self._seen(self._now())) < self._settings.zoom_min * 60 * SECOND_NS:
             self.say(f"charts grow as readings come in, up to {self._settings.zoom_min} min", "")
 
     def _pace(self, by: int) -> None:
@@ -430,12 +402,11 @@ class MonitorModel:
             self._back()
 
     def shown_gpus(self) -> list[DeviceSample]:
-        """All GPUs, without their instances."""
         return [] if self._shown_sample is None else parents_of(self._shown_sample.gpus)
 
     @property
     def _shown_sample(self) -> LiveSample | None:
-        return self._sample if self._paused is None else self._paused.sample
+        return self._sample if self._paused is None else self._paused[0]
 
     # Pictures
 
@@ -449,17 +420,16 @@ class MonitorModel:
         """
         if newest is not None:
             self.add(newest)
-        snapshot = self._snapshot(now_ns)
-        shows = None if snapshot is None else (snapshot.now_ns // TICK_NS, snapshot.sample)
+        seen = self._seen(now_ns)
+        shows = seen and (seen[-1] // TICK_NS, seen[0])
         drawn_of = (width, height, self._changes, shows)
         if drawn_of == self._drawn_of:
             return self._lines
-        self._hits = _Hits()
-        self._width = width
-        if snapshot is None or width < MIN_WIDTH or height < MIN_HEIGHT:
+        self._hits, self._has_questions, self._width = [], False, width
+        if seen is None or width < MIN_WIDTH or height < MIN_HEIGHT:
             lines = self._without_sample(width, height)
         else:
-            frame = self._frame(snapshot)
+            frame = self._frame(seen)
             self._loads.gauges_rest = width < _GAUGES_REST_BELOW
             lines = [self._header(width, frame.span_ns), summary_line(frame, width)]
             counts = ""
@@ -467,27 +437,26 @@ class MonitorModel:
                 lines += self._list(frame, width, height - _ABOVE - 1)
             else:
                 top = _ABOVE + int(height >= ROOMY)
-                instances = tuple(len(frame.instances[gpu.device]) for gpu in frame.gpus)
-                self._most_processes = max(self._most_processes, self._table.total)
-                layout = self._laid_out(width, height - top - 1, instances)
-                lines = filled(lines, width, top)
+                lines, layout = filled(lines, width, top), self._laid_out(frame, width, height - top - 1)
+                places = [(box, gpu.device) for gpu, box in zip(frame.gpus, layout.gpus, strict=False)]
                 hidden_gpus = 0
-                if layout.form == "single":
-                    gpu = frame.gpus[0]
-                    lines += charts(frame, gpu, chosen_metrics(frame, gpu), width, layout.gpus[0].height)
-                else:
-                    gpu_lines, hidden_gpus = self._gpu_overview(frame, layout, width, top)
-                    lines += gpu_lines
-                self._hits.gpus += [
-                    (box.moved(top), gpu.device) for gpu, box in zip(frame.gpus, layout.gpus, strict=False)
-                ]
-                lines, counts = self._with_rest(lines, frame, layout, width, top, hidden_gpus)
-                if frame.gpus and not layout.lower.height and len(lines) < height - 1:
-                    lines.append(fitted((account_span(frame),), width))
-                if self._hits.has_questions and self._quick_s is not None:
-                    lines = filled(lines, width, height - 1 - QUESTIONS_HEIGHT)
-                    lines += question_lines(frame, self._quick_s, width)
-            self._charts.turn()
+                match layout.form:
+                    case "single":
+                        gpu = frame.gpus[0]
+                        metrics = chosen_metrics(frame, gpu)
+                        lines += charts(frame, gpu, metrics, width, layout.gpus[0].height)
+                    case "none":
+                        opening = "" if self._has_questions else self._opening
+                        lines += without_gpus(frame, opening, width, layout.host.height)
+                    case "cards":
+                        lines += gpu_cards(frame, layout.gpus, width)
+                    case "rows":
+                        table, places, self._first_row = gpu_table(frame, layout, width, self._first_row)
+                        lines += table
+                        hidden_gpus = len(frame.gpus) - len(places)
+                self._hits = [(box.moved(top), partial(self._click_gpu, device)) for box, device in places]
+                lines, above, below = self._with_rest(lines, frame, layout, width, height)
+                counts = counts_text(hidden_gpus, above, below)
             lines = [*filled(lines, width, height - 1), self._status(frame, counts, width)]
         if self._ascii_only:
             lines = [in_ascii(line) for line in lines]
@@ -499,11 +468,11 @@ class MonitorModel:
         self._drawn_of = drawn_of
         return self._lines
 
-    def _snapshot(self, now_ns: int) -> _Snapshot | None:
+    def _seen(self, now_ns: int) -> _Seen | None:
         """What is shown now; None before the first sample."""
         if self._paused is not None or self._sample is None:
             return self._paused
-        return _Snapshot(self._sample, self._history, self._ledger, now_ns)
+        return self._sample, self._history, self._ledger, now_ns
 
     def _without_sample(self, width: int, height: int) -> list[Line]:
         """What stands in place of a frame that cannot be drawn yet, or not in so little room."""
@@ -514,31 +483,28 @@ class MonitorModel:
         rows = wrapped(text, width, height) if width > 0 and height > 0 else []
         return filled([fitted((Span(row),), width) for row in rows], width, height)
 
-    def _span_ns(self, snapshot: _Snapshot | None) -> int:
-        """How far charts reach back."""
-        longest_ns = self._settings.zoom_min * 60 * SECOND_NS
-        first_ns = None if snapshot is None else snapshot.history.first_ns
-        known_ns = 0 if snapshot is None or first_ns is None else snapshot.now_ns - first_ns
-        return span_of(known_ns, longest_ns)
+    def _span_ns(self, seen: _Seen | None) -> int:
+        first_ns = None if seen is None else seen[1].first_ns
+        known_ns = 0 if seen is None or first_ns is None else seen[-1] - first_ns
+        return span_of(known_ns, self._settings.zoom_min * 60 * SECOND_NS)
 
-    def _frame(self, snapshot: _Snapshot) -> Frame:
+    def _frame(self, seen: _Seen) -> Frame:
         """What is drawn: GPUs with their instances and findings, and how to show them."""
-        sample = snapshot.sample
+        sample, history, ledger, now_ns = seen
         gpus = parents_of(sample.gpus)
-        names = {device.device for device in gpus}
-        instances: dict[int, list[DeviceSample]] = {device: [] for device in names}
+        instances: dict[int, list[DeviceSample]] = {gpu.device: [] for gpu in gpus}
         for device in sample.gpus:
-            if device.parent is not None and device.parent in names:
+            if device.parent in instances:
                 instances[device.parent].append(device)
-        if self._selected_gpu is not None and self._selected_gpu not in names:
+        if self._selected_gpu not in instances:
             self._selected_gpu = None
         self._take_processes()
         stale_after_s = max(STALE_AFTER_S, 2.5 * self._settings.interval_s)
         findings = {
             gpu.device: health(
-                snapshot.now_ns,
+                now_ns,
                 gpu,
-                snapshot.ledger.account(gpu.device).throttling.slowed,
+                ledger.account(gpu.device).throttling.slowed,
                 sample.processes,
                 self._user,
                 stale_after_s,
@@ -547,11 +513,11 @@ class MonitorModel:
         }
         return Frame(
             sample,
-            snapshot.now_ns,
-            self._span_ns(snapshot),
+            now_ns,
+            self._span_ns(seen),
             tuple(BY_ID[name] for name in self._settings.metrics if name in BY_ID),
-            snapshot.history,
-            snapshot.ledger,
+            history,
+            ledger,
             self._charts,
             self._loads,
             stale_after_s,
@@ -561,12 +527,36 @@ class MonitorModel:
             self._selected_gpu,
         )
 
-    def _laid_out(self, width: int, height: int, instances: tuple[int, ...]) -> Layout:
+    def _with_rest(
+        self, lines: list[Line], frame: Frame, layout: Layout, width: int, height: int
+    ) -> tuple[list[Line], int, int]:
+        """With the host and processes below; and how many processes are above and below those in view."""
+        top = _ABOVE + int(height >= ROOMY)
+        if layout.form != "none" and layout.host.height:
+            lines = [*filled(lines, width, top + layout.host.y), host_line(frame, width)]
+        if layout.detail.height:
+            lines += selected_lines(frame, width, layout.detail.height)
+        above, below = 0, len(self._table.rows) if self._settings.show_processes else 0
+        if layout.lower.height:
+            has_detail = layout.form == "single" or bool(layout.detail.height)
+            lines = filled(lines, width, top + layout.lower.y)
+            lines += self._lower(frame, layout.lower.moved(top), is_explained=has_detail)
+            above = self._table.top
+            below = max(len(self._table.rows) - above - self._table.in_sight, 0)
+        elif frame.gpus and len(lines) < height - 1:
+            lines.append(fitted((account_span(frame),), width))
+        if self._has_questions and self._quick_s is not None:
+            lines = filled(lines, width, height - 1 - QUESTIONS_HEIGHT)
+            lines += question_lines(frame, self._quick_s, width)
+        return lines, above, below
+
+    def _laid_out(self, frame: Frame, width: int, height: int) -> Layout:
         """With rows for a newcomer's questions at the end, if they take none from GPUs in a table."""
+        self._most_processes = max(self._most_processes, self._table.total)
         of = partial(
             laid_out,
             width,
-            instances=instances,
+            instances=tuple(len(frame.instances[gpu.device]) for gpu in frame.gpus),
             with_lower=self._settings.show_processes,
             processes=self._most_processes,
         )
@@ -575,37 +565,8 @@ class MonitorModel:
             return layout
         less = of(height - QUESTIONS_HEIGHT)
         keeps_gpus = (less.form, less.list.height) == (layout.form, layout.list.height)
-        self._hits.has_questions = keeps_gpus and less.lower.height >= _LEAST_BESIDE_QUESTIONS
-        return less if self._hits.has_questions else layout
-
-    def _gpu_overview(self, frame: Frame, layout: Layout, width: int, top: int) -> tuple[list[Line], int]:
-        """Cards, rows, or what stands in place of GPUs; and how many GPUs are out of view."""
-        if layout.form == "none":
-            opening = "" if self._hits.has_questions else self._opening
-            return without_gpus(frame, opening, width, layout.host.height), 0
-        if layout.form == "cards":
-            return gpu_cards(frame, layout.gpus, width), 0
-        table = gpu_table(frame, layout, width, self._first_row)
-        self._first_row = table.first
-        self._hits.gpus += [(box.moved(top), device) for box, device in table.hits]
-        return table.lines, table.hidden
-
-    def _with_rest(
-        self, lines: list[Line], frame: Frame, layout: Layout, width: int, top: int, hidden_gpus: int
-    ) -> tuple[list[Line], str]:
-        """With the host and the processes below; and what is out of view."""
-        if layout.form != "none" and layout.host.height:
-            lines = [*filled(lines, width, top + layout.host.y), host_line(frame, width)]
-        if layout.detail.height:
-            lines += selected_lines(frame, width, layout.detail.height)
-        if not layout.lower.height:
-            shown = self._settings.show_processes
-            return lines, counts_text(hidden_gpus, 0, len(self._table.rows) if shown else 0)
-        has_detail = layout.form == "single" or bool(layout.detail.height)
-        lines = filled(lines, width, top + layout.lower.y)
-        lines += self._lower(frame, layout.lower.moved(top), is_explained=has_detail)
-        below = max(len(self._table.rows) - self._table.top - self._table.in_sight, 0)
-        return lines, counts_text(hidden_gpus, self._table.top, below)
+        self._has_questions = keeps_gpus and less.lower.height >= _LEAST_BESIDE_QUESTIONS
+        return less if self._has_questions else layout
 
     def _lower(self, frame: Frame, box: Rect, *, is_explained: bool) -> list[Line]:
         """Processes below a rule, which says what ails the selected GPU unless that `is_explained` above."""
@@ -627,7 +588,8 @@ class MonitorModel:
             )
         has_users = box.width >= USERS_FROM and len(frame.gpus) > 1
         width = box.width - (USERS_WIDTH + 2 if has_users else 0)
-        self._hits.processes = Rect(0, box.y, width, box.height)
+        table_box = Rect(0, box.y, width, box.height)
+        self._hits.append((table_box, partial(self._click_process, width)))
         self._page = max(self._table.in_sight - 1, 1)
         table = self._table.drawn(width, box.height)
         if not has_users:
@@ -652,29 +614,22 @@ class MonitorModel:
 
     def _list(self, frame: Frame, width: int, height: int) -> list[Line]:
         """Details of a GPU, or the choice of metrics, scrolled."""
-        self._hits.list = Rect(0, _ABOVE, width, height)
         self._page = max(height - 2, 1)
         if self._mode == "metrics":
             lines = metrics_lines(self._settings.metrics, self._scroll, width)
-            top = self._scroll_top(height)
+            top = max(self._scroll + 2 - height, 0)  # the cursor stays in sight
+            self._hits = [(Rect(0, _ABOVE, width, height), partial(self._click_metric, top))]
             return filled(lines[top : top + height], width, height)
         if self._selected_gpu is None:
             self._selected_gpu = frame.gpus[0].device
         gpu = next(one for one in frame.gpus if one.device == self._selected_gpu)
-        return self._scrolled(details_lines(frame, gpu, width), width, height)
-
-    def _scrolled(self, lines: Sequence[Line], width: int, height: int) -> list[Line]:
-        """The visible part at `_scroll`, with the number of lines below."""
+        lines = details_lines(frame, gpu, width)
         self._scroll = min(self._scroll, max(len(lines) - height, 0))
         below = len(lines) - height - self._scroll
-        seen = list(lines[self._scroll : self._scroll + height])
+        seen = lines[self._scroll : self._scroll + height]
         if below > 0:
             seen[-1] = fitted((Span(f"… {below + 1} more lines: down", "dim"),), width)
         return filled(seen, width, height)
-
-    def _scroll_top(self, height: int) -> int:
-        """The first visible line of the metrics; keeps the cursor visible."""
-        return max(self._scroll + 2 - height, 0)
 
     def _status(self, frame: Frame, counts: str, width: int) -> Line:
         if self._question is not None:
@@ -691,4 +646,4 @@ class MonitorModel:
         has_process = self._settings.show_processes and table.total > 0
         there = tuple(what for what, is_so in (("a GPU", frame.gpus), ("a process", has_process)) if is_so)
         # With a newcomer's questions, the key to end a process is the one that hides them.
-        return self._hints_line(counts, self._mode, width, there, "end" if self._hits.has_questions else "")
+        return hints_line(counts, self._mode, width, there, "end" if self._has_questions else "")

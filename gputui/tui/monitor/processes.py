@@ -3,8 +3,9 @@ and its users."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gputui.document.spans import Line, Span, ranges
 from gputui.metrics import ABSENT, GIB, three_digits_of, with_unit
@@ -45,6 +46,11 @@ class ProcessColumn:
     """The default sort direction."""
     needs: str = ""
     """What no process has a value without: `a GPU`, `MIG`."""
+
+    def fitted(self, text: str) -> str:
+        if not self.width:
+            return text
+        return right(text, self.width) if self.is_right else left(text, self.width)
 
 
 def time_text(seconds: float) -> str:
@@ -87,7 +93,6 @@ def devices_text(process: ProcessSample) -> str:
 
 
 def is_on_mig(process: ProcessSample) -> bool:
-    """Whether any device that it uses is a MIG instance."""
     return any(use.is_on_mig for use in process.uses)
 
 
@@ -115,7 +120,6 @@ def command_text(process: ProcessSample) -> str:
 
 
 def user_text(process: ProcessSample) -> str:
-    """The user, cleaned."""
     return ABSENT if isinstance(process.user, Missing) else clean(process.user[:256])
 
 
@@ -139,10 +143,10 @@ def _types(process: ProcessSample) -> str:
 
 COLUMNS: tuple[ProcessColumn, ...] = (
     ProcessColumn("pid", "PID", 7, True, 0, lambda p: str(p.pid), lambda p: p.pid, False),
-    ProcessColumn("user", "USER", 8, False, 3, lambda p: user_text(p), user_text, False),
-    ProcessColumn("gpu", "GPU", 4, True, 0, lambda p: devices_text(p), _first_device, False, "a GPU"),
-    ProcessColumn("slice", "SLICE", 10, False, 1, lambda p: slices_text(p), slices_text, False, "MIG"),
-    ProcessColumn("type", "TYPE", 4, False, 9, _types, lambda p: _types(p), False, "a GPU"),
+    ProcessColumn("user", "USER", 8, False, 3, user_text, user_text, False),
+    ProcessColumn("gpu", "GPU", 4, True, 0, devices_text, _first_device, False, "a GPU"),
+    ProcessColumn("slice", "SLICE", 10, False, 1, slices_text, slices_text, False, "MIG"),
+    ProcessColumn("type", "TYPE", 4, False, 9, _types, _types, False, "a GPU"),
     ProcessColumn("sm", "SM%", 4, True, 2, lambda p: _share(sm_share(p)), sm_share, True, "a GPU"),
     ProcessColumn(
         "gpu-mem",
@@ -185,7 +189,7 @@ COLUMNS: tuple[ProcessColumn, ...] = (
         lambda p: _optional(p.elapsed_s),
         True,
     ),
-    ProcessColumn("command", "COMMAND", 0, False, 0, lambda p: command_text(p), command_text, False),
+    ProcessColumn("command", "COMMAND", 0, False, 0, command_text, command_text, False),
 )
 _LEAST_COMMAND = 12
 _COMMAND_SHARE = 3 / 8
@@ -215,13 +219,10 @@ LONGEST_FILTER = 200
 
 
 def identity(process: ProcessSample) -> Identity:
-    """What a selection follows."""
     return process.pid, None if isinstance(process.start_ticks, Missing) else process.start_ticks
 
 
 class ProcessList:
-    """The rows of the process table, and the selected one."""
-
     def __init__(self, sort: str, *, descending: bool) -> None:
         self.sort = sort
         self.descending = descending
@@ -248,14 +249,8 @@ class ProcessList:
         self._made_of = made_of
         known = () if isinstance(processes, Missing) else processes
         self.total = len(known)
-        self._there = frozenset(
-            what
-            for what, is_so in (
-                ("a GPU", not known or any(process.uses for process in known)),
-                ("MIG", any(map(is_on_mig, known))),
-            )
-            if is_so
-        )
+        has_gpus = not known or any(process.uses for process in known)
+        self._there = frozenset(["a GPU"] * has_gpus + ["MIG"] * any(map(is_on_mig, known)))
         wanted = self.filter.casefold()
         kept = [process for process in known if not wanted or _matches(process, wanted)]
         self.rows = tuple(self._ordered(kept))
@@ -283,7 +278,6 @@ class ProcessList:
         self.selected = identity(self.rows[self._place])
 
     def selected_process(self) -> ProcessSample | None:
-        """The selected process, if it is among the rows."""
         return next((process for process in self.rows if identity(process) == self.selected), None)
 
     def move(self, by: int) -> None:
@@ -291,7 +285,6 @@ class ProcessList:
         self.select(self.top if self.selected_process() is None else self._place + by)
 
     def select(self, place: int) -> None:
-        """Select the row at a place, or the nearest."""
         if not self.rows:
             return
         self._place = min(max(place, 0), len(self.rows) - 1)
@@ -306,7 +299,7 @@ class ProcessList:
 
     def sort_by_next(self, width: int) -> None:
         """Sort by the next column that is visible at this width."""
-        shown = [column.id for column in self._columns(width)]
+        shown = [column.id for column in columns_for(width, self._there)]
         names = [column.id for column in COLUMNS]
         at = names.index(self.sort) if self.sort in names else -1
         after = [*names[at + 1 :], *names[: at + 1]]
@@ -327,7 +320,7 @@ class ProcessList:
         if drawn_of == self._drawn_of:
             return self._drawn
         self._drawn_of = drawn_of
-        columns = self._columns(width)
+        columns = columns_for(width, self._there)
         shown = self.rows[self.top : self.top + max(room, 0)]
         lines = [self._heading(columns, width), *(self._row(row, columns, width) for row in shown)]
         if not self.rows and room > 0:
@@ -336,13 +329,10 @@ class ProcessList:
         self._drawn = filled(lines, width, height)
         return self._drawn
 
-    def _columns(self, width: int) -> tuple[ProcessColumn, ...]:
-        return columns_for(width, self._there)
-
     def column_at(self, x: int, width: int) -> str:
         """The column at a cell of the heading, empty if there is none."""
         start = 0
-        for column in self._columns(width):
+        for column in columns_for(width, self._there):
             end = start + column.width if column.width else width
             if start <= x < end:
                 return column.id
@@ -356,20 +346,11 @@ class ProcessList:
             title = column.title + (("▼" if self.descending else "▲") if is_sorted else "")
             if column.width and len(title) > column.width:
                 title = title[: column.width - 1] + title[-1]
-            text = right(title, column.width) if column.is_right else left(title, column.width or len(title))
-            if number:
-                spans.append(Span(" "))
-            spans.append(Span(text, "accent" if is_sorted else "dim"))
+            spans += [Span(" " * bool(number)), Span(column.fitted(title), "accent" if is_sorted else "dim")]
         return fitted(spans, width)
 
     def _row(self, process: ProcessSample, columns: tuple[ProcessColumn, ...], width: int) -> Line:
-        texts = []
-        for column in columns:
-            text = column.show(process)
-            if not column.width:
-                texts.append(text)
-            else:
-                texts.append(right(text, column.width) if column.is_right else left(text, column.width))
+        texts = [column.fitted(column.show(process)) for column in columns]
         text = " ".join(texts)
         if identity(process) == self.selected:
             marked = f"▸{text[1:]}" if text.startswith(" ") else text
@@ -398,57 +379,47 @@ USERS_FROM = 170
 _GPUS_CELLS = 8
 
 
-@dataclass(slots=True)
-class _User:
-    processes: int = 0
-    gpus: set[int] = field(default_factory=set)
-    memory_bytes: float = 0.0
-    share: float = 0.0
-    """Of the box: a GPU is split by the memory that processes hold on it, evenly where that is unknown."""
-
-
 def users_lines(frame: Frame, height: int) -> list[Line]:
     """A row for each user, most expensive first, and one for GPUs without any; exactly `height` lines."""
-    processes = frame.sample.processes
-    users, used = _users(() if isinstance(processes, Missing) else processes, len(frame.gpus))
-    price = frame.ledger.usd_per_hour
-    heading = left("USER", 12) + right("PROCS", 6) + "  " + left("GPUS", _GPUS_CELLS) + right("GiB", 7)
-    lines = [fitted((Span(heading + right("COST NOW", 11) if price else heading, "dim"),), USERS_WIDTH)]
-    scale = GIB
-    rows = [
-        (name, str(user.processes), user.gpus, three_digits_of(user.memory_bytes / scale), user.share, "")
-        for name, user in sorted(users.items(), key=lambda pair: (-pair[1].share, pair[0]))
-    ]
-    free = {gpu.device for gpu in frame.gpus} - used
-    if free:
-        rows.append(("nobody", "0", free, "", len(free) / len(frame.gpus), "warn"))
-    for name, count, gpus, memory, share, style in rows:
-        text = left(name, 12) + right(count, 6) + "  " + left(_ranges(gpus), _GPUS_CELLS) + right(memory, 7)
-        cost = right(f"{format_usd(price * share)}/h", 11) if price else ""
-        lines.append(fitted((Span(text + cost, style),), USERS_WIDTH))
-    return filled(lines, USERS_WIDTH, height)
-
-
-def _users(processes: tuple[ProcessSample, ...], gpus: int) -> tuple[dict[str, _User], set[int]]:
-    users: dict[str, _User] = {}
+    processes, price, gpus = frame.sample.processes, frame.ledger.usd_per_hour, len(frame.gpus)
+    known = () if isinstance(processes, Missing) else processes
+    counts = Counter(map(user_text, known))
     held: dict[int, list[tuple[str, float | None]]] = {}
-    for process in processes:
-        name = user_text(process)
-        user = users.setdefault(name, _User())
-        user.processes += 1
+    for process in known:
         for use in process.uses:
             place = mig_place(use.device)
-            gpu = use.device if place is None else place[0]
             amount = None if isinstance(use.memory_bytes, Missing) else float(use.memory_bytes)
-            user.gpus.add(gpu)
-            user.memory_bytes += amount or 0.0
-            held.setdefault(gpu, []).append((name, amount))
-    for parts in held.values():
+            held.setdefault(use.device if place is None else place[0], []).append(
+                (user_text(process), amount)
+            )
+    used: dict[str, set[int]] = {name: set() for name in counts}
+    memory, shares = dict.fromkeys(counts, 0.0), dict.fromkeys(counts, 0.0)
+    for (
+        gpu,
+        parts,
+    ) in held.items():  # it is split by the memory that processes hold, evenly if that is unknown
         total = sum(amount or 0.0 for _, amount in parts)
         is_known = total > 0 and all(amount is not None for _, amount in parts)
         for name, amount in parts:
-            users[name].share += ((amount or 0.0) / total if is_known else 1 / len(parts)) / max(gpus, 1)
-    return users, set(held)
+            used[name].add(gpu)
+            memory[name] += amount or 0.0
+            shares[name] += ((amount or 0.0) / total if is_known else 1 / len(parts)) / max(gpus, 1)
+    rows = [
+        (name, str(counts[name]), used[name], three_digits_of(memory[name] / GIB), shares[name], "")
+        for name in sorted(counts, key=lambda name: (-shares[name], name))
+    ]
+    free = {gpu.device for gpu in frame.gpus} - set(held)
+    if free:
+        rows.append(("nobody", "0", free, "", len(free) / gpus, "warn"))
+    heading = left("USER", 12) + right("PROCS", 6) + "  " + left("GPUS", _GPUS_CELLS) + right("GiB", 7)
+    lines = [fitted((Span(heading + right("COST NOW", 11) if price else heading, "dim"),), USERS_WIDTH)]
+    for name, count, of, amount_text, share, style in rows:
+        text = (
+            left(name, 12) + right(count, 6) + "  " + left(_ranges(of), _GPUS_CELLS) + right(amount_text, 7)
+        )
+        cost = right(f"{format_usd(price * share)}/h", 11) if price else ""
+        lines.append(fitted((Span(text + cost, style),), USERS_WIDTH))
+    return filled(lines, USERS_WIDTH, height)
 
 
 def _ranges(numbers: set[int]) -> str:

@@ -13,11 +13,10 @@ from textual import events
 
 from gputui.document.spans import Line
 from gputui.model.telemetry import LiveSample
-from gputui.tui.monitor.actions import Asked
 from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.status import Asked
 from gputui.tui.shell.registry import screen_at
-from gputui.tui.terminal.renderer import PaintedScreen
-from gputui.tui.widgets.app_context import shell_of
+from gputui.tui.terminal.renderer import PaintedScreen, shell_of
 from gputui.tui.widgets.cells import noted
 
 PAINT_EVERY_S = 1.0
@@ -51,8 +50,6 @@ class Feed(Protocol):
 
 
 class MonitorScreen(PaintedScreen, inherit_bindings=False):
-    """The lines of the model, and its keys."""
-
     def __init__(
         self,
         model: MonitorModel,
@@ -65,7 +62,6 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
         self._on_request = on_request
         self._mounted_s = self._painted_s = 0.0
         self.shown_actions = model.actions
-        self._by_key = {key: action.id for action in self.shown_actions for key in action.key.split(",")}
 
     def on_mount(self) -> None:
         self._mounted_s = monotonic()
@@ -97,40 +93,26 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
             self.paint_in(wait_s)
 
     def on_key(self, event: events.Key) -> None:
-        """Forward letters while text is typed, else the keys of the model, in the order they were typed.
-
-        The app would look up bindings later: the first key of a burst would come too late to change the
-        meaning of the others.
-        """
+        """Forward letters while text is typed; other keys are those of the base, which Textual calls next."""
         if self._model.is_typing and event.is_printable and event.character is not None:
             self._model.type(event.character)
             self.paint()
-        elif event.key in self._by_key:
-            self.press(self._by_key[event.key])
-        else:
-            return
-        event.stop()
-        event.prevent_default()
+            event.stop()
+            event.prevent_default()
 
     def on_paste(self, event: events.Paste) -> None:
-        """Pasted text goes to the filter, or nowhere."""
         if self._model.is_typing:
             self._model.type(event.text)
             self.paint()
 
     def on_click(self, event: events.Click) -> None:
-        """Open a screen by its name, or click in the frame; keys can do the same."""
-        app = shell_of(self)
-        if app.has_screens and event.screen_y == 0:
-            found = screen_at(event.screen_x, self.size.width)
-            if found:
-                app.open_screen(found)
-                return
+        if event.screen_y == 0 and (found := screen_at(event.screen_x, self.size.width)):
+            shell_of(self).open_screen(found)
+            return
         self._model.click(event.screen_x, event.screen_y)
         self.paint()
 
     def say(self, text: str, style: str = "") -> None:
-        """Show a message in the last line."""
         self._model.say(text, style)
         self.paint()
 
@@ -152,7 +134,6 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
         self.paint()
 
     def paint(self) -> None:
-        """Draw the frame, and schedule the next one."""
         newest = self._feed.latest()  # nothing is said of a new sample while a call hangs
         self._painted_s = monotonic()
         self.paint_in(PAINT_EVERY_S + _SLACK_S)

@@ -102,8 +102,6 @@ def stepped(choices: Sequence[_N], now: _N, by: int) -> _N:
 
 @dataclass(frozen=True, slots=True)
 class MonitorSettings:
-    """Settings that are kept between sessions."""
-
     interval_s: float = 1.0
     """0.2 to 10."""
     zoom_min: int = 5

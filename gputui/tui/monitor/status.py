@@ -1,22 +1,94 @@
-"""The lines around the panes of the Monitor: the box in one sentence; below them a question, the filter, a
-message, or counts and keys; and what a newcomer asks.
+"""Every key of the Monitor and what keys ask of whoever opened it; and the lines around its panes: the box in
+one sentence; below them a question, the filter, a message, or counts and keys; and what a newcomer asks.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 from gputui.analysis.health import is_lost
 from gputui.document.spans import Line, Span, cut, line_width, width_of
 from gputui.metrics import GIB, number, three_digits_of, with_unit
 from gputui.model.telemetry import DeviceSample
 from gputui.model.units import counted, format_usd, format_whole_seconds
-from gputui.tui.monitor.actions import EndProcess
 from gputui.tui.monitor.frame import Frame, findings_spans, idle_text, is_idle, short_name
 from gputui.tui.monitor.history import LoadLevel
-from gputui.tui.shell.registry import Action, shown_key
+from gputui.tui.shell.registry import APP_ACTIONS, Action, shown_key
 from gputui.tui.widgets.cells import fitted, fitting, joined, left, ruled
+
+ACTIONS: tuple[Action, ...] = (
+    Action("pause", "space", "Pause", "Freeze the display; sampling goes on"),
+    Action(
+        "filter",
+        "slash",
+        "Filter",
+        "Filter processes by user, PID, command or MIG slice",
+        "a process",
+    ),
+    Action("sort", "s", "Sort", "Sort the processes by the next column", "a process"),
+    Action("reverse", "S", "Reverse", "Reverse the sort of the processes", "a process"),
+    Action("down", "down,j", "Down", "Select the next process, or the next line of a list"),
+    Action("up", "up,k", "Up", "Select the process or line before"),
+    Action("page-down", "pagedown", "Page down", "Go one page further down"),
+    Action("page-up", "pageup", "Page up", "Go one page further up"),
+    Action("first", "home", "First", "Go to the first process or line"),
+    Action("last", "end", "Last", "Go to the last process or line"),
+    Action(
+        "end",
+        "x",
+        "End",
+        "End the selected process: asks, and checks that it is still the same one",
+        "a process",
+    ),
+    Action("demo", "d", "Demo", "Look at eight made-up GPUs at work; q comes back"),
+    Action(
+        "next-gpu",
+        "tab,g",
+        "Next GPU",
+        "Select the next GPU: its charts, its problems, and why",
+        "a GPU",
+    ),
+    Action("details", "i", "Details", "All values of the selected GPU, and why some are absent", "a GPU"),
+    Action("metrics", "m", "Metrics", "Choose what is charted", "a GPU"),
+    Action(
+        "toggle",
+        "enter",
+        "Choose",
+        "Open the selected GPU; accept a filter, switch a metric, send a signal",
+    ),
+    Action("yes", "y", "Yes", "Send the signal that is asked about"),
+    Action("no", "n", "No", "Send none"),
+    Action("processes", "p", "Processes", "Show or hide the processes"),
+    Action("zoom-in", "left_square_bracket", "Shorter", "Charts show a shorter time, down to one minute"),
+    Action("zoom-out", "right_square_bracket", "Longer", "Charts show a longer time, up to one hour"),
+    Action("faster", "plus", "Faster", "Sample more often, up to five times a second"),
+    Action("slower", "minus", "Slower", "Sample less often, down to every ten seconds"),
+    Action("back", "escape", "Back", "Leave details, metrics, the filter or the question"),
+    Action("erase", "backspace", "Erase", "Delete a letter of the filter; elsewhere the same as Back"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EndProcess:
+    """Send a signal to a process, if it is still the one that was shown."""
+
+    pid: int
+    start_ticks: int
+    """Start time, which must match that of the process with this PID."""
+    command: str
+    """Cleaned."""
+    signal: str = "SIGTERM"
+    """One of SIGNALS."""
+
+
+class ShowDemo:
+    """Show made-up GPUs instead of this box, until the user leaves them."""
+
+
+Asked = EndProcess | ShowDemo
 
 _LEVELS = 9
 """Of how much the line holds."""
@@ -28,11 +100,8 @@ def summary_line(frame: Frame, width: int) -> Line:
     """`8x H200   6 busy  1 idle  1 LOST   3.4 of 4.8 kW   655 of 983 GiB   $28.00/h  $7.00 unused`."""
     if not frame.gpus:
         return fitted((Span("no GPU", "warn"), Span("  host only", "dim")), width)
-    line: Line = ()
     for level in range(_LEVELS):  # what ails GPUs stays to the end: their rows may be out of sight
-        parts = [part for part in _parts(frame, width, level) if part]
-        gap = Span("   " if level == 0 else "  ")
-        line = tuple(span for place, part in enumerate(parts) for span in (*((gap,) if place else ()), *part))
+        line = joined(_parts(frame, width, level), "  " if level else "   ")
         if line_width(line) <= width:
             break
     return fitted(line, width)
@@ -180,7 +249,6 @@ _HINTS: Mapping[str, tuple[str, ...]] = {
 
 
 def question_line(question: EndProcess, width: int) -> Line:
-    """Asks whether to end the process, and with which signal."""
     name, meaning = question.signal, dict(SIGNALS)[question.signal]
     ask = f"End {question.pid} "
     keys = f" with {name} ({meaning})?  y yes  n no"
@@ -208,15 +276,17 @@ def filter_line(
     return fitted((Span("/", "accent"), Span(typed + cursor), Span(counts, "dim")), width)
 
 
-def hints_line(
-    actions: Mapping[str, Action], counts: str, mode: str, width: int, there: Container[str], without: str
-) -> Line:
-    """As many keys of `actions` as fit, except those that need something not in `there`, and counts.
+_HINTED = {action.id: action for action in (*ACTIONS, *APP_ACTIONS)}
+
+
+@lru_cache(maxsize=4)
+def hints_line(counts: str, mode: str, width: int, there: tuple[str, ...], without: str) -> Line:
+    """As many keys as fit, except those that need something not in `there`, and counts.
 
     The one with the id `without` is left out.
     """
     room = width - (width_of(counts) + 2 if counts else 0)
-    named = [actions[name] for name in _HINTS.get(mode, _HINTS[""]) if name in actions and name != without]
+    named = [_HINTED[name] for name in _HINTS.get(mode, _HINTS[""]) if name != without]
     hints = [
         (Span(shown_key(action), "accent"), Span(f" {action.title}", "dim"))
         for action in named
@@ -228,14 +298,9 @@ def hints_line(
 
 def counts_text(hidden_gpus: int, above: int, below: int) -> str:
     """The numbers of GPUs and processes out of view, empty if there are none: `2 GPUs  12 ▲ 31 ▼`."""
-    parts = [counted(hidden_gpus, "GPU") + " out of sight"] if hidden_gpus else []
-    if above or below:
-        parts.append(
-            " ".join(
-                part for part in (f"{above} ▲" if above else "", f"{below} more ▼" if below else "") if part
-            )
-        )
-    return "  ".join(parts)
+    gpus = counted(hidden_gpus, "GPU") + " out of sight" if hidden_gpus else ""
+    rows = " ".join(filter(None, (f"{above} ▲" * bool(above), f"{below} more ▼" * bool(below))))
+    return "  ".join(filter(None, (gpus, rows)))
 
 
 def question_lines(frame: Frame, quick_s: float, width: int) -> list[Line]:

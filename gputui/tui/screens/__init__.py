@@ -1,1 +1,3 @@
-"""One package for each screen, found by its id in `shell/registry.py`; they are independent of each other."""
+"""A module for each screen, found by its id in `shell/registry.py`, and what it shows; screens are
+independent of each other.
+"""

@@ -23,7 +23,8 @@ from gputui.errors import GputuiError
 from gputui.services.support.paths import kept_errors
 from gputui.store.text import clean_text
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action, ScreenEntry, shown_key, shown_keys
-from gputui.tui.widgets.app_context import copy, shell_of
+from gputui.tui.shell.shell_screen import copy
+from gputui.tui.terminal.renderer import shell_of
 from gputui.tui.widgets.cells import ends_of, left, paragraph, section, table_lines, wrapped
 from gputui.tui.widgets.scrolled import LinesOf, LinesPage, TableList
 
@@ -124,8 +125,10 @@ _NOTHING = "Nothing fits: fewer letters, or others"
 _LONGEST = 140
 """Cells of a sentence that are shown in full under the table; the longest of an action is shorter."""
 _MOST_ROWS = 200
-_LINES_AROUND, _LEAST_ACTION = 3, 20
-"""The frame and what is typed; cells of the title of an action where it is narrow."""
+_LINES_AROUND = 3
+"""The frame and what is typed."""
+_SENTENCES_FROM, _BESIDE_ACTION = 60, 18
+"""The width from which sentences have a column; cells beside the title of an action below it."""
 _CURSOR_KEYS = ("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "tab", "j", "k")
 
 Choice = tuple[Action, Callable[[], object]]
@@ -245,21 +248,21 @@ class Palette(ModalScreen[Choice | None]):
         self.dismiss(self._shown[event.key])
 
     def action_step(self, rows: int) -> None:
-        """Move the table's cursor from the field."""
         self.query_one(TableList).step(rows)
 
     def _fill(self, place: int = 0) -> None:
         self._shown = matching(self._choices, self.query_one(Input).value, self._used)[:_MOST_ROWS]
-        most = max(self.size.width // 3, _LEAST_ACTION)
+        width = self.size.width
+        most, columns = (width // 3, 3) if width >= _SENTENCES_FROM else (width - _BESIDE_ACTION, 2)
         rows = [
-            (shown_key(action), ends_of(action.title, most), action.sentence) for action, _ in self._shown
+            (shown_key(action), ends_of(action.title, most), action.sentence)[:columns]
+            for action, _ in self._shown
         ]
-        table = table_of(("key", "action", "what it does"), rows, breaks=(2,))
+        table = table_of(("key", "action", "what it does")[:columns], rows, breaks=(2,))
         self.query_one(TableList).show_table(table, place)
         self._describe()
 
     def _describe(self) -> None:
-        """Show the full description of the selected action."""
         place, page = self.query_one(TableList).key, self.query_one("#sentence", LinesPage)
         sentence = clean_text(self._shown[place][0].sentence) if place >= 0 else _NOTHING
         rows = wrapped(sentence, max(page.size.width, 10), page.size.height)

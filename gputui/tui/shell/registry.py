@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a key does."""
-
     id: str
     """The screen's name for it."""
     key: str
@@ -38,7 +36,6 @@ class Action:
 
     @property
     def sentence(self) -> str:
-        """The description, and what the action needs."""
         return f"{self.tooltip} (needs {self.needs})" if self.needs else self.tooltip
 
 
@@ -69,7 +66,6 @@ def shown_key(action: Action) -> str:
 
 
 def shown_keys(action: Action) -> tuple[str, ...]:
-    """All keys of an action as shown to the user."""
     return tuple(_SHOWN_KEYS.get(key, key) for key in action.key.split(","))
 
 
@@ -112,7 +108,7 @@ SCREENS_ACTIONS: tuple[Action, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ScreenEntry:
-    """A screen; to add one, add its package in `tui/screens` and a line in SCREENS."""
+    """A screen; to add one, add its module in `tui/screens` and a line in SCREENS."""
 
     key: str
     id: str
@@ -143,8 +139,8 @@ _FULL_NAMES_FROM, _ROOM_FOR_SHORT_TEXTS = 100, 24
 
 
 def load_screen(entry: ScreenEntry) -> AppScreen:
-    """The screen in `tui/screens/ID/screen.py`; imports its code."""
-    made: AppScreen = importlib.import_module(f"gputui.tui.screens.{entry.id}.screen").SCREEN()
+    """The screen in `tui/screens/ID.py`; imports its code."""
+    made: AppScreen = importlib.import_module(f"gputui.tui.screens.{entry.id}").SCREEN()
     return made
 
 

@@ -4,27 +4,32 @@ what they ask on top of themselves.
 
 from __future__ import annotations
 
+import base64
+import os
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Input, Static
+from textual.widget import Widget
+from textual.widgets import ContentSwitcher, Input, Static
 
 from gputui.document.spans import Line, Span, cut
 from gputui.errors import GputuiError
+from gputui.model.units import counted
 from gputui.services.support.background import Job
+from gputui.services.support.paths import copies_directory, make_directory
 from gputui.store.opening import expanded
 from gputui.store.text import clean_text
 from gputui.tui.shell.registry import Action, header_line, key_hint, keys_line, screen_at, shown_key
-from gputui.tui.terminal.renderer import AppScreen, LinesView
-from gputui.tui.widgets.app_context import copy, in_loop_of, shell_of
+from gputui.tui.terminal.renderer import AppScreen, LinesView, in_loop_of, shell_of
 from gputui.tui.widgets.cells import fitted, in_ascii, text_in_ascii
 
 T = TypeVar("T")
@@ -63,8 +68,6 @@ class Dialog(ModalScreen[T | None]):
 
 
 class AskText(Dialog[str]):
-    """Asks for one line."""
-
     KEYS = "enter takes it, esc leaves everything as it is"
 
     def __init__(self, question: str, value: str = "") -> None:
@@ -179,7 +182,6 @@ class ShellScreen(AppScreen):
         self.refresh_lines()
 
     def heading(self) -> str:
-        """The title in the header."""
         return ""
 
     def hints(self) -> tuple[str, ...]:
@@ -187,7 +189,6 @@ class ShellScreen(AppScreen):
         return tuple(action.id for action in self.ACTIONS)
 
     def refresh_lines(self) -> None:
-        """Redraw header, message and keys."""
         if not self.is_ready:
             return
         width, shell = self.size.width, shell_of(self)
@@ -202,17 +203,26 @@ class ShellScreen(AppScreen):
         self.say_line((Span(cut(clean_text(text), 1000), style),) if text else ())
 
     def say_line(self, line: Line) -> None:
-        """Show a message in several styles until the next one."""
         self._message = line
         self.refresh_lines()
 
     def say_error(self, error: GputuiError) -> None:
-        """Show and log an error with its hint."""
-        shell_of(self).keep_error(self.ID, _logged(error))
+        shell_of(self).keep_error(self.ID, sentence(error.message, error.hint))
         self._warn(error.message, error.hint)
 
     def _warn(self, message: str, hint: str) -> None:
-        self.say(f"{message}: {hint}" if hint else message, "warn")
+        self.say(sentence(message, hint), "warn")
+
+    @property
+    def level(self) -> str:
+        """Which of several bodies in a switcher `#level` is shown."""
+        return str(self.query_one("#level", ContentSwitcher).current)
+
+    def show_level(self, name: str, body: Widget) -> None:
+        """Show one of the bodies, and focus what is in it."""
+        self.query_one("#level", ContentSwitcher).current = name
+        body.focus()
+        self.refresh_lines()
 
     def begin(
         self,
@@ -306,11 +316,11 @@ class ShellScreen(AppScreen):
         self._job = None
         if not self._is_quiet:
             self.say("")
-        if isinstance(outcome, Exception):
-            shell_of(self).keep_error(self.ID, _logged(outcome))
         if isinstance(outcome, GputuiError):
+            shell_of(self).keep_error(self.ID, sentence(outcome.message, outcome.hint))
             failed(outcome.message, outcome.hint)
         elif isinstance(outcome, Exception):
+            shell_of(self).keep_error(self.ID, "".join(traceback.format_exception(outcome)).rstrip())
             failed(f"this is a bug in gputui: {type(outcome).__name__}: {outcome}", "")
         else:
             then(outcome)
@@ -321,29 +331,21 @@ class ShellScreen(AppScreen):
         view.show(tuple(map(in_ascii, lines)) if shell_of(self).ascii_only else lines)
 
     def _hints_line(self, width: int) -> Line:
-        by_id = {action.id: action for action in self.ACTIONS}
+        hints = {action.id: key_hint(shown_key(action), action.title) for action in self.ACTIONS}
         end: Line = (Span("?", "accent"), Span(" Help", "dim"))
         names = self.hints()
         if width < _NARROW and "back" in names:
             names = tuple(name for name in names if name != "back")
-            end = (*_hint(by_id["back"]), *end)
-        return keys_line((_hint(by_id[name]) for name in names), width, end)
+            end = (*hints["back"], *end)
+        return keys_line((hints[name] for name in names), width, end)
 
 
 def run_by(action: Action) -> str:
-    """What Textual runs for an action."""
     return action.does or action.id.replace("-", "_")
 
 
-def _hint(action: Action) -> Line:
-    return key_hint(shown_key(action), action.title)
-
-
-def _logged(error: Exception) -> str:
-    """Message and hint of an expected error; the traceback of any other."""
-    if isinstance(error, GputuiError):
-        return f"{error.message}: {error.hint}" if error.hint else error.message
-    return "".join(traceback.format_exception(error)).rstrip()
+def sentence(message: str, hint: str) -> str:
+    return f"{message}: {hint}" if hint else message
 
 
 def ask_and_save(screen: ShellScreen, question: str, name: str, save: Callable[[Path], str]) -> None:
@@ -363,3 +365,47 @@ def ask_and_save(screen: ShellScreen, question: str, name: str, save: Callable[[
             write(path)
 
     screen.ask(AskText(question, name), named)
+
+
+LONGEST_OSC = 74_994
+"""Base64 characters that xterm accepts; https://invisible-island.net/xterm/ctlseqs/ctlseqs.html, OSC 52."""
+_TERMINALS = ("xterm-kitty", "xterm-ghostty", "foot", "alacritty", "wezterm", "tmux", "screen")
+_PROGRAMS = ("WezTerm", "iTerm.app", "ghostty", "vscode", "WarpTerminal")
+
+
+def has_osc_52(environment: Mapping[str, str]) -> bool:
+    """Whether this terminal is known to support OSC 52; one that calls itself xterm is not known."""
+    term = environment.get("TERM", "")
+    return (
+        term.startswith(_TERMINALS)
+        or environment.get("TERM_PROGRAM", "") in _PROGRAMS
+        or bool(environment.get("WT_SESSION") or environment.get("KITTY_WINDOW_ID"))
+    )
+
+
+def osc_52(text: str) -> str:
+    """The sequence that puts a text on the terminal's clipboard; tmux passes it on."""
+    return f"\x1b]52;c;{base64.b64encode(text.encode('utf-8', 'replace')).decode()}\x07"
+
+
+def copy(app: App[Any], text: str) -> str:
+    """Copy a text; returns a message with its destination.
+
+    Terminals never acknowledge OSC 52, so the file is written unless the terminal is known to support it.
+    """
+    environment = os.environ
+    driver = app._driver
+    sent = False
+    if driver is not None and len(text) * 4 // 3 < LONGEST_OSC:
+        with suppress(OSError):
+            driver.write(osc_52(text))
+            sent = has_osc_52(environment)
+    if sent:
+        return f"copied {counted(text.count(chr(10)) + 1, 'line')}"
+    path = copies_directory() / "copied.txt"
+    try:
+        make_directory(path.parent)
+        path.write_text(text + "\n", encoding="utf-8", errors="replace")
+    except OSError as error:
+        return f"could not be copied: {path}: {error.strerror}"
+    return f"copied, if this terminal has a clipboard; also in {path}"

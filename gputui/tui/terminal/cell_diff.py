@@ -279,7 +279,6 @@ class CellDiff:
         return cells, styles, self._lay(cells, styles, 0, named)
 
     def _written(self, pieces: list[_Piece]) -> str:
-        """The bytes that write these cells."""
         width, height = self.size
         pen = _Pen(self._style, width)
         if self.forgotten:
@@ -309,7 +308,6 @@ class CellDiff:
         return self._change(y, cells, styles, odd)
 
     def _change(self, y: int, cells: list[str], styles: list[str], odd: bool) -> list[_Piece]:
-        """The cells of one row that changed."""
         old_cells, old_styles = self._cells[y], self._styles[y]
         if odd:
             _mend_halves(cells)
@@ -344,8 +342,6 @@ class CellDiff:
 
 
 class _Piece(NamedTuple):
-    """Cells of one row that are written at once."""
-
     style: str
     y: int
     start: int

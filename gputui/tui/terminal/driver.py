@@ -165,7 +165,6 @@ class QuietDriver(LinuxDriver):
         Taken.is_taken = False
 
     def close(self) -> None:
-        """End the writer thread."""
         if self._writer_thread is not None and self._output is not None:
             self._output.give_up_in(_LEAVING_S)
             super().close()
@@ -173,7 +172,6 @@ class QuietDriver(LinuxDriver):
             self._output.close()
 
     def process_message(self, message: Message) -> None:
-        """Count answers before passing them on."""
         if isinstance(message, events.CursorPosition):
             with self._answers:
                 self._answered += 1

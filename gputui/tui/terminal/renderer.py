@@ -5,10 +5,11 @@ with it: the widget that shows lines, and screens of one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from time import monotonic
-from typing import Any, Protocol, cast  # Any: actions, which the shell declares
+from typing import TYPE_CHECKING, Any, Protocol, cast  # Any: actions, which the shell declares
 
 from rich.console import RenderableType
 from rich.segment import Segment
@@ -17,6 +18,7 @@ from textual import events
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App, ComposeResult
 from textual.geometry import Offset, Region
+from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
@@ -27,6 +29,9 @@ from gputui.document.spans import Line, Span
 from gputui.document.theme import Depth, Palette
 from gputui.tui.terminal.cell_diff import CellDiff, Placed, rich_style, width_of, without_marked_blanks
 from gputui.tui.terminal.driver import QuietDriver
+
+if TYPE_CHECKING:
+    from gputui.services.playback.demo import Demo
 
 
 @lru_cache(maxsize=1024)  # charts never repeat: more would only fill memory
@@ -42,8 +47,27 @@ def strip_of(line: Line, width: int, palette: Palette) -> Strip:
     return Strip([_segment(span, palette) for span in line], cells).adjust_cell_length(width, Style.null())
 
 
-class _Coloured(Protocol):
+class Shell(Protocol):
+    """The app as widgets and screens see it."""
+
     palette: Palette
+    ascii_only: bool
+    runs_in_progress: int
+    demo: Demo | None
+
+    def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None: ...
+
+    def keep_error(self, screen_id: str, text: str) -> None: ...
+
+
+def in_loop_of(pump: MessagePump, call: Callable[..., object], *values: object) -> None:
+    """Have the event loop call something for a screen or an app; may be called from any thread."""
+    with suppress(RuntimeError):  # the app has ended in the meantime
+        pump.call_later(call, *values)
+
+
+def shell_of(widget: Widget) -> Shell:
+    return cast(Shell, widget.app)
 
 
 class LinesView(Widget, can_focus=False, inherit_bindings=False):
@@ -74,7 +98,6 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
         return {y: lines[y] if y < len(lines) else () for y in changed if y < height}
 
     def refresh_rows(self, rows: Iterable[int]) -> None:
-        """Have Textual redraw these rows."""
         width = self.size.width
         regions = [Region(0, y, width, 1) for y in rows]
         if regions and width:
@@ -82,7 +105,7 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
 
     def render_line(self, y: int) -> Strip:
         """The strip of a row; the same object as long as the line is the same."""
-        width, palette = self.size.width, cast(_Coloured, self.app).palette
+        width, palette = self.size.width, shell_of(self).palette
         if self._drawn_for != (width, palette):
             self._strips.clear()
             self._drawn_for = width, palette
@@ -232,7 +255,7 @@ class FastPaint(App[int]):
             if not self._gate.may_write(now, driver.is_backlogged):
                 self._fall_behind(driver, now)
             elif self._is_behind or self._shown.forgotten or self._shown.size != tuple(self.size):
-                self._show(driver, self._whole_picture())
+                self._show(driver, self.whole_picture())
             else:
                 self._write(driver, self._shown.diff_lines(rows), now)
         finally:
@@ -304,7 +327,7 @@ class FastPaint(App[int]):
             self._shown.resize(*size)
         whole = isinstance(update, LayoutUpdate)
         if not whole and (self._is_behind or self._shown.forgotten):
-            update = self._whole_picture()
+            update = self.whole_picture()
         self._is_behind = False
         self._write(driver, self._shown.diff(rows_of(update)), now)
 
@@ -348,20 +371,15 @@ class FastPaint(App[int]):
 
     def _catch_up(self) -> None:
         if self._running and self.screen_stack and not self._batch_count:
-            self._display(self.screen, self._whole_picture())
+            self._display(self.screen, self.whole_picture())
 
-    def shown_rows(self) -> list[list[Strip]]:
-        """The strips on the screen by row, as if everything were redrawn."""
-        return [list(row) for row in self._whole_picture().strips]
-
-    def _whole_picture(self) -> LayoutUpdate:
+    def whole_picture(self) -> LayoutUpdate:
         picture = self.screen._compositor.render_update(full=True, screen_stack=self._background_screens)
         assert isinstance(picture, LayoutUpdate)
         return picture
 
 
 def rows_of(update: LayoutUpdate | ChopsUpdate) -> Mapping[int, Iterable[Placed]]:
-    """The strips of an update with their columns, by row."""
     if isinstance(update, LayoutUpdate):
         left, top = update.region.offset
         return {y: tuple(_side_by_side(left, line)) for y, line in enumerate(update.strips, top)}
@@ -410,11 +428,9 @@ class PaintedScreen(AppScreen, inherit_bindings=False):
         self._next: asyncio.TimerHandle | None = None
 
     def compose(self) -> ComposeResult:
-        """The one widget."""
         yield self._view
 
     def paint(self) -> None:
-        """Draw it as it is now."""
         raise NotImplementedError
 
     @property
@@ -424,7 +440,6 @@ class PaintedScreen(AppScreen, inherit_bindings=False):
 
     @property
     def painter(self) -> FastPaint:
-        """The app, which writes."""
         app = self.app
         assert isinstance(app, FastPaint)
         return app
@@ -434,6 +449,18 @@ class PaintedScreen(AppScreen, inherit_bindings=False):
         self._stop()
         loop = asyncio.get_running_loop()
         self._next = loop.call_later(seconds, lambda: self.call_later(self.paint))
+
+    def on_key(self, event: events.Key) -> None:
+        """Do what the key of an action means, in the order they were typed; keys of the app go on to it.
+
+        Bindings would be looked up later: the first key of a burst would come too late to change the meaning
+        of the others.
+        """
+        for action in self.shown_actions:
+            if event.key in action.key.split(","):
+                self.press(action.id)
+                event.stop()
+                event.prevent_default()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Blank: the view covers everything."""

@@ -102,7 +102,6 @@ def first_picture(fd: int, heading: str) -> Iterator[None]:
 
 
 def draw(fd: int, sequence: str) -> None:
-    """Write a picture over the splash screen."""
     data = sequence.encode("utf-8", "replace")
     while data:
         data = data[os.write(fd, data) :]

@@ -210,15 +210,6 @@ def fitting(parts: Iterable[Line], room: int, gap: str = "", least: int = 0) -> 
     return kept
 
 
-def stacked(blocks: Iterable[Sequence[Line]], height: int) -> list[Line]:
-    """Blocks below each other with a blank line before each, as long as they fit whole."""
-    lines: list[Line] = []
-    for block in blocks:
-        if block and len(lines) + len(block) + 1 <= height:
-            lines += [(), *block]
-    return lines
-
-
 def paragraph(text: str, width: int, style: str = "", *, indent: int = 0) -> tuple[Line, ...]:
     """A text wrapped at spaces: paths and options stay whole where they can, and numbers keep their unit.
 
@@ -265,7 +256,6 @@ def log_lines(rows: Iterable[str], width: int, indent: int = 4) -> Iterator[Line
 
 
 def error_lines(message: str, hint: str, width: int) -> tuple[Line, ...]:
-    """An error and what to do next."""
     lines = paragraph(clean_text(message), width, "warn")
     return (*lines, (), *paragraph(clean_text(hint), width)) if hint else lines
 

@@ -109,19 +109,17 @@ def axis_cells(width: int) -> int:
 def time_chart(
     metric: Metric,
     series: TimeSeries,
+    values: Sequence[float | None],
     limits: Values,
-    figure: float | None,
+    figure: str,
     note: str,
-    span_s: float,
     width: int,
     rows: int,
 ) -> list[Line]:
-    """A title with a figure and a note, and the first `span_s` seconds as an area of so many rows."""
-    room = width - axis_cells(width)
+    """A title with a figure and a note, and `values` of a series as an area of so many rows."""
     top, mark = metric.top(limits, max(series.known, default=0.0)), metric.mark_at(limits)
-    columns = series.cells(span_s / room, room)
-    title = chart_title(metric.name, Span(metric.text(figure), "title"), note, width)
-    return [title, *area_with_axis(columns, top, rows, width, metric.hue, metric.axis(top), mark=mark)]
+    title = chart_title(metric.name, Span(figure, "title"), note, width)
+    return [title, *area_with_axis(values, top, rows, width, metric.hue, metric.axis(top), mark=mark)]
 
 
 def abreast_cells(width: int, abreast: int) -> int:

@@ -17,8 +17,7 @@ from gputui.document.spans import Line, Span, line_width
 from gputui.document.table import Table, changed, columns_that_fit, lines_of
 from gputui.document.theme import SELECTED
 from gputui.store.text import clean_text
-from gputui.tui.terminal.renderer import strip_of
-from gputui.tui.widgets.app_context import shell_of
+from gputui.tui.terminal.renderer import shell_of, strip_of
 from gputui.tui.widgets.cells import clean, fitted, in_ascii
 
 LinesOf = Callable[[int], Iterable[Line]]
@@ -30,8 +29,6 @@ _GAP = 2
 
 
 class ScrolledLines(ScrollView, can_focus=True):
-    """What a page and a list have in common."""
-
     DEFAULT_CSS = """
     ScrolledLines {
         height: 1fr; background: ansi_default; overflow-x: hidden; scrollbar-size-vertical: 1;
@@ -59,7 +56,6 @@ class LinesPage(ScrolledLines):
 
     @property
     def text(self) -> str:
-        """The page as plain text."""
         return "\n".join(_text_of(line).rstrip() for line in self._lines)
 
     def show(self, lines: Iterable[Line], *, keeps_place: bool = False, pinned: int = 0) -> None:
@@ -101,8 +97,6 @@ def _text_of(line: Line) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Some lines that belong together."""
-
     lines: tuple[Line, ...]
     key: int = -1
     """What is selected with it; negative of a heading, which cannot be selected."""
@@ -236,7 +230,6 @@ class TableList(LinesList):
         self._table = Table(())
 
     def show_table(self, table: Table, key: int = 0) -> None:
-        """Show these rows, and select the one in this place."""
         self._table = table
         self._lay_out(key)
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from ..contract import Request, Size, Step, Workload
-from ..flops import TextShape, encoder_forward_flops
-from ..steps import adamw, training_step
+from ..flops import EncoderShape, encoder_forward_flops
 from .classifiers import TEXT_BASE, TEXT_MINI
 
 LONG = replace(TEXT_BASE, context=384)
 """BERT-base at the length that question answering is tuned with."""
 
 
-def _size(shape: TextShape, batch: int, memory_mib: int) -> Size:
+def _size(shape: EncoderShape, batch: int, memory_mib: int) -> Size:
     return Size(
         parameters={
-            **shape.parameters(),
+            **asdict(shape),
             "batch": batch,
             "dropout": 0.1,
             "optimizer": "adamw",
@@ -36,8 +35,9 @@ def build(request: Request) -> Step:
     import torch
 
     from ..models import Encoder
+    from ..steps import adamw, training_step
 
-    shape = TextShape.described(request.parameters)
+    shape = EncoderShape(**{name: request.integer(name) for name in EncoderShape.__dataclass_fields__})
     torch.manual_seed(request.seed)
     with torch.device(request.device):
         model = Encoder(shape, dropout=float(request.parameters["dropout"]))

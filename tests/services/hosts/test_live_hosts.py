@@ -23,14 +23,14 @@ from gputui.analysis.health import Throttling
 from gputui.document.spans import Span
 from gputui.model.absent import Missing
 from gputui.model.telemetry import LiveSample, Value
-from gputui.recording.collector import plain_sample
+from gputui.recording.live_sample import plain_sample
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.live import HostFeed, HostSample, sample_from
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.tui.hosts import HOSTS_ACTIONS, HostsModel
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.tui.screens.run.panes import _health
+from gputui.tui.screens.run_panes import _health
 
 SECOND_NS = 10**9
 

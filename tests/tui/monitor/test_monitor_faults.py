@@ -11,10 +11,10 @@ from monitor_samples import HOST, NOT_REPORTED, SECOND, START, process, sample, 
 from gputui.analysis.health import health, is_foreign
 from gputui.model.absent import Missing
 from gputui.model.telemetry import ENDED, FOREIGN, HIDDEN, DeviceSample, LiveSample, Value
-from gputui.tui.monitor.actions import EndProcess
 from gputui.tui.monitor.frame import Account, Ledger
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
+from gputui.tui.monitor.status import EndProcess
 
 
 def device(second: float = 0.0, **changes: Value) -> DeviceSample:

@@ -16,9 +16,9 @@ from gputui.document.spans import Line, line_width
 from gputui.document.theme import STYLES
 from gputui.model.absent import Missing
 from gputui.model.telemetry import Value
-from gputui.tui.monitor.actions import ACTIONS
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
+from gputui.tui.monitor.status import ACTIONS
 
 
 @cache

@@ -14,8 +14,8 @@ from shell_app import make_app, picture, press, until
 
 from gputui.model.telemetry import LiveSample
 from gputui.services.support.paths import default_result_file, monitor_file
-from gputui.tui.monitor.actions import ShowDemo
 from gputui.tui.monitor.model import MonitorModel
+from gputui.tui.monitor.status import ShowDemo
 
 SIZES = [(80, 24), (120, 40), (200, 50), (40, 10), (40, 24)]
 QUICK_S = 140.0

@@ -24,7 +24,7 @@ from gputui.services.support.paths import copies_directory
 from gputui.services.traces.imported import contents_of, read_run
 from gputui.store.writing import store_run
 from gputui.tui.app import MonitorApp
-from gputui.tui.screens.compare.screen import AskBy, CompareScreen
+from gputui.tui.screens.compare import AskBy, CompareScreen
 from gputui.tui.shell.shell_screen import AskText
 from gputui.tui.widgets.scrolled import LinesList, LinesPage
 

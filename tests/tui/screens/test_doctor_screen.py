@@ -7,7 +7,7 @@ from shell_app import make_app, picture, press, settled
 
 from gputui.document.spans import width_of
 from gputui.services.doctor.disturbances import Check, check_lines
-from gputui.tui.screens.doctor.screen import page_of
+from gputui.tui.screens.doctor import page_of
 
 
 async def test_key_5_shows_what_doctor_finds_and_r_looks_again() -> None:

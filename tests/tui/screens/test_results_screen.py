@@ -29,8 +29,8 @@ from gputui.store.locking import write_lock
 from gputui.store.reading import open_result
 from gputui.store.writing import remove_run, store_run
 from gputui.tui.app import MonitorApp
-from gputui.tui.screens.results.run_pane import TABS
-from gputui.tui.screens.results.screen import ACTIONS, ResultsScreen
+from gputui.tui.screens.results import ACTIONS, ResultsScreen
+from gputui.tui.screens.results_panes import TABS
 from gputui.tui.shell.registry import SCREENS
 from gputui.tui.shell.shell_screen import AskText, Confirm
 
@@ -362,13 +362,13 @@ async def test_a_part_of_the_timeline_is_chosen_by_keys_and_read_again(db: Path)
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot, f"{db.with_name('gpu.db')}@latest")
         await press(pilot, "shift+tab")
-        assert top_of(app)[0].startswith("cursor 16.0 s   GPT training fp32, launch 2, block ")
+        assert top_of(app)[0].startswith("cursor 16.0 s   GPT training cpu fp32, launch 2, block ")
         assert top_of(app)[1].split() == ["0.0", "s", "26.0", "s"]
         await press(pilot, "plus", "plus")
         assert [float(word) for word in top_of(app)[1].split()[::2]] == pytest.approx([12.0, 18.5], abs=0.1)
         assert top_of(app)[0].startswith("cursor 16.0 s ")
         await press(pilot, "minus", "minus", "n")
-        assert top_of(app)[0].startswith("cursor 19.2 s   matmul fp32, launch 3, block 1 of 6: ")
+        assert top_of(app)[0].startswith("cursor 19.2 s   matmul gpu fp32, launch 3, block 1 of 6: ")
         before = top_of(app)
         await press(pilot, "0", "left", "right", "right_square_bracket")
         assert top_of(app)[1].split() == ["0.0", "s", "26.0", "s"]
@@ -394,7 +394,7 @@ async def test_enter_leads_from_a_case_and_from_the_timeline_to_its_step_and_esc
         assert screen._pane.tab == "cases"
         await press(pilot, "shift+tab", "shift+tab")
         before = top_of(app)
-        assert "GPT training fp32" in before[0]
+        assert "GPT training cpu fp32" in before[0]
         await press(pilot, "enter")
         assert screen._pane.tab == "step"
         assert "a step of GPT training" in picture(app)

@@ -16,7 +16,7 @@ from gputui.document.spans import Line, line_width
 from gputui.document.theme import LETTERS
 from gputui.services.results.browser import RunDetail, read_detail
 from gputui.services.support.background import Job
-from gputui.tui.screens.results.pages import HEADINGS, case_page, overview_page, reliability_table
+from gputui.tui.screens.results_pages import HEADINGS, case_page, overview_page, reliability_table
 
 
 @pytest.fixture(scope="module")

@@ -63,14 +63,13 @@ from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.tui.app import MonitorApp
-from gputui.tui.screens.run import screen as run_screen
-from gputui.tui.screens.run.ended import ended_lines
-from gputui.tui.screens.run.following import ended
-from gputui.tui.screens.run.form import ACTIONS, FIELDS, FIRST_FIELD
-from gputui.tui.screens.run.panes import device_charts, device_rows
-from gputui.tui.screens.run.screen import RunScreen
+from gputui.tui.screens import run as run_screen
+from gputui.tui.screens.run import RunScreen
+from gputui.tui.screens.run_form import ACTIONS, FIELDS, FIRST_FIELD
+from gputui.tui.screens.run_pages import ended, ended_lines
+from gputui.tui.screens.run_panes import device_charts, device_rows
+from gputui.tui.shell.shell_screen import has_osc_52, osc_52
 from gputui.tui.terminal.cell_diff import width_of
-from gputui.tui.widgets.app_context import has_osc_52, osc_52
 from gputui.tui.widgets.cells import in_ascii
 
 DEADLINE_S = 300.0
@@ -263,7 +262,7 @@ async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_ask
         await press(pilot, "escape", "x", "y")
         await until(pilot, lambda: screen.view == "ended")
         await settled(pilot)
-        assert "interrupted: stopped by SIGTERM" in picture(app)
+        assert "interrupted: stopped with x" in picture(app)
         await until(pilot, lambda: not screen.in_progress)
         await press(pilot, "escape")
         assert "What to measure" in picture(app)
@@ -566,7 +565,7 @@ def test_keys_are_declared_once_and_the_page_lists_them(repository: Path) -> Non
 
 def test_the_screen_needs_neither_torch_nor_duckdb_to_be_opened(repository: Path) -> None:
     code = (
-        "import sys, gputui.tui.screens.run.screen; "
+        "import sys, gputui.tui.screens.run; "
         "print(sorted({'torch', 'duckdb', 'pandas'} & {name.partition('.')[0] for name in sys.modules}))"
     )
     output = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)
@@ -583,9 +582,7 @@ def test_a_lowered_power_limit_is_a_line_in_the_chart_of_the_device() -> None:
             devices=(history,),
             under_test=0,
         )
-        _, title, *rows = [
-            "".join(span.text for span in line) for line in device_charts(progress, 40, 4, abreast=1)
-        ]
+        _, title, *rows = ["".join(span.text for span in line) for line in device_charts(progress, 169, 4)]
         is_lowered = capped is gpu
         assert title.split() == ["power", "340", "W", "cap", "350" if is_lowered else "700", "W"]
         assert [row.split()[0] for row in (rows[0], rows[3])] == ["700", "0"]

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gputui.store.reading import MeasuredSpan, TelemetrySeries
-from gputui.tui.screens.results.timeline import LEAST_US, TimeWindow
+from gputui.tui.screens.timeline import LEAST_US, TimeWindow
 
 S = 1_000_000
 WHOLE = TimeWindow(0, 100 * S, 0, 100 * S, 50 * S)

@@ -17,7 +17,7 @@ from gputui.model.telemetry import HOST
 from gputui.services.results.browser import RunDetail, read_detail
 from gputui.services.support.background import Job
 from gputui.store.reading import TelemetrySeries
-from gputui.tui.screens.results.timeline import LEAST_US, TimeWindow, timeline
+from gputui.tui.screens.timeline import LEAST_US, TimeWindow, timeline
 from gputui.tui.widgets.charts import BLOCKS, axis_cells
 
 SIZES = ((80, 24), (120, 40), (200, 50))
@@ -106,7 +106,7 @@ def test_a_reading_far_from_the_cursor_is_not_its_value(on_gpu: RunDetail) -> No
 
 def test_the_cursor_begins_where_something_was_timed_and_says_what(on_gpu: RunDetail) -> None:
     rows = drawn(on_gpu, TimeWindow.over_all(on_gpu.series, on_gpu.spans), SIZES[1])
-    words = r"(matmul|GPT training) fp32, launch \d, block \d of 6: (20\.0|100) ms a step *$"
+    words = r"(matmul|GPT training) [cg]pu fp32, launch \d, block \d of 6: (20\.0|100) ms a step *$"
     assert re.match(rf"cursor [\d.:s ]+   {words}", rows[0])
     assert all("┃" in row for row in rows[4:6])
 

@@ -18,8 +18,8 @@ from textual.widgets import Input
 
 from gputui.services.support.paths import monitor_file
 from gputui.tui.monitor.settings import load_settings
-from gputui.tui.screens.results.screen import ACTIONS as RESULTS_ACTIONS
-from gputui.tui.screens.run.screen import RunScreen
+from gputui.tui.screens.results import ACTIONS as RESULTS_ACTIONS
+from gputui.tui.screens.run import RunScreen
 from gputui.tui.shell.on_top import PageScreen, Palette, matching
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action
 from gputui.tui.widgets.scrolled import TableList

@@ -42,8 +42,8 @@ def test_the_monitor_alone_loads_no_other_screen_and_nothing_that_they_need() ->
     loaded = set(json.loads(done.stdout))
     assert not {name.partition(".")[0] for name in loaded} & {"duckdb", "numpy", "pandas", "torch"}
     assert "textual.widgets._data_table" not in loaded
-    screens = [name for name in loaded if name.startswith("gputui.tui") and name.endswith(".screen")]
-    assert screens == ["gputui.tui.monitor.screen"]
+    assert "gputui.tui.monitor.screen" in loaded
+    assert not any(name.startswith("gputui.tui.screens") for name in loaded)
 
 
 def test_every_screen_that_is_here_can_be_loaded_and_keys_are_unique() -> None:
@@ -261,8 +261,8 @@ async def test_help_of_the_monitor_is_one_key_away() -> None:
 
 @pytest.mark.parametrize("name", [*(entry.id for entry in SCREENS), "app"])
 def test_a_page_lists_every_key_of_a_screen(name: str, repository: Path) -> None:
-    others = {"monitor": "monitor.actions", "app": "shell.registry", "run": "screens.run.form"}
-    module = others.get(name, f"screens.{name}.screen")
+    others = {"monitor": "monitor.status", "app": "shell.registry", "run": "screens.run_form"}
+    module = others.get(name, f"screens.{name}")
     found = importlib.import_module(f"gputui.tui.{module}")
     keys = list_of(found.APP_ACTIONS if name == "app" else found.ACTIONS)
     pages = [page.read_text(encoding="utf-8") for page in (repository / "docs").glob("*.md")]

@@ -30,9 +30,8 @@ from gputui.document.theme import (
     depth_of,
     sgr,
 )
-from gputui.tui.app import MonitorApp
+from gputui.tui.app import MonitorApp, theme_for
 from gputui.tui.terminal.cell_diff import rich_style
-from gputui.tui.widgets.app_context import theme_for
 from gputui.tui.widgets.cells import wants_ascii
 from gputui.tui.widgets.charts import body_styles
 
@@ -95,7 +94,7 @@ def pairs_on(app: MonitorApp) -> dict[Pair, str]:
     """Pairs of colours that text is drawn with, each with an example."""
     return {
         pair_of(style or Style.null()): text
-        for row in app.shown_rows()
+        for row in app.whole_picture().strips
         for strip in row
         for text, style, control in strip
         if not control and set(text) - NO_LETTERS and not "\u2800" <= text.strip()[0] <= "\u28ff"
@@ -264,7 +263,11 @@ async def test_a_key_turns_the_theme_of_every_screen_and_its_widgets() -> None:
             await press(pilot, "T")
             accent = Color.parse(definition("accent", app.palette).split()[-1])
             colours = {
-                style.color for row in app.shown_rows() for strip in row for _, style, _ in strip if style
+                style.color
+                for row in app.whole_picture().strips
+                for strip in row
+                for _, style, _ in strip
+                if style
             }
             assert accent in colours
             shown.append((app.palette.theme, app.current_theme.accent))

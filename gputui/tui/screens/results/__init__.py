@@ -1,1 +1,0 @@
-"""The Results screen: files, runs, and one run in full."""

@@ -1,1 +1,0 @@
-"""The Run screen: choose what to measure, watch it, walk away and come back."""
