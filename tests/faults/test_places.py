@@ -9,24 +9,29 @@ import re
 import resource
 import signal
 import subprocess
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from builders import make_plan, make_spec
 from command_line import (
     WORDS,
     gputui,
+    gputui_here,
     only_run_dir,
     start_gputui,
     wait_until,
-    wait_until_ended,
     without_roots_privilege,
     write_long_profile,
     write_spin_profile,
 )
+from journals import RUN_ID, make_journal
 from supervised import start_supervisor
 
+from gputui.errors import NotStored
 from gputui.model.journal import (
     JOURNAL_NAME,
+    LOCK_NAME,
     Block,
     CaseEnd,
     Event,
@@ -35,7 +40,9 @@ from gputui.model.journal import (
     RunEnd,
     check_line,
 )
-from gputui.recording.run_directory import RESERVE_NAME, JournalWriter, read_holder
+from gputui.recording.run_directory import RESERVE_NAME, Holder, JournalWriter, read_holder
+from gputui.services.runs.process import lay_out, recover_orphans
+from gputui.services.support.paths import run_directories
 from gputui.store.journal_reader import JournalTail, read_journal
 
 
@@ -60,7 +67,7 @@ def begun(profile: Path, db: Path, launches: int = 1) -> tuple[subprocess.Popen[
 
 
 def runs_in(db: Path) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = json.loads(gputui("runs", db, "--json").stdout)["runs"]
+    found: list[dict[str, str]] = json.loads(gputui_here("runs", db, "--json").stdout)["runs"]
     return found
 
 
@@ -84,7 +91,7 @@ def test_a_disk_that_fills_up_ends_the_run_and_a_later_command_stores_what_was_f
     assert viewer.returncode in (1, 4), output
     if viewer.returncode == 4:
         assert "gputui import" in output
-        assert "recovered run " in gputui("runs", db).stderr
+        assert "recovered run " in gputui_here("runs", db).stderr
     (run,) = runs_in(db)
     assert run["status"] == "interrupted"
     assert read_journal(run_dir).of(LaunchEnd)[0].outcome == "ok"
@@ -156,28 +163,15 @@ def test_a_file_that_is_replaced_in_mid_run_is_left_alone_and_the_journal_kept(
     assert len(read_journal(run_dir).of(Block)) >= 5
 
 
-@pytest.mark.parametrize("what", ["a file", "not writable"])
-def test_where_no_run_directory_can_be_made_nothing_is_measured(
-    tmp_path: Path, profile: Path, what: str
+def test_where_no_run_directory_can_be_made_nothing_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = tmp_path / "state"
-    if what == "a file":
-        state.write_text("")
-    else:
-        state.mkdir(mode=0o500)
-    done = subprocess.run(
-        [*WORDS, "run", str(profile), "--db", str(tmp_path / "a.db")],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "GPUTUI_STATE": str(state)},
-        preexec_fn=without_roots_privilege,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 4
-    assert "cannot create a run directory" in done.stderr
-    assert "set GPUTUI_STATE" in done.stderr
-    assert "launch 1" not in done.stderr
+    (tmp_path / "state").write_text("a file")
+    monkeypatch.setenv("GPUTUI_STATE", str(tmp_path / "state"))
+    with pytest.raises(NotStored, match="cannot create a run directory") as refused:
+        lay_out(make_spec(make_plan([0])))
+    assert refused.value.exit_code == 4
+    assert "set GPUTUI_STATE" in refused.value.hint
 
 
 @pytest.mark.slow
@@ -231,23 +225,18 @@ def test_a_run_is_executed_by_one_supervisor_and_stored_once(tmp_path: Path, pro
     assert len(runs_in(db)) == 1
 
 
-def test_a_run_of_another_host_is_not_taken_for_one_that_lost_its_supervisor(
-    tmp_path: Path, profile: Path
-) -> None:
+def test_a_run_of_another_host_is_not_taken_for_one_that_lost_its_supervisor(tmp_path: Path) -> None:
     """Its directory is on a disk shared by two hosts; this host cannot see whether the run is executing."""
     db = tmp_path / "a.db"
-    viewer, run_dir = begun(profile, db)
-    holder = read_holder(run_dir)
-    assert holder
-    os.kill(holder.pid, 9)
-    viewer.kill()
-    viewer.communicate()
-    wait_until_ended(run_dir)
-    lock = run_dir / "lock"
-    held = json.loads(lock.read_text())
-    lock.write_text(json.dumps({**held, "boot_id": "another boot", "host": "another host"}))
-    assert "recovered run" not in gputui("runs", db).stderr
+    run_dir = make_journal(run_directories() / RUN_ID)
+    held = Holder.this_process(str(db), [run_dir])
+
+    def recovered_with(holder: Holder) -> tuple[str, ...]:
+        (run_dir / LOCK_NAME).write_text(json.dumps(asdict(holder)))
+        return recover_orphans()
+
+    assert recovered_with(replace(held, boot_id="another boot", host="another host")) == ()
     assert not db.exists()
-    lock.write_text(json.dumps({**held, "boot_id": "an earlier boot"}))
-    assert "recovered run" in gputui("runs", db).stderr
+    (said,) = recovered_with(replace(held, boot_id="an earlier boot"))
+    assert said.startswith("recovered run ")
     assert len(runs_in(db)) == 1

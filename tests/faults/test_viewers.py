@@ -14,6 +14,7 @@ from command_line import (
     LONGEST_S,
     Terminal,
     gputui,
+    gputui_here,
     only_run_dir,
     start_gputui,
     wait_until,
@@ -25,6 +26,7 @@ from command_line import (
 from gputui.model.journal import Block, LaunchEnd, LaunchStart
 from gputui.recording.run_directory import is_held, read_holder
 from gputui.store.journal_reader import JournalTail, read_journal
+from gputui.store.reading import open_result
 
 
 @pytest.fixture
@@ -49,7 +51,8 @@ def wait_for_launch(run_dir: Path, number: int) -> None:
 
 
 def statuses(db: Path) -> list[str]:
-    return [run["status"] for run in json.loads(gputui("runs", db, "--json").stdout)["runs"]]
+    with open_result(db) as file:
+        return [run.status for run in file.summaries()]
 
 
 @pytest.mark.slow
@@ -103,7 +106,7 @@ def test_of_several_runs_one_must_be_named(tmp_path: Path) -> None:
 
 
 def test_without_a_run_in_progress_attach_says_what_to_do(tmp_path: Path) -> None:
-    done = gputui("attach")
+    done = gputui_here("attach")
     assert (done.returncode, done.stdout) == (2, "")
     assert "gputui run" in done.stderr
 
@@ -132,6 +135,7 @@ def test_no_end_of_a_viewer_ends_a_run_that_it_did_not_start(tmp_path: Path) -> 
     owner = Terminal("run", "--yes", profile, "--db", db)
     owner.wait_for(b"running")
     name = only_run_dir().name[-8:]
+    viewers = {number: start_gputui("attach", name) for number in (signal.SIGTERM, signal.SIGINT)}
     on_terminal = Terminal("attach")
     on_terminal.wait_for(b"running")
     on_terminal.type(b"\x03")
@@ -143,15 +147,8 @@ def test_no_end_of_a_viewer_ends_a_run_that_it_did_not_start(tmp_path: Path) -> 
         f"  gputui attach {name}",
         f"  gputui stop {name}",
     ]
-    for number in (signal.SIGTERM, signal.SIGINT):
-        viewer = start_gputui("attach", name)
-        assert viewer.stdout is not None
-        said = next(line for line in viewer.stdout if " hashing " in line)  # its signals are handled by now
-        viewer.send_signal(number)
-        said += viewer.communicate(timeout=LONGEST_S)[0]
-        assert viewer.returncode == 128 + number, said
-        assert f"run {name} continues" in said
-        assert "ending the run" not in said
+    for number, viewer in viewers.items():
+        assert_leaves(viewer, number, " hashing ")
     assert is_held(only_run_dir())
     owner.type(b"\x1c")
     assert owner.end() == 0
@@ -161,23 +158,26 @@ def test_no_end_of_a_viewer_ends_a_run_that_it_did_not_start(tmp_path: Path) -> 
     assert statuses(db) == ["interrupted"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_viewer_of_a_recording_leaves_it_and_the_program_to_their_ends(
-    tmp_path: Path, number: signal.Signals
-) -> None:
-    db = tmp_path / "a.db"
-    ends = tmp_path / "ends"
-    waits = f"until [ -e {ends} ]; do sleep 0.05; done"
-    recording = start_gputui("record", "--db", db, "--", "sh", "-c", waits)
-    wait_until(_has_run, "no recording")
-    viewer = start_gputui("attach")
+def assert_leaves(viewer: subprocess.Popen[str], number: signal.Signals, first: str) -> None:
+    """The signal ends the viewer, and not what it watches."""
     assert viewer.stdout is not None
-    said = viewer.stdout.readline()
+    said = next(line for line in viewer.stdout if first in line)  # its signals are handled by now
     viewer.send_signal(number)
     said += viewer.communicate(timeout=LONGEST_S)[0]
     assert viewer.returncode == 128 + number, said
     assert "continues; to see it, or to end it:\n  gputui attach" in said
     assert "ending the run" not in said
+
+
+def test_a_viewer_of_a_recording_leaves_it_and_the_program_to_their_ends(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    ends = tmp_path / "ends"
+    waits = f"until [ -e {ends} ]; do sleep 0.05; done"
+    recording = start_gputui("record", "--db", db, "--", "sh", "-c", waits)
+    wait_until(_has_run, "no recording")
+    viewers = {number: start_gputui("attach") for number in (signal.SIGTERM, signal.SIGINT)}
+    for number, viewer in viewers.items():
+        assert_leaves(viewer, number, "")
     assert recording.poll() is None
     ends.touch()
     recording.communicate(timeout=LONGEST_S)

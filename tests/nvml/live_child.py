@@ -1,10 +1,9 @@
-"""Executes steps with NvmlGpus in a separate process: they come as JSON on stdin, results go to stdout."""
+"""Executes steps with NvmlGpus in a separate process, and prints their results."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 import time
 from dataclasses import is_dataclass
@@ -99,13 +98,6 @@ class Child:
             time.sleep(0.005)
 
 
-def main() -> None:
+def main(steps: list[list[Any]]) -> None:
     child = Child()
-    print(
-        json.dumps([plain(getattr(child, name)(*given)) for name, *given in json.load(sys.stdin)]), flush=True
-    )
-    os._exit(0)  # a thread may hang in the library
-
-
-if __name__ == "__main__":
-    main()
+    print(json.dumps([plain(getattr(child, name)(*given)) for name, *given in steps]))

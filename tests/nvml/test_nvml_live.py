@@ -14,12 +14,12 @@ from typing import Any  # JSON printed by a subprocess
 import pytest
 
 from gputui.model.telemetry import device_label
+from nvml.forks import answer
 from nvml.standin import c_compiler, moving_gpus, standin_environment
 
 pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to build the stand-in with")
 
 REPOSITORY = Path(__file__).parents[2]
-CHILD = Path(__file__).with_name("live_child.py")
 MIB = 2**20
 Step = Sequence[object]
 OPEN: Step = ["open"]
@@ -27,18 +27,21 @@ SAMPLE: Step = ["sample", 0]
 UNREPORTED = {"missing": "this GPU does not report it"}
 
 
+PROGRAM = "from nvml.live_child import main; main({})"
+
+
 def run(steps: Sequence[Step], environment: dict[str, str]) -> list[Any]:
     """The result of each step."""
-    paths = [environment.pop("PYTHONPATH", ""), str(REPOSITORY)]
+    results: list[Any] = answer(PROGRAM.format(steps), {"ROOT": "/nowhere", **environment})
+    return results
+
+
+def run_anew(steps: Sequence[Step], environment: dict[str, str]) -> list[Any]:
+    """The same in a process that finds libraries and modules in other places."""
+    paths = [environment.pop("PYTHONPATH", ""), str(REPOSITORY), str(REPOSITORY / "tests")]
     done = subprocess.run(
-        [sys.executable, str(CHILD)],
-        input=json.dumps(steps),
-        env={
-            "ROOT": "/nowhere",
-            **os.environ,
-            **environment,
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        },
+        [sys.executable, "-c", PROGRAM.format(steps)],
+        env={**os.environ, "ROOT": "/nowhere", **environment, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         timeout=300,
@@ -773,12 +776,12 @@ def test_a_driver_that_cannot_be_used_is_named_with_its_cure_and_tried_again(
 def test_a_box_without_the_library_says_so(tmp_path: Path) -> None:
     # An invalid library shadows a real driver's, if this box has one.
     (tmp_path / "libnvidia-ml.so.1").write_text("not a library")
-    opened, devices = run([OPEN, ["devices"]], {"LD_LIBRARY_PATH": str(tmp_path)})
+    opened, devices = run_anew([OPEN, ["devices"]], {"LD_LIBRARY_PATH": str(tmp_path)})
     assert "libnvidia-ml.so.1 was not found" in opened["missing"]
     assert devices == []
 
 
 def test_a_python_without_pynvml_says_so(tmp_path: Path) -> None:
     (tmp_path / "pynvml.py").write_text("raise ImportError\n")
-    (opened,) = run([OPEN], standin_environment("") | {"PYTHONPATH": str(tmp_path)})
+    (opened,) = run_anew([OPEN], standin_environment("") | {"PYTHONPATH": str(tmp_path)})
     assert "pip install nvidia-ml-py" in opened["missing"]

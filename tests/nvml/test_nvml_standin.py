@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any  # JSON printed by a subprocess
 
 import pytest
 
+from nvml import forks
 from nvml.standin import c_compiler, standin_environment
 
 pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to build the stand-in with")
-
-REPOSITORY = Path(__file__).parents[2]
 
 DESCRIBE = """
 import json
@@ -49,12 +44,7 @@ print(json.dumps({"why": why and why.reason, "first": first, "second": second}))
 
 
 def answer(program: str, scenario: str, then: str = "") -> Any:
-    environment = {**os.environ, **standin_environment(scenario), "THEN": then, "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return forks.answer(program, standin_environment(scenario) | {"THEN": then})
 
 
 TWO = """
