@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gputui.errors import GputuiError as GputuiError
     from gputui.errors import NoResult as NoResult
-    from gputui.services.compare.notebook import compare as compare
+    from gputui.services.compare.formats import compare as compare
     from gputui.services.results.frames import load as load
     from gputui.services.runs.notebook import run as run
 
@@ -22,7 +22,7 @@ __all__ = ["GputuiError", "NoResult", "__version__", "compare", "load", "run"]
 _HOMES = {
     "GputuiError": "gputui.errors",
     "NoResult": "gputui.errors",
-    "compare": "gputui.services.compare.notebook",
+    "compare": "gputui.services.compare.formats",
     "load": "gputui.services.results.frames",
     "run": "gputui.services.runs.notebook",
 }

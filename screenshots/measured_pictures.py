@@ -24,6 +24,7 @@ from gputui.analysis.attribution import Attribution
 from gputui.document.theme import Depth, Palette
 from gputui.errors import EXIT_MACHINE_LACKS, GputuiError
 from gputui.recording.collector import live_collector
+from gputui.services.compare.pairing import Row
 from gputui.services.playback.demo import Demo
 from gputui.services.runs.process import runs_in_progress, stop
 from gputui.tui.app import MonitorApp
@@ -343,7 +344,11 @@ def _telling_row(screen: CompareScreen) -> int:
     """The row with most to tell: one with a reason, else one with a verdict, else the first."""
     loaded = screen.loaded
     rows = [] if loaded is None else list(loaded.answer.comparisons[screen.place].rows)
-    whys = [None if loaded is None else loaded.why(screen.place, row) for row in rows]
-    reasoned = [n for n, why in enumerate(whys) if why and isinstance(why.attribution, Attribution)]
+    reasoned = [place for place, row in enumerate(rows) if has_reasons(row)]
     decided = [place for place, row in enumerate(rows) if row.verdict.word in ("faster", "slower")]
     return next(iter((*reasoned, *decided)), 0)
+
+
+def has_reasons(row: Row) -> bool:
+    """Whether it is known why the sides differ in a row."""
+    return row.why is not None and isinstance(row.why.attribution, Attribution)

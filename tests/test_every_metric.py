@@ -21,8 +21,7 @@ from gputui.model.machine import Memory
 from gputui.model.result import TimeSeries
 from gputui.model.serving import ServingRecords
 from gputui.model.telemetry import HOST, Value
-from gputui.services.compare.evidence import curve_table_of
-from gputui.services.compare.side_records import SideCurves
+from gputui.services.compare.evidence import SideCurves, curve_table_of
 from gputui.services.results.browser import RunDetail
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.progress import ProgressTracker

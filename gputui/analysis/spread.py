@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from gputui.analysis.statistics import mean, sample_variance
 from gputui.model.result import Spread
@@ -293,7 +294,7 @@ def band_between_models(band: float, instance_sd: float) -> float:
 # takes that to a power, the larger the more often they meet. Where the scheduler lets them take turns, they
 # meet once in a slice of its time, and the power is anything.
 
-CONTENTION = "CPU contention from other processes"
+CONTENTION: Final = "CPU contention from other processes"
 LEAST_OWN_SHARE = 1 / 9  # of a block with more threads than were measured: no less is taken to be own
 _MOST_WAITED = 0.95  # more was never seen, and a share of 1 would leave a step no time at all
 _DECIDABLE, _DECIDABLE_OF_MEETING = 2 / 3, 0.4

@@ -334,8 +334,8 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool, as_json: bool)
     """
     from gputui.services.compare.formats import comparison_plain
     from gputui.services.compare.ranking import equal_boxes
+    from gputui.services.compare.reports import comparison_pages
     from gputui.services.compare.session import ask
-    from gputui.services.compare.text import comparison_pages
 
     done = [(run.host.name, run.short_id) for run in bakeoff.runs if run.is_stored]
     if not any(run.has_measured for run in bakeoff.runs):
@@ -362,12 +362,11 @@ def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool, as_json: bool)
     if as_json:
         print_json({**of_bakeoff, **comparison_plain(asked, answer)})
         return not answer.headline.is_empty
-    kinds = equal_boxes(asked.sides, [shown(name) for name, _ in done])
-    said = [text for kind in kinds for text in (kind.line, "")]
     out = console()
     below, width = Page(out), out.width if out.is_terminal else None
-    for line in said:
+    for line in equal_boxes(asked.sides, [shown(name) for name, _ in done]):
         below.line(line, is_whole=not out.is_terminal)
+        below.line()
     for spans in command_spans(shlex.join(["gputui", "compare", *selectors]), width, "compare again: "):
         below.spans(spans)
     for page in comparison_pages(asked, answer, (), out, verbose, shows_all, below.height):

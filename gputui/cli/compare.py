@@ -14,11 +14,10 @@ from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, EXIT_UNDE
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted
 from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn
-from gputui.services.compare.fleet import FLEET_FROM, Fleet
+from gputui.services.compare.fleet import FLEET_FROM, Fleet, ranking_of
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of, ranking_text
-from gputui.services.compare.options import OPTIONS
 from gputui.services.compare.pairing import DIMENSIONS
-from gputui.services.compare.session import ComparisonRequest, ask
+from gputui.services.compare.session import OPTIONS, ComparisonRequest, ask
 from gputui.services.compare.suggestions import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
 from gputui.services.results.selectors import every_file
 
@@ -167,8 +166,6 @@ def command(
     is_gate = slower_pct is not None or unsure is not None or fail_if_unsure
     may_rank = not (columns or verbose or matrix or is_gate or baseline)
     if may_rank and (by or len(files) >= FLEET_FROM):
-        from gputui.services.compare.fleet_why import ranking_of
-
         ranking = ranking_of(files, by or "", pool=pool, trust=trust)
         if ranking is not None:
             warn(ranking[1])
@@ -194,7 +191,7 @@ def command(
     if output is not None or form != "text":
         print_or_write(comparison_text(asked, answer, form, columns, None, verbose), output)
     else:
-        from gputui.services.compare.text import comparison_pages
+        from gputui.services.compare.reports import comparison_pages
 
         for page in comparison_pages(asked, answer, columns, console(), verbose, shows_all):
             page.show()

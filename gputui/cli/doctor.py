@@ -47,12 +47,12 @@ def _print(headline: str, checks: Sequence[Check], *, shows_all: bool) -> None:
     is_fault = any(check.state == "problem" for check in checks)
     with printed() as page:
         page.line(headline, f"title {STYLES['problem']}" if is_fault else "title")
-        if page.out.is_terminal and not shows_all:
-            shown = [check for check in shown if check.state != "ok"]
-        for line in (line for check in shown for line in check_lines(check, page.width, breaks=False)):
-            page.spans(line)
-        if len(shown) < len(checks):
-            page.hint(f"{len(checks) - len(shown)} ok", "--all")
+        left_out = ("ok",) if page.out.is_terminal and not shows_all else ()
+        for check in shown:
+            for line in check_lines(check, page.width, breaks=False) if check.state not in left_out else ():
+                page.spans(line)
+        if left_out:
+            page.hint(f"{sum(check.state == 'ok' for check in checks)} ok", "--all")
 
 
 def say_step(step: str) -> None:

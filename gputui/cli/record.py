@@ -55,7 +55,7 @@ class _WrongUsage(click.UsageError):
 
 
 class ProgramCommand(click.Command):
-    """A command that runs another after `--`: its own errors end with 125, also those of its options."""
+    """A command that runs another after `--`: then its own errors end with 125, also those of its options."""
 
     form = "gputui record [OPTIONS] -- COMMAND ..."
     takes_other_words = False
@@ -69,6 +69,8 @@ class ProgramCommand(click.Command):
         try:
             context = super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
+            if self.takes_other_words and not has_mark:
+                raise
             raise _WrongUsage(error.format_message(), error.ctx) from error
         context.meta[self.HAS_MARK] = has_mark
         words = context.params.get("words")
@@ -82,7 +84,8 @@ class ProgramCommand(click.Command):
         try:
             return super().invoke(ctx)
         except GputuiError as error:
-            if error.exit_code not in (EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND):
+            runs_program = ctx.meta[self.HAS_MARK] or not self.takes_other_words
+            if runs_program and error.exit_code not in (EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND):
                 error.exit_code = EXIT_OURS
             raise
 

@@ -64,7 +64,7 @@ from gputui.services.runs.options import options_of
 from gputui.services.runs.progress import expected_s
 from gputui.services.runs.start import Prepared, prepare, price_stated_before, reasons_of
 from gputui.store.text import clean_text
-from gputui.worker.procs.multihost import address_of
+from gputui.worker.ranks import address_of
 
 COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "--price", "--python")
 

@@ -15,11 +15,11 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.telemetry import Value
 from gputui.sources.amd import AmdGpus
-from gputui.sources.nvml import NvmlGpus
-from gputui.sources.nvml_calls import INVALID_ARGUMENT, NOT_SUPPORTED
-from gputui.sources.nvml_live.questions import (
+from gputui.sources.nvml_calls import (
+    INVALID_ARGUMENT,
     MEMORY,
     MIG_MODE,
+    NOT_SUPPORTED,
     OF_DRIVER,
     ONCE,
     PCI_ADDRESS,
@@ -30,12 +30,15 @@ from gputui.sources.nvml_live.questions import (
     GpuLost,
     Question,
     Values,
+    answers,
     current_mode,
     mig_handles,
+    opened,
     question,
 )
 
 T = TypeVar("T")
+Asked = TypeVar("Asked")
 
 _SILENCE_S = 3.0
 """If no GPU answers for this long, the rest are described without: a call may hang forever."""
@@ -120,30 +123,30 @@ class DriverFacts:
 
 def describe_gpus(root: Path = Path("/")) -> DriverFacts:
     """Every GPU that the drivers count, NVIDIA's first, then AMD's cards from the files below `root`."""
-    nvidia, amd = _describe_nvidia(), AmdGpus(root)
-    if amd.open() is not None:
+    nvidia, amd = _describe_nvidia(), AmdGpus(root).open()
+    if isinstance(amd, Missing):
         return nvidia
-    indices = amd.devices()
-    read = _each(len(indices), lambda at: dict(amd.sample(indices[at])[0].values))
+    read = _each(amd, lambda gpu: dict(gpu.sample()[0].values))
     asked = dict.fromkeys([key for one in _OF_GPU for key in one.keys], _OF_NVIDIA)
     found = [asked | ({} if values is None else values) for values in read]
     uuids = (uuid for values in found if isinstance(uuid := _text(values["uuid"]), str))
     own = str(found[0].get("driver", "")).removeprefix("amdgpu").strip()
     version = nvidia.driver_version if nvidia.gpus else own or Missing("amdgpu is that of the kernel")
-    gpus = (*nvidia.gpus, *(_gpu(index, values, "amd") for index, values in zip(indices, found, strict=True)))
+    cards = (_gpu(gpu.number, values, "amd") for gpu, values in zip(amd, found, strict=True))
+    gpus = (*nvidia.gpus, *cards)
     return DriverFacts(gpus, (*nvidia.uuids, *uuids), "", version, nvidia.cuda_driver_version)
 
 
 def _describe_nvidia() -> DriverFacts:
     """Every GPU its driver counts, in its order; a lost GPU keeps its place."""
-    nvml = NvmlGpus()
-    absent = nvml.open()
-    if absent is not None:
-        return DriverFacts((), (), absent.reason, absent, absent)
-    found = _each(len(nvml.devices()), lambda index: nvml.ask(index, _OF_GPU))
+    found = opened()
+    if isinstance(found, Missing):
+        return DriverFacts((), (), found.reason, found, found)
+    nvml, count = found
     silent: Values = {key: _SILENT for asked in _OF_GPU for key in asked.keys}
-    of_gpus = [silent if values is None else values for values in found]
-    driver = nvml.ask(None, _OF_LIBRARY)
+    read = _each(range(count), lambda index: answers(nvml, _OF_GPU, index))
+    of_gpus = [silent if values is None else values for values in read]
+    driver = answers(nvml, _OF_LIBRARY)
     return DriverFacts(
         tuple(_gpu(index, values) for index, values in enumerate(of_gpus)),
         tuple(uuid for values in of_gpus if isinstance(uuid := _text(values["uuid"]), str)),
@@ -153,31 +156,31 @@ def _describe_nvidia() -> DriverFacts:
     )
 
 
-def _each(count: int, ask: Callable[[int], T]) -> list[T | None]:
-    """Call `ask` for each index, in threads; None for those that hang."""
+def _each(asked: Sequence[Asked], ask: Callable[[Asked], T]) -> list[T | None]:
+    """Call `ask` for each, in threads; None for those that hang."""
     found: dict[int, T] = {}
     news = threading.Condition()
 
-    def answer(index: int) -> None:
-        one = ask(index)
+    def answer(place: int) -> None:
+        one = ask(asked[place])
         with news:
-            found[index] = one
+            found[place] = one
             news.notify()
 
-    for index in range(count):
-        threading.Thread(target=answer, args=(index,), name=f"describe GPU {index}", daemon=True).start()
+    for place in range(len(asked)):
+        threading.Thread(target=answer, args=(place,), name=f"describe GPU {place}", daemon=True).start()
     with news:
-        while len(found) < count and news.wait(_SILENCE_S):
+        while len(found) < len(asked) and news.wait(_SILENCE_S):
             pass  # each answer extends the deadline of the others
-        return [found.get(index) for index in range(count)]
+        return [found.get(place) for place in range(len(asked))]
 
 
 def gpu_settings(indexes: Sequence[int]) -> dict[int, Values]:
     """The values of SETTINGS of these NVIDIA GPUs; without those that do not answer."""
-    nvml = NvmlGpus()
-    if nvml.open() is not None:
+    driver = opened()
+    if isinstance(driver, Missing):
         return {}
-    found = _each(len(indexes), lambda place: nvml.ask(indexes[place], SETTINGS))
+    found = _each(indexes, lambda index: answers(driver[0], SETTINGS, index))
     return {index: values for index, values in zip(indexes, found, strict=True) if values is not None}
 
 
@@ -215,27 +218,27 @@ def _text(value: Value) -> str | Missing:
 def gpu_addresses() -> tuple[GpuAddress, ...]:
     """The names of each GPU, by its number in telemetry; of AMD's, which torch knows by no UUID, the PCI
     address."""
-    amd = AmdGpus()
-    indices = () if amd.open() is not None else amd.devices()
-    places = ((index, amd.about(index)["pci_address"]) for index in indices)
-    return (*_nvml_addresses(), *(GpuAddress(index, "", str(place), ()) for index, place in places))
+    amd = AmdGpus().open()
+    cards = () if isinstance(amd, Missing) else amd
+    return (*_nvml_addresses(), *(GpuAddress(gpu.number, "", gpu.address, ()) for gpu in cards))
 
 
 def _nvml_addresses() -> tuple[GpuAddress, ...]:
-    nvml = NvmlGpus()
-    nvml.open()
-    found = _each(len(nvml.devices()), lambda index: _address(nvml, index))
+    driver = opened()
+    if isinstance(driver, Missing):
+        return ()
+    found = _each(range(driver[1]), lambda index: _address(driver[0], index))
     return tuple(each or GpuAddress(index, "", "", ()) for index, each in enumerate(found))
 
 
-def _address(nvml: NvmlGpus, index: int) -> GpuAddress:
-    values = nvml.ask(index, (UUID, PCI_ADDRESS, MIG_MODE))
+def _address(nvml: Any, index: int) -> GpuAddress:
+    values = answers(nvml, (UUID, PCI_ADDRESS, MIG_MODE), index)
     uuid, place = (_text(values[key]) for key in ("uuid", "pci_address"))
     return GpuAddress(
         index,
         "" if isinstance(uuid, Missing) else uuid,
         "" if isinstance(place, Missing) else place,
-        tuple(_mig_uuids(nvml.nvml, index)) if values["mig_mode"] == 1 else (),
+        tuple(_mig_uuids(nvml, index)) if values["mig_mode"] == 1 else (),
     )
 
 

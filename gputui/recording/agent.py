@@ -266,8 +266,7 @@ class _Agent:
 
     def _watch(self, interval_s: float, processes: bool) -> None:
         """Send live samples as they come, until stdin ends."""
-        from gputui.recording.collector import live_collector  # bakeoffs need neither
-        from gputui.recording.live_sample import plain_sample
+        from gputui.recording.collector import live_collector, plain_sample  # bakeoffs need neither
 
         packer, came = zlib.compressobj(6), threading.Event()
         collector = live_collector(interval_s, came.set)

@@ -33,7 +33,7 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Machine
 from gputui.recording.run_directory import JournalWriter, Spec
-from gputui.recording.sampler import Sampler, sources_of_runs
+from gputui.recording.sampler import sampler_of_run
 from gputui.sources.base import text_of
 from gputui.sources.host import cpu_used_ns, ticks_of_cpus
 from gputui.sources.processes import read_stat
@@ -273,7 +273,7 @@ class Recorder:
             self._journal.append(CasePlanned(planned, None, ""))
         self._journal.sync()
         path = run_dir / TELEMETRY_NAME
-        self.telemetry = Sampler(path, sources_of_runs(), self.warn, period_s=period_s)
+        self.telemetry = sampler_of_run(path, self.warn, period_s)
         self.cpu = ProgramCpu()
 
     def warn(self, message: str, level: str = "warning") -> None:

@@ -46,7 +46,7 @@ from gputui.model.plan import FOUND_BY_TRYING, PlannedDevice, PlannedLaunch
 from gputui.recording.deployment import copy_worker
 from gputui.recording.pacing import Pace, WakingClock, profiled_s
 from gputui.recording.run_directory import NO_ROOM, JournalWriter, Spec
-from gputui.recording.sampler import Sampler, sources_of_runs
+from gputui.recording.sampler import Sampler, sampler_of_run
 from gputui.recording.worker_process import (
     WorkerProcess,
     Zygote,
@@ -151,9 +151,7 @@ class Supervisor:
         status, reason = "finished", ""
         try:
             telemetry = runs[0].run_dir / TELEMETRY_NAME
-            with Sampler(
-                telemetry, sources_of_runs(), lambda text: self._event(runs[0], "warning", text)
-            ) as sampler:
+            with sampler_of_run(telemetry, lambda text: self._event(runs[0], "warning", text)) as sampler:
                 for run in runs:
                     for launch in run.spec.plan.launches:
                         with contextlib.suppress(OSError):  # which its first launch will report

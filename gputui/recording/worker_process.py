@@ -43,7 +43,7 @@ from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES
 from gputui.worker.accelerator import narrow
 from gputui.worker.foreign_json import read_json, read_json_file
 from gputui.worker.layouts import NCHW, NHWC
-from gputui.worker.procs.ranks import Lines, RankLost
+from gputui.worker.ranks import Lines, RankLost
 from gputui.worker.variables import without_falsifying
 
 _FORK_S = 10.0

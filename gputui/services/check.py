@@ -54,7 +54,7 @@ from gputui.services.runs.process import (
 from gputui.services.runs.process import stop as end_run
 from gputui.services.snapshot import take_snapshot
 from gputui.services.support.paths import hash_key
-from gputui.sources.nvml_live.questions import Values
+from gputui.sources.nvml_calls import Values
 from gputui.store.reading import CaseConditions, open_result
 
 

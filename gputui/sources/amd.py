@@ -9,20 +9,30 @@ from __future__ import annotations
 
 import errno
 import re
+import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import ClassVar
 
 from gputui.model.absent import Missing
-from gputui.model.telemetry import LOST, DeviceSample, GpuUse, Reading, Value
-from gputui.sources.amd_metrics import Throttling, live_values, read_table
+from gputui.model.telemetry import (
+    AT_SECOND_READING,
+    HW_SLOWDOWN,
+    LOST,
+    POWER_CAP,
+    SW_THERMAL,
+    DeviceSample,
+    GpuUse,
+    Value,
+)
 from gputui.sources.base import read_file, stored_values
 from gputui.worker.probe import LEAST_VRAM_BYTES, kfd_gpus
 
 _AMD = "0x1002"
 _BRIDGE_CLASS = "0x0604"
-_SLOW_KEPT_NS = 10 * 10**9
+_SELDOM_NS = 10 * 10**9
 _GENERATION: dict[str, int | Missing] = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 """PCI Express generation by gigatransfers per second."""
 
@@ -37,7 +47,7 @@ QUEUES_UNTIMED = Missing("the amdgpu driver does not time the compute queues of 
 
 
 class AmdGpus:
-    """GPUs of the `amdgpu` driver, ordered by PCI address: a source for the live view and for runs.
+    """GPUs of the `amdgpu` driver, ordered by PCI address.
 
     They are numbered after NVIDIA's, if the machine has both; `has_units` adds the graphics units of
     processors behind the cards. Partitions of one GPU share its sensors, so that they are one here.
@@ -53,27 +63,22 @@ class AmdGpus:
         has_units: bool = False,
     ) -> None:
         self._root = root
-        self._has_units = has_units
         self._clock = clock
-        self._numbers: dict[str, int] = {}
-        """By PCI address: a GPU keeps its number while others come and go."""
-        self._places: dict[int, Path] = {}
-        """The PCI device's directory in /sys/devices."""
-        self._slow: dict[int, tuple[int, dict[str, Value]]] = {}
-        self._throttling: dict[int, Throttling] = {}
-        self._kfd: Mapping[str, Sequence[str]] = {}
-        """Numbers of the kernel's compute driver by PCI address: one for each partition."""
-        self._first = 0
+        self._has_units = has_units
 
-    def open(self) -> Missing | None:
-        """Check whether the driver has any GPU; keeps nothing open."""
-        self._first = len(list(self._root.glob("proc/driver/nvidia/gpus/*")))
+    def open(self) -> tuple[AmdGpu, ...] | Missing:
+        """Those that the driver has; keeps nothing open."""
         if not (self._root / "sys/module/amdgpu").exists():
             return Missing("the amdgpu driver is not loaded: no AMD GPU here, or `modprobe amdgpu` is needed")
-        self._kfd = kfd_gpus(self._root)
-        return None if self.devices() else Missing("the amdgpu driver has no GPU that is visible here")
+        first = len(list(self._root.glob("proc/driver/nvidia/gpus/*")))
+        partitions = kfd_gpus(self._root)
+        return tuple(
+            AmdGpu(first + place, path, self._root, self._clock, partitions.get(path.name))
+            for place, path in enumerate(self._places())
+        ) or Missing("the amdgpu driver has no GPU that is visible here")
 
-    def devices(self) -> tuple[int, ...]:
+    def _places(self) -> list[Path]:
+        """The directories of the PCI devices in /sys/devices, cards first."""
         found: dict[tuple[bool, str], Path] = {}
         for card in self._root.glob("sys/class/drm/card[0-9]*"):
             device = card / "device"
@@ -83,59 +88,66 @@ class AmdGpus:
                 is_unit = isinstance(memory, Missing) or memory <= LEAST_VRAM_BYTES
                 if (place / "driver").resolve().name == "amdgpu" and (self._has_units or not is_unit):
                     found[is_unit, place.name] = place
-        for (_, address), place in sorted(found.items()):
-            number = self._numbers.setdefault(address, self._first + len(self._numbers))
-            self._places[number] = place
-        return tuple(sorted(self._numbers[address] for _, address in found))
+        return [place for _, place in sorted(found.items())]
 
-    def about(self, device: int) -> dict[str, Value]:
-        """What seldom changes: name, limits, sizes; read every ten seconds."""
-        read_ns, values = self._slow.get(device, (0, {}))
-        if not values or self._clock() - read_ns >= _SLOW_KEPT_NS:
-            place = self._places[device]
-            partitions = len(self._kfd.get(place.name, ()))
-            values = {**_seldom(place, self._root), "partition_count": partitions or _UNLISTED}
-            self._slow[device] = self._clock(), values
+
+class AmdGpu:
+    """One GPU. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        number: int,
+        place: Path,
+        root: Path,
+        clock: Callable[[], int],
+        partitions: Sequence[str] | None,
+    ) -> None:
+        self.number = number
+        self.address = place.name
+        self._place = place
+        self._root = root
+        self._clock = clock
+        self._partitions = partitions
+        """The numbers of the kernel's compute driver for it; None if it lists none."""
+        self._seldom: dict[str, Value] = {}
+        self._seldom_ns = 0
+        self._throttling = Throttling()
+
+    def sample(self) -> tuple[DeviceSample, ...]:
+        """The GPU now. One that has powered down is not woken."""
+        now = self._now(full=True)
+        if now == _GONE:
+            return (DeviceSample(self.number, AmdGpus.NAME, self._clock(), {}, problem=_GONE),)
+        values = self._about() | (dict.fromkeys(_OFTEN, now) if isinstance(now, Missing) else now)
+        return (DeviceSample(self.number, AmdGpus.NAME, self._clock(), values),)
+
+    def read(self, *, full: bool) -> dict[str, float | int] | Missing:
+        """What runs store of it; with `full` also how many processes compute on it."""
+        now = self._now(full=full)
+        if isinstance(now, Missing):
+            return now
+        values = stored_values(now)
+        if full and not isinstance(computing := self._computing(), Missing):
+            values["compute_process_count"] = float(len(computing))
         return values
 
-    def sample(self, device: int) -> tuple[DeviceSample, ...]:
-        """Sample one GPU. A GPU that has powered down is not woken."""
-        now = self._now(device, full=True)
-        if now == _GONE:
-            return (DeviceSample(device, self.NAME, self._clock(), {}, problem=_GONE),)
-        values = self.about(device) | (dict.fromkeys(_OFTEN, now) if isinstance(now, Missing) else now)
-        return (DeviceSample(device, self.NAME, self._clock(), values),)
-
-    def read(self, device: int, *, full: bool) -> Reading:
-        """The metrics of one GPU; with `full` also how many processes compute on it."""
-        now = self._now(device, full=full)
-        values = {} if isinstance(now, Missing) else stored_values(now)
-        if full and values and not isinstance(computing := self._computing(device), Missing):
-            values["compute_process_count"] = float(len(computing))
-        return Reading(device, time.monotonic_ns(), values)
-
-    def problem(self, device: int) -> Missing | None:
-        """Why a GPU cannot be read now, if so."""
-        place = self._places[device]
-        if _text(place / "vendor") != _AMD:
-            return _GONE
-        return ASLEEP if _text(place / "power" / "runtime_status") == "suspended" else None
-
-    def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
+    def processes(self) -> tuple[GpuUse, ...] | Missing:
         """Those that compute on it, of all users."""
-        computing = self._computing(device)
+        computing = self._computing()
         if isinstance(computing, Missing):
             return computing
         return tuple(
-            GpuUse(device, pid, "C", held_bytes, QUEUES_UNTIMED)
+            GpuUse(self.number, pid, "C", held_bytes, QUEUES_UNTIMED)
             for pid, held_bytes in sorted(computing.items())
         )
 
-    def _now(self, device: int, *, full: bool) -> dict[str, Value] | Missing:
+    def _now(self, *, full: bool) -> dict[str, Value] | Missing:
         """What changes all the time; without `full` clocks, power and what slows the GPU."""
-        if (problem := self.problem(device)) is not None:
-            return problem
-        place = self._places[device]
+        place = self._place
+        if _text(place / "vendor") != _AMD:
+            return _GONE
+        if _text(place / "power" / "runtime_status") == "suspended":
+            return ASLEEP
         values = _often(place) if full else _quick(place)
         raw = _content(place / "gpu_metrics")
         table = raw if isinstance(raw, Missing) else read_table(raw)
@@ -144,24 +156,30 @@ class AmdGpus:
         lacking = {key for key, value in values.items() if isinstance(value, Missing)} | {"energy_mj"}
         values |= {key: value for key, value in live_values(table).items() if key in lacking}
         values.setdefault("energy_mj", _UNREPORTED)
-        hot, limit = table.get("temperature_hotspot"), self.about(device)["temperature_junction_limit_c"]
+        hot, limit = table.get("temperature_hotspot"), self._about()["temperature_junction_limit_c"]
         near_c = limit - hot[0] if hot and isinstance(limit, float) else None
-        throttling = self._throttling.setdefault(device, Throttling())
-        return values | {"throttle_bits": throttling.bits(table, near_c)}
+        return values | {"throttle_bits": self._throttling.bits(table, near_c)}
 
-    def _computing(self, device: int) -> dict[int, int] | Missing:
-        """Processes with a queue or memory on a GPU, and their bytes there, from the kernel's compute driver.
+    def _about(self) -> dict[str, Value]:
+        """What seldom changes: name, limits, sizes; read every ten seconds."""
+        if not self._seldom or self._clock() - self._seldom_ns >= _SELDOM_NS:
+            count = len(self._partitions or ()) or _UNLISTED
+            self._seldom = {**_seldom(self._place, self._root), "partition_count": count}
+            self._seldom_ns = self._clock()
+        return self._seldom
+
+    def _computing(self) -> dict[int, int] | Missing:
+        """Processes with a queue or memory on it, and their bytes there, from the kernel's compute driver.
 
         It lists all that have opened it, monitors too (ROCm#4411).
         """
-        numbers = self._kfd.get(self._places[device].name)
-        if numbers is None:
+        if self._partitions is None:
             return _UNLISTED
         found = {}
         for process in self._root.glob("sys/class/kfd/kfd/proc/[0-9]*"):
-            sizes = [_number(process / f"vram_{number}") for number in numbers]
+            sizes = [_number(process / f"vram_{number}") for number in self._partitions]
             held = sum(size for size in sizes if not isinstance(size, Missing))
-            if held or any(_text(queue) in numbers for queue in process.glob("queues/*/gpuid")):
+            if held or any(_text(queue) in self._partitions for queue in process.glob("queues/*/gpuid")):
                 found[int(process.name)] = held
         return found
 
@@ -332,3 +350,179 @@ def _content(file: Path) -> bytes | Missing:
 def _text(file: Path) -> str:
     answer = _answer(file)
     return "" if isinstance(answer, Missing) else answer
+
+
+# The table gpu_metrics: energy, throttling, and what the sensors lack. By the kernel's
+# drivers/gpu/drm/amd/include/kgd_pp_interface.h and pm/swsmu/inc/amdgpu_smu.h. Revisions of it do not extend
+# each other, and two of them share a number, so that the size tells them apart too.
+
+Table = Mapping[str, tuple[int, ...]]
+"""By the kernel's name of a field: one value, or one for each instance. A field that the driver does not fill
+is absent."""
+_RADEON = {
+    "temperature_hotspot": (6, "H"),
+    "average_socket_power": (22, "H"),
+    "energy_accumulator": (24, "Q"),
+    "current_gfxclk": (54, "H"),
+    "current_uclk": (58, "H"),
+}
+RESIDENCIES = (
+    "accumulation_counter",
+    "prochot_residency_acc",
+    "ppt_residency_acc",
+    "socket_thm_residency_acc",
+    "vr_thm_residency_acc",
+    "hbm_thm_residency_acc",
+)
+"""Counters of Instinct MI300 and newer: of time, and of the time for which each cause slowed the GPU."""
+
+
+def _instinct(
+    energy: int, clocks: int, memory_clock: int, residencies: int | None
+) -> dict[str, tuple[int, str]]:
+    fields = {
+        "temperature_hotspot": (4, "H"),
+        "average_socket_power": (10, "H"),
+        "energy_accumulator": (energy, "Q"),
+        "current_gfxclk": (clocks, "8H"),
+        "current_uclk": (memory_clock, "H"),
+    }
+    if residencies is not None:
+        fields |= {name: (residencies + 4 * at, "I") for at, name in enumerate(RESIDENCIES)}
+    return fields
+
+
+_WITH_PARTITIONS = _instinct(energy=16, clocks=264, memory_clock=304, residencies=32)
+_WITH_BANDWIDTH = _instinct(energy=24, clocks=296, memory_clock=336, residencies=40)
+_LAYOUTS: Mapping[tuple[int, int, int], Mapping[str, tuple[int, str]]] = {
+    (1, 1, 96): _RADEON,
+    (1, 2, 104): _RADEON,
+    (1, 3, 120): {**_RADEON, "indep_throttle_status": (112, "Q")},
+    (1, 4, 288): _instinct(energy=24, clocks=240, memory_clock=280, residencies=None),
+    (1, 5, 360): _instinct(energy=88, clocks=312, memory_clock=352, residencies=None),
+    (1, 6, 384): _instinct(energy=88, clocks=336, memory_clock=376, residencies=104),
+    (1, 6, 312): _WITH_PARTITIONS,
+    (1, 6, 1664): _WITH_PARTITIONS,
+    (1, 7, 2208): _WITH_BANDWIDTH,
+    (1, 8, 3360): _WITH_BANDWIDTH,
+    (1, 8, 3872): _WITH_BANDWIDTH,
+}
+"""By the two parts of the version and the size: where each field is, and its type."""
+_NAMES = {
+    0: "temperature_hotspot",
+    3: "average_socket_power",
+    7: "energy_accumulator",
+    **{9 + at: name for at, name in enumerate(RESIDENCIES)},
+    33: "current_gfxclk",
+    37: "current_uclk",
+}
+"""By their number in version 1.9, `amdgpu_metrics_attr_id`."""
+_CODES = "BbHhIiQq"
+"""By `amdgpu_metrics_attr_type`."""
+
+
+def read_table(raw: bytes) -> Table | Missing:
+    """The fields that are used; the reason if this version is not known or its table is cut off."""
+    if len(raw) < 4:
+        return Missing("the amdgpu driver's table gpu_metrics is empty")
+    size, *version = struct.unpack_from("<HBB", raw)
+    layout = _LAYOUTS.get((version[0], version[1], size))
+    try:
+        if version == [1, 9]:
+            return dict(_attributes(raw))
+        if layout is None:
+            return Missing(f"gpu_metrics version {version[0]}.{version[1]} of {size} bytes is not known")
+        found = {name: _filled(raw, offset, code) for name, (offset, code) in layout.items()}
+    except (struct.error, IndexError):
+        return Missing("the amdgpu driver's table gpu_metrics is cut off")
+    return {name: values for name, values in found.items() if values}
+
+
+def _filled(raw: bytes, offset: int, code: str) -> tuple[int, ...]:
+    """Values that the driver has filled in: it sets all bits of the others."""
+    empty = (1 << 8 * struct.calcsize(f"<{code[-1]}")) - 1
+    return tuple(value for value in struct.unpack_from(f"<{code}", raw, offset) if value != empty)
+
+
+def _attributes(raw: bytes) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Of a table that describes itself: how many there are, then each one's description and its values."""
+    (count,), offset = struct.unpack_from("<i", raw, 4), 8
+    for _ in range(count):
+        (encoding,) = struct.unpack_from("<Q", raw, offset)
+        code = f"{encoding & 0x3FF}{_CODES[encoding >> 20 & 0xF]}"
+        values = _filled(raw, offset + 8, code)
+        offset += 8 + struct.calcsize(f"<{code}")
+        if values:
+            yield _NAMES.get(encoding >> 10 & 0x3FF, ""), values
+
+
+_LIVE = {
+    "temperature_junction_c": ("temperature_hotspot", 1.0),
+    "power_w": ("average_socket_power", 1.0),
+    "energy_mj": ("energy_accumulator", 1000 / 2**16),
+    "sm_clock_mhz": ("current_gfxclk", 1.0),
+    "memory_clock_mhz": ("current_uclk", 1.0),
+}
+"""Fields by the key of a live reading, and what they are multiplied with."""
+
+
+def live_values(table: Table) -> dict[str, float | int]:
+    """Those of a table, by key: energy since the driver was loaded, clocks as the mean of the dies."""
+    means = {
+        key: fmean(table[name]) * scale for key, (name, scale) in _LIVE.items() if any(table.get(name, ()))
+    }
+    return {key: round(value) if key == "energy_mj" else value for key, value in means.items()}
+
+
+_HOTSPOT = 1 << 36
+"""RDNA 3 and 4 report it whatever the temperature (MangoHud#1690, rocm-systems#11781)."""
+_NEAR_C = 10.0
+"""So close to its limit, a hot spot is believed to slow the GPU."""
+_CAUSES = (
+    (POWER_CAP, 0x0100_0000_00FF_00FF),  # limits of power and current
+    (SW_THERMAL, 0x0000_0FFF_0000_0000),
+    (HW_SLOWDOWN, 0x0000_F000_0000_0000),  # VRHOT and PROCHOT, which come from outside the chip
+)
+"""Of `indep_throttle_status`, as amdgpu_smu.h numbers its bits."""
+_SILENT = Missing("the amdgpu driver does not report what slows this GPU")
+_ALWAYS = Missing("this GPU's firmware counts it as slowed all the time, for every cause")
+
+
+class Throttling:
+    """What slows one GPU, from tables that are read one after the other. For one thread."""
+
+    def __init__(self) -> None:
+        self._counts: list[int] = []
+        self._owed = dict.fromkeys((HW_SLOWDOWN, POWER_CAP, SW_THERMAL), 0.0)
+        """By cause, time that no reading has shown yet, in readings."""
+
+    def bits(self, table: Table, near_limit_c: float | None) -> int | Missing:
+        """In the bits that NVIDIA's driver has for these causes.
+
+        Instinct MI300 and newer count the time for which each cause slowed them. As many readings as their
+        share of the time show it, so that the share of readings is right. `near_limit_c` is how far the hot
+        spot is below its limit; None if unknown.
+        """
+        if "indep_throttle_status" in table:
+            status = table["indep_throttle_status"][0]
+            if near_limit_c is None or near_limit_c > _NEAR_C:
+                status &= ~_HOTSPOT
+            return sum(bit for bit, mask in _CAUSES if status & mask)
+        counts = [count for name in RESIDENCIES for count in table.get(name, ())]
+        if len(counts) < len(RESIDENCIES):
+            return _SILENT
+        passed, prochot, power, *heat = (
+            (now - then) % 2**32 for now, then in zip(counts, self._counts or counts, strict=True)
+        )
+        self._counts = counts
+        if not passed:
+            return AT_SECOND_READING
+        if power == passed == max(heat):
+            return _ALWAYS
+        bits = 0
+        for bit, slowed in zip(self._owed, (prochot, power, max(heat)), strict=True):
+            self._owed[bit] += slowed / passed
+            if self._owed[bit] >= 0.5:
+                self._owed[bit] -= 1
+                bits |= bit
+        return bits

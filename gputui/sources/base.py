@@ -9,59 +9,40 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from gputui.model.absent import Missing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from gputui.model.telemetry import DeviceSample, GpuUse, Reading, Value
+    from gputui.model.telemetry import DeviceSample, GpuUse, Value
+
+
+class Gpu(Protocol):
+    """One GPU. Any call may block in a driver; one thread at a time calls."""
+
+    @property
+    def number(self) -> int:
+        """The driver's: its index in telemetry."""
+
+    def sample(self) -> tuple[DeviceSample, ...]:
+        """It now, followed by its MIG instances. Never empty: a failure is part of the sample."""
+
+    def processes(self) -> tuple[GpuUse, ...] | Missing:
+        """Who uses this GPU, including its MIG instances, or why that is unknown."""
+
+    def read(self, *, full: bool) -> Mapping[str, float | int] | Missing:
+        """What runs store of it, by column, or why nothing can be read.
+
+        With `full` False only what changes within a tenth of a second: clocks, throttle reasons, power.
+        """
 
 
 class Source(Protocol):
-    """One source of metrics.
-
-    Any call may block in a driver. `open` and `devices` are called by one thread; `read` and `problem` by
-    one thread per device, for several devices at the same time.
-    """
+    """GPUs of one kind."""
 
     NAME: ClassVar[str]
 
-    def open(self) -> Missing | None:
-        """Open what is needed; the reason if this source has nothing here, else None. Call it first."""
-
-    def devices(self) -> tuple[int, ...]:
-        """Telemetry indices that can be read: GPUs by the driver's number, HOST for the host."""
-
-    def read(self, device: int, *, full: bool) -> Reading:
-        """The metrics of one device now; those that could not be read are absent.
-
-        With `full` False it reads only what changes within a tenth of a second: clocks, throttle reasons,
-        power.
-        """
-
-    def problem(self, device: int) -> Missing | None:
-        """Why the last reading of a device failed completely, if it did."""
-
-
-class LiveSource(Protocol):
-    """GPUs of one kind, for the live view.
-
-    Any call may block in a driver. `open` and `devices` are called by one thread; `sample` and `processes` by
-    one thread per device, for several devices at the same time.
-    """
-
-    NAME: ClassVar[str]
-
-    def open(self) -> Missing | None:
-        """Open what is needed; the reason if there is nothing here, else None. May be called again after a
-        Missing."""
-
-    def devices(self) -> tuple[int, ...]:
-        """The GPUs that there are, lost ones included; asked for once."""
-
-    def sample(self, device: int) -> tuple[DeviceSample, ...]:
-        """One GPU now, followed by its MIG instances. Never empty: a failure is part of the sample."""
-
-    def processes(self, device: int) -> tuple[GpuUse, ...] | Missing:
-        """Who uses this GPU, including its MIG instances, or why that is unknown."""
+    def open(self) -> Sequence[Gpu] | Missing:
+        """The GPUs that there are, lost ones included, or why there is none. May block in a driver; may be
+        called again after a Missing."""
 
 
 def stored_values(answers: Mapping[str, Value]) -> dict[str, float | int]:

@@ -10,13 +10,14 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from gputui.model.absent import Missing
 from gputui.model.machine import FREE, Confinement
-from gputui.model.telemetry import AT_SECOND_READING, HOST, DeviceSample, Reading, Value
+from gputui.model.telemetry import AT_SECOND_READING, HOST, DeviceSample, Value
 from gputui.sources.base import load_1min, meminfo, text_of
 
+_NAME = "host"
 _LIMITS_KEPT_NS = 10 * 10**9
 """How long limits, network interfaces and disks are cached: they seldom change."""
 _SECTOR_BYTES = 512  # in /proc/diskstats, whatever the disk uses
@@ -31,8 +32,6 @@ _RATE_KEYS = (
 
 _OF_RUNS = ("cpu_busy_pct", "memory_used_bytes", "load_1min")
 """What runs store of a live reading."""
-_QUICK_CLOCK_MAX_CPUS = 16
-"""The clock is read per CPU; on larger hosts that is too expensive ten times a second."""
 
 Pair = tuple[int, int]
 """Bytes in and out since boot."""
@@ -62,8 +61,6 @@ class _Counters(NamedTuple):
 class HostSource:
     """The host, or the part of it that a container may use, live and for runs. For one thread."""
 
-    NAME: ClassVar[str] = "host"
-
     def __init__(
         self,
         confinement: Callable[[], Confinement] = lambda: FREE,
@@ -83,53 +80,29 @@ class HostSource:
         self._has_proc = Path(root, "proc", "stat").exists()
         self._stolen_pct: float | None = None
         """Time taken by the hypervisor between the last two readings, 100 for each logical CPU."""
-        self._has_many_cpus = False
-        self._clock_files: tuple[Path, ...] = ()
-        self._problem: Missing | None = None
+        self._clock_files: tuple[Path, ...] | None = None
+        """Read where /proc/cpuinfo has no clock."""
 
-    # For runs
+    def read(self) -> dict[str, float | int] | Missing:
+        """What runs store of it, or why nothing can be read; processor time needs an earlier reading."""
+        sample = self.sample()
+        told = ((key, sample.values.get(key)) for key in _OF_RUNS)
+        values = {key: value for key, value in told if isinstance(value, int | float)} | self._clock_mhz()
+        if self._stolen_pct is not None:
+            values["cpu_steal_pct"] = self._stolen_pct
+        return values or sample.problem or Missing("/proc cannot be read")
 
-    def open(self) -> Missing | None:
-        """Find out how the host can be read."""
-        if not self._has_proc:
-            return self.sample().problem
-        stat = self._text("/proc/stat")
-        self._has_many_cpus = len(ticks_of_cpus(stat, frozenset())) > _QUICK_CLOCK_MAX_CPUS
-        if "cpu MHz" not in self._text("/proc/cpuinfo"):
-            pattern = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq"
-            self._clock_files = tuple(Path(self._root).glob(pattern))
-        return None
-
-    def devices(self) -> tuple[int, ...]:
-        return (HOST,)
-
-    def read(self, device: int, *, full: bool) -> Reading:
-        """The host's metrics; processor time needs an earlier full reading."""
-        values = self._clock_mhz() if full or not self._has_many_cpus else {}
-        if full:
-            found = self.sample().values
-            known = ((key, found.get(key)) for key in _OF_RUNS)
-            values |= {key: value for key, value in known if isinstance(value, int | float)}
-            if self._stolen_pct is not None:
-                values["cpu_steal_pct"] = self._stolen_pct
-        self._problem = Missing("/proc cannot be read") if full and not values else None
-        return Reading(device, self._clock(), values)
-
-    def problem(self, device: int) -> Missing | None:
-        """Why nothing of the host could be read, if so."""
-        return self._problem
-
-    def _clock_mhz(self) -> dict[str, float | int]:
-        if self._clock_files:
+    def _clock_mhz(self) -> dict[str, float]:
+        """The mean of all CPUs; where /proc/cpuinfo has none, as the frequency driver tells it."""
+        text = "" if self._clock_files else self._text("/proc/cpuinfo")
+        megahertz = [float(mhz) for mhz in re.findall(r"^cpu MHz\s*:\s*([0-9.]+)", text, re.MULTILINE)]
+        if not megahertz:
+            if self._clock_files is None:
+                pattern = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq"
+                self._clock_files = tuple(Path(self._root).glob(pattern))
             kilohertz = [integer(text_of(str(path))) for path in self._clock_files]
             megahertz = [value / 1000 for value in kilohertz if value is not None]
-        else:
-            text = self._text("/proc/cpuinfo")
-            lines = re.findall(r"^cpu MHz\s*:\s*([0-9.]+)", text, re.MULTILINE)
-            megahertz = [float(value) for value in lines]
         return {"cpu_clock_mhz": sum(megahertz) / len(megahertz)} if megahertz else {}
-
-    # For the live view
 
     def sample(self) -> DeviceSample:
         """The host now; rates cover the time since the last call."""
@@ -156,7 +129,7 @@ class HostSource:
         values["load_1min"] = load_1min(self._text("/proc/loadavg"))
         values |= _rates(last, counters)
         problem = None if stat else Missing("/proc/stat cannot be read")
-        return DeviceSample(HOST, self.NAME, self._clock(), values, problem=problem)
+        return DeviceSample(HOST, _NAME, self._clock(), values, problem=problem)
 
     def _with_device(self, directory: str) -> frozenset[str]:
         found = Path(self._root + directory).glob("*/device")
@@ -255,7 +228,7 @@ class HostSource:
             import psutil  # needed only without /proc, and its import takes 10 ms
         except ImportError:
             problem = Missing("this system has no /proc, and this Python no psutil")
-            return DeviceSample(HOST, self.NAME, self._clock(), {}, problem=problem)
+            return DeviceSample(HOST, _NAME, self._clock(), {}, problem=problem)
         shares = psutil.cpu_percent(interval=None, percpu=True)
         network, disks = psutil.net_io_counters(pernic=True), psutil.disk_io_counters(perdisk=True) or {}
         counters = _Counters(
@@ -283,7 +256,7 @@ class HostSource:
             if hasattr(os, "getloadavg")
             else Missing("this system does not tell its load"),
         }
-        return DeviceSample(HOST, self.NAME, counters.t_ns, values | _rates(last, counters))
+        return DeviceSample(HOST, _NAME, counters.t_ns, values | _rates(last, counters))
 
 
 def cpu_used_ns(confinement: Confinement, text: Callable[[str], str]) -> int | None:

@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         Path(arguments[2]).write_text(json.dumps(described_step(Path(arguments[1]))))
         return 0
     if len(arguments) == 2 and arguments[0] == "join":
-        from .procs.multihost import Refused, join
+        from .ranks import Refused, join
 
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the ranks are ended too
         threading.Thread(target=_end_with_who_started_it, daemon=True).start()
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
                 return EXIT_TOO_OLD
             torch.set_num_threads(threads)
             threads = torch.get_num_threads()
-        from .launch.timed_launch import Launch
+        from .launch import Launch
 
         run = Launch(described, channel, started_ns, workload_named=workload_named).run
     channel.send("ready", threads_used=threads, t_ns=time.monotonic_ns())

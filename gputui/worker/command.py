@@ -56,7 +56,7 @@ _LINE_END = re.compile(rb"[\r\n]+")
 
 
 class CommandLaunch:
-    """Runs the program of one launch and reports on a channel, as `timed_launch.Launch` does for workloads.
+    """Runs the program of one launch and reports on a channel, as `launch.Launch` does for workloads.
 
     The program stays in this process's group, so a signal to the group ends it too. Its output goes to our
     own stdout, which is the launch's log, up to a limit. Used by the main thread.

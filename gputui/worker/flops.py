@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 
 from .contract import Parameter
 
@@ -26,15 +26,13 @@ class ResNetShape:
     @classmethod
     def described(cls, parameters: Mapping[str, Parameter]) -> ResNetShape:
         """The shape described by a size's parameters `model`, `image` and `classes`."""
-        _, block, stages = str(parameters["model"]).split("-", 2)
-        return cls(
-            block, tuple(map(int, stages.split("-"))), int(parameters["image"]), int(parameters["classes"])
-        )
+        _, block, *stages = str(parameters["model"]).split("-")
+        return cls(block, tuple(map(int, stages)), int(parameters["image"]), int(parameters["classes"]))
 
-    @property
-    def model(self) -> str:
-        """Its name: `resnet-bottleneck-3-4-6-3` is ResNet-50."""
-        return f"resnet-{self.block}-{'-'.join(map(str, self.stages))}"
+    def parameters(self) -> dict[str, Parameter]:
+        """Those that describe it; the model `resnet-bottleneck-3-4-6-3` is ResNet-50."""
+        model = f"resnet-{self.block}-{'-'.join(map(str, self.stages))}"
+        return {"model": model, "image": self.image, "classes": self.classes}
 
     @property
     def expansion(self) -> int:
@@ -43,27 +41,29 @@ class ResNetShape:
 
 
 @dataclass(frozen=True)
-class GptShape:
-    """A GPT-2 style decoder: pre-norm, learned positions, head tied to the embedding, no dropout."""
+class TextShape:
+    """A GPT-2 style decoder (pre-norm, head tied to the embedding) or a BERT-style classifier (post-norm,
+    scores of `[CLS]`), both with learned positions, or a language model of stacked LSTM layers.
+    """
 
     layers: int
     heads: int
-    width: int
-    context: int
-    vocabulary: int
-
-
-@dataclass(frozen=True)
-class EncoderShape:
-    """A BERT-style classifier: post-norm, learned positions, one segment, no padding, scores of `[CLS]`."""
-
-    layers: int
-    heads: int
+    """0 for an LSTM, which has no attention."""
     width: int
     context: int
     """Tokens of every text."""
     vocabulary: int
-    classes: int
+    classes: int = 0
+    """0 for a language model, which scores tokens."""
+
+    @classmethod
+    def described(cls, parameters: Mapping[str, Parameter]) -> TextShape:
+        """The shape described by a size's parameters of these names."""
+        return cls(**{one.name: int(parameters.get(one.name, 0)) for one in fields(cls)})
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Those that describe it."""
+        return {name: value for name, value in asdict(self).items() if value}
 
 
 def _convolutions(shape: ResNetShape) -> Iterator[tuple[int, int]]:
@@ -128,7 +128,7 @@ def resnet_operators(shape: ResNetShape, *, trains: bool) -> int:
     return (32 if trains else 7) * convolutions
 
 
-def gpt_training_flops(shape: GptShape) -> int:
+def gpt_training_flops(shape: TextShape) -> int:
     """FLOPs of one sequence's forward and backward pass: 6 N per token and 12 L d T for attention.
 
     N are the weights that are multiplied (the embedding counts once, as the head). Attention is counted
@@ -140,7 +140,7 @@ def gpt_training_flops(shape: GptShape) -> int:
     return shape.context * (6 * weights + attention)
 
 
-def encoder_forward_flops(shape: EncoderShape) -> int:
+def encoder_forward_flops(shape: TextShape) -> int:
     """FLOPs of one text's scores: 24 L d² per token, 4 L T² d for attention, and the head on one token.
 
     A layer multiplies each token with 12 d² weights: 4 d² in attention, 8 d² in an MLP four times as wide.
@@ -184,17 +184,7 @@ def decode_bytes(shape: LlamaShape, batch: int, bytes_per_number: int) -> int:
     return bytes_per_number * (shape.multiplied_weights + batch * cache)
 
 
-@dataclass(frozen=True)
-class LstmShape:
-    """A language model of stacked LSTM layers as wide as its embedding, with a separate head."""
-
-    layers: int
-    width: int
-    context: int
-    vocabulary: int
-
-
-def lstm_training_flops(shape: LstmShape) -> int:
+def lstm_training_flops(shape: TextShape) -> int:
     """FLOPs of one sequence's forward and backward pass: 3 times 16 d² per token and layer, and the head.
 
     A layer multiplies each token and its own last state with 4 d² weights each. The first state is 0 and
@@ -204,17 +194,6 @@ def lstm_training_flops(shape: LstmShape) -> int:
     head = 2 * shape.width * shape.vocabulary
     first_states = shape.layers * layer // 2
     return 3 * shape.context * (shape.layers * layer + head) - first_states
-
-
-@dataclass(frozen=True)
-class StyleShape:
-    """The transformation network of real-time style transfer: arXiv 1603.08155, with nearest-neighbour
-    upsampling instead of transposed convolutions, and instance norms.
-    """
-
-    height: int
-    """A multiple of 4, as the width."""
-    width: int
 
 
 STYLE_CONVOLUTIONS = (
@@ -227,10 +206,12 @@ STYLE_CONVOLUTIONS = (
     (3, 64, 32, 1),
     (9, 32, 3, 1),
 )
-"""Two that halve the frame, five residual blocks of two, two after an upsampling, and the two ends."""
+"""Of the transformation network of real-time style transfer: arXiv 1603.08155, with nearest-neighbour
+upsampling instead of transposed convolutions, and instance norms. Two that halve the frame, five residual
+blocks of two, two after an upsampling, and the two ends."""
 
 
-def style_flops(shape: StyleShape) -> int:
+def style_flops(height: int, width: int) -> int:
     """FLOPs of one frame: 2 for each of the 153,792 multiply-adds a pixel costs."""
     per_pixel = sum(2 * k * k * a * b * share for k, a, b, share in STYLE_CONVOLUTIONS)
-    return int(per_pixel) * shape.height * shape.width
+    return int(per_pixel) * height * width

@@ -12,17 +12,15 @@ from .flops import (
     STAGE_WIDTHS,
     STEM_CHANNELS,
     STYLE_CONVOLUTIONS,
-    EncoderShape,
-    GptShape,
     LlamaShape,
-    LstmShape,
     ResNetShape,
+    TextShape,
 )
 from .steps import POOL_NUMBERS, NumberPool
 
 
 class _GptLayer(nn.Module):
-    def __init__(self, shape: GptShape) -> None:
+    def __init__(self, shape: TextShape) -> None:
         super().__init__()
         width = shape.width
         self.heads = shape.heads
@@ -48,7 +46,7 @@ class _GptLayer(nn.Module):
 class Gpt(nn.Module):
     """Tokens (batch, context) to scores (batch, context, vocabulary)."""
 
-    def __init__(self, shape: GptShape) -> None:
+    def __init__(self, shape: TextShape) -> None:
         super().__init__()
         self.tokens = nn.Embedding(shape.vocabulary, shape.width)
         self.positions = nn.Parameter(torch.zeros(shape.context, shape.width))
@@ -78,7 +76,7 @@ def initialise(module: nn.Module) -> None:
 
 
 class _EncoderLayer(nn.Module):
-    def __init__(self, shape: EncoderShape, dropout: float) -> None:
+    def __init__(self, shape: TextShape, dropout: float) -> None:
         super().__init__()
         width = shape.width
         self.heads = shape.heads
@@ -105,7 +103,7 @@ class _EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """Tokens (batch, context) to class scores (batch, classes)."""
 
-    def __init__(self, shape: EncoderShape, dropout: float = 0.0) -> None:
+    def __init__(self, shape: TextShape, dropout: float = 0.0) -> None:
         super().__init__()
         self.dropout = dropout
         self.tokens = nn.Embedding(shape.vocabulary, shape.width)
@@ -221,7 +219,7 @@ def _rotated(x: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
 class Lstm(nn.Module):
     """Tokens (batch, context) to scores (batch, context, vocabulary), using torch's LSTM."""
 
-    def __init__(self, shape: LstmShape) -> None:
+    def __init__(self, shape: TextShape) -> None:
         super().__init__()
         self.tokens = nn.Embedding(shape.vocabulary, shape.width)
         self.layers = nn.LSTM(shape.width, shape.width, shape.layers, batch_first=True)

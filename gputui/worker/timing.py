@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -35,9 +35,9 @@ def times_of_threads(tasks: Path) -> dict[str, tuple[int, int]]:
     scheduler/sched-stats).
     """
     found = {}
-    with contextlib.suppress(OSError):  # the process has ended
+    with suppress(OSError):  # the process has ended
         for task in tasks.iterdir():
-            with contextlib.suppress(OSError, ValueError):
+            with suppress(OSError, ValueError):
                 ran, waited = (task / "schedstat").read_text().split()[:2]
                 found[task.name] = int(ran), int(waited)
     return found
@@ -72,38 +72,48 @@ Stopwatch = Callable[[Callable[[], object], int], BlockTime]
 
 def cpu_stopwatch(run: Callable[[], object], steps: int) -> BlockTime:
     """Wall and process-CPU time around a bare loop."""
-    repeat = range(steps)
+    repeat, waited_before_ns = range(steps), waited_ns()
     start_ns = time.monotonic_ns()
     cpu_start_ns = time.process_time_ns()
     clock_start_ns = time.perf_counter_ns()
     for _ in repeat:
         run()
     wall_ns = time.perf_counter_ns() - clock_start_ns
-    return BlockTime(start_ns, wall_ns, None, time.process_time_ns() - cpu_start_ns)
+    cpu_ns = time.process_time_ns() - cpu_start_ns
+    return BlockTime(start_ns, wall_ns, None, cpu_ns, _waited_since(waited_before_ns))
 
 
-def gpu_stopwatch(device: str) -> Stopwatch:
+def gpu_stopwatch(device: str, run: Callable[[], object], steps: int) -> BlockTime:
     """Device time between two events, and wall time to the end of the last kernel.
 
     Waits once per block, at its end.
     """
+    first, last = timing_event(device), timing_event(device)
+    waited_before_ns = waited_ns()
+    synchronize(device)
+    start_ns = time.monotonic_ns()
+    cpu_start_ns = time.process_time_ns()
+    clock_start_ns = time.perf_counter_ns()
+    first.record()
+    for _ in range(steps):
+        run()
+    last.record()
+    synchronize(device)
+    wall_ns = time.perf_counter_ns() - clock_start_ns
+    cpu_ns = time.process_time_ns() - cpu_start_ns
+    device_ns = round(first.elapsed_time(last) * 1e6)
+    return BlockTime(start_ns, wall_ns, device_ns, cpu_ns, _waited_since(waited_before_ns))
 
-    def stopwatch(run: Callable[[], object], steps: int) -> BlockTime:
-        first, last = timing_event(device), timing_event(device)
-        synchronize(device)
-        start_ns = time.monotonic_ns()
-        cpu_start_ns = time.process_time_ns()
-        clock_start_ns = time.perf_counter_ns()
-        first.record()
-        for _ in range(steps):
-            run()
-        last.record()
-        synchronize(device)
-        wall_ns = time.perf_counter_ns() - clock_start_ns
-        cpu_ns = time.process_time_ns() - cpu_start_ns
-        return BlockTime(start_ns, wall_ns, round(first.elapsed_time(last) * 1e6), cpu_ns)
 
-    return stopwatch
+def _waited_since(before_ns: int | None) -> int | None:
+    """How long the threads of this process waited since then; one that ends takes its time along."""
+    after_ns = waited_ns()
+    return None if before_ns is None or after_ns is None else max(after_ns - before_ns, 0)
+
+
+def stopwatch_for(device: str) -> Stopwatch:
+    """The stopwatch of a kind of device."""
+    return cpu_stopwatch if device == "cpu" else partial(gpu_stopwatch, device)
 
 
 class NotApart(Exception):
@@ -177,6 +187,11 @@ def device_times_apart(
 
     event, wait = partial(timing_event, device), partial(synchronize, device)
     side, piece_ns = _LEAST_SIDE // 2, 0.0
+
+    def occupy(pieces: int) -> None:
+        for _ in range(pieces):
+            torch.mm(factor, factor, out=product)
+
     while piece_ns < _PIECE_NS and side < _MOST_SIDE:
         side *= 2
         try:
@@ -186,31 +201,11 @@ def device_times_apart(
             raise NotApart("no memory was left for it") from error
         first, last = event(), event()
         first.record()
-        torch.mm(factor, factor, out=product)
+        occupy(1)
         last.record()
         wait()
         piece_ns = first.elapsed_time(last) * 1e6
-
-    def occupy(pieces: int) -> None:
-        for _ in range(pieces):
-            torch.mm(factor, factor, out=product)
-
     return times_apart(event, wait, occupy, run, steps, limit_ns)
-
-
-def stopwatch_for(device: str) -> Stopwatch:
-    """The stopwatch of a kind of device."""
-    return cpu_stopwatch if device == "cpu" else gpu_stopwatch(device)
-
-
-def with_waiting(stopwatch: Stopwatch, run: Callable[[], object], steps: int) -> BlockTime:
-    """One block, with the time that this process waited for a CPU meanwhile."""
-    before_ns = waited_ns()
-    timed = stopwatch(run, steps)
-    after_ns = waited_ns()
-    if before_ns is None or after_ns is None:
-        return timed
-    return replace(timed, waited_ns=max(after_ns - before_ns, 0))  # a thread that ends takes its time along
 
 
 def steps_for(block_s: float, step_ns: float) -> int:

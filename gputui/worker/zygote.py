@@ -21,9 +21,9 @@ from functools import partial
 from pathlib import Path
 
 from .accelerator import is_any_open
-from .procs.ranks import Lines, RankLost
+from .ranks import Lines, RankLost
 
-_IMPORTS = ("torch", "torch._dynamo", "torch.optim", "..launch.timed_launch")
+_IMPORTS = ("torch", "torch._dynamo", "torch.optim", ".launch")
 """The first optimizer of a process imports dynamo, which takes as long as torch itself."""
 _PR_SET_PDEATHSIG = 1
 _OPENBLAS_THREADS = "OPENBLAS_NUM_THREADS"

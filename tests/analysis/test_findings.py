@@ -6,13 +6,6 @@ import pytest
 
 from gputui.analysis.attribution import ProfiledSide
 from gputui.analysis.findings import (
-    COMPUTE_BOUND,
-    LAUNCH_BOUND,
-    MATRIX_UNITS_UNUSED,
-    MEMORY_BOUND,
-    POWER_CAPPED,
-    STARVED,
-    TINY_OPERATORS,
     Finding,
     StepFacts,
     at_best_without,
@@ -79,7 +72,11 @@ def test_a_step_that_nothing_holds_back_has_no_finding() -> None:
 def test_a_step_that_waits_for_its_loader_would_take_at_best_the_rest() -> None:
     finding = only(findings_of(facts(60, 40, "data_wait")))
 
-    assert (finding.kind, finding.at_best_ns, finding.confidence) == (STARVED, 60 * MS, "high")
+    assert (finding.kind, finding.at_best_ns, finding.confidence) == (
+        "starved by the loader",
+        60 * MS,
+        "high",
+    )
     assert finding.text == (
         "The GPU waits for data: the GPU waits for the data loader for 40 % of the step;"
         " without that the step would take at best 60.0 ms of 100 ms."
@@ -95,7 +92,7 @@ def test_a_tenth_of_the_step_is_the_least_that_a_loader_is_blamed_for() -> None:
 def test_a_gpu_that_waits_for_the_host_is_launch_bound(kernel_us: float, confidence: str) -> None:
     finding = only(findings_of(facts(40, 60, "dispatch", kernel_us=kernel_us)))
 
-    assert (finding.kind, finding.at_best_ns, finding.confidence) == (LAUNCH_BOUND, 40 * MS, confidence)
+    assert (finding.kind, finding.at_best_ns, finding.confidence) == ("launch-bound", 40 * MS, confidence)
     assert ("half of its kernels" in finding.text) == (kernel_us < 10)
 
 
@@ -103,47 +100,50 @@ def test_a_gpu_is_launch_bound_for_no_longer_than_its_device_time_leaves() -> No
     """Gaps between kernels that are all enqueued are the device's own, though a trace shows it idle."""
     waits = facts(40, 60, "dispatch")
     finding = only(findings_of(replace(waits, busy_share=0.7)))
-    assert (finding.kind, finding.at_best_ns) == (LAUNCH_BOUND, 70 * MS)
+    assert (finding.kind, finding.at_best_ns) == ("launch-bound", 70 * MS)
     assert findings_of(replace(waits, busy_share=0.95)) == ()
 
 
 def test_a_step_near_the_measured_rate_of_products_is_compute_bound() -> None:
     finding = only(findings_of(facts(peak=1e12, flops=70 * 10**9)))
 
-    assert (finding.kind, finding.at_best_ns) == (COMPUTE_BOUND, 70 * MS)
+    assert (finding.kind, finding.at_best_ns) == ("compute-bound", 70 * MS)
     assert findings_of(facts(peak=1e12, flops=50 * 10**9)) == ()
 
 
 def test_a_step_near_the_measured_rate_of_copies_is_memory_bound_unless_its_arithmetic_takes_longer() -> None:
     moved = replace(facts(peak=1e12, flops=10**9), bytes_per_step=80 * 10**9, copy_bytes_per_s=1e12)
 
-    assert [(f.kind, f.at_best_ns) for f in findings_of(moved)] == [(MEMORY_BOUND, 80 * MS)]
+    assert [(f.kind, f.at_best_ns) for f in findings_of(moved)] == [("memory-bound", 80 * MS)]
     assert (
         only(findings_of(moved)).evidence
         == "it moves at least 80 % of the 1.00 TB/s that large copies reach here"
     )
-    assert [f.kind for f in findings_of(replace(moved, flops_per_step=90 * 10**9))] == [COMPUTE_BOUND]
+    assert [f.kind for f in findings_of(replace(moved, flops_per_step=90 * 10**9))] == ["compute-bound"]
 
 
 def test_a_step_that_waits_is_not_called_bound_by_compute_or_memory_as_well() -> None:
-    for cause, kind in (("launch", LAUNCH_BOUND), ("data_wait", STARVED)):
+    for cause, kind in (("launch", "launch-bound"), ("data_wait", "starved by the loader")):
         waits = facts(75, 25, cause, peak=1e12, flops=70 * 10**9)
         assert only(findings_of(waits)).kind == kind
     assert [f.kind for f in findings_of(facts(75, 25, "sync", peak=1e12, flops=70 * 10**9))] == [
-        COMPUTE_BOUND
+        "compute-bound"
     ]
 
 
 def test_of_compute_and_memory_only_the_one_that_takes_longer_binds() -> None:
     both = replace(facts(peak=1e12, flops=70 * 10**9), bytes_per_step=80 * 10**9, copy_bytes_per_s=1e12)
-    assert only(findings_of(both)).kind == MEMORY_BOUND
-    assert only(findings_of(replace(both, bytes_per_step=65 * 10**9))).kind == COMPUTE_BOUND
+    assert only(findings_of(both)).kind == "memory-bound"
+    assert only(findings_of(replace(both, bytes_per_step=65 * 10**9))).kind == "compute-bound"
 
 
 def test_products_in_fp32_where_amp_is_faster_leave_matrix_units_unused() -> None:
     finding = only(findings_of(replace(facts(), single_peak=1e12, half_peak=4e12)))
 
-    assert (finding.kind, finding.at_best_ns) == (MATRIX_UNITS_UNUSED, 40 * MS)  # 80 ms of products become 20
+    assert (finding.kind, finding.at_best_ns) == (
+        "matrix units unused",
+        40 * MS,
+    )  # 80 ms of products become 20
     assert findings_of(replace(facts(), single_peak=1e12, half_peak=1.2e12)) == ()
 
 
@@ -152,14 +152,14 @@ def test_products_in_half_precision_that_are_no_faster_than_fp32_leave_them_unus
     slow = replace(facts(precision="amp-bf16"), single_peak=50e9, half_peak=100e9)
 
     assert [(f.kind, f.at_best_ns, f.confidence) for f in findings_of(slow)] == [
-        (MATRIX_UNITS_UNUSED, 40 * MS, "high")
+        ("matrix units unused", 40 * MS, "high")
     ]
     assert findings_of(replace(slow, single_peak=20e9)) == ()
 
 
 def test_matrix_units_do_not_help_products_that_memory_holds_up_or_that_are_as_short_as_a_launch() -> None:
     wide = replace(facts(), single_peak=1e12, half_peak=4e12)
-    assert only(findings_of(wide)).kind == MATRIX_UNITS_UNUSED
+    assert only(findings_of(wide)).kind == "matrix units unused"
     moved = replace(wide, bytes_per_step=50 * 10**9, copy_bytes_per_s=1e12)
     assert findings_of(moved) == (), "50 of 80 ms at the rate of copies"
     (product,) = wide.side.found.operators
@@ -167,12 +167,12 @@ def test_matrix_units_do_not_help_products_that_memory_holds_up_or_that_are_as_s
     short = replace(wide, side=replace(wide.side, found=found))
     assert findings_of(short) == (), "4 µs each"
     on_cpu = replace(short, side=replace(short.side, is_on_device=False))
-    assert [f.kind for f in findings_of(on_cpu)] == [TINY_OPERATORS, MATRIX_UNITS_UNUSED]
+    assert [f.kind for f in findings_of(on_cpu)] == ["tiny operators", "matrix units unused"]
 
 
 def test_a_step_that_computes_faster_than_fp32_can_uses_the_matrix_units_whatever_its_shapes_say() -> None:
     slow = replace(facts(precision="amp-bf16"), single_peak=50e9, half_peak=100e9)
-    assert only(findings_of(replace(slow, flops_per_step=4 * 10**9))).kind == MATRIX_UNITS_UNUSED
+    assert only(findings_of(replace(slow, flops_per_step=4 * 10**9))).kind == "matrix units unused"
     assert findings_of(replace(slow, flops_per_step=6 * 10**9)) == ()
 
 
@@ -181,7 +181,7 @@ def test_under_a_power_cap_the_work_would_go_with_the_clock_at_best() -> None:
 
     finding = only(findings_of(capped))
 
-    assert (finding.kind, finding.at_best_ns) == (POWER_CAPPED, 80 * MS)  # 80 ms busy become 60
+    assert (finding.kind, finding.at_best_ns) == ("power-capped", 80 * MS)  # 80 ms busy become 60
     assert "34 % of the time, to 1.50 of 2.00 GHz" in finding.text
     assert findings_of(replace(capped, capped_share=0.05)) == ()
 

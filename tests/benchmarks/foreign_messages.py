@@ -34,7 +34,7 @@ from probed_hosts import probed
 
 from gputui.machine.describing import describe_machine
 from gputui.model.journal import to_plain
-from gputui.recording.live_sample import plain_sample
+from gputui.recording.collector import plain_sample
 from gputui.services.hosts.box import Box
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import HostFailed
@@ -43,8 +43,17 @@ from gputui.services.results.labels import machine_words
 from gputui.tui.hosts import HostsModel
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
-from gputui.worker.serving.request import Body, address_of
-from gputui.worker.serving.server import ServerError, body_for, during, find_server, metrics_in, read_metrics
+from gputui.worker.serving import PlannedLoad
+from gputui.worker.serving.request import address_of
+from gputui.worker.serving.server import (
+    ServerError,
+    accepted_load,
+    during,
+    find_server,
+    metrics_in,
+    read_metrics,
+    share_of,
+)
 
 STRANGER = """
 for last; do :; done
@@ -269,7 +278,7 @@ def servers(count: int, seed: int, place: Path, faults: Faults) -> str:
             def ask() -> None:
                 try:
                     find_server(address, "", time.monotonic() + 20)
-                    body_for(address, "", Body("chat", "m", 2), b"hello", time.monotonic() + 20)
+                    accepted_load(PlannedLoad(url, "chat", "m", 2), "", b"hello", time.monotonic() + 20)
                 except ServerError as error:
                     seen[error.message.replace(url, "")[:30]] += 1
                 else:
@@ -298,11 +307,11 @@ def metrics(count: int, seed: int, place: Path, faults: Faults) -> str:
 
             def read() -> None:
                 found = read_metrics(address, "")
-                seen["nothing" if found is None else "numbers"] += 1
+                seen["numbers" if found else "nothing"] += 1
                 gained = during(before, found)
-                if gained is not None:
-                    json.dumps(gained.__dict__, allow_nan=False)
-                    assert gained.prefix_hit_share is None or 0 <= gained.prefix_hit_share <= 1
+                json.dumps(gained, allow_nan=False)
+                share = share_of(gained, "prefix_hit_tokens", "prefix_tokens")
+                assert share is None or 0 <= share <= 1
 
             faults.during("metrics", number, read)
     return str(dict(seen))

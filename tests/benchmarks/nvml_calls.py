@@ -88,14 +88,13 @@ def measure() -> None:
     """Of the library that this process finds."""
     import pynvml
 
+    from gputui.model.absent import Missing
     from gputui.sources.nvml import NvmlGpus
 
-    source = NvmlGpus()
-    reason = source.open()
-    if reason is not None:
-        sys.exit(f"no NVIDIA GPU can be asked: {reason.reason}")
-    devices = source.devices()
-    print(f"{len(devices)} GPUs, driver {pynvml.nvmlSystemGetDriverVersion()}, user {os.geteuid()}\n")
+    gpus = NvmlGpus().open()
+    if isinstance(gpus, Missing):
+        sys.exit(f"no NVIDIA GPU can be asked: {gpus.reason}")
+    print(f"{len(gpus)} GPUs, driver {pynvml.nvmlSystemGetDriverVersion()}, user {os.geteuid()}\n")
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     print(f"{'call, of GPU 0':42}{'CPU us':>10}{'median us':>11}{'worst us':>10}")
     for name, call in CALLS.items():
@@ -110,14 +109,13 @@ def measure() -> None:
     for name, answer in zip(FIELDS, answers, strict=True):
         print(f"{name:42}{answer.latencyUsec:>10}{answer.nvmlReturn:>11}")
     print(f"\n{'of gputui':42}{'CPU us':>10}{'median us':>11}{'worst us':>10}")
-    print_costs("the first sample of a GPU", [cost(partial(source.sample, d)) for d in devices])
+    print_costs("the first sample of a GPU", [cost(gpu.sample) for gpu in gpus])
     costs = []
     for _ in range(ROUNDS):
         time.sleep(0.11)  # the shortest interval between GPM samples
-        costs += [cost(partial(source.sample, d)) for d in devices]
+        costs += [cost(gpu.sample) for gpu in gpus]
     print_costs("a sample of a GPU", costs)
-    print_cost("the processes of a GPU", lambda: source.processes(devices[0]), pynvml.NVMLError)
-    print_cost("which GPUs there are", source.devices, pynvml.NVMLError)
+    print_cost("the processes of a GPU", gpus[0].processes, pynvml.NVMLError)
 
 
 def cost(call: Callable[[], object]) -> tuple[int, int]:

@@ -84,8 +84,8 @@ async def serve(streams: int, rate: float, seconds: float) -> None:
 
 async def ours(port: int, streams: int) -> tuple[float, float, list[float]]:
     """CPU seconds while tokens arrive and after it, and lags in seconds."""
+    from gputui.worker.serving import PlannedLoad
     from gputui.worker.serving.client import Client, Exchange, without_collections
-    from gputui.worker.serving.request import Body, address_of
 
     done = asyncio.Event()
 
@@ -93,9 +93,7 @@ async def ours(port: int, streams: int) -> tuple[float, float, list[float]]:
         if not client.waiting:
             done.set()
 
-    body = Body("chat", "made-up-1b", 10)
-    address = address_of(f"http://127.0.0.1:{port}")
-    client = Client(address, "/v1/chat/completions", body.around(), "", on_end)
+    client = Client(PlannedLoad(f"http://127.0.0.1:{port}", "chat", "made-up-1b", 10), "", on_end)
     await client.open(streams)
     with without_collections():
         for index in range(streams):

@@ -21,7 +21,7 @@ from gputui.services.serving.plan import (
     DEFAULT_USERS,
     SEARCH_WEIGHT,
 )
-from gputui.worker.serving.search import SearchStart
+from gputui.worker.serving.load_launch import SearchStart
 
 SLOTS = (1, 4, 16, 64)
 DECODE_S = (0.002, 0.005, 0.015)

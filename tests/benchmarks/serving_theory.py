@@ -15,9 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "makers"))
 from model_server import Behaviour, serving_process
 from offered_loads import LOAD, capacity_per_s, first_tokens, offer
 
+from gputui.worker.serving import PlannedLoad
 from gputui.worker.serving.client import Client, Exchange, event_loop
-from gputui.worker.serving.request import Body, address_of
-from gputui.worker.serving.server import path_of
 
 DOES = Behaviour(slots=8, prefill_s=0.05, decode_s=0.01)
 LOADS = (0.5, 0.7, 0.95, 1.1)
@@ -104,9 +103,7 @@ def clock_behind_a_semaphore(rate: float, requests: int) -> None:
 
 async def _one_by_one(url: str, does: Behaviour, prompts: list[bytes]) -> list[Exchange]:
     ended = asyncio.Semaphore(0)
-    address = address_of(url)
-    around = Body("completions", does.model, 10).around()
-    client = Client(address, path_of(address, "completions"), around, "", lambda _: ended.release())
+    client = Client(PlannedLoad(url, "completions", does.model, 10), "", lambda _: ended.release())
     for index, prompt in enumerate(prompts):
         client.send(index, prompt, 0)
         await ended.acquire()
@@ -118,9 +115,8 @@ async def _held_back(url: str, rate: float, requests: int) -> list[Exchange]:
     """Poisson arrivals through a semaphore, as `vllm bench serve --max-concurrency` holds them back."""
     loop = asyncio.get_running_loop()
     slots = asyncio.Semaphore(DOES.slots)
-    address = address_of(url)
-    around = Body("completions", DOES.model, LOAD.output_tokens).around()
-    client = Client(address, path_of(address, "completions"), around, "", lambda _: slots.release())
+    planned = PlannedLoad(url, "completions", DOES.model, LOAD.output_tokens)
+    client = Client(planned, "", lambda _: slots.release())
     await client.open(DOES.slots)
     draw = random.Random(0)
     due_s = loop.time()

@@ -69,9 +69,9 @@ from gputui.services.compare.pairing import (
     side_of_runs,
     sides_by,
 )
+from gputui.services.compare.reports import comparison_as_text
 from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.compare.suggestions import FAIL, check_gate
-from gputui.services.compare.text import comparison_as_text
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.headline import case_order
 from gputui.services.results.selectors import Selection
@@ -125,10 +125,9 @@ class Told:
 def told(sides: Sequence[Side], ignore: str, evidence: Evidence) -> Told:
     """As `gputui compare` tells it of runs without telemetry."""
     comparisons = tuple(compare_sides(sides[0], other, ignore=ignore) for other in sides[1:])
-    whys = tuple(() for _ in comparisons)
-    headline = headline_of(comparisons, whys, ignore, evidence)
+    headline = headline_of(comparisons, ignore, evidence)
     asked = Asked(tuple(sides), ignore, evidence, ())
-    text = comparison_as_text(asked, Answer(comparisons, whys, headline), width=120)
+    text = comparison_as_text(asked, Answer(comparisons, headline), width=120)
     return Told(comparisons, headline, text.partition("\na  ")[0])
 
 
@@ -342,7 +341,7 @@ def plant(a: Side, b: Measured, factor: float, evidence: Evidence, counts: Count
     main = min(range(len(cases)), key=lambda row: case_order(cases[row]))
     for where, rows in (("all", range(len(cases))), ("main", (main,))):
         comparison = compare_sides(a, b.slower(rows, factor).side)
-        headline = headline_of([comparison], [()], "", evidence)
+        headline = headline_of([comparison], "", evidence)
         row = main_row(comparison.rows)
         counts.add(f"{factor} {where} called", row is not None and row.rate.word == "slower")
         counts.add(f"{factor} {where} said", claims_difference(headline.text))
@@ -406,7 +405,7 @@ class PoolCell:
             evidence, side = evidence_of(a, b), a.side
             comparison = compare_sides(side, b.side)
             counts.add_comparison(comparison)
-            counts.add("files", claims_difference(headline_of([comparison], [()], "", evidence).text))
+            counts.add("files", claims_difference(headline_of([comparison], "", evidence).text))
             plant(side, b, self.factor, evidence, counts)
         shares = [
             counts.share("files", 0.01),

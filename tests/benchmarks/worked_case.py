@@ -68,8 +68,8 @@ def main() -> None:
 def attributed(db: Path) -> Attribution | None:
     """The attribution of fp32 against amp, printed; None, with the reason printed, if there is none."""
     answer = ask([str(db)], by="precision").compared()
-    for comparison, whys in zip(answer.comparisons, answer.whys, strict=True):
-        for why in whys:
+    for comparison in answer.comparisons:
+        for why in (row.why for row in comparison.rows if row.why is not None):
             if isinstance(why.attribution, Attribution):
                 parts = ", ".join(
                     f"{part_name(p)} {signed(p.difference_ns)}" for p in why.attribution.parts[:6]

@@ -246,13 +246,13 @@ def test_a_program_without_torch_is_run_and_says_that_nothing_was_profiled(
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        ((), 125, "nothing to explain"),
+        ((), 2, "nothing to explain"),
         (("--", "no-such-program"), 127, "no-such-program: cannot be started: No such file or directory"),
         (("--",), 125, "no command follows --"),
-        (("a.db", "b.db", "c.db"), 125, "3 traces or runs: one is explained, or how two differ"),
-        (("a.json", "--brief", "--json"), 125, "--brief and --json: one of them"),
-        (("a.json",), 125, "a.json"),
-        (("a.json", "--top", "2"), 125, "a.json"),
+        (("a.db", "b.db", "c.db"), 2, "3 traces or runs: one is explained, or how two differ"),
+        (("a.json", "--brief", "--json"), 2, "--brief and --json: one of them"),
+        (("a.json",), 2, "a.json"),
+        (("a.json", "--top", "2"), 2, "a.json"),
         (("--steps", "0", "--", "true"), 125, "--steps"),
     ],
 )

@@ -62,7 +62,7 @@ def built(workload: Any, where: str, precision: str) -> Any:
 
 def launched(*workloads: Any, precision: str = "fp32", profiled: bool = False, share_s: float = 0.0) -> Heard:
     """What a launch of these says, each of which has so much time, or that of some of its steps."""
-    from gputui.worker.launch.timed_launch import Launch
+    from gputui.worker.launch import Launch
 
     heard = Heard()
     share_s = share_s or max(STEPS * step_of(one, precision)["step_ns"] / 1e9 for one in workloads)
@@ -188,7 +188,8 @@ def answers_are_waited_for(small: dict[str, Any]) -> bool:
 
 def passes_begin_on_an_idle_device() -> bool:
     """Also that of the second case, which is built and warmed for it."""
-    from gputui.worker.launch import profiled_pass, timed_launch
+    from gputui.worker import launch
+    from gputui.worker.profiling import profiled_pass
 
     pending = list[int]()
 
@@ -197,7 +198,7 @@ def passes_begin_on_an_idle_device() -> bool:
         return profiled_pass.without_result("only its beginning was wanted")
 
     first = resized("gemm", {"m": 96, "n": 64, "k": 80})
-    with mock.patch.object(timed_launch, "profiled_pass", noted):
+    with mock.patch.object(launch, "profiled_pass", noted):
         launched(first, replace(first, name="again"), profiled=True)
     return pending == [0, 0]
 
@@ -225,7 +226,7 @@ def planted(small: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
     def division() -> bool:
         return memory_is_divided_from_an_idle_device_on(small["gpt_train"])
 
-    stopwatch = "gpu_stopwatch.<locals>.stopwatch"
+    stopwatch = "gpu_stopwatch"
     for name, check, missing in (
         ("start of the stopwatch", is_timed_from_an_idle_device_to_an_idle_device, (stopwatch, 0, 2)),
         ("end of the stopwatch", is_timed_from_an_idle_device_to_an_idle_device, (stopwatch, 1, 2)),

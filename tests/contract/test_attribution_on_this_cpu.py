@@ -12,7 +12,7 @@ import torch
 from gputui.analysis.attribution import Attribution, ProfiledSide, divide_difference
 from gputui.model.journal import Operator, ProfiledPass, TimeSlice
 from gputui.worker.contract import Request, Step
-from gputui.worker.profiling.profiler import traced
+from gputui.worker.profiling.profiled_pass import traced
 from gputui.worker.profiling.step_breakdown import partition
 from gputui.worker.steps import resolve
 from gputui.worker.workloads import workload_named

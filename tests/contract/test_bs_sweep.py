@@ -12,7 +12,7 @@ import pytest
 from gputui.worker.contract import Parameter, Request, Value
 from gputui.worker.steps import resolve
 from gputui.worker.workloads import bs_sweep, workload_named
-from gputui.worker.workloads.bs_sweep import Sweep, TriedBatch, figures_of_sweep, sweep, usable_memory_bytes
+from gputui.worker.workloads.bs_sweep import TriedBatch, figures_of_sweep, sweep, usable_memory_bytes
 
 MIB = 2**20
 TINY: dict[str, Parameter] = {"layers": 2, "heads": 2, "width": 64, "context": 256, "vocabulary": 4096}
@@ -35,22 +35,22 @@ def searched(
     probe: Callable[[int], TriedBatch],
     slowest_step_s: float = 100.0,
     is_time_up: Callable[[float], bool] = lambda s: False,
-) -> Sweep:
+) -> tuple[list[TriedBatch], str]:
     return sweep(probe, slowest_step_s=slowest_step_s, is_time_up=is_time_up)
 
 
 def test_the_batch_is_doubled_until_it_does_not_fit_and_then_the_distance_is_halved() -> None:
-    found = searched(device_of(11))
-    assert [t.batch for t in found.tried] == [1, 2, 4, 8, 16, 12, 10, 11]
-    assert found.cut_short == ""
+    tried, cut_short = searched(device_of(11))
+    assert [t.batch for t in tried] == [1, 2, 4, 8, 16, 12, 10, 11]
+    assert cut_short == ""
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7, 8, 9, 100, 1000, 4095])
 def test_the_largest_batch_is_found_to_within_a_sixteenth(most: int) -> None:
-    found = searched(device_of(most))
-    largest = found.fitting()[-1].batch
+    tried, _ = searched(device_of(most))
+    largest = max(t.batch for t in tried if t.fits)
     assert largest <= most <= largest + max(largest // 16, 1)
-    assert len(found.tried) == len({t.batch for t in found.tried}) <= 20
+    assert len(tried) == len({t.batch for t in tried}) <= 20
 
 
 def test_if_not_one_sample_fits_the_case_is_out_of_memory() -> None:
@@ -60,22 +60,22 @@ def test_if_not_one_sample_fits_the_case_is_out_of_memory() -> None:
 
 def test_a_step_that_is_too_slow_ends_the_search_and_the_largest_batch_stays_unknown() -> None:
     found = searched(device_of(10**6, lambda batch: 0.3 * batch), slowest_step_s=2.0)
-    assert [t.batch for t in found.tried] == [1, 2, 4, 8]
-    values = figures_of_sweep(found, None)
+    assert [t.batch for t in found[0]] == [1, 2, 4, 8]
+    values = figures_of_sweep(*found, None)
     assert values["largest_count"] == Value(None, 4, "a step of 8 took over 2 s")
     assert values["tried_count"].value == 8
 
 
 def test_when_the_time_is_up_what_was_found_counts() -> None:
     times = iter([False, False, True])
-    found = searched(device_of(100), is_time_up=lambda last_s: next(times))
-    assert ([t.batch for t in found.tried], found.cut_short) == ([1, 2, 4], "time was up at a batch of 4")
+    tried, cut_short = searched(device_of(100), is_time_up=lambda last_s: next(times))
+    assert ([t.batch for t in tried], cut_short) == ([1, 2, 4], "time was up at a batch of 4")
 
 
 def test_the_knee_is_the_smallest_batch_near_the_best_throughput() -> None:
     found = searched(device_of(40, lambda batch: 0.010 + 0.001 * batch))
-    rates = {t.batch: t.samples_per_s for t in found.fitting()}
-    values = figures_of_sweep(found, 4 * MIB)
+    rates = {t.batch: t.samples_per_s for t in found[0] if t.fits}
+    values = figures_of_sweep(*found, 4 * MIB)
     assert values["knee_count"].value == min(b for b, r in rates.items() if r >= 0.95 * max(rates.values()))
     assert values["per_sample_bytes"].value == MIB
     assert values["limit_bytes"].value == 4 * MIB
@@ -83,8 +83,8 @@ def test_the_knee_is_the_smallest_batch_near_the_best_throughput() -> None:
 
 
 def test_without_two_known_peaks_the_memory_of_a_sample_is_not_made_up() -> None:
-    found = Sweep((TriedBatch(1, True, 0.1, None), TriedBatch(2, fits=False)), "")
-    assert figures_of_sweep(found, None)["per_sample_bytes"].value is None
+    tried = [TriedBatch(1, True, 0.1, None), TriedBatch(2, fits=False)]
+    assert figures_of_sweep(tried, "", None)["per_sample_bytes"].value is None
 
 
 def write(root: Path, **files: str) -> Path:
@@ -133,8 +133,8 @@ def request_of(time_s: float) -> Request:
 @pytest.mark.slow
 @pytest.mark.parametrize(("batch", "fits"), [(1, True), (64, False)])
 def test_a_batch_is_tried_in_a_process_of_its_own_within_the_limit(batch: int, fits: bool) -> None:
-    question = bs_sweep._question(request_of(60.0), "gpt_train", bs_sweep.SMALLEST, batch, 320 * MIB)
-    tried = bs_sweep._probe(question)
+    question = bs_sweep._question(request_of(60.0), "gpt_train", bs_sweep.SMALLEST, 320 * MIB)
+    tried = bs_sweep._probe(question, batch)
     assert (tried.batch, tried.fits) == (batch, fits)
     if fits:
         assert tried.step_s > 0

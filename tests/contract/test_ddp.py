@@ -22,22 +22,21 @@ from supervised import Supervised, ends_by_itself
 
 from gputui.model.absent import Missing
 from gputui.model.journal import Block, CaseEnd, Figure, RunEnd
-from gputui.worker.collectives import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    KINDS,
-    SENDRECV,
-    Kind,
-    bus_bytes_per_s,
-    expected,
-    time_in_a_row,
-)
 from gputui.worker.contract import Parameter, Request
-from gputui.worker.procs.ranks import RankGroup, RankLost
+from gputui.worker.ranks import RankGroup, RankLost
 from gputui.worker.steps import resolve
 from gputui.worker.timing import cpu_stopwatch
-from gputui.worker.workloads.ddp import start_ranks
-from gputui.worker.workloads.ddp_rank import built
+from gputui.worker.workloads.ddp import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    COLLECTIVE_TITLES,
+    SENDRECV,
+    built,
+    bus_bytes_per_s,
+    expected,
+    start_ranks,
+    time_in_a_row,
+)
 
 TINY: dict[str, Parameter] = {
     "layers": 2,
@@ -87,7 +86,7 @@ def processes_below(pid: int) -> list[psutil.Process]:
 
 def rank_of(process: psutil.Process) -> str:
     with contextlib.suppress(psutil.Error):
-        if any("ddp_rank" in word for word in process.cmdline()):
+        if any("workloads.ddp" in word for word in process.cmdline()):
             return str(process.environ().get("RANK", ""))
     return ""
 
@@ -144,7 +143,7 @@ def test_sharded_ranks_train_the_same_weights_and_each_holds_a_part(sharded: Ran
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", COLLECTIVE_TITLES)
 def test_every_number_of_a_collective_of_four_ranks_arrives(kind: str) -> None:
     four = start_ranks(replace(tiny(), parameters=TINY | {"ranks": 4}))
     try:
@@ -156,9 +155,9 @@ def test_every_number_of_a_collective_of_four_ranks_arrives(kind: str) -> None:
 
 
 @pytest.mark.parametrize("place", [None, *range(0, 1024, 103)])
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", COLLECTIVE_TITLES)
 def test_one_wrong_number_is_noticed_wherever_it_is(
-    kind: Kind, place: int | None, monkeypatch: pytest.MonkeyPatch
+    kind: str, place: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 1 of 4, whose peers send what they should but for one number."""
 
@@ -205,7 +204,7 @@ def test_the_bus_carries_what_the_formula_of_nccl_tests_says() -> None:
 
 def test_a_launcher_that_starts_nothing_is_reported_at_once() -> None:
     with pytest.raises(RankLost, match="the launcher ended with status 3"):
-        RankGroup("workloads.ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
+        RankGroup("workloads.ddp", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
 
 
 def test_what_its_processes_leave_in_their_temporary_directory_goes_with_them(
@@ -215,7 +214,7 @@ def test_what_its_processes_leave_in_their_temporary_directory_goes_with_them(
     monkeypatch.setattr(tempfile, "tempdir", None)
     leaves = "import tempfile; tempfile.mkdtemp(); raise SystemExit(3)"
     with pytest.raises(RankLost):
-        RankGroup("workloads.ddp_rank", 2, launcher=(sys.executable, "-c", leaves))
+        RankGroup("workloads.ddp", 2, launcher=(sys.executable, "-c", leaves))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -227,7 +226,7 @@ def test_a_long_temporary_directory_leaves_room_for_the_name_of_a_socket(
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr(tempfile, "tempdir", None)
     with pytest.raises(RankLost, match="the launcher ended with status 3"):
-        RankGroup("workloads.ddp_rank", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
+        RankGroup("workloads.ddp", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
 
 
 @pytest.mark.slow
@@ -256,7 +255,9 @@ def test_a_run_of_two_ranks_has_blocks_and_figures(tmp_path: Path) -> None:
     assert len(run.lines(Block)) >= 5
     figures = {figure.key: figure.value for figure in run.lines(Figure)}
     assert all(not isinstance(value, Missing) and value > 0 for value in figures.values())
-    assert len(figures) == 2 + 2 * len(KINDS), "efficiency, a step alone, and each collective at two sizes"
+    assert len(figures) == 2 + 2 * len(COLLECTIVE_TITLES), (
+        "efficiency, a step alone, and each collective at two sizes"
+    )
 
 
 @pytest.mark.slow

@@ -23,8 +23,7 @@ from command_line import gputui, gputui_here, start_gputui
 from test_ddp import TINY, losses_of_one_process, rank_of, tiny
 
 from gputui.worker.contract import Request, Unsupported
-from gputui.worker.procs.multihost import Hosts, _error_in, address_of
-from gputui.worker.procs.ranks import Lines, RankGroup, RankLost
+from gputui.worker.ranks import Hosts, Lines, RankGroup, RankLost, _error_in, address_of
 from gputui.worker.steps import resolve
 from gputui.worker.workloads.ddp import start_ranks
 
@@ -109,7 +108,7 @@ def test_a_host_whose_command_is_killed_joins_no_more(rendezvous: str) -> None:
 def test_hosts_that_do_not_join_are_counted(rendezvous: str) -> None:
     hosts = Hosts(rendezvous, 3)
     with pytest.raises(RankLost, match="0 of 2 other hosts joined: start gputui join there first"):
-        hosts.call("workloads.ddp_rank", 1, 1, patience_s=0.05)
+        hosts.call("workloads.ddp", 1, 1, patience_s=0.05)
     hosts.close()
 
 
@@ -131,7 +130,7 @@ def test_what_is_no_host_and_what_has_another_torch_is_sent_away_with_the_reason
     thread.start()
     ours = metadata.version("torch")
     with pytest.raises(Unsupported, match=r"torch 1\.0 is on another host"):
-        hosts.call("workloads.ddp_rank", 1, 1, patience_s=300)
+        hosts.call("workloads.ddp", 1, 1, patience_s=300)
     thread.join()
     hosts.close()
     assert heard == [{"do": "leave", "why": f"torch {ours} is there, 1.0 here"}]

@@ -19,7 +19,7 @@ from gputui.recording.deployment import copy_worker
 from gputui.worker.contract import Parameter, Request, Step
 from gputui.worker.steps import resolve
 from gputui.worker.workloads import loader
-from gputui.worker.workloads.image_data import Pictures, loader_of, make_picture, pack, unpack
+from gputui.worker.workloads.loader import Pictures, loader_of, make_picture, pack, unpack
 
 TINY: dict[str, Parameter] = {
     "model": "resnet-basic-1-1-1-1",
@@ -33,7 +33,7 @@ TINY: dict[str, Parameter] = {
 ELSEWHERE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from gputui_worker.workloads.image_data import Pictures, loader_of
+from gputui_worker.workloads.loader import Pictures, loader_of
 if __name__ == "__main__":
     batches = iter(loader_of(Pictures(2, 16, 16, 8, 1), 2, 2, multiprocessing_context=sys.argv[2]))
     print(*(int(next(batches).sum()) for _ in range(3)))

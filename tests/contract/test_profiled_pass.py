@@ -19,9 +19,9 @@ from torch._subclasses.functional_tensor import FunctionalTensorMode
 from gputui.model.journal import MEMORY_PARTS, MemoryPoint, ProfiledPass
 from gputui.recording.worker_process import profiled_pass_of
 from gputui.worker.contract import Request, Size, Step, Workload
-from gputui.worker.launch.profiled_pass import LEAST_STEPS, MOST_EVENTS, MOST_STEPS, steps_of_window
-from gputui.worker.launch.timed_launch import Launch
+from gputui.worker.launch import Launch
 from gputui.worker.profiling.allocations import AllocationEvent, Phase, points_of_a_step, split_at_points
+from gputui.worker.profiling.profiled_pass import LEAST_STEPS, MOST_EVENTS, MOST_STEPS, steps_of_window
 from gputui.worker.workloads import workload_named
 
 WIDTH, BATCH = 64, 8
@@ -267,7 +267,7 @@ def test_a_window_holds_as_many_steps_as_time_and_events_allow(
 
 
 def test_the_needs_of_a_device_of_another_kind_are_reported() -> None:
-    from gputui.worker.profiling.profiler import NoTrace, traced
+    from gputui.worker.profiling.profiled_pass import NoTrace, traced
 
     with pytest.raises(NoTrace, match="cannot watch what cuda does"):
         traced(lambda: None, 1, "cuda", lambda: None)

@@ -8,9 +8,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gputui.worker.contract import Precision, Request, Workload
 from gputui.worker.flops import (
-    EncoderShape,
-    GptShape,
     ResNetShape,
+    TextShape,
     encoder_forward_flops,
     gpt_training_flops,
     resnet_forward_flops,
@@ -85,7 +84,7 @@ def test_resnet_50_trains_at_three_times_its_published_multiply_adds() -> None:
 
 
 def test_gpt_2_trains_at_the_flops_per_token_of_the_literature() -> None:
-    gpt_2 = GptShape(layers=12, heads=12, width=768, context=1024, vocabulary=50257)
+    gpt_2 = TextShape(layers=12, heads=12, width=768, context=1024, vocabulary=50257)
     parameters = 124.4e6 - 1024 * 768  # all but the positions, which are added and not multiplied
     palm = 6 * parameters + 12 * 12 * 768 * 1024  # arXiv 2204.02311, appendix B
     assert gpt_training_flops(gpt_2) / 1024 == pytest.approx(palm, rel=0.002)
@@ -122,7 +121,7 @@ def test_a_token_of_llama_2_7b_costs_two_flops_a_weight_and_reads_it_once() -> N
 def test_a_text_through_bert_base_costs_twice_its_weights_per_token_and_attention(
     context: int, flops: float
 ) -> None:
-    bert = EncoderShape(layers=12, heads=12, width=768, context=context, vocabulary=30522, classes=2)
+    bert = TextShape(layers=12, heads=12, width=768, context=context, vocabulary=30522, classes=2)
     layers = 85.05e6  # weights of BERT-base without embeddings: arXiv 1810.04805, 110M in all
     assert encoder_forward_flops(bert) == pytest.approx(flops, rel=0.005)
     assert encoder_forward_flops(bert) == pytest.approx(

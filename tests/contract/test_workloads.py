@@ -38,7 +38,7 @@ from gputui.worker.contract import (
     Workload,
     mistake_in,
 )
-from gputui.worker.flops import EncoderShape, GptShape, LlamaShape, LstmShape, ResNetShape
+from gputui.worker.flops import LlamaShape, ResNetShape, TextShape
 from gputui.worker.models import Encoder, Gpt, Llama, Lstm, ResNet, Style, shown
 from gputui.worker.steps import resolve
 from gputui.worker.workloads import WORKLOADS, spin, workload_named, xfer
@@ -656,14 +656,14 @@ def test_a_resnet_in_fp32_gives_the_scores_and_gradients_of_float64(shape: ResNe
 
 def test_a_gpt_in_fp32_gives_the_scores_and_gradients_of_float64() -> None:
     torch.manual_seed(1)
-    shape = GptShape(layers=2, heads=2, width=32, context=16, vocabulary=64)
+    shape = TextShape(layers=2, heads=2, width=32, context=16, vocabulary=64)
     tokens = torch.randint(shape.vocabulary, (4, shape.context))
     check_against_float64(Gpt(shape), tokens, tokens, torch.randint(shape.vocabulary, (4, shape.context)))
 
 
 def test_an_encoder_in_fp32_gives_the_scores_and_gradients_of_float64() -> None:
     torch.manual_seed(1)
-    shape = EncoderShape(layers=2, heads=2, width=32, context=16, vocabulary=64, classes=3)
+    shape = TextShape(layers=2, heads=2, width=32, context=16, vocabulary=64, classes=3)
     tokens = torch.randint(shape.vocabulary, (4, shape.context))
     check_against_float64(Encoder(shape), tokens, tokens, torch.randint(shape.classes, (4,)))
 
@@ -696,14 +696,14 @@ def test_numbers_from_minus_1_to_1_are_shown_as_bytes() -> None:
 
 def test_an_lstm_in_fp32_gives_the_scores_and_gradients_of_float64() -> None:
     torch.manual_seed(1)
-    shape = LstmShape(layers=2, width=32, context=16, vocabulary=64)
+    shape = TextShape(layers=2, heads=0, width=32, context=16, vocabulary=64)
     tokens = torch.randint(shape.vocabulary, (4, shape.context))
     check_against_float64(Lstm(shape), tokens, tokens, torch.randint(shape.vocabulary, (4, shape.context)))
 
 
 def test_an_lstm_remembers_the_tokens_before_and_does_not_see_those_that_follow() -> None:
     torch.manual_seed(1)
-    model = Lstm(LstmShape(layers=2, width=32, context=16, vocabulary=64))
+    model = Lstm(TextShape(layers=2, heads=0, width=32, context=16, vocabulary=64))
     tokens = torch.randint(64, (1, 16))
     changed = tokens.clone()
     changed[0, 10] = (changed[0, 10] + 1) % 64
@@ -714,7 +714,7 @@ def test_an_lstm_remembers_the_tokens_before_and_does_not_see_those_that_follow(
 
 def test_an_encoder_sees_all_tokens_of_its_text_and_none_of_another() -> None:
     torch.manual_seed(1)
-    model = Encoder(EncoderShape(layers=1, heads=2, width=32, context=16, vocabulary=64, classes=3))
+    model = Encoder(TextShape(layers=1, heads=2, width=32, context=16, vocabulary=64, classes=3))
     texts = torch.randint(64, (2, 16))
     changed = texts.clone()
     changed[0, 15] = (changed[0, 15] + 1) % 64
@@ -744,7 +744,7 @@ def relative_error(found: torch.Tensor, exact: torch.Tensor) -> float:
 
 def test_a_gpt_does_not_see_the_tokens_that_follow() -> None:
     torch.manual_seed(1)
-    model = Gpt(GptShape(layers=2, heads=2, width=32, context=16, vocabulary=64))
+    model = Gpt(TextShape(layers=2, heads=2, width=32, context=16, vocabulary=64))
     tokens = torch.randint(64, (1, 16))
     changed = tokens.clone()
     changed[0, 10] = (changed[0, 10] + 1) % 64

@@ -64,10 +64,7 @@ def modules_of(room: str, repository: Path) -> list[str]:
     ]
 
 
-NEED_TORCH = (
-    "gputui.worker.models",
-    "gputui.worker.workloads.image_data",
-)
+NEED_TORCH = ("gputui.worker.models",)
 """Imported by a workload when it is built."""
 
 

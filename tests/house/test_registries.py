@@ -11,13 +11,11 @@ import pytest
 import tomllib
 
 from gputui.cli.verbs import COMMANDS
-from gputui.model.absent import Missing
-from gputui.recording.collector import live_sources
-from gputui.recording.sampler import sources_of_runs
+from gputui.recording.sampler import gpu_sources
 from gputui.services.compare import columns
 from gputui.services.compare.pairing import Cell
-from gputui.sources import base
 from gputui.tui.shell.registry import SCREENS
+from gputui.worker.contract import Workload
 from gputui.worker.workloads import WORKLOADS
 
 
@@ -35,10 +33,9 @@ def defined_in(path: Path) -> dict[str, ast.stmt]:
 
 def unlisted_workloads(package: Path) -> Iterator[str]:
     for path in (package / "worker" / "workloads").glob("*.py"):
-        if "WORKLOAD" in defined_in(path):
-            module = importlib.import_module(f"gputui.worker.workloads.{path.stem}")
-            if module.WORKLOAD not in WORKLOADS:
-                yield path.name
+        module = importlib.import_module(f"gputui.worker.workloads.{path.stem}")
+        declared = [one for one in vars(module).values() if isinstance(one, Workload)]
+        yield from (f"{one.name} of {path.name}" for one in declared if one not in WORKLOADS)
 
 
 def screens_in(package: Path) -> set[str]:
@@ -79,12 +76,11 @@ def unlisted_columns(package: Path) -> Iterator[str]:
 
 def unlisted_sources(package: Path) -> Iterator[str]:
     protocols = defined_in(package / "sources" / "base.py")
-    of_runs, live = (methods_of(protocols[kind.__name__]) for kind in (base.Source, base.LiveSource))
-    listed = {*sources_of_runs.__code__.co_names, *live_sources.__code__.co_names}
+    of_a_source = methods_of(protocols["Source"])
+    listed = gpu_sources.__code__.co_names
     for path in (package / "sources").rglob("*.py"):
         for name, node in defined_in(path).items():
-            has = methods_of(node)
-            if name not in listed | set(protocols) and (has >= of_runs or has >= live):
+            if name not in {*listed, *protocols} and methods_of(node) >= of_a_source:
                 yield name
 
 
@@ -102,10 +98,7 @@ def methods_of(node: ast.stmt) -> set[str]:
         (unlisted_commands, "a group of GROUPS in gputui/cli/verbs.py"),
         (unlisted_checks, "CHECKS in gputui/services/doctor/checks.py"),
         (unlisted_columns, "COLUMNS in gputui/services/compare/columns.py"),
-        (
-            unlisted_sources,
-            "sources_of_runs in gputui/recording/sampler.py, or live_sources in collector.py",
-        ),
+        (unlisted_sources, "gpu_sources in gputui/recording/sampler.py"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -126,7 +119,6 @@ def test_the_contract_that_keeps_screens_apart_names_every_screen(repository: Pa
 
 
 def test_no_two_columns_of_compare_share_a_csv_column() -> None:
-    unmeasured = Cell(Missing("not measured"), Missing("not measured"), "", None)
-    names = [name for column in columns.COLUMNS for name in column.csv(unmeasured)]
+    names = [name for column in columns.COLUMNS for name in column.csv(Cell())]
     twice = sorted({name for name in names if names.count(name) > 1})
     assert twice == [], f"{', '.join(twice)}: two columns of gputui/services/compare/columns.py write it"

@@ -13,7 +13,7 @@ from typing import Any  # JSON, and torch's own types
 import torch
 
 from gputui.worker.contract import Request
-from gputui.worker.flops import GptShape
+from gputui.worker.flops import TextShape
 from gputui.worker.models import Gpt
 from gputui.worker.profiling.allocations import (
     PhaseOf,
@@ -77,7 +77,7 @@ class GatedLayer(torch.nn.Module):  # type: ignore[misc]  # torch is not followe
 class Gated(torch.nn.Module):  # type: ignore[misc]
     """Tokens to scores through gated blocks, with a separate head."""
 
-    def __init__(self, shape: GptShape, hidden: int) -> None:
+    def __init__(self, shape: TextShape, hidden: int) -> None:
         super().__init__()
         self.tokens = torch.nn.Embedding(shape.vocabulary, shape.width)
         self.layers = torch.nn.Sequential(
@@ -93,7 +93,7 @@ class Gated(torch.nn.Module):  # type: ignore[misc]
 def of_a_model(request: dict[str, Any]) -> dict[str, dict[str, int]]:
     """The same for a plain step with any optimizer: persistent memory, and the peak."""
     parameters, precision = request["parameters"], request["precision"]
-    shape = GptShape(**{name: parameters[name] for name in SHAPE})
+    shape = TextShape(**{name: parameters[name] for name in SHAPE})
     model = Gated(shape, parameters["hidden"]) if "hidden" in parameters else Gpt(shape)
     model = model.to(torch.bfloat16 if precision == "bf16" else torch.float32)
     weights = list(model.parameters())

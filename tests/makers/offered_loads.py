@@ -11,29 +11,10 @@ from model_server import Behaviour
 from queue_theory import waits_s
 
 from gputui.worker.channel import Channel
-from gputui.worker.serving.load import Load
+from gputui.worker.serving import PlannedLoad
 from gputui.worker.serving.load_launch import LoadLaunch
 
-LOAD = Load(
-    case_id=0,
-    url="",
-    api="completions",
-    model="made-up-1b",
-    key_name="",
-    kind="open",
-    users=0,
-    rate_per_s=0.0,
-    prompt_tokens=20,
-    shared_tokens=0,
-    output_tokens=10,
-    limit_name="max_tokens",
-    ignores_eos=True,
-    asks_usage=True,
-    ttft_s=None,
-    tpot_s=None,
-    e2e_s=None,
-    attained_share=0.9,
-)
+LOAD = PlannedLoad("", "completions", "made-up-1b", output_tokens=10, kind="open", prompt_tokens=20)
 
 
 class _Heard(Channel):

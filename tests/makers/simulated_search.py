@@ -11,19 +11,11 @@ from model_server import Behaviour
 from offered_loads import LOAD, service_s
 from queue_theory import waits_s
 
+from gputui.worker.serving import PlannedLoad
 from gputui.worker.serving.answer import OK, ServerAnswer, Usage
 from gputui.worker.serving.client import Exchange
-from gputui.worker.serving.load import OPEN, Load, LoadOutcome, Sample, is_behind
-from gputui.worker.serving.search import (
-    SearchStart,
-    SearchTerms,
-    Trial,
-    TriedRate,
-    bracket_of,
-    is_known,
-    limit_of,
-    limit_search,
-)
+from gputui.worker.serving.load import LoadOutcome, Sample, TriedRate, bracket_of, is_behind
+from gputui.worker.serving.load_launch import SearchStart, is_known, limit_of, limit_search
 
 _S = 1e9
 
@@ -38,36 +30,29 @@ class Searched:
     limit_per_s: float | None
 
 
-def search(does: Behaviour, load: Load, allowance_s: float, seed: str, start: SearchStart | None) -> Searched:
+def search(
+    does: Behaviour, load: PlannedLoad, allowance_s: float, seed: str, start: SearchStart | None
+) -> Searched:
     """Search within `allowance_s` for the rate that a server holds; without a start, knowing nothing.
 
     Arrivals, windows and judgement are those of a real launch.
     """
     alone_s = service_s(does, load.output_tokens)
     now_s = 2 * alone_s
-    terms = SearchTerms(alone_s, load.longest_wait_s, load.attained_share)
     trials = 0
 
     def left_for_arrivals_s() -> float:
         return 0.92 * allowance_s - now_s - 2 * alone_s
 
-    steps = limit_search(start or SearchStart(2 / alone_s, 2.0), terms, left_for_arrivals_s)
+    steps = limit_search(start or SearchStart(2 / alone_s, 2.0), load, alone_s, left_for_arrivals_s)
     try:
         trial = next(steps)
         while True:
             trials += 1
-            step, over_s = _offered(does, load, trial, seed)
-            is_held = (step.good_share or 0.0) >= load.attained_share and not step.is_overloaded
-            now_s += over_s + (0 if is_held else 2 * alone_s)
-            trial = steps.send(
-                TriedRate(
-                    step.offered_per_s,
-                    step.good_share or 0.0,
-                    is_held,
-                    max(len(step.counted), 1),
-                    trial.is_long,
-                )
-            )
+            step, over_s = _offered(does, load, *trial, seed)
+            one = step.as_tried(load)
+            now_s += over_s + (0 if one.is_held else 2 * alone_s)
+            trial = steps.send(one)
     except StopIteration as end:
         tried: list[TriedRate] = end.value
     limit = limit_of(tried, load.attained_share) if is_known(tried) else None
@@ -89,7 +74,7 @@ def searches_of_a_run(
     return found or last
 
 
-def limit_in_theory(does: Behaviour, load: Load) -> float:
+def limit_in_theory(does: Behaviour, load: PlannedLoad) -> float:
     """The rate at which a share of Poisson arrivals has its first token in time, by a long simulation."""
     draw = random.Random(1)
     gaps = [draw.expovariate(1.0) for _ in range(20_000)]
@@ -104,22 +89,24 @@ def limit_in_theory(does: Behaviour, load: Load) -> float:
     return low
 
 
-def _offered(does: Behaviour, load: Load, trial: Trial, seed: str) -> tuple[LoadOutcome, float]:
+def _offered(
+    does: Behaviour, load: PlannedLoad, rate: float, seconds: float, seed: str
+) -> tuple[LoadOutcome, float]:
     """What a trial comes to, and when it is over, seconds after its begin."""
     gaps = random.Random(seed)
-    rate, most = trial.rate_per_s, load.most_in_flight(trial.rate_per_s, service_s(does, load.output_tokens))
     service = service_s(does, load.output_tokens)
+    most = load.most_in_flight(rate, service)
     arrivals: list[float] = []
     at_s = gaps.expovariate(1.0) / rate
-    while at_s <= trial.seconds:
+    while at_s <= seconds:
         arrivals.append(at_s)
         at_s += gaps.expovariate(1.0) / rate
     ends: list[float] = []
     samples: list[Sample] = []
-    begins_s = min(service, trial.seconds / 4)
+    begins_s = min(service, seconds / 4)
     waits = waits_s(arrivals, [service] * len(arrivals), does.slots) if arrivals else []
     is_too_many = False
-    over_s = trial.seconds
+    over_s = seconds
     for index, (arrival_s, wait_s) in enumerate(zip(arrivals, waits, strict=True)):
         in_flight = sum(end > arrival_s for end in ends)
         exchange = Exchange(index, b"", round(arrival_s * _S))
@@ -131,9 +118,7 @@ def _offered(does: Behaviour, load: Load, trial: Trial, seed: str) -> tuple[Load
             OK,
             "",
             200,
-            round(first_s * _S),
-            exchange.ended_ns,
-            (),
+            (round(first_s * _S), exchange.ended_ns),
             Usage(output=load.output_tokens),
             "length",
             b"",
@@ -142,15 +127,14 @@ def _offered(does: Behaviour, load: Load, trial: Trial, seed: str) -> tuple[Load
         if in_flight + 1 > most:
             is_too_many, over_s = True, arrival_s
             break
-    last_s = min(over_s, trial.seconds)
+    last_s = min(over_s, seconds)
     counted = [sample for sample in samples if sample.counts]
     # Of a load that was cut short, whoever waits has no answer.
     good = sum(
-        load.is_good(sample) and (not is_too_many or sample.exchange.ended_ns <= over_s * _S)
+        sample.is_good(load) and (not is_too_many or sample.exchange.ended_ns <= over_s * _S)
         for sample in counted
     )
     step = LoadOutcome(
-        OPEN,
         None,
         rate,
         (round(begins_s * _S), round(last_s * _S)),
@@ -162,12 +146,13 @@ def _offered(does: Behaviour, load: Load, trial: Trial, seed: str) -> tuple[Load
         good / len(counted) if counted else 0.0,
         0,
         0,
+        {},
     )
     end_s = last_s if is_too_many else max([*ends, last_s])
     return replace(step, is_overloaded=is_too_many or is_behind(step, rate)), end_s
 
 
-def chat_load() -> Load:
+def chat_load() -> PlannedLoad:
     """The load that `--profile chat` searches with."""
     return replace(
         LOAD, kind="search", prompt_tokens=512, output_tokens=200, ttft_s=0.5, tpot_s=0.05, attained_share=0.9

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any  # JSON
 
 from gputui.model.absent import Missing
-from gputui.sources.nvml import NvmlGpus
+from gputui.sources.nvml import NvmlGpu, NvmlGpus
 
 _DEADLINE_S = 300.0
 
@@ -38,19 +38,26 @@ class Child:
         self.root = Path(os.environ["ROOT"])
         self.source = NvmlGpus(clock=lambda: self.now_ns, root=self.root)
         self.scenario = Path(os.environ.get("GPUTUI_NVML_SCENARIO", ""))
+        self.gpus: tuple[NvmlGpu, ...] = ()
         self.threads: list[threading.Thread] = []
 
     def open(self) -> Any:
-        return self.source.open()
+        """None if there are GPUs, else why not."""
+        found = self.source.open()
+        self.gpus = () if isinstance(found, Missing) else found
+        return found if isinstance(found, Missing) else None
 
     def devices(self) -> Any:
-        return self.source.devices()
+        return [gpu.number for gpu in self.gpus]
 
     def sample(self, device: int) -> Any:
-        return self.source.sample(device)
+        return self.gpus[device].sample()
 
     def processes(self, device: int) -> Any:
-        return self.source.processes(device)
+        return self.gpus[device].processes()
+
+    def read(self, device: int, full: bool) -> Any:
+        return self.gpus[device].read(full=full)
 
     def append(self, text: str) -> None:
         """Change the scenario."""
@@ -71,7 +78,7 @@ class Child:
 
     def begin(self, device: int) -> None:
         """Sample a device in a separate thread."""
-        self.threads.append(threading.Thread(target=self.source.sample, args=(device,), daemon=True))
+        self.threads.append(threading.Thread(target=self.gpus[device].sample, daemon=True))
         self.threads[-1].start()
 
     def is_running(self) -> bool:
@@ -90,7 +97,7 @@ class Child:
         """The first sample with a PCIe rate."""
         deadline = time.monotonic() + _DEADLINE_S
         while True:
-            samples = self.source.sample(device)
+            samples = self.gpus[device].sample()
             if not isinstance(samples[0].values["pcie_tx_bytes_per_s"], Missing):
                 return samples
             if time.monotonic() > deadline:

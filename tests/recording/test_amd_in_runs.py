@@ -20,8 +20,8 @@ from gputui.model.absent import Missing
 from gputui.model.journal import CasePlanned, MachineFound
 from gputui.model.plan import Plan, PlannedDevice
 from gputui.model.telemetry import POWER_CAP
+from gputui.services.compare.reports import comparison_as_text
 from gputui.services.compare.session import ask
-from gputui.services.compare.text import comparison_as_text
 from gputui.services.runs.process import import_journal
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import open_result
@@ -32,7 +32,9 @@ from pathlib import Path
 from gputui.sources.amd import AmdGpus
 plain = AmdGpus.__init__
 AmdGpus.__init__ = lambda self, root=None, **more: plain(self, Path(sys.argv[1]), **more)
+from gputui.recording import sampler
 from gputui.recording.supervisor import Supervisor
+sampler.gpu_sources = lambda: (AmdGpus(),)
 sys.exit(Supervisor([Path(sys.argv[2])]).run())
 """
 """A supervisor that reads AMD GPUs below another root; all else is as in `gputui run`."""

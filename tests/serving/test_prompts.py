@@ -15,9 +15,8 @@ from offered_loads import offer
 
 from gputui.errors import GputuiError
 from gputui.services.serving.plan import PreparedServe, ServeOptions, body_from, prepare_serve
-from gputui.worker.serving.prompts import FilePrompts, Prompts, prompts_in
-from gputui.worker.serving.request import Body
-from gputui.worker.serving.server import metrics_in
+from gputui.worker.serving import PlannedLoad
+from gputui.worker.serving.request import FilePrompts, Prompts, around_prompt, prompts_in
 
 _HELLO = '{"text": "Say \\"hello\\", \\u00e9t\\u00e9"}'
 
@@ -55,7 +54,7 @@ def test_a_file_is_sent_in_one_order_on_every_box_and_again_from_the_first(tmp_p
 def test_a_request_has_the_text_of_the_file_and_what_the_user_adds(api: str, tmp_path: Path) -> None:
     (prompt,), _ = prompts_in(_file(tmp_path, _HELLO), api)
     extra = '{"temperature": 0, "note": "@", "ignore_eos": false}'
-    before, after = Body(api, "@", 9, extra=extra, has_messages=api == "chat").around()
+    before, after = around_prompt(PlannedLoad("", api, "@", 9, extra=extra, prompts_path="p.jsonl"))
     plain = json.loads(before + prompt + after)
 
     text = 'Say "hello", été'
@@ -175,29 +174,3 @@ def test_a_server_gets_the_conversations_of_the_file(tmp_path: Path) -> None:
         gone = offer(f"http://127.0.0.1:{server.port}", 1, api="chat", prompts_path=str(path))
     assert gone.end[0] == "failed"
     assert gone.end[1].startswith("the file of prompts: line 1: it is not JSON")
-
-
-def test_a_model_that_thinks_has_the_time_to_its_answer_beside_ttft() -> None:
-    does = Behaviour(reasoning_field="reasoning", reasoning_tokens=8, prefill_s=0.02, decode_s=0.02)
-    with serving(does) as server:
-        offered = offer(f"http://127.0.0.1:{server.port}", 2.5, api="chat", kind="closed", users=1)
-    first_s, answer_s = offered.figure("ttft_p50_s"), offered.figure("answer_p50_s")
-    assert first_s is not None
-    assert answer_s is not None
-    assert answer_s - first_s == pytest.approx(8 * 0.02, rel=0.3)
-    with serving(Behaviour(decode_s=0.002)) as server:
-        plain = offer(f"http://127.0.0.1:{server.port}", 1.5, api="chat", kind="closed", users=1)
-    assert plain.figure("answer_p50_s") is None
-
-
-def test_what_a_server_drafts_and_accepts_is_read_where_it_tells() -> None:
-    text = (
-        'vllm:spec_decode_num_draft_tokens_total{engine="0"} 200\n'
-        'vllm:spec_decode_num_accepted_tokens_total{engine="0"} 130\n'
-    )
-    found = metrics_in(text)
-    assert found is not None
-    assert found.accepted_share == pytest.approx(0.65)
-    silent = metrics_in(text.replace("200", "0"))
-    assert silent is not None
-    assert silent.accepted_share is None

@@ -9,18 +9,17 @@ from dataclasses import replace
 
 import pytest
 from model_server import Behaviour
+from offered_loads import LOAD
 from scipy.stats import binom
 from simulated_search import chat_load, limit_in_theory, searches_of_a_run
 
 from gputui.analysis.statistics import Percentile, percentile, sample_needed
 from gputui.model.absent import Missing
-from gputui.worker.serving.search import (
+from gputui.worker.serving.load import TriedRate, bracket_of, is_growing
+from gputui.worker.serving.load_launch import (
+    LONG_REQUESTS,
+    LONG_WAITS,
     SearchStart,
-    SearchTerms,
-    Trial,
-    TriedRate,
-    bracket_of,
-    is_growing,
     is_known,
     limit_of,
     limit_search,
@@ -31,62 +30,65 @@ def _tried(*steps: tuple[float, float]) -> list[TriedRate]:
     return [TriedRate(rate, share, share >= 0.9, 100) for rate, share in steps]
 
 
-_TERMS = SearchTerms(alone_s=0.5, longest_wait_s=0.5, attained_share=0.9)
+_LOAD = replace(LOAD, ttft_s=0.5)
 
 
-def _trials(limit_per_s: float, start: SearchStart, budget_s: float = 1e4) -> list[Trial]:
-    """What a search tries on a server that holds exactly this rate."""
+def _trials(limit_per_s: float, start: SearchStart, budget_s: float = 1e4) -> list[tuple[float, float]]:
+    """The rates that a search tries on a server that holds exactly this one, and how long it offers each."""
     left_s = budget_s
-    made: list[Trial] = []
-    search = limit_search(start, _TERMS, lambda: left_s)
+    made: list[tuple[float, float]] = []
+    search = limit_search(start, _LOAD, 0.5, lambda: left_s)
     trial = next(search, None)
     while trial is not None:
         made.append(trial)
-        left_s -= trial.seconds
-        is_held = trial.rate_per_s < limit_per_s
-        one = TriedRate(trial.rate_per_s, 1.0 if is_held else 0.5, is_held, 50, trial.is_long)
+        rate, seconds = trial
+        left_s -= seconds
         trial = None
         with suppress(StopIteration):
-            trial = search.send(one)
+            trial = search.send(TriedRate(rate, 1.0 if rate < limit_per_s else 0.5, rate < limit_per_s, 50))
     return made
+
+
+def _is_long(rate: float, seconds: float) -> bool:
+    return seconds >= max(LONG_REQUESTS / rate, LONG_WAITS * 0.5)
 
 
 def test_a_search_doubles_until_a_rate_fails_makes_sure_of_the_one_before_and_then_halves_the_interval() -> (
     None
 ):
-    rates = [trial.rate_per_s for trial in _trials(11.0, SearchStart(4.0, 2.0))]
+    rates = [rate for rate, _ in _trials(11.0, SearchStart(4.0, 2.0))]
     assert rates[:5] == pytest.approx([4, 8, 16, 8, math.sqrt(8 * 16)])
     assert rates[-1] == pytest.approx(11.0, rel=0.1)
-    falling = [trial.rate_per_s for trial in _trials(1.5, SearchStart(4.0, 2.0))]
+    falling = [rate for rate, _ in _trials(1.5, SearchStart(4.0, 2.0))]
     assert falling[:3] == [4, 2, 1]
 
 
 def test_trials_far_from_the_limit_are_short_and_the_last_ones_long() -> None:
     trials = _trials(11.0, SearchStart(1.0, 2.0), budget_s=200)
-    assert [trial.is_long for trial in trials[:4]] == [False] * 4
-    assert trials[-1].is_long
-    assert sum(trial.seconds for trial in trials) <= 200
+    assert [_is_long(*trial) for trial in trials[:4]] == [False] * 4
+    assert _is_long(*trials[-1])
+    assert sum(seconds for _, seconds in trials) <= 200
 
 
 def test_a_search_that_knows_the_limit_looks_beside_it_only() -> None:
     trials = _trials(11.0, SearchStart(11.0 / 1.04, 1.08))
     assert len(trials) == 3
-    assert all(trial.is_long and 10 < trial.rate_per_s < 12 for trial in trials)
+    assert all(_is_long(*trial) and 10 < trial[0] < 12 for trial in trials)
 
 
 def test_a_search_goes_on_where_another_ended_and_measures_both_ends_itself() -> None:
     known = (TriedRate(8.0, 1.0, True, 16), TriedRate(16.0, 0.2, False, 16))
     trials = _trials(11.0, SearchStart(math.sqrt(128), 2.0, known))
-    assert trials[0].rate_per_s == pytest.approx(math.sqrt(128))
-    assert trials[1].rate_per_s == 8
-    assert all(8 <= trial.rate_per_s < 16 for trial in trials)
-    assert all(trial.is_long for trial in trials)
+    assert trials[0][0] == pytest.approx(math.sqrt(128))
+    assert trials[1][0] == 8
+    assert all(8 <= rate < 16 for rate, _ in trials)
+    assert all(_is_long(*trial) for trial in trials)
 
 
 def test_a_long_trial_overrules_a_short_one() -> None:
     """A short trial at 8 failed by chance: the limit is 11."""
     known = (TriedRate(4.0, 1.0, True, 16), TriedRate(8.0, 0.8, False, 16))
-    assert _trials(11.0, SearchStart(5.7, 2.0, known))[-1].rate_per_s == pytest.approx(11.0, rel=0.1)
+    assert _trials(11.0, SearchStart(5.7, 2.0, known))[-1][0] == pytest.approx(11.0, rel=0.1)
 
 
 def test_in_a_short_time_the_limit_lies_between_two_rates_or_is_not_known() -> None:
@@ -132,10 +134,10 @@ def test_an_overloaded_rate_does_not_hold_whatever_its_share() -> None:
 def test_rising_is_told_from_chance() -> None:
     draw = random.Random(1)
     at = [float(n) for n in range(200)]
-    assert is_growing(at, [0.02 * n + draw.gauss(0, 1) for n in at])
-    flat = sum(is_growing(at, [draw.gauss(5, 1) for _ in at]) for _ in range(200))
+    assert is_growing([(n, 0.02 * n + draw.gauss(0, 1)) for n in at])
+    flat = sum(is_growing([(n, draw.gauss(5, 1)) for n in at]) for _ in range(200))
     assert flat <= 2
-    assert not is_growing(at[:10], at[:10])
+    assert not is_growing([(n, n) for n in at[:10]])
 
 
 @pytest.mark.parametrize(("share", "needed"), [(0.5, 6), (0.9, 36), (0.95, 72), (0.99, 368)])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 from model_server import Behaviour, ModelServer, Served, serving
 
+from gputui.worker.serving import PlannedLoad
 from gputui.worker.serving.answer import (
     CUT,
     FAILED,
@@ -20,8 +21,9 @@ from gputui.worker.serving.answer import (
     ServerAnswer,
 )
 from gputui.worker.serving.client import Client, Exchange
-from gputui.worker.serving.request import Body, address_of
-from gputui.worker.serving.server import ServerError, body_for, find_server, path_of
+from gputui.worker.serving.load import Sample
+from gputui.worker.serving.request import address_of
+from gputui.worker.serving.server import ServerError, accepted_load, find_server
 
 _MS = 1_000_000
 
@@ -33,6 +35,10 @@ class _Asked:
     exchange: Exchange
     answer: ServerAnswer
     served: Served | None
+
+    @property
+    def sample(self) -> Sample:
+        return Sample(self.exchange, self.answer, True)
 
     @property
     def first_s(self) -> float:
@@ -57,14 +63,11 @@ def _ask(
     `between` must hold before each but the first; the load ends early once `stop_when` holds.
     """
     with serving(does) as server:
-        address = address_of(f"http://127.0.0.1:{server.port}")
-        body = Body(api, does.model, tokens)
+        planned = PlannedLoad(f"http://127.0.0.1:{server.port}", api, does.model, tokens)
 
         async def load() -> list[Exchange]:
             ended = asyncio.Semaphore(0)
-            client = Client(
-                address, path_of(address, api), body.around(), does.api_key, lambda _: ended.release()
-            )
+            client = Client(planned, does.api_key, lambda _: ended.release())
             await client.open(requests if is_at_once else 1)
             for index in range(requests):
                 while index and between and not between(server):
@@ -122,6 +125,16 @@ def test_reasoning_is_output_and_is_counted_once(name: str) -> None:
     assert len(asked.answer.output_ns) == 10
     assert (asked.answer.usage.output, asked.answer.usage.reasoning) == (10, 8)
     assert asked.first_s < 0.25  # the first of reasoning, not that of the answer at 320 ms
+
+
+def test_a_model_that_thinks_has_the_time_to_its_answer_beside_ttft() -> None:
+    (thinking,) = _ask(Behaviour(reasoning_field="reasoning", reasoning_tokens=8, decode_s=0.01), tokens=10)
+    (plain,) = _ask(Behaviour(), tokens=10)
+    first_s, answer_s = thinking.sample.ttft_s, thinking.sample.answer_s
+    assert first_s is not None
+    assert answer_s is not None
+    assert answer_s - first_s >= 8 * 0.01 - 0.005
+    assert plain.sample.answer_s is None
 
 
 def test_hidden_reasoning_delays_the_first_output_and_is_among_the_tokens() -> None:
@@ -256,12 +269,12 @@ def test_an_engine_is_recognized_by_what_it_answers(engine: str, name: str, vers
 def test_a_strict_server_is_asked_without_what_it_does_not_know(refuses: str) -> None:
     does = Behaviour(refuses=("ignore_eos",) if refuses == "ignore_eos" else ("ignore_eos", refuses))
     with serving(does) as server:
-        address = address_of(f"http://127.0.0.1:{server.port}")
-        body, answer = body_for(address, "", Body("chat", does.model, 5), b"hello", time.monotonic() + 30)
+        asked = PlannedLoad(f"http://127.0.0.1:{server.port}", "chat", does.model, 5)
+        load, answer = accepted_load(asked, "", b"hello", time.monotonic() + 30)
     assert answer.outcome == OK
-    assert not body.ignores_eos
-    assert body.asks_usage == (refuses != "stream_options")
-    assert (body.limit_name == "max_completion_tokens") == (refuses == "max_tokens")
+    assert not load.ignores_eos
+    assert load.asks_usage == (refuses != "stream_options")
+    assert (load.limit_name == "max_completion_tokens") == (refuses == "max_tokens")
 
 
 def test_a_key_is_sent_and_a_missing_one_is_asked_for() -> None:

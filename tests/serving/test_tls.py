@@ -11,6 +11,7 @@ import pytest
 from model_server import Behaviour, serving
 from offered_loads import offer
 
+from gputui.worker.serving import request
 from gputui.worker.serving.request import address_of
 from gputui.worker.serving.server import TIMEOUT_S, ServerError, find_server
 
@@ -47,8 +48,9 @@ def test_a_trusted_server_is_measured_over_tls(
     assert {row["outcome"] for row in offered.rows} <= {"ok", "unfinished"}
 
 
-def test_https_to_a_port_of_plain_http_is_explained_within_seconds() -> None:
+def test_https_to_a_port_of_plain_http_is_explained_within_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server waits for the end of a request that it cannot read."""
+    monkeypatch.setattr(request, "HANDSHAKE_S", 0.3)
     with serving(Behaviour()) as server:
         begun_s = time.monotonic()
         with pytest.raises(ServerError, match="this port speaks http, without TLS") as caught:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import amd_trees
@@ -20,8 +21,7 @@ from gputui.model.telemetry import (
     GpuUse,
 )
 from gputui.sources import amd
-from gputui.sources.amd import AmdGpus
-from gputui.sources.amd_metrics import RESIDENCIES, Throttling, live_values, read_table
+from gputui.sources.amd import RESIDENCIES, AmdGpu, AmdGpus, Throttling, live_values, read_table
 
 BEHIND_A_SWITCH = "pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:00.0/0000:03:00.0"
 DIRECT = "pci0000:40/0000:40:08.1/0000:44:00.0"
@@ -101,6 +101,19 @@ class Clock:
         return self.now_ns
 
 
+def gpus_below(
+    root: Path, clock: Callable[[], int] = time.monotonic_ns, *, has_units: bool = False
+) -> tuple[AmdGpu, ...]:
+    found = AmdGpus(root, clock, has_units=has_units).open()
+    assert not isinstance(found, Missing)
+    return found
+
+
+def only_below(root: Path) -> AmdGpu:
+    (gpu,) = gpus_below(root)
+    return gpu
+
+
 class Box(amd_trees.Box):
     """A /sys whose cards a test adds."""
 
@@ -122,10 +135,12 @@ class Box(amd_trees.Box):
         (self.root / f"sys/class/drm/card{card}-DP-1").symlink_to(device / "drm" / f"card{card}")
         return device
 
-    def open(self) -> AmdGpus:
-        source = AmdGpus(self.root, self.clock)
-        assert source.open() is None
-        return source
+    def gpus(self, *, has_units: bool = False) -> tuple[AmdGpu, ...]:
+        return gpus_below(self.root, self.clock, has_units=has_units)
+
+    def gpu(self) -> AmdGpu:
+        (gpu,) = self.gpus()
+        return gpu
 
 
 @pytest.fixture
@@ -133,23 +148,28 @@ def box(tmp_path: Path) -> Box:
     return Box(tmp_path)
 
 
-def only(source: AmdGpus, device: int = 0) -> DeviceSample:
-    (sample,) = source.sample(device)
+def only(gpu: AmdGpu) -> DeviceSample:
+    (sample,) = gpu.sample()
     return sample
+
+
+def stored(gpu: AmdGpu, *, full: bool = True) -> dict[str, float | int]:
+    """What runs store of it."""
+    values = gpu.read(full=full)
+    assert not isinstance(values, Missing)
+    return values
 
 
 def test_a_gpu_reports_all_that_its_driver_documents(box: Box) -> None:
     box.add(1)
-    source = box.open()
-    assert source.devices() == (0,)
-    sample = only(source)
+    sample = only(box.gpu())
     assert (sample.device, sample.source, sample.problem) == (0, "amd", None)
     assert sample.values == WHOLE
 
 
 def test_without_the_driver_the_reason_says_what_to_do(tmp_path: Path) -> None:
     absent = AmdGpus(tmp_path).open()
-    assert absent is not None
+    assert isinstance(absent, Missing)
     assert "modprobe amdgpu" in absent.reason
 
 
@@ -161,41 +181,34 @@ def test_other_vendors_and_other_drivers_are_left_alone(box: Box) -> None:
     box.add(0, "pci0000:00/0000:00:02.0", {"vendor": "0x8086"})
     box.add(1, "pci0000:00/0000:00:03.0", driver="radeon")
     box.add(2)
-    assert box.open().devices() == (0,)
+    assert box.gpu().number == 0
 
 
 def test_gpus_are_numbered_by_their_address_and_keep_their_numbers(box: Box) -> None:
     box.add(0, "pci0000:80/0000:81:00.0")
     first = box.add(1, "pci0000:00/0000:03:00.0")
-    source = box.open()
-    assert source.devices() == (0, 1)
-    assert only(source, 0).values["pci_address"] == "0000:03:00.0"
+    gpus = box.gpus()
+    assert [(gpu.number, gpu.address) for gpu in gpus] == [(0, "0000:03:00.0"), (1, "0000:81:00.0")]
     (box.root / "sys/class/drm/card1").unlink()
     (first / "vendor").unlink()
-    box.add(2, "pci0000:00/0000:01:00.0")
-    assert source.devices() == (1, 2)
-    problem = only(source, 0).problem
+    problem = only(gpus[0]).problem
     assert problem is not None
     assert problem.reason.startswith(LOST)
-    assert only(source, 2).values["pci_address"] == "0000:01:00.0"
+    assert only(gpus[1]).values["pci_address"] == "0000:81:00.0"
 
 
 def test_the_graphics_unit_of_a_processor_is_behind_the_cards_and_left_out_of_runs(box: Box) -> None:
     box.add(0, "pci0000:00/0000:01:00.0", {"mem_info_vram_total": str(512 * 2**20)})
     box.add(1, "pci0000:40/0000:44:00.0")
-    live = AmdGpus(box.root, box.clock, has_units=True)
-    assert live.open() is None
-    for source in (live, box.open()):
-        assert only(source, 0).values["pci_address"] == "0000:44:00.0"
-    assert live.devices() == (0, 1)
-    assert box.open().devices() == (0,)
+    assert [gpu.address for gpu in box.gpus(has_units=True)] == ["0000:44:00.0", "0000:01:00.0"]
+    assert box.gpu().address == "0000:44:00.0"
 
 
 def test_numbers_begin_behind_those_of_nvidias_gpus(box: Box) -> None:
     for address in ("0000:01:00.0", "0000:02:00.0"):
         (box.root / "proc/driver/nvidia/gpus" / address).mkdir(parents=True)
     box.add(0)
-    assert box.open().devices() == (2,)
+    assert box.gpu().number == 2
 
 
 def test_the_link_to_the_host_is_that_of_the_cards_own_switch(box: Box) -> None:
@@ -211,38 +224,36 @@ def test_the_link_to_the_host_is_that_of_the_cards_own_switch(box: Box) -> None:
     box.write(f"{upstream}/0000:02:00.0", {**bridge, "current_link_speed": "16.0 GT/s PCIe"})
     # The root port is the processor's.
     box.write("sys/devices/pci0000:00/0000:00:01.1", {"vendor": "0x1022", "class": "0x060400"})
-    values = only(box.open()).values
+    values = only(box.gpu()).values
     assert (values["pcie_generation"], values["pcie_width"]) == (3, 4)
     assert (values["pcie_generation_max"], values["pcie_width_max"]) == (4, 16)
 
 
 def test_a_gpu_without_a_name_is_called_by_its_number(box: Box) -> None:
     box.add(0, changed={"product_name": None})
-    assert only(box.open()).values["name"] == "AMD GPU 0x744c"
+    assert only(box.gpu()).values["name"] == "AMD GPU 0x744c"
 
 
 def test_a_gpu_that_libdrm_lists_has_the_name_on_its_box(tmp_path: Path) -> None:
-    radeon = AmdGpus(radeon_7900xtx(tmp_path).root)
-    assert radeon.open() is None
-    assert only(radeon).values["name"] == "AMD Radeon RX 7900 XTX"
+    assert only(only_below(radeon_7900xtx(tmp_path).root)).values["name"] == "AMD Radeon RX 7900 XTX"
 
 
 def test_a_gpu_without_an_edge_sensor_is_as_hot_as_its_junction(box: Box) -> None:
     box.add(0, changed={"hwmon/hwmon4/temp1_label": "junction", "hwmon/hwmon4/temp2_label": "mem"})
-    values = only(box.open()).values
+    values = only(box.gpu()).values
     assert (values["temperature_c"], values["temperature_limit_c"]) == (54.0, 100.0)
     assert values["temperature_junction_c"] == 54.0
 
 
 def test_the_newer_name_of_the_power_sensor_goes_first(box: Box) -> None:
     box.add(0, changed={"hwmon/hwmon4/power1_input": "99000000"})
-    assert only(box.open()).values["power_w"] == 99.0
+    assert only(box.gpu()).values["power_w"] == 99.0
 
 
 def test_without_a_clock_sensor_the_current_level_tells(box: Box) -> None:
     gone: dict[str, str | None] = dict.fromkeys(("hwmon/hwmon4/freq1_input", "hwmon/hwmon4/freq2_input"))
     box.add(0, changed=gone)
-    values = only(box.open()).values
+    values = only(box.gpu()).values
     assert (values["sm_clock_mhz"], values["memory_clock_mhz"]) == (1700.0, 96.0)
 
 
@@ -251,9 +262,8 @@ def test_what_a_gpu_does_not_report_has_a_reason_and_leaves_the_rest(box: Box) -
     for name in GPU:
         if name.startswith(("hwmon", "mem_", "gpu_busy", "ras", "pp_", "current", "unique")):
             (device / name).unlink()
-    source = AmdGpus(box.root, box.clock, has_units=True)
-    assert source.open() is None
-    values = only(source).values
+    (gpu,) = box.gpus(has_units=True)
+    values = only(gpu).values
     present = {key for key, value in values.items() if not isinstance(value, Missing)}
     assert present == {"name", "driver", "pci_address", "pcie_generation_max", "pcie_width_max"}
     assert {value.reason for value in values.values() if isinstance(value, Missing)} == {
@@ -272,17 +282,17 @@ def test_nonsense_is_no_number(box: Box) -> None:
             "hwmon/hwmon4/pwm1": "",
         },
     )
-    values = only(box.open()).values
+    values = only(box.gpu()).values
     assert values["sm_busy_pct"] == values["pcie_generation"] == values["fan_pct"]
     assert values["sm_busy_pct"] == Missing("the amdgpu driver's answer cannot be understood")
 
 
 def test_a_gpu_that_sleeps_is_not_woken(box: Box) -> None:
     device = box.add(0)
-    source = box.open()
-    only(source)
+    gpu = box.gpu()
+    only(gpu)
     (device / "power/runtime_status").write_text("suspended\n")
-    values = only(source).values
+    values = only(gpu).values
     assert values["sm_busy_pct"] == values["power_w"] == values["temperature_c"] == amd.ASLEEP
     assert values["name"] == "Instinct MI210"
     assert values.keys() == WHOLE.keys()
@@ -290,14 +300,14 @@ def test_a_gpu_that_sleeps_is_not_woken(box: Box) -> None:
 
 def test_what_seldom_changes_is_read_seldom(box: Box) -> None:
     device = box.add(0)
-    source = box.open()
-    only(source)
+    gpu = box.gpu()
+    only(gpu)
     (device / "hwmon/hwmon4/power1_cap").write_text("200000000\n")
     (device / "gpu_busy_percent").write_text("5\n")
-    assert only(source).values["power_limit_w"] == 250.0
-    assert only(source).values["sm_busy_pct"] == 5
+    assert only(gpu).values["power_limit_w"] == 250.0
+    assert only(gpu).values["sm_busy_pct"] == 5
     box.clock.now_ns += 11 * 10**9
-    assert only(source).values["power_limit_w"] == 200.0
+    assert only(gpu).values["power_limit_w"] == 200.0
 
 
 # The table gpu_metrics
@@ -359,9 +369,8 @@ def test_a_table_that_is_not_known_is_refused_with_the_reason(raw: bytes, reason
 
 
 def test_an_unknown_table_costs_only_what_stands_in_it_alone(tmp_path: Path) -> None:
-    source = AmdGpus(radeon_7900xtx(tmp_path, b"\x78\x00\x02\x04" + bytes(116)).root)
-    assert source.open() is None
-    values = only(source).values
+    gpu = only_below(radeon_7900xtx(tmp_path, b"\x78\x00\x02\x04" + bytes(116)).root)
+    values = only(gpu).values
     assert values["power_w"] == 10.0
     assert values["throttle_bits"] == values["energy_mj"]
     assert values["energy_mj"] == Missing("gpu_metrics version 2.4 of 120 bytes is not known")
@@ -428,12 +437,11 @@ def test_an_mi300x_under_load_is_read_for_runs_with_power_clock_heat_and_what_sl
 ) -> None:
     box = mi300x(tmp_path, MI300X_LOADED[0])
     box.compute_process(4711, {19794: 177386942464}, queues=[19794])
-    source = AmdGpus(box.root)
-    assert (source.open(), source.devices()) == (None, (0,))
-    source.read(0, full=True)
+    gpu = only_below(box.root)
+    gpu.read(full=True)
     place = tmp_path / "sys/devices/pci0000:00/0000:00:01.1/0000:01:00.0"
     (place / "gpu_metrics").write_bytes(MI300X_LOADED[1])
-    whole = source.read(0, full=True).values
+    whole = stored(gpu)
     assert {key: whole[key] for key in ("power_w", "sm_clock_mhz", "memory_clock_mhz", "temperature_c")} == {
         "power_w": 707.0,
         "sm_clock_mhz": 1289.75,
@@ -443,15 +451,12 @@ def test_an_mi300x_under_load_is_read_for_runs_with_power_clock_heat_and_what_sl
     assert (whole["throttle_bits"], whole["compute_process_count"]) == (POWER_CAP, 1.0)
     assert whole["energy_mj"] == 707 * 55262364 * 65 * 1000 // 2**16
     assert whole["memory_used_mib"] == 177386942464 / 2**20
-    assert source.problem(0) is None
-    quick = source.read(0, full=False).values
+    quick = stored(gpu, full=False)
     assert quick.keys() == {"power_w", "sm_clock_mhz", "memory_clock_mhz", "energy_mj"}, "its counters stood"
 
 
 def test_an_idle_radeon_is_read_for_runs_as_not_slowed(tmp_path: Path) -> None:
-    source = AmdGpus(radeon_7900xtx(tmp_path).root)
-    assert source.open() is None
-    values = source.read(0, full=True).values
+    values = stored(only_below(radeon_7900xtx(tmp_path).root))
     assert (values["power_w"], values["temperature_c"], values["sm_clock_mhz"]) == (10.0, 38.0, 5.0)
     assert (values["throttle_bits"], values["compute_process_count"]) == (0, 0.0)
     assert "energy_mj" not in values, "it counts none"
@@ -459,17 +464,14 @@ def test_an_idle_radeon_is_read_for_runs_as_not_slowed(tmp_path: Path) -> None:
 
 def test_a_gpu_that_is_gone_or_asleep_gives_a_run_the_reason_and_no_values(box: Box) -> None:
     device = box.add(0)
-    source = box.open()
+    gpu = box.gpu()
     (device / "power/runtime_status").write_text("suspended\n")
-    assert source.read(0, full=True).values == {}
-    assert source.problem(0) == amd.ASLEEP
+    assert gpu.read(full=True) == amd.ASLEEP
     (device / "power/runtime_status").write_text("active\n")
-    assert source.read(0, full=True).values["power_w"] == 212.0
-    assert source.problem(0) is None
+    assert stored(gpu)["power_w"] == 212.0
     (device / "vendor").unlink()
-    source.read(0, full=True)
-    problem = source.problem(0)
-    assert problem is not None
+    problem = gpu.read(full=True)
+    assert isinstance(problem, Missing)
     assert problem.reason.startswith(LOST)
 
 
@@ -482,23 +484,20 @@ def test_processes_that_compute_are_listed_for_all_users_and_those_that_draw_bes
     box = mi300x(tmp_path)
     box.compute_process(1168514, {19794: 177386942464}, queues=[19794])
     box.compute_process(1058463, {19794: 0})  # a monitor, which uses none
-    source = AmdGpus(tmp_path)
-    assert source.open() is None
+    gpu = only_below(tmp_path)
     computes = GpuUse(0, 1168514, "C", 177386942464, amd.QUEUES_UNTIMED)
-    assert source.processes(0) == (computes,)
+    assert gpu.processes() == (computes,)
 
 
 def test_partitions_are_counted_as_torch_counts_them_and_share_one_gpu(tmp_path: Path) -> None:
     box = mi300x(tmp_path, partitions=8)
     box.compute_process(4711, {19794 + at: 2**30 if at == 5 else 0 for at in range(8)})
-    source = AmdGpus(tmp_path)
-    assert source.open() is None
-    assert source.devices() == (0,), "cards of partitions have no sensors of their own"
-    assert only(source).values["partition_count"] == 8
-    assert source.processes(0) == (GpuUse(0, 4711, "C", 2**30, amd.QUEUES_UNTIMED),)
+    gpu = only_below(tmp_path)  # cards of partitions have no sensors
+    assert only(gpu).values["partition_count"] == 8
+    assert gpu.processes() == (GpuUse(0, 4711, "C", 2**30, amd.QUEUES_UNTIMED),)
 
 
 def test_without_a_list_of_processes_the_reason_is_told(box: Box) -> None:
     box.add(0)
-    source = box.open()
-    assert source.processes(0) == Missing("the kernel's compute driver lists no card at this address here")
+    gpu = box.gpu()
+    assert gpu.processes() == Missing("the kernel's compute driver lists no card at this address here")

@@ -8,9 +8,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from gputui.worker.launch.profiled_pass import fault_of
-from gputui.worker.profiling.lost_kernels import launches_without_work, uneven_share
-from gputui.worker.profiling.profiler import TracedWindow, _events
+from gputui.worker.profiling.profiled_pass import (
+    TracedWindow,
+    _events,
+    fault_of,
+    launches_without_work,
+    uneven_share,
+)
 from gputui.worker.profiling.step_breakdown import TraceEvent, partition
 
 STEPS, OPERATORS, KERNELS = 6, 50, 20

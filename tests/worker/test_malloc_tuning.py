@@ -7,7 +7,7 @@ import sys
 
 GROWING = """
 import resource, sys
-from gputui.worker.launch.profiled_pass import keep_heap
+from gputui.worker.profiling.profiled_pass import keep_heap
 kept = keep_heap(200_000_000) if sys.argv[1] == "kept" else False
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(20):

@@ -103,7 +103,7 @@ def test_the_stopwatch_alone_takes_the_host_for_the_device(
     monkeypatch.setattr(timing, "timing_event", lambda kind: Event(device))
     monkeypatch.setattr(timing, "synchronize", lambda kind: device.synchronize())
     step = device.step(100, 1000)
-    timed = timing.gpu_stopwatch("fake")(step, 50)
+    timed = timing.gpu_stopwatch("fake", step, 50)
     assert timed.block_ns / 50 == pytest.approx(100 * LAUNCH_NS, rel=0.01)
     assert device.apart(step) == (100 * LAUNCH_NS, 100_000)
 

@@ -21,7 +21,7 @@ from gputui.model.plan import MOST_BLOCKS
 from gputui.worker import MIN_BLOCKS
 from gputui.worker.channel import Channel
 from gputui.worker.contract import Figure, Request, Size, Step, Unsupported, Value, Workload
-from gputui.worker.launch.timed_launch import (
+from gputui.worker.launch import (
     ENOUGH_HALF_WIDTH,
     MAX_VOID_BLOCKS,
     MIN_BLOCK_S,

@@ -423,8 +423,7 @@ def _offer(
 
 
 def _doubts(found: SideCase, speed: SpeedEstimate, conditions: ConditionsOf | None) -> Iterable[str]:
-    cell = Cell(speed, Missing("not asked"), "", found.result, (), found.run)
-    for flag in flags_of(cell, "a", conditions):
+    for flag in flags_of(Cell(found.result, found.run), "a", conditions):
         yield f"{flag.word} {format_percent(flag.share)} of the time"
     if any(m.stable is False for m in found.result.measurements if m.outcome == "ok"):
         yield "not stable after warm-up"

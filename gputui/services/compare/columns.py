@@ -33,8 +33,10 @@ class ComparisonColumn:
 
     name: str
     headings: tuple[str, ...]
-    cells: Callable[[Row], tuple[str | Span, ...]]
-    """One for each heading."""
+    cells: Callable[[Row], tuple[str | Span, ...]] | None = None
+    """One for each heading; without it the values of both sides are one text."""
+    between: str = ", "
+    """Those two."""
     default: Literal["always", "wide", "below", "never"] = "never"
     """Where it is without `--columns`; `below` is a table after the rows."""
     is_before_verdict: bool = False
@@ -54,7 +56,9 @@ class ComparisonColumn:
     """One side by names of CSV columns; the same names for every cell."""
 
     def __post_init__(self) -> None:
-        if self.value is None and (self.title or self.unit or self.absent or self.table_heading):
+        if self.value is None and (
+            self.cells is None or self.title or self.unit or self.absent or self.table_heading
+        ):
             raise ValueError(f"column {self.name}: title, unit, absent and table_heading need a value")
 
     def on_side(self, cell: Cell, beside: Sequence[Cell] = (), *, in_full: bool = True) -> str | Missing:
@@ -69,6 +73,20 @@ class ComparisonColumn:
         if isinstance(cell.speed, Missing) and self is not RATE:
             return Missing("it was not measured")
         return self.value(cell, in_full, beside)
+
+    def of_both(self, row: Row, *, in_full: bool = True) -> list[str]:
+        """The values of both sides in words, `—` where there is none."""
+        sides = row.a, row.b
+        values = [self.on_side(cell, sides, in_full=in_full) for cell in sides]
+        return ["—" if isinstance(value, Missing) else value for value in values]
+
+    def cells_of(self, row: Row) -> tuple[str | Span, ...]:
+        """One for each heading."""
+        if self.cells is not None:
+            return self.cells(row)
+        both, unit = self.of_both(row), self.unit(row) if self.unit else ""
+        is_blank = set(both) == {"—"}
+        return ("" if is_blank else f"{self.between.join(both)}{unit and f' per {unit}'}",)
 
     def reasons(self, cells: Sequence[tuple[str, Cell]]) -> dict[str, list[str]]:
         """Why measured cells, given with their names, have no value: the names by reason."""
@@ -88,7 +106,8 @@ def _gave(cell: Cell) -> str:
 def _clocks(row: Row) -> tuple[str]:
     """Without the unit that stands behind the rates."""
     unit = rate_cells(row)[2].text
-    return _pair(*(_gave(cell).removesuffix(f" {unit}") or "—" for cell in (row.a, row.b)))
+    both = [_gave(cell).removesuffix(f" {unit}") or "—" for cell in (row.a, row.b)]
+    return ("" if set(both) == {"—"} else ", ".join(both),)
 
 
 def _blocks(row: Row) -> tuple[str]:
@@ -97,30 +116,11 @@ def _blocks(row: Row) -> tuple[str]:
     return ("" if isinstance(known, Missing) else f"{known.n_a or '—'}/{known.n_b or '—'}",)
 
 
-def _pair(a: str, b: str, unit: str = "") -> tuple[str]:
-    return ("" if a == b == "—" else f"{a}, {b}{unit}",)
-
-
-def _cost_unit(row: Row) -> str:
-    return costs_text((row.a, row.b))[1]
-
-
-def _costs(row: Row) -> tuple[str]:
-    unit = _cost_unit(row)
-    a, b = (cost_text(cell, (row.a, row.b)) for cell in (row.a, row.b))
-    return _pair(a, b, f" per {unit}" if unit else "")
-
-
 def _peak(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str | Missing:
     reasons = [use.of_sheet.reason for use in cell.uses if isinstance(use.of_sheet, Missing)]
     if cell.result is not None and cell.result.case.variant.device_class == "cpu":
         reasons = ["no peak is known for a CPU"]
     return peak_text(cell) or Missing(reasons[0] if reasons else "its operations and bytes are not counted")
-
-
-def _peaks(row: Row) -> tuple[str]:
-    sides = (peak_text(row.a), peak_text(row.b))
-    return ("/".join(side or "—" for side in sides) if any(sides) else "",)
 
 
 def _cost(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str | Missing:
@@ -184,7 +184,7 @@ BLOCKS = ComparisonColumn(
 PEAK = ComparisonColumn(
     name="peak",
     headings=("% of spec a/b",),
-    cells=_peaks,
+    between="/",
     default="wide",
     value=_peak,
     title="of the peak",
@@ -194,11 +194,10 @@ PEAK = ComparisonColumn(
 COST = ComparisonColumn(
     name="cost",
     headings=("cost a, b",),
-    cells=_costs,
     default="below",
     value=_cost,
     title="cost",
-    unit=_cost_unit,
+    unit=lambda row: costs_text((row.a, row.b))[1],
     absent="cost",
     table_heading="cost",
     csv=lambda cell: _with_ends("usd_per_million", cell.cost),
@@ -206,7 +205,6 @@ COST = ComparisonColumn(
 ENERGY = ComparisonColumn(
     name="energy",
     headings=("energy a, b",),
-    cells=lambda row: _pair(energy_text(row.a), energy_text(row.b)),
     value=lambda cell, in_full, beside: (
         cell.energy if isinstance(cell.energy, Missing) else energy_text(cell, with_interval=in_full)
     ),

@@ -4,11 +4,12 @@ sides, why they differ, what would help, and how sure all of that is."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import zip_longest
 from statistics import median
 
-from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.statistics import bin_of, histogram
 from gputui.analysis.verdict import LAUNCHES_MEASURED, RatioEstimate, SpeedEstimate
@@ -16,12 +17,13 @@ from gputui.document.drawings import columns_picture, strip
 from gputui.document.spans import Line, Span
 from gputui.document.table import Column, Drawing, Part, Section, Table, table_of
 from gputui.errors import GputuiError
-from gputui.metrics import metric_named
+from gputui.metrics import charted, metric_named
 from gputui.model.absent import Missing
 from gputui.model.result import TimeSeries
+from gputui.model.telemetry import HOST
 from gputui.model.units import counted, format_change, format_percent, format_seconds
 from gputui.services.compare.columns import COST, ENERGY, PEAK, ComparisonColumn
-from gputui.services.compare.pairing import Cell, Comparison, Row
+from gputui.services.compare.pairing import Cell, Comparison, Row, Side
 from gputui.services.compare.row_text import (
     boxes_text,
     change_text,
@@ -33,15 +35,15 @@ from gputui.services.compare.row_text import (
     time_text,
     verdict_text,
 )
-from gputui.services.compare.side_records import MOST_LAUNCHES, SideCurves, curves_of, serving_of_side
 from gputui.services.compare.suggestions import next_steps
-from gputui.services.compare.why import Why, finding_lines, part_table, sentence, trust_line
+from gputui.services.compare.why import why_parts
 from gputui.services.results.conditions import NOT_PROFILED, Evidence
 from gputui.services.results.labels import interval_words
 from gputui.services.results.metrics import load_of
 from gputui.services.results.throughput import step_times_of
-from gputui.services.serving.curve import Level, ServingRun
+from gputui.services.serving.curve import Level, ServingRun, serving_of
 from gputui.services.serving.text import curve_table, server_line, serving_notes, unmeasured_lines
+from gputui.store.reading import LaunchSeries
 
 HUES = ("compute", "power")
 """Of the drawings of the baseline and of the other side."""
@@ -49,55 +51,114 @@ _LEAST_SPAN = 0.02
 """Of the highest value that a curve is high, so that a megahertz does not look like a fall."""
 _LEAST_CELLS, _MOST_CELLS = 12, 100
 _PICTURE_CELLS = 120
+MOST_LAUNCHES = 6
+"""Of a side: more would be too narrow to read."""
+_PIECES = 200
+"""Of a launch."""
+_MOST_METRICS = 3
+"""The first of a device: more would hide what matters."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What was recorded beside a row, by side."""
+class SideCurves:
+    """What a box did while a row was timed, launches end to end."""
 
-    curves: tuple[SideCurves | Missing, ...] = ()
-    """What the boxes did while it was timed."""
-    loads: tuple[ServingRun | Missing, ...] = ()
-    """All that the servers were offered; empty where the row is of something else."""
+    seconds: float
+    """Of all launches, from the first block to the last of each."""
+    starts_s: tuple[float, ...]
+    """Where launches begin."""
+    device: int
+    """HOST for a CPU."""
+    curves: Mapping[str, TimeSeries]
+    """By metric key."""
 
 
-def recorded_of(row: Row, comparison: Comparison, evidence: Evidence, *, pool: bool) -> Recorded:
-    """Read it; what can no longer be read says so."""
-    loads: tuple[ServingRun | Missing, ...] = ()
+Curves = Sequence[SideCurves | Missing]
+"""Of both sides; empty where they were not read."""
+Loads = Sequence[ServingRun | Missing]
+"""All that the servers of both sides were offered; empty where the row is of something else."""
+
+
+def recorded_of(row: Row, comparison: Comparison, evidence: Evidence, *, pool: bool) -> tuple[Curves, Loads]:
+    """Read what was recorded beside a row; what can no longer be read says so."""
+    loads: Loads = ()
     try:
         curves = curves_of(row, evidence, pool=pool)
         if not row.case.has_steps:
-            loads = tuple(serving_of_side(side, evidence) for side in (comparison.a, comparison.b))
+            loads = [_serving_of_side(side, evidence) for side in (comparison.a, comparison.b)]
     except GputuiError as error:
-        curves = loads = (Missing(error.message), Missing(error.message))
-    return Recorded(curves, loads)
+        absent = [Missing(error.message)] * 2
+        return absent, absent
+    return curves, loads
+
+
+def curves_of(row: Row, evidence: Evidence, *, pool: bool = False) -> Curves:
+    """Missing where nothing was sampled. Raises GputuiError if a file can no longer be read."""
+    if pool:
+        return [Missing("launches of several runs were pooled")] * 2
+    return [_curves_of_side(cell, evidence) for cell in (row.a, row.b)]
+
+
+def _curves_of_side(cell: Cell, evidence: Evidence) -> SideCurves | Missing:
+    if cell.result is None or cell.run is None or cell.result.outcome != "ok":
+        return Missing("it was not measured")
+    on_gpu = cell.result.case.variant.device_class == "gpu"
+    device = cell.result.device_index if on_gpu and cell.result.device_index is not None else HOST
+    timed = [m.launch_id for m in cell.result.measurements if m.outcome == "ok" and m.blocks]
+    launches = evidence.launches(cell.run.run_id, cell.result.case_id, timed[:MOST_LAUNCHES], _PIECES)
+    starts, seconds = [], 0.0
+    for launch in launches:
+        starts.append(seconds)
+        seconds += (launch.span.last_utc_us - launch.span.first_utc_us) * 1e-6
+    wanted = charted(device)[:_MOST_METRICS]
+    made = {metric.key: _joined(launches, starts, device, metric.key) for metric in wanted}
+    curves = {key: series for key, series in made.items() if series.known}
+    if not curves:
+        return Missing("nothing was sampled while it was timed")
+    return SideCurves(seconds, tuple(starts), device, curves)
+
+
+def _joined(launches: Sequence[LaunchSeries], starts: Sequence[float], device: int, key: str) -> TimeSeries:
+    t_s: list[float] = []
+    values: list[float] = []
+    for launch, start_s in zip(launches, starts, strict=True):
+        t_s.append(start_s)  # of a launch without a reading nothing is known, whatever came before
+        values.append(math.nan)
+        for series in launch.series:
+            if series.device_index == device and key in series.columns:
+                # the first reading stands for the time before it
+                for number, (t_us, value) in enumerate(zip(series.t_us, series.columns[key], strict=True)):
+                    t_s.append(start_s + (number > 0) * (t_us - launch.span.first_utc_us) * 1e-6)
+                    values.append(value)
+    return TimeSeries(t_s, values)
+
+
+def _serving_of_side(side: Side, evidence: Evidence) -> ServingRun | Missing:
+    """All that its newest run offered to a server. Raises GputuiError if that can no longer be read."""
+    if not any(one.result.case.is_load for one in side.cases):
+        return Missing("it offered no load to a server")
+    return serving_of(evidence.run(side.run.run_id), evidence.loads(side.run.run_id))
 
 
 def evidence_parts(
-    row: Row, why: Why | None, evidence: Evidence, recorded: Recorded | None = None
+    row: Row, evidence: Evidence, curves: Curves = (), loads: Loads = ()
 ) -> list[Part | Section]:
     """All that is known of a row, what matters most first."""
     unknown = row.estimate.reason if isinstance(row.estimate, Missing) and row.case.has_steps else ""
     flags = [f"! {flag.side} {flag.word}, {format_percent(flag.share)} of the time" for flag in row.flags]
     remarks = dict.fromkeys(filter(None, (row.verdict.reason, row.note, unknown, *flags)))
     found: list[Part | Section] = [value_table(row), tuple(remarks)]
-    found += [Section(title, parts) for title, parts in _sections(row, why, evidence, recorded) if parts]
-    return found
-
-
-def _sections(
-    row: Row, why: Why | None, evidence: Evidence, recorded: Recorded | None
-) -> Iterator[tuple[str, tuple[Part, ...]]]:
-    steps = next_steps(row, evidence)
-    yield "what would help", (steps,) if steps else ()
-    yield "why", why_parts(why) if why is not None and row.case.has_steps else ()
-    blocks = block_table(row)
-    yield "time per step, block by block", () if blocks is None else (blocks,)
-    if recorded is not None:
-        yield "every load", (*_load_parts(recorded.loads, row),)
-        yield "while it was timed", (*_curve_parts(recorded.curves),)
+    steps, blocks = next_steps(row, evidence), block_table(row)
     sure = (*_sure_lines(row), *_absent_lines(row))
-    yield "how sure", (sure,) if sure else ()
+    sections: tuple[tuple[str, Iterable[Part]], ...] = (
+        ("what would help", (steps,) if steps else ()),
+        ("why", (*_unexplained(row), *why_parts(row, is_drawn=True)) if row.case.has_steps else ()),
+        ("time per step, block by block", () if blocks is None else (blocks,)),
+        ("every load", _load_parts(loads, row)),
+        ("while it was timed", _curve_parts(curves)),
+        ("how sure", (sure,) if sure else ()),
+    )
+    return found + [Section(title, parts) for title, made in sections if (parts := tuple(made))]
 
 
 def value_table(row: Row) -> Table:
@@ -124,10 +185,9 @@ def _values(row: Row) -> Iterator[tuple[str, Sequence[str], Judgement | None, st
         ("of spec", PEAK, None),
     ]
     for title, column, judged in columns:
-        values = [column.on_side(cell, cells, in_full=column is ENERGY) for cell in cells]
-        if not all(isinstance(value, Missing) for value in values):
-            texts = ["—" if isinstance(value, Missing) else value for value in values]
-            yield title, texts, judged, "" if judged is None else verdict_text(judged)
+        both = column.of_both(row, in_full=column is ENERGY)
+        if set(both) != {"—"}:
+            yield title, both, judged, "" if judged is None else verdict_text(judged)
     for figure in row.figures:
         yield figure.title, figure_values(figure), figure.judgement, figure_verdict(figure)
 
@@ -140,13 +200,12 @@ def _judged(judged: Judgement | None, word: str) -> tuple[str, Span]:
     return change_text(judged), Span(word, style_of(judged))
 
 
-def why_parts(why: Why) -> tuple[Part, ...]:
-    """A sentence, a row for each part of a step, how far both are believed, and what holds the sides back."""
-    found, findings = why.attribution, tuple(finding_lines(why))
-    if isinstance(found, Attribution):
-        return sentence(why.row, found), part_table(found, is_drawn=True), (trust_line(found), *findings)
-    hint = ("gputui run --trace makes a profiled pass of every case",) if found.reason == NOT_PROFILED else ()
-    return ((f"unknown: {found.reason}", *hint, *findings),)
+def _unexplained(row: Row) -> Iterator[Part]:
+    """That it is not known why a row differs, and what would tell."""
+    if row.why is not None and isinstance(row.why.attribution, Missing):
+        reason = row.why.attribution.reason
+        hint = "gputui run --trace makes a profiled pass of every case"
+        yield (f"unknown: {reason}", *([hint] if reason == NOT_PROFILED else ()))
 
 
 def block_table(row: Row) -> Table | None:
@@ -161,33 +220,47 @@ def block_table(row: Row) -> Table | None:
     if high <= low:
         low, high = low * 0.99, high * 1.01
 
-    def counts(seconds: Sequence[float], cells: int) -> list[float | None]:
-        return [count or None for count in histogram(seconds, low, high, cells, is_log=True)]
+    def shares(seconds: Sequence[float], cells: int) -> list[float | None]:
+        counts = histogram(seconds, low, high, cells, is_log=True)
+        return [count / max(counts) if count else None for count in counts]
 
-    def draw(cells: int, beside: Sequence[Column]) -> Column:
-        first, last = format_seconds(low), f"{format_seconds(high)} a step"
-        heading = f"{first}{last.rjust(max(cells - len(first), 0))}"
-        drawn: list[list[Line]] = []
-        for seconds, ends, hue in zip(times, intervals, HUES, strict=True):
-            values = counts(seconds, cells)
-            lines = [strip(values, max((one or 0.0 for one in values), default=0.0))]
-            if ends:
-                lines.append(_whisker([bin_of(end, low, high, cells, is_log=True) for end in ends]))
-            drawn.append([(Span(line.ljust(cells), hue),) for line in lines])
-        return Column(heading, drawn)
-
-    def picture() -> tuple[str, Sequence[str]]:
-        of_sides = [counts(seconds, _PICTURE_CELLS) for seconds in times]
-        drawn = [
-            columns_picture(values, max((one or 0.0 for one in values), default=0.0), letter)
-            for letter, values in zip("ab", of_sides, strict=True)
-        ]
-        return f"{format_seconds(low)} to {format_seconds(high)} a step", drawn
+    def whiskers(cells: int) -> list[str]:
+        """The 95 % interval of each side as a line, and the estimate on it."""
+        lines = []
+        for ends in intervals:
+            first, middle, last = (bin_of(end, low, high, cells, is_log=True) for end in ends or [low] * 3)
+            line = f"{' ' * first}{'━' * (middle - first)}●{'━' * (last - middle)}"
+            lines.append(line if ends else "")
+        return lines
 
     letters = [Span(letter, "title") for letter in "ab"]
     words = [Span(_block_words(side), "dim") for side in launches]
-    drawing = Drawing(draw, _LEAST_CELLS, _MOST_CELLS, picture=picture)
+    rows = [(letter, hue, partial(shares, of)) for letter, hue, of in zip("ab", HUES, times, strict=True)]
+    drawing = _strips(rows, format_seconds(low), f"{format_seconds(high)} a step", whiskers)
     return Table((Column("", letters), Column("", words, priority=2), drawing))
+
+
+_Strip = tuple[str, str, Callable[[int], Sequence[float | None]]]
+"""The letter of a side, a hue, and shares of the height in so many cells."""
+
+
+def _strips(
+    rows: Sequence[_Strip], first: str, last: str, below: Callable[[int], Sequence[str]] = lambda cells: ()
+) -> Drawing:
+    """Rows of columns over one axis from `first` to `last`; in cells a line `below` each that has one."""
+
+    def draw(cells: int, beside: Sequence[Column]) -> Column:
+        drawn: list[list[Line]] = []
+        for (_, hue, shares), line in zip_longest(rows, below(cells)):
+            lines = [strip(shares(cells), 1.0), *([line] if line else ())]
+            drawn.append([(Span(one.ljust(cells), hue),) for one in lines])
+        return Column(f"{first}{last.rjust(max(cells - len(first), 0))}", drawn)
+
+    def picture() -> tuple[str, Sequence[str]]:
+        drawn = [columns_picture(shares(_PICTURE_CELLS), 1.0, letter) for letter, _, shares in rows]
+        return f"{first} to {last}", drawn
+
+    return Drawing(draw, _LEAST_CELLS, _MOST_CELLS, picture=picture)
 
 
 def _block_words(launches: Sequence[Sequence[float]]) -> str:
@@ -204,12 +277,6 @@ def _interval(cell: Cell) -> tuple[float, ...]:
         return ()
     units, speed = cell.result.case.units_per_step, cell.speed
     return units / speed.high, units / speed.units_per_s, units / speed.low
-
-
-def _whisker(cells: Sequence[int]) -> str:
-    """The 95 % interval as a line, and the estimate on it."""
-    first, middle, last = cells
-    return " " * first + "━" * (middle - first) + "●" + "━" * (last - middle)
 
 
 def _sure_lines(row: Row) -> Iterator[str]:
@@ -242,7 +309,7 @@ def _absent_lines(row: Row) -> Iterator[str]:
             yield f"no {column.absent} of {' and '.join(letters)}: {reason}"
 
 
-def _curve_parts(sides: Sequence[SideCurves | Missing]) -> Iterator[Part]:
+def _curve_parts(sides: Curves) -> Iterator[Part]:
     """What both boxes did, launches end to end; why nothing is known of one."""
     known = [(letter, one) for letter, one in zip("ab", sides, strict=False) if isinstance(one, SideCurves)]
     if known:
@@ -258,75 +325,36 @@ def _curve_parts(sides: Sequence[SideCurves | Missing]) -> Iterator[Part]:
         yield tuple(notes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Curve:
-    """A line of the table of curves."""
-
-    name: str
-    side: str
-    words: str
-    series: TimeSeries
-    seconds: float
-    low: float
-    high: float
-    hue: str
-
-    def values(self, points: int, longest_s: float) -> list[float | None]:
-        """At so many points of a time that is as long as the longest side."""
-        times_s = ((point + 0.5) / points * longest_s for point in range(points))
-        found = (self.series.at(t_s) if t_s <= self.seconds else math.nan for t_s in times_s)
-        return [value if math.isfinite(value) else None for value in found]
-
-
 def curve_table_of(sides: Sequence[tuple[str, SideCurves]]) -> Table:
     """A line for each metric and side, and where a device was held back."""
     longest_s = max((side.seconds for _, side in sides), default=0.0)
-    curves = [*_curves(sides)]
-
-    def draw(cells: int, beside: Sequence[Column]) -> Column:
-        drawn = [[(Span(strip(one.values(cells, longest_s), one.high, one.low), one.hue),)] for one in curves]
-        return Column(f"0 s{format_seconds(longest_s).rjust(max(cells - 3, 0))}", drawn)
-
-    def picture() -> tuple[str, Sequence[str]]:
-        drawn = [
-            columns_picture(
-                [
-                    None if value is None else value - one.low
-                    for value in one.values(_PICTURE_CELLS, longest_s)
-                ],
-                one.high - one.low,
-                one.side,
-            )
-            for one in curves
-        ]
-        return f"0 to {format_seconds(longest_s)}", drawn
-
-    names = [
-        "" if number and curves[number - 1].name == one.name else one.name
-        for number, one in enumerate(curves)
-    ]
-    return Table(
-        (
-            Column("", [Span(name, "dim") for name in names]),
-            Column("", [Span(one.side, "title") for one in curves]),
-            Column("", [one.words for one in curves]),
-            Drawing(draw, _LEAST_CELLS, _MOST_CELLS, picture=picture),
-        )
-    )
-
-
-def _curves(sides: Sequence[tuple[str, SideCurves]]) -> Iterator[_Curve]:
+    names, letters, words, strips = list[Span](), list[Span](), list[str](), list[_Strip]()
     for metric in dict.fromkeys(metric_named(key, side.device) for _, side in sides for key in side.curves):
         of_metric = [(*one, one[1].curves[metric.key]) for one in sides if metric.key in one[1].curves]
         values = [value for _, _, series in of_metric for value in series.known]
         high = max(values)
         low = min(min(values), high - _LEAST_SPAN * abs(high))
-        for letter, side, series in of_metric:
-            ends = metric.between(min(series.known), max(series.known))
-            yield _Curve(metric.name, letter, ends, series, side.seconds, low, high, f"{metric.hue} 1")
+        for number, (letter, side, series) in enumerate(of_metric):
+            names.append(Span("" if number else metric.name, "dim"))
+            letters.append(Span(letter, "title"))
+            words.append(metric.between(min(series.known), max(series.known)))
+            shares = partial(_shares, series, side.seconds, longest_s, low, high)
+            strips.append((letter, f"{metric.hue} 1", shares))
+    drawing = _strips(strips, "0 s", format_seconds(longest_s))
+    return Table((Column("", names), Column("", letters), Column("", words), drawing))
 
 
-def _load_parts(sides: Sequence[ServingRun | Missing], row: Row) -> Iterator[Part]:
+def _shares(
+    series: TimeSeries, seconds: float, longest_s: float, low: float, high: float, points: int
+) -> list[float | None]:
+    """Of the height from low to high, at so many points of a time that is as long as the longest side."""
+    times_s = ((point + 0.5) / points * longest_s for point in range(points))
+    found = (series.at(t_s) if t_s <= seconds else math.nan for t_s in times_s)
+    span = high - low
+    return [((value - low) / span if span else 0.0) if math.isfinite(value) else None for value in found]
+
+
+def _load_parts(sides: Loads, row: Row) -> Iterator[Part]:
     """Every load, with a line for each side that was offered it; the server of each side, and its notes."""
     known = [(letter, one) for letter, one in zip("ab", sides, strict=False) if isinstance(one, ServingRun)]
     keys = dict.fromkeys(_key(level) for _, side in known for level in side.levels)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any  # of a GPU, and how it is written
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.fleet import (
@@ -26,21 +29,23 @@ from gputui.analysis.fleet import (
 from gputui.analysis.spread import ASSUMED_DF, instance_prior_sd
 from gputui.analysis.statistics import t_quantile
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.errors import NoResult
+from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
 from gputui.model.machine import Gpu
 from gputui.model.plan import Case
-from gputui.model.result import Run, Spread
-from gputui.model.units import counted, format_change, format_rate, listed
+from gputui.model.result import Run, RunSummary, Spread
+from gputui.model.units import format_bytes, format_percent
 from gputui.services.compare.pairing import Side, SideCase, check_one_box, joined, runs_by
 from gputui.services.compare.ranking import tied
-from gputui.services.compare.row_text import OF_RATES, change_words, than
 from gputui.services.prices import price_of_run
-from gputui.services.results.headline import as_sentence, case_order, case_subject
+from gputui.services.results.conditions import Evidence
+from gputui.services.results.headline import case_order, case_subject
 from gputui.services.results.labels import device_words
 from gputui.services.results.metrics import AS_OFFERED, is_as_offered
-from gputui.services.results.selectors import Selection
+from gputui.services.results.selectors import Selection, select_all
 from gputui.services.results.throughput import cost_of, is_host_bound, rate_of, speed_of
+from gputui.store.locking import Locked
+from gputui.store.reading import CaseConditions
 
 RANKED_BY = ("machine", "runtime", "label", "gpu")
 """Dimensions with so many values that they are ranked."""
@@ -52,10 +57,6 @@ GPUS_FROM = FEWEST
 _LEAST_SD = 0.03
 """Assumed between healthy GPUs of one box, of log rates: one node of 8 showed 1.8 %, rented GPUs show more.
 At most 1 in 50 healthy ones is then called slow where they vary by 4 % (tests/benchmarks/check.py)."""
-_NAMED = 5
-"""Boxes that a sentence names."""
-_NAMED_WITH_REASON = 3
-"""The same with a reason each, if their reasons differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ class RankedBox:
     side: Side
     apart: tuple[float, float] | Missing
     """The 95 % interval of `overall` against the others of its kind that do not stand out."""
+    why: str = ""
+    """How it differs from the others of its kind, if it stands out and that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +134,6 @@ class Fleet:
     """Sides that did not measure the main case."""
     by: str = ""
     """The dimension that the sides differ in; empty for files."""
-    why: Mapping[str, str] = field(default_factory=dict)
-    """By box that stands out, how it differs from the others of its kind."""
     splits: tuple[Split, ...] = ()
     """Kinds of which some boxes are as slow as each other."""
 
@@ -140,97 +141,6 @@ class Fleet:
     def noun(self) -> str:
         """What a side is called."""
         return NOUNS[self.by]
-
-    @property
-    def headline(self) -> str:
-        """Who stands out and why, and how the kinds rank."""
-        return " ".join(self.sentences)
-
-    @property
-    def sentences(self) -> tuple[str, ...]:
-        """The headline, sentence by sentence."""
-        ranking, outliers = self._ranking(), [*self._groups(), *self._outliers()]
-        return (*outliers, ranking) if len(self.kinds) == 1 else (ranking, *outliers)
-
-    def _ranking(self) -> str:
-        unit = self.case.unit
-        about = counted(sum(kind.spread.boxes for kind in self.kinds), self.noun)
-        if len(self.kinds) == 1:
-            spread = self.kinds[0].spread
-            low, median, high = (format_rate(one, unit) for one in (spread.low, spread.median, spread.high))
-            which = "90 % of them" if spread.boxes >= 20 else "from"
-            told = f"{median} is the median, {which} {low} to {high}"
-            return f"{as_sentence(self.subject)} on {about} of one kind: {told}."
-        ranked = ", then ".join(
-            f"{listed([kind.name for kind in tier])}{' (a tie)' if len(tier) > 1 else ''}"
-            f" at {format_rate(tier[0].spread.median, unit)}"
-            for tier in self.tiers
-        )
-        return f"{as_sentence(self.subject)} on {about}, fastest kind first: {ranked}."
-
-    def _outliers(self) -> list[str]:
-        sentences = []
-        for word in ("slower", "faster"):
-            found = [box for box in self.boxes if box.stands_out == word]
-            found.sort(key=lambda box: -abs(math.log(box.overall)))
-            if len(found) == 1:
-                sentences.append(self._only_outlier(found[0]))
-            elif found:
-                sentences.append(self._several_outliers(word, found))
-        uneven = [box for box in self.boxes if box.stands_out == "uneven"]
-        if uneven:
-            some = [
-                f"{box.name} ({box.where[0][0]} {format_change(box.where[0][1])})" for box in uneven[:_NAMED]
-            ]
-            named = listed([*some, f"{len(uneven) - _NAMED} more"] if len(uneven) > _NAMED else some)
-            sentences.append(f"Only some cases stand out on {named}.")
-        if not (self.splits or any(box.stands_out for box in self.boxes)):
-            small = all(kind.spread.boxes < FEWEST for kind in self.kinds)
-            sentences.append(
-                f"Too few of a kind to say which stands out: {counted(FEWEST, self.noun)} are needed."
-                if small
-                else f"No {self.noun} stands out from its kind."
-            )
-        return sentences
-
-    def _groups(self) -> list[str]:
-        sentences = []
-        for split in self.splits:
-            of_kind = "" if len(self.kinds) == 1 else f" of {split.kind}"
-            which = f" in {split.subject}" if split.subject else ""
-            slow, fast = (format_rate(rate, split.unit) for rate in (split.slower_per_s, split.faster_per_s))
-            few = split.slower if len(split.slower) <= _NAMED else ()
-            named = f" ({listed(few)})" if few else ""
-            sentences.append(
-                f"Two groups{of_kind}{which}: {len(split.faster)} at {fast} and"
-                f" {len(split.slower)} at {slow}{named} ({format_change(split.ratio)})"
-                + (f": {split.why}." if split.why else ".")
-            )
-        return sentences
-
-    def _only_outlier(self, box: RankedBox) -> str:
-        others = sum(other.kind == box.kind for other in self.boxes) - 1
-        of_kind = "" if len(self.kinds) == 1 else f" {box.kind}"
-        why = f": {self.why[box.name]}" if self.why.get(box.name) else ""
-        ends = (box.overall,) * 2 if isinstance(box.apart, Missing) else box.apart
-        words, interval = change_words((box.overall, *ends), OF_RATES)
-        told = "" if isinstance(box.apart, Missing) else f" ({interval})"
-        return f"{box.name} is {words} {than(words)} the other {others}{of_kind}{told}{why}."
-
-    def _several_outliers(self, word: str, found: Sequence[RankedBox]) -> str:
-        reasons = {self.why.get(box.name, "") for box in found}
-        common = next(iter(reasons)) if len(reasons) == 1 else ""
-        named = []
-        for box in found[:_NAMED]:
-            likeliest = self.why.get(box.name, "").partition("; ")[0]
-            is_told = likeliest and not common and len(found) <= _NAMED_WITH_REASON
-            reason = f" ({likeliest})" if is_told else ""
-            named.append(f"{box.name} by {format_change(box.overall).lstrip('+-')}{reason}")
-        if len(found) > _NAMED:
-            named.append(f"{len(found) - _NAMED} more")
-        why = f"; of each, {common}" if common else ""
-        total = counted(sum(kind.spread.boxes for kind in self.kinds), self.noun)
-        return f"{len(found)} of {total} are {word} than their kind: {listed(named)}{why}."
 
     @property
     def tiers(self) -> list[list[Kind]]:
@@ -483,3 +393,173 @@ def _usd(case: SideCase) -> float | Missing:
         return price
     cost = cost_of(case.result, price)
     return cost.usd_per_million if isinstance(cost, Cost) else cost
+
+
+# Why a box or a GPU stands out: in what it differs from all others. First what is recorded of each box, such
+# as a power limit; then what telemetry says of the time in which the main case was measured.
+
+_ALIKE = 0.8
+"""Share of the others that have one value, from which another value is a difference."""
+_EXPLAINED = 8
+"""Boxes whose telemetry is read because they stand out, and as many of the others."""
+_MARKED_SHARE = 0.1
+"""How much more of the time a GPU was slowed down than the others, from which the reason names it."""
+_MARKED_CLOCK = math.log(1.02)
+
+
+def _switch(is_on: bool) -> str:
+    return "on" if is_on else "off"
+
+
+_OF_GPUS: tuple[tuple[str, Callable[[Gpu], Any], Callable[[Any], str]], ...] = (
+    ("power limit is", lambda gpu: gpu.power_limit_w, "{:.0f} W".format),
+    ("link has", lambda gpu: gpu.pcie_width, "{} PCIe lanes".format),
+    ("MIG is", lambda gpu: gpu.mig_enabled, _switch),
+    ("ECC is", lambda gpu: gpu.ecc_enabled, _switch),
+    ("memory is", lambda gpu: gpu.memory_bytes, format_bytes),
+)
+"""What of them differs, its value and that in words; the likeliest cause first, as in the next."""
+_OF_RUN: tuple[tuple[str, Callable[[RunSummary], object]], ...] = (
+    ("driver is", lambda run: run.machine.driver_version),
+    ("usable cores are", lambda run: run.machine.cpu.usable_cores),
+    ("torch is", lambda run: run.runtime.torch_version),
+    ("kernel is", lambda run: run.machine.kernel),
+)
+
+
+def _recorded(box: RankedBox) -> dict[str, object]:
+    """What is known of it, but for what its GPUs differ in."""
+    gpu, run = gpu_of(box.side), box.side.run
+    gpus = run.machine.gpus if gpu is None else [gpu]
+    of_gpus = {what: ({value(one) for one in gpus}, words) for what, value, words in _OF_GPUS}
+    found = {what: words(*values) for what, (values, words) in of_gpus.items() if _is_known(values)}
+    return found | {what: value(run) for what, value in _OF_RUN if _is_known({value(run)})}
+
+
+def _is_known(values: set[object]) -> bool:
+    """Whether there is one value, and that is not missing."""
+    return len(values) == 1 and not isinstance(next(iter(values)), Missing)
+
+
+def ranking_of(
+    files: Sequence[str], by: str, *, pool: bool = False, trust: bool = False
+) -> tuple[Fleet, tuple[str, ...]] | None:
+    """Many sides, each beside its kind and with reasons, and what to warn of; None of few.
+
+    Raises GputuiError if a file cannot be read.
+    """
+    if by not in RANKED_BY and (by or len(files) < FLEET_FROM):
+        return None
+    selections = select_all(files, trust=trust, pool=pool, only_rates=True)
+    sides = fleet_sides(selections, by, pool=pool)
+    if len(sides) < (GPUS_FROM if by == "gpu" else FLEET_FROM):
+        return None
+    warnings = tuple(warning for selection in selections for warning in selection.warnings)
+    if not by:
+        warnings += tuple(_same_runs(sides))
+    return explained(fleet_of(sides, by), Evidence(selections, trust=trust)), warnings
+
+
+def _same_runs(sides: Sequence[Side]) -> Iterator[str]:
+    """Copies of one file are no boxes of their own."""
+    for run_id, count in Counter(side.run.run_id for side in sides).items():
+        if count > 1:
+            yield f"{count} of these files hold the same run {run_id[-8:]}: they are one box, not {count}"
+
+
+def explained(fleet: Fleet, evidence: Evidence) -> Fleet:
+    """The ranking with the reasons why boxes stand out, as far as they are known.
+
+    Opens the files of a few boxes; what cannot be read any more explains nothing.
+    """
+    out = [box for box in fleet.boxes if box.stands_out]
+    out.sort(key=lambda box: -abs(math.log(box.overall)))
+    why: dict[str, list[str]] = {box.name: [] for box in fleet.boxes}
+    for box in out:
+        others = [other for other in fleet.boxes if other.kind == box.kind and not other.stands_out]
+        why[box.name] = list(_differs(_recorded(box), [_recorded(other) for other in others]))
+    for box, text in _of_telemetry(fleet, out[:_EXPLAINED], evidence):
+        why[box.name].append(text)
+    return replace(
+        fleet,
+        boxes=tuple(replace(box, why="; ".join(why[box.name][:2])) for box in fleet.boxes),
+        splits=tuple(replace(split, why=_of_groups(fleet, split)) for split in fleet.splits),
+    )
+
+
+def _of_groups(fleet: Fleet, split: Split) -> str:
+    """In what nearly all of the slower ones differ from nearly all others; empty if that is not known."""
+    slower, faster = (
+        [_recorded(box) for box in fleet.boxes if box.name in names] for names in (split.slower, split.faster)
+    )
+    for what in slower[0]:
+        values = [Counter(one.get(what) for one in group).most_common(1)[0] for group in (slower, faster)]
+        (mine, count), (theirs, others) = values
+        is_clear = count >= _ALIKE * len(slower) and others >= _ALIKE * len(faster)
+        if is_clear and mine != theirs and None not in (mine, theirs):
+            noun = what.removesuffix(" is").removesuffix(" has")
+            return f"{noun} {mine} in the slower ones, {theirs} in the others"
+    return ""
+
+
+def _differs(mine: Mapping[str, object], others: Sequence[Mapping[str, object]]) -> Iterator[str]:
+    """In what a box differs from nearly all others."""
+    for what, value in mine.items():
+        usual, count = Counter(other.get(what) for other in others).most_common(1)[0] if others else (None, 0)
+        if usual not in (value, None) and count >= _ALIKE * len(others):
+            yield f"its {what} {value}, theirs {usual}"
+
+
+def _of_telemetry(
+    fleet: Fleet, out: Sequence[RankedBox], evidence: Evidence
+) -> Iterator[tuple[RankedBox, str]]:
+    kinds = {box.kind for box in out}
+    peers: dict[str, list[RankedBox]] = {kind: [] for kind in kinds}
+    for box in sorted(fleet.boxes, key=lambda box: abs(math.log(box.overall))):
+        if box.kind in kinds and not box.stands_out and len(peers[box.kind]) < _EXPLAINED:
+            peers[box.kind].append(box)
+    seen = _conditions(fleet, [*out, *(box for found in peers.values() for box in found)], evidence)
+    for box in out:
+        others = [seen[peer.name] for peer in peers[box.kind] if peer.name in seen]
+        if box.name in seen and others:
+            yield from ((box, text) for text in _differences(seen[box.name], others, box.overall < 1))
+
+
+def _conditions(fleet: Fleet, boxes: Sequence[RankedBox], evidence: Evidence) -> dict[str, CaseConditions]:
+    """By box, while its main case was timed; without those of which nothing is known any more."""
+    cases = {
+        box.name: next(case for case in box.side.cases if case.result.case == fleet.case) for box in boxes
+    }
+    evidence.read_conditions(case.run.run_id for case in cases.values())
+    found = {}
+    for name, case in cases.items():
+        with suppress(GputuiError, Locked):
+            seen = evidence.conditions(case.run.run_id, case.result.case_id)
+            if not isinstance(seen, Missing):
+                found[name] = seen
+    return found
+
+
+def _differences(mine: CaseConditions, others: Sequence[CaseConditions], is_slower: bool) -> Iterator[str]:
+    """What slowed a box down more, or less if it is faster, than the middle of the others."""
+    shares: tuple[tuple[str, Callable[[CaseConditions], float | Missing]], ...] = (
+        ("slowed by heat or a power brake", lambda one: one.slowed_share),
+        ("held at its power limit", lambda one: one.power_capped_share),
+        ("shared with another process", lambda one: one.shared_share),
+    )
+    for words, value_of in shares:
+        share, usual = value_of(mine), _middle(value_of(one) for one in others)
+        if isinstance(share, Missing) or usual is None:
+            continue
+        if abs(share - usual) >= _MARKED_SHARE and (share > usual) == is_slower:
+            yield f"it was {words} {format_percent(share)} of the time, the others {format_percent(usual)}"
+    clock, usual = mine.clock_median_mhz, _middle(one.clock_median_mhz for one in others)
+    if not isinstance(clock, Missing) and usual and clock > 0:
+        change = math.log(clock / usual)
+        if abs(change) >= _MARKED_CLOCK and (change < 0) == is_slower:
+            yield f"its clock was {clock / 1000:.2f} GHz, theirs {usual / 1000:.2f} GHz"
+
+
+def _middle(values: Iterable[float | Missing]) -> float | None:
+    known = [value for value in values if not isinstance(value, Missing)]
+    return statistics.median(known) if known else None

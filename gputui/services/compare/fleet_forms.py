@@ -6,10 +6,10 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gputui.analysis.fleet import spread_of
+from gputui.analysis.fleet import FEWEST, spread_of
 from gputui.document.drawings import PAGE_CELLS, Interval, axis_of, intervals
 from gputui.document.markup import (
     bullets,
@@ -28,13 +28,18 @@ from gputui.document.table import Column, Drawing, Part, Table
 from gputui.model.absent import Missing, known
 from gputui.model.units import cost_unit, counted, format_change, format_rate, format_usd, listed
 from gputui.services.compare.fleet import Fleet, RankedBox, gpu_of
-from gputui.services.compare.row_text import style_of_word
+from gputui.services.compare.row_text import OF_RATES, change_words, style_of_word, than
+from gputui.services.results.headline import as_sentence
 from gputui.services.support.output_files import Value, csv_text
 
 ROWS = 20
 """Boxes that are shown where there is no room for all."""
 _REASONS = 5
 """Boxes whose reasons are."""
+_NAMED = 5
+"""Boxes that a sentence names."""
+_NAMED_WITH_REASON = 3
+"""The same with a reason each, if their reasons differ."""
 _AT_ONCE = 40
 """Boxes that are shown on a page without a click, besides those that stand out."""
 _HOW_TO_READ = (
@@ -50,6 +55,93 @@ _HOW_TO_READ = (
     ),
     "A line is the 95 % interval of its distance from the others, by how far these lie apart.",
 )
+
+
+def fleet_sentences(fleet: Fleet) -> tuple[str, ...]:
+    """Who stands out and why, and how the kinds rank; of one kind the outliers first."""
+    ranking, outliers = _ranking(fleet), [*_groups(fleet), *_outliers(fleet)]
+    return (*outliers, ranking) if len(fleet.kinds) == 1 else (ranking, *outliers)
+
+
+def _ranking(fleet: Fleet) -> str:
+    unit = fleet.case.unit
+    about = f"{as_sentence(fleet.subject)} on {_all_boxes(fleet)}"
+    if len(fleet.kinds) == 1:
+        spread = fleet.kinds[0].spread
+        low, median, high = (format_rate(one, unit) for one in (spread.low, spread.median, spread.high))
+        which = "90 % of them" if spread.boxes >= 20 else "from"
+        return f"{about} of one kind: {median} is the median, {which} {low} to {high}."
+    ranked = ", then ".join(
+        f"{listed([kind.name for kind in tier])}{' (a tie)' if len(tier) > 1 else ''}"
+        f" at {format_rate(tier[0].spread.median, unit)}"
+        for tier in fleet.tiers
+    )
+    return f"{about}, fastest kind first: {ranked}."
+
+
+def _all_boxes(fleet: Fleet) -> str:
+    return counted(len(fleet.boxes), fleet.noun)
+
+
+def _outliers(fleet: Fleet) -> Iterator[str]:
+    """A sentence of those that are slower, of those that are faster, and of those that are so in some cases;
+    if there is none, that there is none."""
+    for word in ("slower", "faster"):
+        found = [box for box in fleet.boxes if box.stands_out == word]
+        found.sort(key=lambda box: -abs(math.log(box.overall)))
+        if found:
+            yield _only_outlier(fleet, *found) if len(found) == 1 else _several_outliers(fleet, word, found)
+    uneven = [box for box in fleet.boxes if box.stands_out == "uneven"]
+    if uneven:
+        some = [f"{box.name} ({box.where[0][0]} {format_change(box.where[0][1])})" for box in uneven[:_NAMED]]
+        yield f"Only some cases stand out on {_with_more(some, len(uneven))}."
+    if not (fleet.splits or any(box.stands_out for box in fleet.boxes)):
+        if all(kind.spread.boxes < FEWEST for kind in fleet.kinds):
+            yield f"Too few of a kind to say which stands out: {counted(FEWEST, fleet.noun)} are needed."
+        else:
+            yield f"No {fleet.noun} stands out from its kind."
+
+
+def _with_more(named: Sequence[str], count: int) -> str:
+    """Those that a sentence names, and how many it does not."""
+    return listed([*named, f"{count - len(named)} more"] if count > len(named) else [*named])
+
+
+def _groups(fleet: Fleet) -> Iterator[str]:
+    for split in fleet.splits:
+        of_kind = "" if len(fleet.kinds) == 1 else f" of {split.kind}"
+        which = f" in {split.subject}" if split.subject else ""
+        slow, fast = (format_rate(rate, split.unit) for rate in (split.slower_per_s, split.faster_per_s))
+        named = f" ({listed(split.slower)})" if len(split.slower) <= _NAMED else ""
+        yield (
+            f"Two groups{of_kind}{which}: {len(split.faster)} at {fast} and"
+            f" {len(split.slower)} at {slow}{named} ({format_change(split.ratio)})"
+            + (f": {split.why}." if split.why else ".")
+        )
+
+
+def _only_outlier(fleet: Fleet, box: RankedBox) -> str:
+    others = sum(other.kind == box.kind for other in fleet.boxes) - 1
+    of_kind = "" if len(fleet.kinds) == 1 else f" {box.kind}"
+    ends = (box.overall,) * 2 if isinstance(box.apart, Missing) else box.apart
+    words, interval = change_words((box.overall, *ends), OF_RATES)
+    told = "" if isinstance(box.apart, Missing) else f" ({interval})"
+    why = f": {box.why}" if box.why else ""
+    return f"{box.name} is {words} {than(words)} the other {others}{of_kind}{told}{why}."
+
+
+def _several_outliers(fleet: Fleet, word: str, found: Sequence[RankedBox]) -> str:
+    reasons = {box.why for box in found}
+    common = next(iter(reasons)) if len(reasons) == 1 else ""
+    named = []
+    for box in found[:_NAMED]:
+        likeliest = box.why.partition("; ")[0]
+        is_told = likeliest and not common and len(found) <= _NAMED_WITH_REASON
+        reason = f" ({likeliest})" if is_told else ""
+        named.append(f"{box.name} by {format_change(box.overall).lstrip('+-')}{reason}")
+    why = f"; of each, {common}" if common else ""
+    told = _with_more(named, len(found))
+    return f"{len(found)} of {_all_boxes(fleet)} are {word} than their kind: {told}{why}."
 
 
 def kind_table(fleet: Fleet) -> Table:
@@ -142,19 +234,24 @@ def where_of(fleet: Fleet, box: RankedBox) -> str:
 def _parts(fleet: Fleet, boxes: Sequence[RankedBox], reasons: int | None = None) -> list[Part]:
     """The kinds if there are several, these boxes, why some stand out, and which were not measured."""
     kinds: list[Part] = [kind_table(fleet)] if len(fleet.kinds) > 1 else []
-    whys = [f"{name}: {why}" for name, why in fleet.why.items()][:reasons]
+    whys = [f"{box.name}: {box.why}" for box in _explained(fleet)][:reasons]
     unmeasured = [f"not measured there: {listed(fleet.unmeasured)}"] if fleet.unmeasured else []
     return [*kinds, box_table(fleet, boxes), (*whys, *unmeasured)]
+
+
+def _explained(fleet: Fleet) -> list[RankedBox]:
+    """Boxes with a reason, those first that stand out most."""
+    return sorted((box for box in fleet.boxes if box.why), key=lambda box: -abs(math.log(box.overall)))
 
 
 def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
     """Headline, kinds, then as many boxes as there is room for: ROWS, or all where that is asked for."""
     page = Page(out)
-    page.line(fleet.headline, "title")
+    page.line(" ".join(fleet_sentences(fleet)), "title")
     room = ROWS
     if out.is_terminal:
         kinds = len(fleet.kinds) + 2 if len(fleet.kinds) > 1 else 0
-        below = min(len(fleet.why), _REASONS) + bool(fleet.unmeasured)
+        below = min(len(_explained(fleet)), _REASONS) + bool(fleet.unmeasured)
         room = max(min(ROWS, out.height - page.height - kinds - below - 4), 5)
     boxes = shown_boxes(fleet, None if shows_all else room)
     for one in _parts(fleet, boxes, None if shows_all else _REASONS):
@@ -168,7 +265,7 @@ def write_fleet(out: Console, fleet: Fleet, shows_all: bool) -> None:
 def fleet_as_markdown(fleet: Fleet) -> str:
     """Headline, kinds if there are several, and all boxes."""
     made = (markdown_of(one) for one in _parts(fleet, fleet.boxes) if one)
-    return "\n".join((f"**{escaped(fleet.headline)}**\n", *made))
+    return "\n".join((f"**{escaped(' '.join(fleet_sentences(fleet)))}**\n", *made))
 
 
 def fleet_as_text(fleet: Fleet) -> str:
@@ -180,7 +277,7 @@ def fleet_as_text(fleet: Fleet) -> str:
 
 def fleet_as_page(fleet: Fleet) -> str:
     """A page that fetches and runs nothing; names from files cannot become markup."""
-    first, *rest = fleet.sentences
+    first, *rest = fleet_sentences(fleet)
     *_, every, notes = map(html_of, _parts(fleet, fleet.boxes))
     out = [box for box in fleet.boxes if box.stands_out]
     shown = folded if len(fleet.boxes) > _AT_ONCE else part
@@ -215,36 +312,48 @@ def _kinds(fleet: Fleet) -> str:
 
 def fleet_as_csv(fleet: Fleet) -> str:
     """A row for each box by rank and then for those without the main case, as `csv_text` writes them."""
-    rows = [_row(fleet, rank) for rank in range(len(fleet.boxes))]
+    rows: list[dict[str, Value]] = []
+    for rank, box in enumerate(fleet.boxes, 1):
+        plain = _plain(box)
+        row: dict[str, Value] = {
+            "rank": rank,
+            **{name: plain[name] for name in ("name", "kind", "machine", "device_index", "run")},
+            **fleet.case.identity(),
+            "units_per_s": plain["per_s"],
+            "units_per_s_low": plain["low_per_s"],
+            "units_per_s_high": plain["high_per_s"],
+            **{name: plain[name] for name in ("of_kind", "overall", "overall_low", "overall_high", "cases")},
+            "stands_out": box.stands_out,
+            "where": "; ".join(f"{name} {ratio:.4f}" for name, ratio in box.where),
+            "why": box.why,
+            "usd_per_million": plain["usd_per_million"],
+        }
+        rows.append(row)
     rows += [dict.fromkeys(rows[0]) | {"name": name} for name in fleet.unmeasured]
     return csv_text((rows[0], *(row.values() for row in rows)))
 
 
-def _row(fleet: Fleet, place: int) -> dict[str, Value]:
-    box = fleet.boxes[place]
+def _plain(box: RankedBox) -> dict[str, Value]:
+    """A box for programs, without the cases in which it stands out."""
     gpu = gpu_of(box.side)
     apart = (None, None) if isinstance(box.apart, Missing) else box.apart
-    usd = box.usd_per_million
     return {
-        "rank": place + 1,
         "name": box.name,
         "kind": box.kind,
         "machine": box.side.run.machine.machine_id,
         "device_index": None if gpu is None else gpu.index,
         "run": box.side.run.short_id,
-        **fleet.case.identity(),
-        "units_per_s": box.speed.units_per_s,
-        "units_per_s_low": box.speed.low,
-        "units_per_s_high": box.speed.high,
+        "per_s": box.speed.units_per_s,
+        "low_per_s": box.speed.low,
+        "high_per_s": box.speed.high,
         "of_kind": box.of_kind,
         "overall": box.overall,
         "overall_low": apart[0],
         "overall_high": apart[1],
         "cases": box.cases,
         "stands_out": box.stands_out,
-        "where": "; ".join(f"{name} {ratio:.4f}" for name, ratio in box.where),
-        "why": fleet.why.get(box.name, ""),
-        "usd_per_million": None if isinstance(usd, Missing) else usd,
+        "why": box.why,
+        "usd_per_million": known(box.usd_per_million),
     }
 
 
@@ -258,7 +367,7 @@ def fleet_plain(fleet: Fleet) -> dict[str, object]:
     return {
         "schema": 1,
         "by": fleet.by,
-        "headline": fleet.headline,
+        "headline": " ".join(fleet_sentences(fleet)),
         "case": fleet.subject,
         "unit": fleet.case.unit,
         "kinds": [
@@ -277,23 +386,8 @@ def fleet_plain(fleet: Fleet) -> dict[str, object]:
         ],
         "boxes": [
             {
-                "name": box.name,
-                "kind": box.kind,
-                "machine": box.side.run.machine.machine_id,
-                "device_index": None if (gpu := gpu_of(box.side)) is None else gpu.index,
-                "run": box.side.run.short_id,
-                "per_s": box.speed.units_per_s,
-                "low_per_s": box.speed.low,
-                "high_per_s": box.speed.high,
-                "of_kind": box.of_kind,
-                "overall": box.overall,
-                "cases": box.cases,
-                "stands_out": box.stands_out,
-                "overall_low": None if isinstance(box.apart, Missing) else box.apart[0],
-                "overall_high": None if isinstance(box.apart, Missing) else box.apart[1],
-                "why": fleet.why.get(box.name, ""),
+                **_plain(box),
                 "where": [{"case": name, "of_kind": ratio} for name, ratio in box.where],
-                "usd_per_million": known(box.usd_per_million),
             }
             for box in fleet.boxes
         ],

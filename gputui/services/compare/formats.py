@@ -1,29 +1,44 @@
-"""Makes and saves a comparison, or a ranking, in any of its forms; here those for programs, JSON and CSV."""
+"""Makes and saves a comparison, or a ranking, in any of its forms; here those for programs: JSON, CSV, and
+what a comparison in Python says."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any  # JSON
+from typing import TYPE_CHECKING, Any  # JSON
 
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.findings import Finding
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import RatioEstimate
-from gputui.errors import GputuiError
+from gputui.document.markup import html_of, safe
+from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing, known
 from gputui.model.journal import to_plain
 from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn
 from gputui.services.compare.fleet import Fleet
 from gputui.services.compare.headline import Headline
-from gputui.services.compare.pairing import Cell, Comparison, FigureRow, Row, Side, performance_checks_of_side
-from gputui.services.compare.session import Answer, Asked
-from gputui.services.compare.tables import comparisons_as_markdown
-from gputui.services.compare.text import comparison_as_text, spread_as_json
-from gputui.services.compare.why import Why, sentence
+from gputui.services.compare.pairing import (
+    DIMENSIONS,
+    Cell,
+    Comparison,
+    FigureRow,
+    Row,
+    Side,
+    performance_checks_of_side,
+)
+from gputui.services.compare.reports import (
+    comparison_as_text,
+    comparisons_as_markdown,
+    comparisons_as_page,
+    spread_as_json,
+)
+from gputui.services.compare.session import Answer, Asked, ask
+from gputui.services.compare.tables import pair_parts
+from gputui.services.compare.why import sentence
 from gputui.services.results.exports import (
     case_identity,
     cost_as_json,
@@ -34,6 +49,9 @@ from gputui.services.results.exports import (
 )
 from gputui.services.results.throughput import rate_of
 from gputui.services.support.output_files import Value, csv_text, write_output
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 WITH_ENERGY = ("csv", "json", "html")
 """Forms that also tell what the GPUs drew."""
@@ -66,7 +84,7 @@ def save_comparison(path: Path, asked: Asked, baseline: int, columns: Sequence[C
 
 def comparison_plain(asked: Asked, answer: Answer) -> dict[str, object]:
     """What `gputui compare --json` prints."""
-    plain = [comparison_as_json(*pair) for pair in answer.pairs]
+    plain = [*map(comparison_as_json, answer.comparisons)]
     headline = headline_as_json(answer.headline)
     return {"schema": 1, "by": asked.ignore, "headline": headline, "comparisons": plain}
 
@@ -82,15 +100,12 @@ def comparison_text(
     """What `gputui compare --format FORM` prints; `columns` apply to text and markdown, the rest to text."""
     if form == "json":
         return json.dumps(comparison_plain(asked, answer), indent=1) + "\n"
-    pairs = answer.pairs
     if form == "csv":
-        return comparisons_as_csv(pairs, asked.ignore)
+        return comparisons_as_csv(answer.comparisons, asked.ignore)
     if form == "markdown":
-        return comparisons_as_markdown(pairs, asked.ignore, answer.headline, columns)
+        return comparisons_as_markdown(answer, asked.ignore, columns)
     if form == "text":
         return comparison_as_text(asked, answer, columns, width, is_verbose)
-    from gputui.services.compare.html import comparisons_as_page  # only who writes a page needs it
-
     return comparisons_as_page(asked, answer)
 
 
@@ -117,9 +132,8 @@ def headline_as_json(headline: Headline) -> dict[str, Any]:
     }
 
 
-def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict[str, Any]:
+def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
     """One comparison: sides, differences, rows with their reasons, and group means."""
-    reasons = {id(why.row): why for why in whys}
     return {
         "a": _side(comparison.a),
         "b": _side(comparison.b),
@@ -142,7 +156,7 @@ def comparison_as_json(comparison: Comparison, whys: Sequence[Why] = ()) -> dict
                 "holds_between_models": None
                 if isinstance(row.holds_between_models, Missing)
                 else row.holds_between_models,
-                **_why(row, reasons.get(id(row))),
+                **_why(row),
             }
             for row in comparison.rows
         ],
@@ -194,7 +208,8 @@ def _finding(found: Finding) -> dict[str, Any]:
     return {**plain, "at_best_ns": found.at_best_ns if found.has_at_best else None, "text": found.text}
 
 
-def _why(row: Row, why: Why | None) -> dict[str, Any]:
+def _why(row: Row) -> dict[str, Any]:
+    why = row.why
     if why is None:
         absent = f"the verdict is {row.verdict.word}: there is no difference to explain"
         return {"why": {"missing": absent}, "findings": {"a": [], "b": []}}
@@ -226,7 +241,7 @@ def _side(side: Side) -> dict[str, Any]:
 
 def _cell(cell: Cell, unit: str) -> dict[str, Any]:
     return {
-        "outcome": "absent" if cell.result is None else cell.result.outcome,
+        "outcome": cell.outcome,
         "precision_used": cell.precision_used,
         "speed": estimate_as_json(cell.speed, "units_per_s"),
         "clock_units_per_s": None if cell.result is None else known(rate_of(cell.result, by_clock=True)),
@@ -259,21 +274,19 @@ def _ratio(estimate: RatioEstimate | Missing) -> dict[str, Any] | None:
     }
 
 
-def comparisons_as_csv(pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str) -> str:
+def comparisons_as_csv(comparisons: Sequence[Comparison], ignore: str) -> str:
     """The records below their names, as `csv_text` writes them."""
-    rows = comparison_records(pairs, ignore)
+    rows = comparison_records(comparisons, ignore)
     return csv_text((*rows[:1], *(row.values() for row in rows)))
 
 
-def comparison_records(
-    pairs: Sequence[tuple[Comparison, Sequence[Why]]], ignore: str
-) -> list[dict[str, Value]]:
+def comparison_records(comparisons: Sequence[Comparison], ignore: str) -> list[dict[str, Value]]:
     """In base units: a row for each case and pair of sides, below it one for each figure."""
     return [
         values
-        for comparison, whys in pairs
+        for comparison in comparisons
         for row in (*comparison.rows, *comparison.one_sided)
-        for values in _records_of(row, comparison, {id(why.row): why for why in whys}.get(id(row)), ignore)
+        for values in _records_of(row, comparison, ignore)
     ]
 
 
@@ -283,9 +296,9 @@ _OF_FIGURE = (
 )
 
 
-def _records_of(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> Iterator[dict[str, Value]]:
+def _records_of(row: Row, comparison: Comparison, ignore: str) -> Iterator[dict[str, Value]]:
     """The case, then each of its figures: the same columns, with what identifies the case and the sides."""
-    of_case = _record(row, comparison, why, ignore)
+    of_case = _record(row, comparison, ignore)
     yield of_case | dict.fromkeys(_OF_FIGURE)
     identity = {
         name: value
@@ -305,10 +318,9 @@ def _figure(figure: FigureRow) -> tuple[Value, ...]:
     return figure.key, figure.unit, *values, *launches, *map(judged.__getitem__, told)
 
 
-def _record(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> dict[str, Value]:
-    case, estimate = row.case, row.estimate
+def _record(row: Row, comparison: Comparison, ignore: str) -> dict[str, Value]:
+    case, estimate, why = row.case, row.estimate, row.why and row.why.attribution
     known = estimate if isinstance(estimate, RatioEstimate) else None
-    found = why.attribution if why is not None else None
     return {
         **case.identity(),
         "by": ignore,
@@ -325,7 +337,7 @@ def _record(row: Row, comparison: Comparison, why: Why | None, ignore: str) -> d
         **_judged(row.energy),
         "note": row.note,
         "flags": "; ".join(f"{flag.side} {flag.word} {flag.share:.3f}" for flag in row.flags),
-        "why": sentence(row, found) if isinstance(found, Attribution) else None,
+        "why": sentence(row, why) if isinstance(why, Attribution) else None,
     }
 
 
@@ -340,9 +352,68 @@ def _side_values(letter: str, side: Side, cell: Cell) -> dict[str, Value]:
         "side": side.name,
         "run": (cell.run or side.run).short_id,
         "device_name": "" if cell.result is None else cell.result.device_name,
-        "outcome": "absent" if cell.result is None else cell.result.outcome,
+        "outcome": cell.outcome,
         "precision_used": cell.precision_used,
     }
     for column in COLUMNS:
         values |= column.csv(cell)
     return {f"{letter}_{name}": value for name, value in values.items()}
+
+
+_WIDTH = 80
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ComparisonResult:
+    """Every other side against the baseline. Printed, it is what `gputui compare` prints."""
+
+    asked: Asked
+    answer: Answer
+    baseline: int
+
+    @property
+    def headline(self) -> str:
+        """The answer in a sentence or two."""
+        return self.answer.headline.text
+
+    def to_frame(self) -> DataFrame:
+        """One row per case and pair of sides, and one per figure, with the columns of the CSV."""
+        import pandas as pd
+
+        return pd.DataFrame(comparison_records(self.answer.comparisons, self.asked.ignore))
+
+    def save(self, path: str | Path) -> None:
+        """Write it as .html, .md, .csv or .json. Raises GputuiError for another extension, or a full disk."""
+        save_comparison(Path(path), self.asked, self.baseline)
+
+    def __repr__(self) -> str:
+        return comparison_text(self.asked, self.answer, "text", width=_WIDTH).rstrip()
+
+    def _repr_html_(self) -> str:
+        steps = "".join(f"<pre>{safe(step.command)}</pre>" for step in self.answer.headline.steps)
+        parts = [
+            one for pair in self.answer.comparisons for one in pair_parts(pair, self.asked.ignore) if one
+        ]
+        told = f"<p><b>{safe(self.headline)}</b></p>{''.join(map(html_of, parts))}"
+        return told + (f"<p>To tell:</p>{steps}" if steps else "")
+
+
+def compare(
+    *files: str | Path, by: str | None = None, baseline: str = "", pool: bool = False, trust: bool = False
+) -> ComparisonResult:
+    """Compare result files, the first as the baseline; of one file, its variants. As `gputui compare`.
+
+    Each is a file or `F@RUN`. `by`: one of device, precision, threads, mode, machine, runtime. Raises
+    NoResult if nothing can be compared, GputuiError if a file cannot be read.
+    """
+    if by is not None and by not in DIMENSIONS:
+        raise GputuiError(f"by={by!r}: is not a dimension", f"one of {', '.join(DIMENSIONS)}")
+    if not files:
+        raise GputuiError("no file is named", "name two, such as 'a.db', 'b.db'; one alone: its variants")
+    asked = ask([str(file) for file in files], by=by, pool=pool, trust=trust)
+    first = asked.baseline(baseline) if baseline else 0
+    answer = asked.compared(first, with_energy=True)
+    if answer.headline.is_empty:
+        message, *rest = answer.headline.sentences
+        raise NoResult(message, "; ".join((*rest, *(step.command for step in answer.headline.steps))))
+    return ComparisonResult(asked, answer, first)

@@ -27,8 +27,8 @@ from gputui.model.units import (
     format_size_of_change,
     listed,
 )
-from gputui.services.compare.pairing import CROWDED, SHARED, SLOWED, Comparison, Row, Side, main_row
-from gputui.services.compare.ranking import Ranked, by_cost, by_speed
+from gputui.services.compare.pairing import CROWDED, SHARED, SLOWED, Cell, Comparison, Row, Side, main_row
+from gputui.services.compare.ranking import by_cost, by_speed
 from gputui.services.compare.row_text import (
     OF_COSTS,
     OF_RATES,
@@ -41,11 +41,11 @@ from gputui.services.compare.row_text import (
     open_words,
     side_names,
     than,
+    units_per_s,
     verdict_parts,
 )
-from gputui.services.compare.side_records import load_terms
-from gputui.services.compare.suggestions import SettlingStep, settling_steps, steps_to_pair
-from gputui.services.compare.why import Why, part_name
+from gputui.services.compare.suggestions import SettlingStep, load_terms, settling_steps, steps_to_pair
+from gputui.services.compare.why import part_name
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.headline import (
     as_sentence,
@@ -102,13 +102,11 @@ class Headline:
         return " ".join(self.sentences)
 
 
-def headline_of(
-    comparisons: Sequence[Comparison], whys: Sequence[Sequence[Why]], ignore: str, evidence: Evidence
-) -> Headline:
+def headline_of(comparisons: Sequence[Comparison], ignore: str, evidence: Evidence) -> Headline:
     """For two sides, for the values of one dimension within them, or a ranking of three sides and more."""
     if len(comparisons) > 1:
         return _of_several_values(comparisons, ignore, evidence) if ignore else _ranking(comparisons)
-    comparison, why = comparisons[0], whys[0]
+    (comparison,) = comparisons
     main = main_row(comparison.rows)
     if main is None:
         failed = _only_on_one(comparison, None)
@@ -120,14 +118,12 @@ def headline_of(
             return Headline((nothing, as_sentence(terms)), is_empty=True)
         said = (nothing,) if steps or ignore not in ("", "machine") else (nothing, _SAME_PROFILE)
         return Headline(said, steps, "to compare", is_empty=True)
-    return (
-        _of_values(comparison, main, ignore, evidence)
-        if ignore
-        else _of_boxes(comparison, main, why, evidence)
-    )
+    if ignore:
+        return _of_values(comparison, main, ignore, evidence)
+    return _of_boxes(comparison, main, evidence)
 
 
-def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: Evidence) -> Headline:
+def _of_boxes(comparison: Comparison, main: Row, evidence: Evidence) -> Headline:
     if main.a.run is not None and main.b.run is not None and main.a.run.run_id == main.b.run.run_id:
         return Headline(
             (f"Both sides are the same run, {main.a.run.short_id}: name another for one of them.",)
@@ -140,7 +136,7 @@ def _of_boxes(comparison: Comparison, main: Row, whys: Sequence[Why], evidence: 
     else:
         is_told = main.rate.is_decided
         said = claim(main, comparison, where) if is_told else _undecided(main, comparison, where)
-        sentences += [f"{said}.", _because(main, comparison, whys)]
+        sentences += [f"{said}.", _because(main, comparison)]
     sentences.append(_limit(main, comparison))
     steps = () if main.rate.is_decided else settling_steps(main, evidence)
     sentences.append(_busy(main, comparison))
@@ -302,19 +298,19 @@ def _cost_words(row: Row) -> str:
     return "the same" if ratio is None or not row.cost.differs else change_words(ratio, OF_COSTS)[0]
 
 
-def _because(main: Row, comparison: Comparison, whys: Sequence[Why]) -> str:
+def _because(main: Row, comparison: Comparison) -> str:
     """The part of the step that holds most of the difference, where the case was profiled on both sides."""
-    for why in whys:
-        if why.row is main and isinstance(why.attribution, Attribution) and why.attribution.difference_ns:
-            found = why.attribution
-            part = max(found.parts, key=lambda part: part.difference_ns / found.difference_ns)
-            share = part.difference_ns / found.difference_ns
-            if share >= _LEAST_SHARE:
-                row, who, _ = facing(main, comparison)
-                saves = "saves" if row.rate.word == "faster" else "loses"
-                percent = format_percent(min(share, 1.0))
-                return f"Of the time that {who} {saves} in a step, {percent} is {part_name(part)}."
-    return ""
+    found = main.why and main.why.attribution
+    if not isinstance(found, Attribution) or not found.difference_ns:
+        return ""
+    part = max(found.parts, key=lambda part: part.difference_ns / found.difference_ns)
+    share = part.difference_ns / found.difference_ns
+    if share < _LEAST_SHARE:
+        return ""
+    row, who, _ = facing(main, comparison)
+    saves = "saves" if row.rate.word == "faster" else "loses"
+    percent = format_percent(min(share, 1.0))
+    return f"Of the time that {who} {saves} in a step, {percent} is {part_name(part)}."
 
 
 def _what_changes_the_choice(main: Row, comparison: Comparison) -> str:
@@ -487,7 +483,11 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
     sides = (comparisons[0].a, *(comparison.b for comparison in comparisons))
     letters = ("a", *map(letter_of, range(len(comparisons))))
     names = dict(zip(letters, side_names(sides, main.case.variant.device_class), strict=True))
-    tiers = [f"{_tier(names, tier)} at {_rates(tier, main)}" for tier in by_speed(main.a, rows)]
+    cells = {"a": main.a} | {letter: row.b for letter, row in rows.items()}
+    tiers = [
+        f"{_tier(names, tier)} at {_rates([cells[letter] for letter in tier], main)}"
+        for tier in by_speed(main.a, rows)
+    ]
     sentences = [f"{as_sentence(subject(main, first))}, fastest first: {', then '.join(tiers)}."]
     costs = by_cost(main.a, rows)
     if sum(map(len, costs)) > 1:
@@ -503,14 +503,14 @@ def same_case(row: Row, comparison: Comparison) -> Row | None:
     )
 
 
-def _tier(names: Mapping[str, str], tier: Sequence[Ranked]) -> str:
+def _tier(names: Mapping[str, str], tier: Sequence[str]) -> str:
     """`H200`, `a.db and b.db (a tie)`."""
-    named = listed([names[side.name] for side in tier])
+    named = listed([names[letter] for letter in tier])
     return f"{named} (a tie)" if len(tier) > 1 else named
 
 
-def _rates(tier: Sequence[Ranked], main: Row) -> str:
-    rates = [s.cell.speed.units_per_s for s in tier if isinstance(s.cell.speed, SpeedEstimate)]
+def _rates(tier: Sequence[Cell], main: Row) -> str:
+    rates = [units_per_s(cell) for cell in tier]
     ends = [format_rate(rate, main.case.unit) for rate in (min(rates), max(rates))]
     if ends[0] == ends[1]:
         return ends[0]

@@ -7,10 +7,12 @@ precision, number of threads, mode, machine or runtime. The first side is the ba
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gputui.analysis.attribution import Attribution
 from gputui.analysis.cost import Cost, Energy
+from gputui.analysis.findings import Finding
 from gputui.analysis.judgement import (
     COST,
     ENERGY,
@@ -37,7 +39,8 @@ from gputui.analysis.verdict import (
 )
 from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
-from gputui.model.plan import Case, Variant
+from gputui.model.machine import Machine
+from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Measurement, Run, RunSummary
 from gputui.model.units import format_percent, listed
 from gputui.services.results.expected import Use, performance_checks, uses_of
@@ -105,10 +108,12 @@ COLD_SHARE = 0.2
 ConditionsOf = Callable[[str, int], CaseConditions | Missing]
 """By run and case."""
 
+NOT_THERE = Missing("not in this run")
 NO_ENERGY = Missing("the power was not read")
 (_UNREAD,) = judgements(ENERGY, [NO_ENERGY])
 _COMBINED = {"max": "a maximum", "min": "a minimum", "sum": "a sum"}
 _ORDER = ("cpu", "gpu", "1", "all", *PRECISIONS, "eager", "compile", "graph")
+_IN_ORDER_OF_RUNS = ("machine", "runtime", "label")
 Pairing = tuple[str, str, str, str, str]
 
 
@@ -134,21 +139,39 @@ class Side:
     chosen_of: int = 1
     """Runs that measured something, if each case is from the newest of them; 1 if they were pooled."""
 
+    def results_of(self, machine: Machine) -> list[CaseResult]:
+        """Those of one of its machines."""
+        return [one.result for one in self.cases if one.run.machine.machine_id == machine.machine_id]
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One side of a row."""
+    """One side of a row; without a result if the side lacks the case."""
 
-    speed: SpeedEstimate | Missing
-    cost: Cost | Missing
-    precision_used: str
-    result: CaseResult | None
-    uses: tuple[Use, ...] = ()
-    """FLOPs and bytes per second beside the peaks of the device."""
+    result: CaseResult | None = None
     run: RunSummary | None = None
     """Where `result` comes from."""
+    cost: Cost | Missing = NOT_THERE
+    uses: tuple[Use, ...] = ()
+    """FLOPs and bytes per second beside the peaks of the device."""
     energy: Energy | Missing = NO_ENERGY
     """Of the GPU, for a unit of work."""
+
+    @property
+    def speed(self) -> SpeedEstimate | Missing:
+        return NOT_THERE if self.result is None else speed_of(self.result)
+
+    @property
+    def outcome(self) -> str:
+        return "absent" if self.result is None else self.result.outcome
+
+    @property
+    def precision_used(self) -> str:
+        return "" if self.result is None else self.result.precision_used
+
+    @property
+    def is_of_gpu(self) -> bool:
+        return self.result is not None and self.result.case.variant.device_class == "gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +199,16 @@ class FigureRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Why:
+    """What is known of the reasons of one row."""
+
+    attribution: Attribution | Missing
+    findings_a: tuple[Finding, ...] = ()
+    """Empty where its pass is not believed, as the next."""
+    findings_b: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One case on the baseline and on one other side."""
 
@@ -191,6 +224,8 @@ class Row:
     """What else a reader must know, such as another type behind `amp`; empty otherwise."""
     flags: tuple[Flag, ...] = ()
     figures: tuple[FigureRow, ...] = ()
+    why: Why | None = None
+    """Why it is faster or slower; None of any other row."""
 
     @property
     def estimate(self) -> RatioEstimate | Missing:
@@ -281,8 +316,17 @@ def side_of_runs(name: str, runs: Sequence[Run], *, pool: bool = False, history:
     Raises GputuiError if the runs are of several machines or runtimes, with the list.
     """
     check_one_box(name, [run.summary for run in runs])
+    whole, variations = _with_variation(runs, history)
+    return joined(name, whole, pool, variations)
+
+
+def _with_variation(
+    runs: Sequence[Run], history: Sequence[Run]
+) -> tuple[list[Run], Mapping[str, BoxVariation]]:
+    """What boxes vary by, and whole runs with it, before they are divided: a case knows those that it was
+    interleaved with."""
     variations = variation_by_machine([*runs, *history])
-    return joined(name, _with_spreads(runs, variations), pool, variations)
+    return [with_spreads(run, variations[run.summary.machine.machine_id]) for run in runs], variations
 
 
 def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
@@ -314,22 +358,18 @@ def joined(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, 
     )
 
 
-def _with_spreads(runs: Sequence[Run], variations: Mapping[str, BoxVariation]) -> list[Run]:
-    """Whole runs, before they are divided: a case knows those that it was interleaved with."""
-    return [with_spreads(run, variations[run.summary.machine.machine_id]) for run in runs]
-
-
 def sides_by(
     dimension: str, runs: Sequence[Run], *, pool: bool = False, history: Sequence[Run] = ()
 ) -> tuple[Side, ...]:
-    """One side for each value of a dimension among the cases of these runs; in a fixed, plain order.
+    """One side for each value of a dimension among the cases of these runs; in a fixed, plain order,
+    machines, runtimes and labels in that of the runs.
 
     `history` as in `side_of_runs`.
 
     Raises GputuiError if there are not two values.
     """
-    variations = variation_by_machine([*runs, *history])
-    values = runs_by(dimension, _with_spreads(runs, variations))
+    whole, variations = _with_variation(runs, history)
+    values = runs_by(dimension, whole)
     if len(values) < 2:
         only = ", ".join(values) or "none"
         raise GputuiError(
@@ -339,7 +379,7 @@ def sides_by(
     is_short = dimension == "gpu" and len({run.summary.machine.machine_id for run in runs}) == 1
     return tuple(
         joined(value.partition(" of ")[0] if is_short else value, values[value], pool, variations)
-        for value in in_order(values)
+        for value in (values if dimension in _IN_ORDER_OF_RUNS else in_order(values))
     )
 
 
@@ -408,15 +448,18 @@ def compare_sides(a: Side, b: Side, *, ignore: str = "") -> Comparison:
             unmeasured[reason] = (*unmeasured.get(reason, ()), plain_case_name(known[0].case))
     both = [(x, y) for of_case in pairs for x, y in of_case if x and y and x.run.seed == y.run.seed]
     pair_sd = typical_pair_sd((x.result, y.result) for x, y in both)
-    rows = [[_unjudged(*pair, a, b, pair_sd) for pair in of_case] for of_case in pairs]
+    rows = [[_row(*pair, a, b, pair_sd) for pair in of_case] for of_case in pairs]
     rows.sort(key=lambda of_case: table_order(of_case[0].case))
     judged, groups = _judged([row for of_case in rows for row in of_case], ignore)
-    one_sided = [row for row in judged if ignore and None in (row.a.result, row.b.result)]
+    shared: list[Row] = []
+    one_sided: list[Row] = []
+    for row in judged:
+        (one_sided if ignore and None in (row.a.result, row.b.result) else shared).append(row)
     comparison = Comparison(
         a=a,
         b=b,
         differs=differences(a.run, b.run) if a.run.run_id != b.run.run_id else (),
-        rows=tuple(row for row in judged if row not in one_sided),
+        rows=tuple(shared),
         one_sided=tuple(one_sided),
         groups=groups,
         unmeasured=tuple(unmeasured.items()),
@@ -424,32 +467,44 @@ def compare_sides(a: Side, b: Side, *, ignore: str = "") -> Comparison:
     return with_telemetry(comparison)
 
 
-def _unjudged(of_a: SideCase | None, of_b: SideCase | None, a: Side, b: Side, pair_sd: float) -> Row:
+def _row(of_a: SideCase | None, of_b: SideCase | None, a: Side, b: Side, pair_sd: float) -> Row:
     """A row that no verdict was found of yet."""
-    estimate, cells = estimate_pair(of_a, of_b, pair_sd), (_cell(of_a, a), _cell(of_b, b))
-    case = next(cell.result.case for cell in cells if cell.result is not None)
+    cell_a, cell_b = (
+        Cell()
+        if one is None
+        else Cell(
+            one.result,
+            one.run,
+            cost_of(one.result, one.run.price),
+            uses_of(one.result, side.results_of(one.run.machine), one.run.machine),
+        )
+        for one, side in ((of_a, a), (of_b, b))
+    )
+    case = next(one.result.case for one in (of_a, of_b) if one is not None)
+    estimate = estimate_pair(of_a, of_b, pair_sd)
     rate = Judgement(TIME if case.is_time else RATE, estimate, _UNREAD.verdict)
-    return Row(case, *cells, rate, _UNREAD, _UNREAD, "")
+    return Row(case, cell_a, cell_b, rate, _UNREAD, _UNREAD, "")
 
 
 def _judged(rows: Sequence[Row], ignore: str) -> tuple[list[Row], tuple[GroupMean, ...]]:
     """All rows and means of a table together, without what telemetry says."""
-    groups = list(_group_means(rows, ignore))
-    estimates = [row.estimate for row in rows]
-    asked = asked_place(rows)
-    verdicts = iter(judge([*estimates, *(group.mean for group in groups)], asked=asked))
+    groups, asked = [*_group_means(rows, ignore)], asked_place(rows)
+    verdicts = judge([row.estimate for row in rows] + [group.mean for group in groups], asked=asked)
     paid = [work_per_dollar(row.estimate, row.a.cost, row.b.cost) for row in rows]
-    found = []
-    for row, cost, figures in zip(rows, judgements(COST, paid, asked), _figures(rows), strict=True):
-        row = replace(row, rate=replace(row.rate, verdict=_explained(row, next(verdicts))))
-        used = [cell.precision_used for cell in (row.a, row.b)]
-        note = f"{used[0]} on a, {used[1]} on b" if all(used) and used[0] != used[1] else ""
-        notes = (note, _layouts((row.a, row.b)), _starts((row.a, row.b)))
-        found.append(replace(row, cost=cost, note="; ".join(filter(None, notes)), figures=figures))
-    return found, tuple(
-        replace(group, rate=replace(group.rate, verdict=verdict))
-        for group, verdict in zip(groups, verdicts, strict=True)
-    )
+    judged = [
+        replace(
+            row,
+            rate=replace(row.rate, verdict=_explained(row, verdict)),
+            cost=cost,
+            note="; ".join(_differences_of_launches(row)),
+            figures=figures,
+        )
+        for row, verdict, cost, figures in zip(
+            rows, verdicts, judgements(COST, paid, asked), _figures(rows), strict=False
+        )
+    ]
+    means = zip(groups, verdicts[len(rows) :], strict=True)
+    return judged, tuple(replace(one, rate=replace(one.rate, verdict=verdict)) for one, verdict in means)
 
 
 def main_row(rows: Iterable[Row]) -> Row | None:
@@ -488,24 +543,19 @@ def with_telemetry(
     `conditions` looks up telemetry of a timed case; without it rows have no flags from telemetry.
     `powers` looks up GPU power; without it rows have no energy.
     """
-    rows = [*comparison.rows, *comparison.one_sided]
-    cells = [(_with_energy(row.a, powers), _with_energy(row.b, powers)) for row in rows]
-    estimates = [row.rate.estimate for row in rows]
-    energies = judgements(
-        ENERGY,
-        [work_per_joule(e, x.energy, y.energy) for e, (x, y) in zip(estimates, cells, strict=True)],
-        asked_place(rows),
-    )
+    rows = [
+        replace(row, a=_with_energy(row.a, powers), b=_with_energy(row.b, powers))
+        for row in (*comparison.rows, *comparison.one_sided)
+    ]
+    joules = [work_per_joule(row.rate.estimate, row.a.energy, row.b.energy) for row in rows]
     found = [
         replace(
             row,
-            a=a,
-            b=b,
             energy=energy,
-            note="; ".join(filter(None, (row.note, _explained_by_clock((a, b), row.rate, conditions)))),
-            flags=(*flags_of(a, "a", conditions), *flags_of(b, "b", conditions)),
+            note="; ".join(filter(None, (row.note, _explained_by_clock(row, conditions)))),
+            flags=(*flags_of(row.a, "a", conditions), *flags_of(row.b, "b", conditions)),
         )
-        for row, (a, b), energy in zip(rows, cells, energies, strict=True)
+        for row, energy in zip(rows, judgements(ENERGY, joules, asked_place(rows)), strict=True)
     ]
     count = len(comparison.rows)
     return replace(comparison, rows=tuple(found[:count]), one_sided=tuple(found[count:]))
@@ -516,26 +566,26 @@ def runs_with_conditions(comparison: Comparison) -> Iterable[str]:
     for row in (*comparison.rows, *comparison.one_sided):
         names = {cell.result.device_name for cell in (row.a, row.b) if cell.result is not None}
         is_told = row.rate.differs and len(names) == 1
-        yield from (cell.run.run_id for cell in (row.a, row.b) if cell.run and (is_told or _is_of_gpu(cell)))
+        yield from (cell.run.run_id for cell in (row.a, row.b) if cell.run and (is_told or cell.is_of_gpu))
 
 
 def runs_with_power(comparison: Comparison) -> Iterable[str]:
     """Runs whose power `with_telemetry` will read."""
     for row in (*comparison.rows, *comparison.one_sided):
-        yield from (cell.run.run_id for cell in (row.a, row.b) if cell.run and _is_of_gpu(cell))
+        yield from (cell.run.run_id for cell in (row.a, row.b) if cell.run and cell.is_of_gpu)
 
 
 def pairing(case: Case, ignore: str = "") -> Pairing:
     """The key by which rows pair: work and variant without the ignored dimension."""
-    variant: Variant = case.variant
+    variant = case.variant
     parts = {
         "device": variant.device_class,
         "precision": variant.precision,
         "threads": variant.threads,
         "mode": variant.mode,
     }
-    if ignore == "device":
-        parts["threads"] = "all" if variant.threads == "host" else variant.threads
+    if ignore == "device" and variant.threads == "host":
+        parts["threads"] = "all"
     if ignore in parts:
         parts[ignore] = ""
     return case.work.key, parts["device"], parts["precision"], parts["mode"], parts["threads"]
@@ -664,25 +714,20 @@ def _doubt(pair: tuple[SideCase, SideCase]) -> str:
     return "; ".join(waited)
 
 
-def _starts(cells: tuple[Cell, Cell]) -> str:
-    """That workers were forked on one side only; empty where both started theirs alike."""
-    words = _words_apart(cells, lambda one: "forked" if one.is_fork else "started anew")
-    return f"workers {words[0]} on a, {words[1]} on b" if words else ""
-
-
-def _layouts(cells: tuple[Cell, Cell]) -> str:
-    """That images lie in another order in memory on each side, since that is faster there; empty if not."""
-    words = _words_apart(cells, lambda one: one.layout)
-    return f"layout {words[0]} on a, {words[1]} on b" if words else ""
-
-
-def _words_apart(cells: tuple[Cell, Cell], word_of: Callable[[Measurement], str]) -> list[str]:
-    """What launches of each side have, where the sides differ in it; empty where one says nothing."""
-    results = [one.result for one in cells if one.result]
-    words = [{word_of(m) for m in one.measurements if m.outcome == "ok"} - {""} for one in results]
-    if len(words) < 2 or words[0] == words[1] or not all(words):
-        return []
-    return [" and ".join(sorted(of_one)) for of_one in words]
+def _differences_of_launches(row: Row) -> Iterator[str]:
+    """Another type behind `amp`; workers forked on one side only; images in another order in memory, since
+    that is faster there. Nothing where one side does not say."""
+    ways: tuple[tuple[str, Callable[[Measurement], str]], ...] = (
+        ("", lambda one: one.precision_used),
+        ("layout ", lambda one: one.layout),
+        ("workers ", lambda one: "forked" if one.is_fork else "started anew"),
+    )
+    results = [one.result for one in (row.a, row.b) if one.result]
+    for what, word_of in ways:
+        words = [{word_of(m) for m in one.measurements if m.outcome == "ok"} - {""} for one in results]
+        if len(words) == 2 and words[0] != words[1] and all(words):
+            on_a, on_b = (" and ".join(sorted(of_one)) for of_one in words)
+            yield f"{what}{on_a} on a, {on_b} on b"
 
 
 def _figures(rows: Sequence[Row]) -> list[tuple[FigureRow, ...]]:
@@ -691,17 +736,26 @@ def _figures(rows: Sequence[Row]) -> list[tuple[FigureRow, ...]]:
     Those that are rows themselves are left out, and a row that is a time has none. Device and host time of a
     step are there where the row itself compares no GPUs.
     """
-    found: list[list[tuple[LaunchValues | None, LaunchValues | None]]] = []
+    found: list[list[tuple[CaseMetric, LaunchValues | None, LaunchValues | None]]] = []
     for row in rows:
         a, b = (
             {} if cell.result is None or row.case.is_time else launch_values_of(cell.result)
             for cell in (row.a, row.b)
         )
         unsaid = () if row.is_host_bound else STEP_KEYS  # else its rate compares the devices
-        keys = [k for k in dict.fromkeys((*a, *b)) if k not in (*_shared_times(row.a, row.b), *unsaid)]
-        found.append([(a.get(key), b.get(key)) for key in keys])
-    judged = iter(judgements(FIGURE, [_figure_ratio(*sides) for of_row in found for sides in of_row]))
-    return [tuple(_figure_row(*sides, next(judged)) for sides in of_row) for of_row in found]
+        keys = [k for k in {**a, **b} if k not in (*_shared_times(row.a, row.b), *unsaid)]
+        found.append([({**b, **a}[key][0], a.get(key), b.get(key)) for key in keys])
+    judged = iter(judgements(FIGURE, [_figure_ratio(*sides) for of_row in found for _, *sides in of_row]))
+    absent = Missing("this side lacks it")
+    return [
+        tuple(
+            FigureRow(
+                one.key, one.title, one.unit, a[0] if a else absent, b[0] if b else absent, next(judged)
+            )
+            for one, a, b in of_row
+        )
+        for of_row in found
+    ]
 
 
 def _figure_ratio(a: LaunchValues | None, b: LaunchValues | None) -> RatioEstimate | Missing:
@@ -716,26 +770,20 @@ def _figure_ratio(a: LaunchValues | None, b: LaunchValues | None) -> RatioEstima
     return figure_ratio(a[1], b[1])
 
 
-def _figure_row(a: LaunchValues | None, b: LaunchValues | None, judgement: Judgement) -> FigureRow:
-    known = a or b
-    if known is None:
-        raise ValueError("neither side has it")
-    absent, metric = Missing("this side lacks it"), known[0]
-    on_a, on_b = (absent if side is None else side[0] for side in (a, b))
-    return FigureRow(metric.key, metric.title, metric.unit, on_a, on_b, judgement)
-
-
-def _explained_by_clock(cells: Sequence[Cell], rate: Judgement, conditions: ConditionsOf | None) -> str:
+def _explained_by_clock(row: Row, conditions: ConditionsOf | None) -> str:
     """That the difference is one of clocks, between two of one chip; empty if it is not, or unknown."""
-    if not rate.differs or not isinstance(rate.estimate, RatioEstimate):
+    names = [cell.result.device_name for cell in (row.a, row.b) if cell.result is not None]
+    if not row.rate.differs or len(names) != 2 or names[0] != names[1] or not names[0]:
         return ""
-    names = [cell.result.device_name for cell in cells if cell.result is not None]
-    if len(names) != 2 or names[0] != names[1] or not names[0]:
-        return ""
-    seen = [_conditions(cell, conditions) for cell in cells]
+    seen = [_conditions(cell, conditions) for cell in (row.a, row.b)]
     clocks = [s.clock_median_mhz for s in seen if not isinstance(s, Missing)]
     known = [mhz for mhz in clocks if not isinstance(mhz, Missing)]
-    if len(known) != 2 or not is_explained_by_clock(rate.estimate, known[0], known[1]):
+    estimate = row.rate.estimate
+    if (
+        len(known) != 2
+        or not isinstance(estimate, RatioEstimate)
+        or not is_explained_by_clock(estimate, *known)
+    ):
         return ""
     return f"explained by clock: {known[1] / 1000:.2f} GHz on b, {known[0] / 1000:.2f} GHz on a"
 
@@ -744,14 +792,13 @@ def flags_of(cell: Cell, side: str, conditions: ConditionsOf | None) -> Iterable
     """What disturbed a case while it was measured."""
     if cell.result is None:
         return
-    on_gpu = cell.result.case.variant.device_class == "gpu"
     busy = busy_share(cell.result)
     if is_host_bound(cell.result) and not isinstance(busy, Missing):
         yield Flag(side, HOST_BOUND, 1 - busy)
     waited = contention_of(cell.result) or late_share(cell.result)
     if waited:
         yield Flag(side, CROWDED, waited)
-    seen = _conditions(cell, conditions) if on_gpu else Missing("not a GPU")
+    seen = _conditions(cell, conditions) if cell.is_of_gpu else Missing("not a GPU")
     if isinstance(seen, Missing):
         return
     is_program = cell.result.case.is_program
@@ -771,31 +818,11 @@ def _conditions(cell: Cell, conditions: ConditionsOf | None) -> CaseConditions |
     return conditions(cell.run.run_id, cell.result.case_id)
 
 
-def _cell(case: SideCase | None, side: Side) -> Cell:
-    if case is None:
-        absent = Missing("not in this run")
-        return Cell(absent, absent, "", None)
-    same_machine = [c.result for c in side.cases if c.run.machine.machine_id == case.run.machine.machine_id]
-    return Cell(
-        speed_of(case.result),
-        cost_of(case.result, case.run.price),
-        case.result.precision_used,
-        case.result,
-        uses_of(case.result, same_machine, case.run.machine),
-        case.run,
-    )
-
-
 def _with_energy(cell: Cell, powers: PowerOf | None) -> Cell:
     if cell.result is None or cell.run is None:
         return cell
-    is_read = powers is not None and _is_of_gpu(cell)
-    found = powers(cell.run.run_id, cell.result.case_id) if powers is not None and is_read else NO_ENERGY
-    return replace(cell, energy=energy_of(cell.result, found))
-
-
-def _is_of_gpu(cell: Cell) -> bool:
-    return cell.result is not None and cell.result.case.variant.device_class == "gpu"
+    watts = powers(cell.run.run_id, cell.result.case_id) if powers and cell.is_of_gpu else NO_ENERGY
+    return replace(cell, energy=energy_of(cell.result, watts))
 
 
 def _group_means(rows: Sequence[Row], ignore: str) -> Iterable[GroupMean]:

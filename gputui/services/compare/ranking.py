@@ -5,68 +5,50 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import permutations
 from typing import TypeVar
 
-from gputui.analysis.cost import Cost
 from gputui.analysis.judgement import Judgement
-from gputui.analysis.verdict import SpeedEstimate
 from gputui.model.absent import Missing
-from gputui.model.units import counted, listed
+from gputui.model.units import counted, format_percent, listed
 from gputui.services.compare.pairing import Cell, Pairing, Row, Side, compare_sides, pairing
 from gputui.services.results.labels import cpu_words, gpu_words
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """One side of a ranking."""
-
-    name: str
-    cell: Cell
-    low: float
-    high: float
-    """Of what is ranked: the smallest comes first."""
-
 
 T = TypeVar("T")
 _Figure = tuple[float, float, float]
 """A figure between its ends."""
 
 
-def by_speed(a: Cell, rows: Mapping[str, Row]) -> list[list[Ranked]]:
+def by_speed(a: Cell, rows: Mapping[str, Row]) -> list[list[str]]:
     """The sides that were measured, the fastest first; `rows` compare the baseline with each other side."""
-    return _ranked(a, rows, _seconds_per_unit, lambda row: row.rate)
+
+    def seconds_per_unit(cell: Cell) -> _Figure | None:
+        speed = cell.speed
+        if isinstance(speed, Missing):
+            return None
+        return 1 / speed.high, 1 / speed.units_per_s, 1 / speed.low
+
+    return _ranked(a, rows, seconds_per_unit, lambda row: row.rate)
 
 
-def by_cost(a: Cell, rows: Mapping[str, Row]) -> list[list[Ranked]]:
+def by_cost(a: Cell, rows: Mapping[str, Row]) -> list[list[str]]:
     """The sides that have a price, the cheapest per unit of work first."""
-    return _ranked(a, rows, _cost, lambda row: row.cost)
+
+    def usd(cell: Cell) -> _Figure | None:
+        cost = cell.cost
+        return None if isinstance(cost, Missing) else (cost.low, cost.usd_per_million, cost.high)
+
+    return _ranked(a, rows, usd, lambda row: row.cost)
 
 
 def fastest_text(a: Cell, rows: Mapping[str, Row]) -> str:
     """`c`, `b or c` where they tie, `same` or `can't tell` of all; a dash if none was measured."""
-    tiers = by_speed(a, rows)
-    if not tiers:
-        return "—"
-    first = [side.name for side in tiers[0]]
-    if len(first) == 1:
-        return first[0]
+    first = next(iter(by_speed(a, rows)), [])
+    if len(first) < 2:
+        return first[0] if first else "—"
     if rows and all(row.rate.word == "same" for row in rows.values()):
         return "same"
     return "can't tell" if len(first) == 1 + len(rows) else " or ".join(sorted(first))
-
-
-def _seconds_per_unit(cell: Cell) -> _Figure | None:
-    speed = cell.speed
-    return (
-        (1 / speed.high, 1 / speed.units_per_s, 1 / speed.low) if isinstance(speed, SpeedEstimate) else None
-    )
-
-
-def _cost(cell: Cell) -> _Figure | None:
-    cost = cell.cost
-    return (cost.low, cost.usd_per_million, cost.high) if isinstance(cost, Cost) else None
 
 
 def _ranked(
@@ -74,18 +56,16 @@ def _ranked(
     rows: Mapping[str, Row],
     figure: Callable[[Cell], _Figure | None],
     judged: Callable[[Row], Judgement],
-) -> list[list[Ranked]]:
-    """The sides by what is ranked, each with its interval, which holds what runs differ by; it reaches A
-    unless its row tells them apart."""
+) -> list[list[str]]:
+    """The sides by what is ranked, the smallest first, each with its interval, which holds what runs differ
+    by; it reaches A unless its row tells them apart."""
     baseline = figure(a)
-    found = [] if baseline is None else [Ranked("a", a, baseline[0], baseline[2])]
+    ends = {} if baseline is None else {"a": (baseline[0], baseline[2])}
     for name, row in rows.items():
         if (known := figure(row.b)) is not None:
             reaches = [baseline[1]] if baseline is not None and not judged(row).differs else []
-            ends = (known[0], known[2], *reaches)
-            found.append(Ranked(name, row.b, min(ends), max(ends)))
-    found.sort(key=lambda side: side.low + side.high)
-    return tied(found, lambda side: (side.low, side.high))
+            ends[name] = min([known[0], *reaches]), max([known[2], *reaches])
+    return tied(sorted(ends, key=lambda name: sum(ends[name])), ends.__getitem__)
 
 
 def tied(sides: Iterable[T], ends: Callable[[T], tuple[float, float]]) -> list[list[T]]:
@@ -103,33 +83,11 @@ MOST_BOXES = 16
 """Of one kind: every pair of them is judged."""
 
 
-@dataclass(frozen=True, slots=True)
-class EqualBoxes:
-    """Boxes of one kind of hardware, and those of them that are slower than all the rest."""
+def equal_boxes(sides: Sequence[Side], names: Sequence[str]) -> Iterator[str]:
+    """A line for each kind of hardware that several sides have; `names` are those of the sides.
 
-    hardware: str
-    names: tuple[str, ...]
-    slower: tuple[tuple[str, int, float], ...]
-    """Name, rows in which it is slower than all the rest, and the median of how much, as a share."""
-    rows: int
-    """Rows that were compared."""
-
-    @property
-    def line(self) -> str:
-        """`slow among 2 equal boxes (1x L4), of 12 rows: gpu-b in 3 rows by 12 %`."""
-        count = counted(len(self.names), "equal box")
-        if not self.slower:
-            return f"{listed(self.names)} are equal boxes ({self.hardware}), and no row shows a slow one"
-        told = [
-            f"{name} in {counted(rows, 'row')} by {100 * share:.0f} %" for name, rows, share in self.slower
-        ]
-        return f"slow among {count} ({self.hardware}), of {counted(self.rows, 'row')}: {'; '.join(told)}"
-
-
-def equal_boxes(sides: Sequence[Side], names: Sequence[str]) -> Iterator[EqualBoxes]:
-    """Each kind of hardware that several sides have; `names` are those of the sides.
-
-    A box is named if, in some row, it is one of those that are each judged slower than all the rest.
+    `slow among 2 equal boxes (1x L4), of 12 rows: gpu-b in 3 rows by 12 %`: a box is named if, in some row,
+    it is one of those that are each judged slower than all the rest; by the median of how much.
     """
     kinds: dict[str, list[int]] = {}
     for place, side in enumerate(sides):
@@ -138,21 +96,30 @@ def equal_boxes(sides: Sequence[Side], names: Sequence[str]) -> Iterator[EqualBo
         hardware = ", ".join(filter(None, (gpu_words(machine), cpu_words(machine), cores)))
         kinds.setdefault(hardware, []).append(place)
     for hardware, places in kinds.items():
-        if 2 <= len(places) <= MOST_BOXES:
-            rows: dict[Pairing, dict[tuple[int, int], float]] = {}
-            """By row, how much slower one box is than another, where that is judged."""
-            for place, other in permutations(places, 2):
-                for row in compare_sides(sides[other], sides[place]).rows:
-                    if not isinstance(row.estimate, Missing):
-                        slower = rows.setdefault(pairing(row.case), {})
-                        if row.verdict.word == "slower":
-                            slower[place, other] = 1 - row.estimate.ratio
-            shares: dict[int, list[float]] = {}
-            for slower in rows.values():
-                for place, share in _slower_ones(slower, places).items():
-                    shares.setdefault(place, []).append(share)
-            found = [(names[place], len(of), statistics.median(of)) for place, of in sorted(shares.items())]
-            yield EqualBoxes(hardware, tuple(names[place] for place in places), tuple(found), len(rows))
+        if not 2 <= len(places) <= MOST_BOXES:
+            continue
+        rows: dict[Pairing, dict[tuple[int, int], float]] = {}
+        """By row, how much slower one box is than another, where that is judged."""
+        for place, other in permutations(places, 2):
+            for row in compare_sides(sides[other], sides[place]).rows:
+                if not isinstance(row.estimate, Missing):
+                    slower = rows.setdefault(pairing(row.case), {})
+                    if row.verdict.word == "slower":
+                        slower[place, other] = 1 - row.estimate.ratio
+        shares: dict[int, list[float]] = {}
+        for slower in rows.values():
+            for place, share in _slower_ones(slower, places).items():
+                shares.setdefault(place, []).append(share)
+        told = [
+            f"{names[place]} in {counted(len(of), 'row')} by {format_percent(statistics.median(of))}"
+            for place, of in sorted(shares.items())
+        ]
+        if told:
+            among = f"{counted(len(places), 'equal box')} ({hardware}), of {counted(len(rows), 'row')}"
+            yield f"slow among {among}: {'; '.join(told)}"
+        else:
+            which = listed([names[place] for place in places])
+            yield f"{which} are equal boxes ({hardware}), and no row shows a slow one"
 
 
 def _slower_ones(slower: Mapping[tuple[int, int], float], places: Sequence[int]) -> dict[int, float]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any  # click's parameters
+
+import click
 
 from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
 from gputui.model.telemetry import LaunchPower
-from gputui.services.compare.columns import ComparisonColumn
+from gputui.services.compare.columns import ComparisonColumn, columns_of
 from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import (
     DIMENSIONS,
@@ -25,9 +28,23 @@ from gputui.services.compare.pairing import (
     telling_dimension,
     with_telemetry,
 )
-from gputui.services.compare.why import Why, explain
+from gputui.services.compare.why import explained
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import Selection, select_all, split_selector
+
+
+def _columns(context: object, parameter: object, text: str | None) -> tuple[ComparisonColumn, ...]:
+    return () if text is None else columns_of(text)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "by": {"type": click.Choice(list(DIMENSIONS)), "metavar": "WHAT"},
+    "baseline": {"metavar": "X"},
+    "columns": {"callback": _columns, "metavar": "C,..."},
+    "pool": {"is_flag": True},
+    "trust": {"is_flag": True},
+}
+"""Those of the command that the Compare screen takes too, as click has them; the command adds its help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +72,33 @@ class ComparisonRequest:
         return (*self.files, *flags, *options)
 
 
+def request_of(words: Sequence[str]) -> ComparisonRequest:
+    """Parse the words after `gputui compare`; a leading `gputui compare` is skipped.
+
+    Raises GputuiError for an option that a Request lacks, for a value that is missing or unknown,
+    and where no file is named.
+    """
+    options = [click.Option([f"--{name}"], **taken) for name, taken in OPTIONS.items()]
+    command = click.Command("compare", params=[click.Argument(["files"], nargs=-1), *options])
+    left = list(words[2:] if tuple(words[:2]) == ("gputui", "compare") else words)
+    try:
+        given = command.make_context("compare", left).params
+    except click.UsageError as error:
+        hint = "the screen takes --by WHAT, --baseline X, --columns C,..., --pool and --trust"
+        raise GputuiError(error.format_message().rstrip("."), hint) from None
+    if not given["files"]:
+        raise GputuiError(
+            "no file is named", "name two, such as a.db b.db; one alone: its precisions, devices or threads"
+        )
+    return ComparisonRequest(**{name: value for name, value in given.items() if value is not None})
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Every other side against the baseline."""
 
     comparisons: tuple[Comparison, ...]
-    whys: tuple[tuple[Why, ...], ...]
-    """Of each comparison."""
     headline: Headline
-
-    @property
-    def pairs(self) -> list[tuple[Comparison, tuple[Why, ...]]]:
-        return list(zip(self.comparisons, self.whys, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +148,14 @@ class Asked:
             self.evidence.read_powers(run for one in judged for run in runs_with_power(one))
         powers = self._powers if with_energy else None
         comparisons = tuple(
-            with_telemetry(one, conditions=self.evidence.conditions, powers=powers) for one in judged
+            explained(with_telemetry(one, conditions=self.evidence.conditions, powers=powers), self.evidence)
+            for one in judged
         )
         if not any(comparison.rows for comparison in comparisons):
             raise NoResult(
                 "nothing was measured on any side", "gputui show RUN FILE shows why each case was not run"
             )
-        whys = tuple(explain(comparison, self.evidence) for comparison in comparisons)
-        headline = headline_of(comparisons, whys, self.ignore, self.evidence)
-        return Answer(comparisons, whys, headline)
+        return Answer(comparisons, headline_of(comparisons, self.ignore, self.evidence))
 
     def _powers(self, run_id: str, case_id: int) -> Sequence[LaunchPower] | Missing:
         if self.pool:

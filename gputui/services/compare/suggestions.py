@@ -13,12 +13,14 @@ from gputui.analysis.verdict import BAND, RatioEstimate, launches_needed, neares
 from gputui.model.absent import Missing
 from gputui.model.plan import Case
 from gputui.model.result import CaseResult, RunSummary
-from gputui.model.units import counted, format_change, format_minutes, format_usd
+from gputui.model.units import counted, format_change, format_minutes, format_usd, listed
 from gputui.services.compare.pairing import CROWDED, Cell, Comparison, Row
 from gputui.services.compare.row_text import change_text, mean_devices, mean_name
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import had_no_time, needs_budget, short_case_name
+from gputui.services.results.metrics import is_limit
 from gputui.services.results.selectors import from_here
+from gputui.services.serving.profiles import parameter_of
 from gputui.worker.workloads import WORKLOADS
 
 
@@ -214,6 +216,49 @@ def _definition(case: Case, run: RunSummary) -> str:
         return f"{shlex.quote(f'{run.profile}.toml')} "
     is_built_in = case.work.workload in {workload.name for workload in WORKLOADS}
     return "" if is_built_in else f"{shlex.quote(f'{run.profile}.py')} "
+
+
+_TERMS = {
+    "model": "model",
+    "api": "API",
+    "prompt_tokens": "tokens in",
+    "shared_tokens": "tokens that all prompts begin with",
+    "output_tokens": "tokens out",
+    "prompts": "prompts",
+    "body": "--body",
+}
+"""Parameters of loads, and what people call them."""
+
+
+def load_terms(comparison: Comparison) -> str:
+    """Why loads do not pair, in a sentence or two; empty if they do, or if neither side has any."""
+    a, b = (
+        [one.result.case for one in side.cases if one.result.case.is_load]
+        for side in (comparison.a, comparison.b)
+    )
+    if not a and not b:
+        return ""
+    if not a or not b:
+        return (
+            f"only {'a' if a else 'b'} offered loads to an LLM server (gputui serve-bench),"
+            " and their rates say nothing of other work."
+        )
+    steady = [[case for case in side if not is_limit(case)] or side for side in (a, b)]
+    if {case.work.key for case in steady[0]} & {case.work.key for case in steady[1]}:
+        return ""
+    of_sides = {words: (_values(a, name), _values(b, name)) for name, words in _TERMS.items()}
+    apart = [
+        f"{words} ({on_a} in a, {on_b} in b)" for words, (on_a, on_b) in of_sides.items() if on_a != on_b
+    ]
+    if apart:
+        same = "offer both the same --profile, prompts and body, under one --name"
+        return f"The loads differ in {listed(apart)}: {same}."
+    return "No load was offered to both: name the same --concurrency or --rate, and the same --slo."
+
+
+def _values(cases: Sequence[Case], name: str) -> str:
+    values = {parameter_of(case, name) for case in cases} - {None}
+    return listed([f"{value}" for value in sorted(values, key=str)]) if values else "of an older gputui"
 
 
 PASS, FAIL, CANNOT_TELL = "pass", "fail", "cannot tell"

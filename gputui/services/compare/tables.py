@@ -1,21 +1,17 @@
-"""A comparison as tables and lines of text, which each format lays out in its own way; as Markdown, to paste
-into a pull request."""
+"""A comparison as tables and lines of text, which each form lays out in its own way."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import TIME
 from gputui.analysis.verdict import BAND, RatioEstimate
-from gputui.document.markup import escaped, markdown_of
 from gputui.document.spans import Span
 from gputui.document.table import Column, Section, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import format_change, format_percent
 from gputui.services.compare.columns import COLUMNS, ComparisonColumn
-from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import Comparison, Row, Side, performance_checks_of_side
 from gputui.services.compare.row_text import (
     boxes_text,
@@ -32,7 +28,7 @@ from gputui.services.compare.row_text import (
     unmeasured_words,
 )
 from gputui.services.compare.rows_table import is_absent, rows_of_sides, rows_table
-from gputui.services.compare.why import Why, finding_lines, part_table, sentence, trust_line
+from gputui.services.compare.why import why_parts
 from gputui.services.results.conditions import NOT_PROFILED
 from gputui.services.results.labels import (
     ending_words,
@@ -42,6 +38,8 @@ from gputui.services.results.labels import (
     some_of,
 )
 from gputui.services.results.throughput import HOST_BOUND, LIFTS
+
+BELOW = tuple(column for column in COLUMNS if column.default == "below")
 
 
 class Naming:
@@ -112,7 +110,7 @@ def row_table(
 ) -> Table:
     """The rows and the means of their classes with all there is to say; costs have a table of their own."""
     rows = rows_of_sides((comparison,), naming.ignore, one_sided=False)
-    return rows_table((comparison,), rows, naming.ignore, columns, note=naming.note, has_costs=False).table
+    return rows_table((comparison,), rows, naming.ignore, columns, note=naming.note, has_costs=False)
 
 
 def absent_lines(comparison: Comparison, columns: Sequence[ComparisonColumn]) -> Iterable[str]:
@@ -140,11 +138,9 @@ def column_table(column: ComparisonColumn, comparison: Comparison, naming: Namin
     """A column with a `table_heading` in a table after the rows; None if no row has a value."""
     rows = []
     for row in comparison.rows:
-        sides = row.a, row.b
-        a, b = (column.on_side(cell, sides) for cell in sides)
-        if not (isinstance(a, Missing) and isinstance(b, Missing)):
-            texts = ("—" if isinstance(value, Missing) else value for value in (a, b))
-            rows.append((naming.name(row), *texts, *((column.unit(row),) if column.unit else ())))
+        both = column.of_both(row)
+        if set(both) != {"—"}:
+            rows.append((naming.name(row), *both, *((column.unit(row),) if column.unit else ())))
     headings = (column.table_heading, "a", "b", *(("per",) if column.unit else ()))
     return table_of(headings, rows, (1, 2)) if rows else None
 
@@ -240,7 +236,6 @@ def left_out(comparison: Comparison, naming: Naming) -> Iterable[str]:
 
 def below_rows(
     comparison: Comparison,
-    whys: Sequence[Why],
     naming: Naming,
     columns: Iterable[ComparisonColumn],
     more: Iterable[str] = (),
@@ -251,12 +246,14 @@ def below_rows(
     """
     yield tuple(f"[{number}] {note}" for number, note in enumerate(naming.notes, 1))
     yield (*remarks(comparison, naming), *more, *performance_lines(comparison))
-    for why in whys:
-        yield from _reasons(why, naming.name(why.row))
     unknown: dict[str, list[str]] = {}
-    for why in whys:
-        if isinstance(why.attribution, Missing) and why.attribution.reason != NOT_PROFILED:
-            unknown.setdefault(why.attribution.reason, []).append(naming.name(why.row))
+    for row in comparison.rows:
+        name = naming.name(row)
+        if parts := why_parts(row):
+            yield Section(f"why {name}" if isinstance(parts[0], str) else name, parts)
+        found = row.why and row.why.attribution
+        if isinstance(found, Missing) and found.reason != NOT_PROFILED:
+            unknown.setdefault(found.reason, []).append(name)
     if unknown:
         yield ""
         yield tuple(f"why {', '.join(names)}: unknown: {reason}" for reason, names in unknown.items())
@@ -265,19 +262,8 @@ def below_rows(
     yield tuple(left_out(comparison, naming))
 
 
-def _reasons(why: Why, name: str) -> Iterator[Section]:
-    """Nothing of what was not profiled."""
-    found, findings = why.attribution, tuple(finding_lines(why))
-    if isinstance(found, Attribution):
-        parts = (sentence(why.row, found), part_table(found), (trust_line(found), *findings))
-        yield Section(f"why {name}", parts)
-    elif findings:
-        yield Section(name, (findings,))
-
-
 def pair_parts(
     comparison: Comparison,
-    whys: Sequence[Why],
     ignore: str,
     columns: Sequence[ComparisonColumn] = (),
     place: int = 0,
@@ -285,29 +271,10 @@ def pair_parts(
     """The comparison at this place among others, with all there is to say."""
     naming = Naming(comparison, ignore)
     rows = row_table(comparison, naming, columns or None)  # which numbers the notes
-    below = [column for column in COLUMNS if column.default == "below" and not columns]
     absent = absent_lines(comparison, columns)
     return [
         sides_table((comparison.a, comparison.b), ignore),
         tuple(about_lines((comparison,), ignore, place)),
         rows,
-        *(part for part in below_rows(comparison, whys, naming, below, absent) if part),
+        *(part for part in below_rows(comparison, naming, () if columns else BELOW, absent) if part),
     ]
-
-
-def comparisons_as_markdown(
-    pairs: Sequence[tuple[Comparison, Sequence[Why]]],
-    ignore: str,
-    headline: Headline,
-    columns: Sequence[ComparisonColumn] = (),
-) -> str:
-    """The headline, then each comparison; names from files cannot become markup."""
-    steps = "".join(f"    {step.command}\n" for step in headline.steps)
-    first = f"**{escaped(headline.text)}**\n\n" + (
-        f"{headline.purpose.capitalize()}:\n\n{steps}\n" if steps else ""
-    )
-    pages = []
-    for place, pair in enumerate(pairs):
-        parts = pair_parts(*pair, ignore, columns, place)
-        pages.append("\n".join(markdown_of(part) for part in parts if part))
-    return first + "\n---\n\n".join(pages)

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from gputui.analysis.attribution import (
-    LEAST_SHOWN,
-    Attribution,
-    Part,
-    ProfiledSide,
-    attribute,
-)
-from gputui.analysis.findings import Finding
+from gputui.analysis.attribution import LEAST_SHOWN, Attribution, ProfiledSide, attribute
+from gputui.analysis.attribution import Part as StepPart
 from gputui.analysis.verdict import RatioEstimate
 from gputui.document.drawings import bars
-from gputui.document.table import Column, Table, table_of
+from gputui.document.table import Column, Part, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.units import (
     RATES,
@@ -26,7 +20,7 @@ from gputui.model.units import (
     three_digits,
     with_prefix,
 )
-from gputui.services.compare.pairing import Comparison, Row
+from gputui.services.compare.pairing import Comparison, Row, Why
 from gputui.services.results.conditions import (
     Evidence,
     SeenStep,
@@ -43,30 +37,18 @@ _LEAST_NS = 500
 """A cell that would say less than half a microsecond stays empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
-    """What is known of the reasons of one row."""
-
-    row: Row
-    attribution: Attribution | Missing
-    findings_a: tuple[Finding, ...]
-    """Empty where its pass is not believed, as the next."""
-    findings_b: tuple[Finding, ...]
-
-
-def explain(comparison: Comparison, evidence: Evidence) -> tuple[Why, ...]:
-    """One entry for each row whose verdict is `faster` or `slower`, in the order of the table.
-
-    Raises GputuiError if a file can no longer be read.
-    """
-    return tuple(
-        _why(row, row.estimate, evidence)
-        for row in comparison.rows
+def explained(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """With why each row is `faster` or `slower`. Raises GputuiError if a file can no longer be read."""
+    rows = (
+        replace(row, why=_why(row, row.estimate, evidence))
         if row.verdict.word in ("faster", "slower") and isinstance(row.estimate, RatioEstimate)
+        else row
+        for row in comparison.rows
     )
+    return replace(comparison, rows=tuple(rows))
 
 
-def part_name(part: Part) -> str:
+def part_name(part: StepPart) -> str:
     """How a person calls a part: `matmul`, `casts and copies`, `launch gaps`."""
     return CATEGORY_WORDS.get(part.category, part.category)
 
@@ -94,7 +76,7 @@ def signed(ns: int) -> str:
     return f"{'-' if ns < 0 else '+'}{format_seconds(abs(ns) * 1e-9)}"
 
 
-def _part_in_words(part: Part, difference_ns: int) -> str:
+def _part_in_words(part: StepPart, difference_ns: int) -> str:
     ns = part.difference_ns
     where = ""
     strongest, most_ns = part.phases[0]
@@ -136,7 +118,7 @@ def _why(row: Row, estimate: RatioEstimate, evidence: Evidence) -> Why:
         found = Missing("batch sizes may differ, so steps may not be the same work")
     else:
         found = attribute(*_sides(a, b, evidence), estimate)
-    return Why(row, found, *findings)
+    return Why(found, *findings)
 
 
 def _sides(a: SeenStep, b: SeenStep, evidence: Evidence) -> tuple[ProfiledSide, ProfiledSide]:
@@ -181,21 +163,26 @@ def part_table(found: Attribution, most: int | None = None, *, is_drawn: bool = 
     return Table((*table.columns, drawn, Column("share", percents[: len(rows)], True, 2)))
 
 
-def trust_line(found: Attribution) -> str:
-    """How far an attribution can be believed."""
+def why_parts(row: Row, *, is_drawn: bool = False) -> tuple[Part, ...]:
+    """A sentence, a line for each part of a step, how far both are believed, and what holds the sides back;
+    of a row that is not explained only the last."""
+    if row.why is None:
+        return ()
+    findings = tuple(
+        f"{letter}: {finding.text}{' (rough)' if finding.confidence == 'low' else ''}"
+        for letter, of_side in (("a", row.why.findings_a), ("b", row.why.findings_b))
+        for finding in of_side
+    )
+    found = row.why.attribution
+    if isinstance(found, Missing):
+        return (findings,) if findings else ()
     rough = f": {'; '.join(found.doubts)}" if found.doubts else ""
-    return (
+    trust = (
         f"{format_percent(found.coverage)} of the change is in parts that both sides have; profiled"
         f" steps took {format_ratio(found.inflation_a)} and {format_ratio(found.inflation_b)}"
         f" as long as timed ones; confidence {found.confidence}{rough}"
     )
-
-
-def finding_lines(why: Why) -> Iterable[str]:
-    """What holds each side's step back."""
-    for letter, findings in (("a", why.findings_a), ("b", why.findings_b)):
-        for finding in findings:
-            yield f"{letter}: {finding.text}{' (rough)' if finding.confidence == 'low' else ''}"
+    return sentence(row, found), part_table(found, is_drawn=is_drawn), (trust, *findings)
 
 
 def time_text(ns: int) -> str:
@@ -203,7 +190,7 @@ def time_text(ns: int) -> str:
     return "" if ns == 0 else f"-{format_seconds(-ns * 1e-9)}" if ns < 0 else format_seconds(ns * 1e-9)
 
 
-def _cells(part: Part) -> list[str]:
+def _cells(part: StepPart) -> list[str]:
     split = part.split
     return [
         part_name(part),
@@ -214,7 +201,7 @@ def _cells(part: Part) -> list[str]:
     ]
 
 
-def _peak(part: Part) -> list[str]:
+def _peak(part: StepPart) -> list[str]:
     if isinstance(part.peak_ns, Missing) or isinstance(part.efficiency_ns, Missing):
         return ["", ""]
     return list(_moved((part.peak_ns, part.efficiency_ns)))

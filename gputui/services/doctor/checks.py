@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gputui.document.spans import ranges
 from gputui.errors import GputuiError
 from gputui.machine.describing import describe_machine
 from gputui.machine.gpus import gpu_settings
@@ -16,7 +19,7 @@ from gputui.machine.layers import storage_warning
 from gputui.machine.tree import Tree
 from gputui.metrics import number, with_unit
 from gputui.model.absent import Missing, known
-from gputui.model.machine import Gpu, Interpreter, Machine, TorchDevice
+from gputui.model.machine import Gpu, Interpreter, Layer, Machine, TorchDevice
 from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.model.units import counted, format_bytes, three_digits
 from gputui.services.doctor.disturbances import (
@@ -31,8 +34,7 @@ from gputui.services.profiles.interpreters import choose_interpreter, help_for, 
 from gputui.services.runs.start import LEAST_SHM_BYTES
 from gputui.services.snapshot import current_user, take_snapshot
 from gputui.services.support.paths import default_result_file, hash_key, missing_home, run_directories
-from gputui.sources.nvml_calls import BLOCKED, NO_PERMISSION, NO_POWER, VERSIONS_DIFFER, nvml_reason
-from gputui.sources.nvml_live.questions import Values
+from gputui.sources.nvml_calls import BLOCKED, NO_PERMISSION, NO_POWER, VERSIONS_DIFFER, Values, nvml_reason
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
 from gputui.store.text import clean_text
@@ -60,29 +62,15 @@ class SystemState:
     """Where the interpreter was found: `this Python`, `--python`."""
     passed_over: tuple[str, ...]
     """Earlier candidates with torch, each with what it lacks."""
-    clock_source: str | Missing
-    governor: str | Missing
-    result_file: Path
-    state_directory: Path
-    free_bytes: Mapping[Path, int | Missing]
-    """Of the file systems of these two."""
-    file_error: GputuiError | None
-    """Why the result file cannot be read, if it exists."""
-    unwritable: Mapping[Path, str]
-    """Why the result file, its directory or the state directory cannot be written, for those that cannot."""
-    missing_home: str
-    """Where files go if this user has no home that can be written; else empty."""
-    variables: Mapping[str, str]
-    """Environment variables that are set and change arithmetic or launching."""
-    other_runs: tuple[Check, ...]
-    """A note for each gputui run in progress: what is measured now would have to share with it."""
     settings: Mapping[int, Values]
     """By GPU of NVIDIA's, of what the driver was asked beside its readings."""
+    elsewhere: tuple[Check, ...] = ()
+    """What was found of the environment, the clocks, the identity, other runs and the files."""
 
 
 def judged(box: SystemState) -> tuple[Check, ...]:
-    """The results of all CHECKS, in order."""
-    return tuple(check for check_of in CHECKS for check in check_of(box))
+    """The results of all CHECKS, in order, and what was found elsewhere."""
+    return (*(check for check_of in CHECKS for check in check_of(box)), *box.elsewhere)
 
 
 def gathered(
@@ -113,10 +101,7 @@ def gathered(
                 raise
             interpreter = error
     on_step("files")
-    tree = Tree(Path("/"), os.environ)
     result_file = expanded(default_result_file() if db is None else db).absolute()
-    state_directory = run_directories()
-    places = (result_file.parent, state_directory)
     return SystemState(
         machine=machine,
         sample=sample,
@@ -124,22 +109,19 @@ def gathered(
         interpreter=interpreter,
         found_as=found_as,
         passed_over=passed_over,
-        clock_source=tree.text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        governor=tree.text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        result_file=result_file,
-        state_directory=state_directory,
-        free_bytes={place: _free_bytes(place) for place in places},
-        file_error=_file_error(result_file),
-        unwritable=dict(_unwritable(result_file, places)),
-        missing_home=missing_home(),
-        variables=set_in(os.environ),
-        other_runs=tuple(other_runs()),
         settings=gpu_settings(
             [
                 gpu.device
                 for gpu in sample.gpus
                 if gpu.problem is None and gpu.source == "nvml" and gpu.parent is None
             ]
+        ),
+        elsewhere=(
+            *variable_checks(set_in(os.environ)),
+            *clock_checks(Tree(Path("/"), os.environ)),
+            *identity_checks(machine),
+            *other_runs(),
+            *file_checks(result_file, run_directories(), machine.layers, missing_home()),
         ),
     )
 
@@ -216,8 +198,9 @@ def _torch_device(device: TorchDevice, interpreter: Interpreter, machine: Machin
     return Check(topic, "ok", f"{device.name}{capability}, {halves}")
 
 
-def _variables(box: SystemState) -> Iterator[Check]:
-    for name, value in box.variables.items():
+def variable_checks(variables: Mapping[str, str]) -> Iterator[Check]:
+    """Of environment variables that are set and change arithmetic or launching."""
+    for name, value in variables.items():
         found = f"{name}={value}: {VARIABLES[name][0]}"
         if falsifies(name):
             step = "gputui's own workloads run without it, your steps and programs with it"
@@ -328,65 +311,104 @@ def _memory(box: SystemState) -> Iterator[Check]:
         yield Check("/dev/shm", "ok", format_bytes(shm))
 
 
-def _clocks(box: SystemState) -> Iterator[Check]:
-    source = box.clock_source
+def clock_checks(tree: Tree) -> Iterator[Check]:
+    """Of the clock that times are read from, and that of the CPU."""
+    source = tree.text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     if isinstance(source, Missing):
         yield Check("clock", "unknown", source.reason)
     elif source in QUICK_CLOCKS:
         yield Check("clock", "ok", source)
     else:
-        found = f"{source} needs a system call to read: very short steps look longer"
-        yield Check("clock", "note", found)
-    if box.governor == "powersave":
+        yield Check("clock", "note", f"{source} needs a system call to read: very short steps look longer")
+    if tree.text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") == "powersave":
         found = "governor powersave: the clock rises late, so speeds of the CPU vary"
         yield Check("CPU clock", "note", found, "", "sudo cpupower frequency-set -g performance")
 
 
-def _files(box: SystemState) -> Iterator[Check]:
-    path, parent = box.result_file, box.result_file.parent
-    if box.file_error is not None:
-        yield Check("result file", "problem", box.file_error.message, box.file_error.hint)
-    elif refused := box.unwritable.get(parent) or box.unwritable.get(path):
+def file_checks(
+    result_file: Path, runs: Path, layers: tuple[Layer, ...], instead_of_home: str
+) -> Iterator[Check]:
+    """Whether the result file and the directory of runs can be read and written, and have room.
+
+    Permissions alone are not enough: /proc has them, and so have many network file systems. `instead_of_home`
+    says where files go if this user has no home that can be written; else it is empty.
+    """
+    refused = _why_unwritable(result_file.parent)
+    # do not open a file that is open already: closing it would drop the lock that DuckDB has on it
+    if not refused and _is_seen(result_file) and not os.access(result_file, os.W_OK):
+        refused = "no permission to write"
+    if (error := _file_error(result_file)) is not None:
+        yield Check("result file", "problem", error.message, error.hint)
+    elif refused:
         step = "choose another with --db, or set $GPUTUI_DB"
-        yield Check("result file", "problem", f"{path}: {refused}", step)
+        yield Check("result file", "problem", f"{result_file}: {refused}", step)
     else:
-        warning = storage_warning(path, box.machine.layers)
-        yield Check("result file", "note" if warning else "ok", warning or str(path))
-    if box.missing_home:
-        yield Check("home", "note", box.missing_home)
-    if refused := box.unwritable.get(box.state_directory):
-        found = f"{box.state_directory}: {refused}: no run can start"
+        warning = storage_warning(result_file, layers)
+        yield Check("result file", "note" if warning else "ok", warning or str(result_file))
+    if instead_of_home:
+        yield Check("home", "note", instead_of_home)
+    if refused := _why_unwritable(runs):
+        found = f"{runs}: {refused}: no run can start"
         yield Check("run directories", "problem", found, "set $GPUTUI_STATE to a directory you can write to")
-    for what, place in (("result file", parent), ("run directories", box.state_directory)):
-        free = box.free_bytes[place]
-        if isinstance(free, Missing):
-            yield Check("disk", "unknown", f"{what}: {free.reason}")
-        elif free < LEAST_FREE_BYTES:
+    for what, place in (("result file", result_file.parent), ("run directories", runs)):
+        try:
+            free = shutil.disk_usage(_first_there(place)).free
+        except OSError as error:
+            yield Check("disk", "unknown", f"{what}: {error.strerror or 'cannot be asked'}")
+            continue
+        if free < LEAST_FREE_BYTES:
             found = f"{format_bytes(free)} free for the {what}"
-            yield Check(
-                "disk", "note", found, "free some space, or a run ends early and keeps what is finished"
-            )
+            step = "free some space, or a run ends early and keeps what is finished"
+            yield Check("disk", "note", found, step)
 
 
-_KNOWN_BY = {
-    "stated": "the name you gave it",
-    "product-uuid": "the UUID of its firmware",
-    "machine-id": "its machine-id",
-    "gpus": "its GPUs",
-}
+def _is_seen(path: Path) -> bool:
+    """Unlike `Path.exists`, false below a directory that this user cannot enter."""
+    return os.access(path, os.F_OK)
 
 
-def _identity(box: SystemState) -> Iterator[Check]:
-    known_by = [_KNOWN_BY[one.kind] for one in box.machine.identities if one.kind in _KNOWN_BY]
-    if known_by:
-        yield Check("identity", "ok", f"recognized by {known_by[0]}")
-    elif not box.machine.is_sure:
+def _first_there(place: Path) -> Path:
+    """The directory itself, or its nearest existing ancestor."""
+    return next(one for one in (place, *place.parents) if _is_seen(one))
+
+
+def _why_unwritable(directory: Path) -> str:
+    """Why no file can be made in it, with the system's reason; empty if one can."""
+    first = _first_there(directory)
+    try:
+        tempfile.TemporaryFile(dir=first).close()
+    except OSError as error:
+        return f"cannot create a file in {first}: {error.strerror}"
+    return ""
+
+
+def _file_error(path: Path) -> GputuiError | None:
+    """Why a result file cannot be read, if it exists."""
+    try:
+        if path.exists():
+            with open_result(path) as opened:
+                opened.summaries()
+    except GputuiError as error:
+        return error
+    except OSError as error:
+        return GputuiError(f"{path}: {error.strerror}", "choose another with --db")
+    return None
+
+
+def identity_checks(machine: Machine) -> Iterator[Check]:
+    """What this box is recognized by."""
+    known_by = {
+        "stated": "the name you gave it",
+        "product-uuid": "the UUID of its firmware",
+        "machine-id": "its machine-id",
+        "gpus": "its GPUs",
+    }
+    found = next((known_by[one.kind] for one in machine.identities if one.kind in known_by), "")
+    if found:
+        yield Check("identity", "ok", f"recognized by {found}")
+    elif not machine.is_sure:
         found = "no fixed id: after a reboot, or in another container or account, it is seen as a new box"
         yield Check("identity", "note", found, "name it: gputui run --machine NAME, or set GPUTUI_MACHINE")
-
-
-def _other_runs(box: SystemState) -> Iterator[Check]:
-    yield from box.other_runs
 
 
 CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
@@ -394,15 +416,10 @@ CHECKS: tuple[Callable[[SystemState], Iterator[Check]], ...] = (
     _gpus,
     _gpu_settings,
     _torch,
-    _variables,
     _cpus,
     _memory,
-    _clocks,
-    _identity,
-    _other_runs,
-    _files,
 )
-"""To add a check, write a function and add its name here."""
+"""To add a check of the machine or its GPUs, write a function and add its name here."""
 
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -415,8 +432,30 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def worst_first(checks: Collection[Check]) -> list[Check]:
-    """Faults, cautions, what is unknown, and what is ok, each in the order of CHECKS."""
-    return sorted(checks, key=lambda check: STATES.index(check.state))
+    """Faults, cautions, what is unknown, and what is ok, each in the order of CHECKS; for people.
+
+    What is wrong with several GPUs alike stands there once, as of `GPUs 0-7`, with one command for all.
+    """
+    alike: dict[Check, list[str]] = {}
+    for check in checks:
+        gpu = re.match(r"GPU (\d+)(?= |$)", check.topic)
+        if gpu is None or check.state == "ok":
+            alike.setdefault(check, [])
+        else:
+            topic = check.topic.replace(gpu[1], "{}", 1)
+            command = check.command.replace(f"-i {gpu[1]}", "-i {}")
+            alike.setdefault(replace(check, topic=topic, command=command), []).append(gpu[1])
+    folded = [_of_all(check, gpus) for check, gpus in alike.items()]
+    return sorted(folded, key=lambda check: STATES.index(check.state))
+
+
+def _of_all(check: Check, gpus: Sequence[str]) -> Check:
+    """A check of these GPUs, whose numbers stand as `{}`; itself where there is none."""
+    if not gpus:
+        return check
+    which = f"{'s' * (len(gpus) > 1)} {', '.join(ranges(map(int, gpus)))}"
+    command = check.command.replace("-i {}", f"-i {','.join(gpus)}")
+    return replace(check, topic=check.topic.replace(" {}", which), command=command)
 
 
 def group_of(topic: str) -> str:
@@ -431,11 +470,12 @@ STATES: tuple[State, ...] = ("problem", "note", "unknown", "ok")
 def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:
     """`Ready to measure on 7 of 8 GPUs. 1 fault, 2 cautions.`; `gpus` are the indexes of those seen."""
     faults = [check for check in checks if check.state == "problem"]
-    notes = sum(check.state == "note" for check in checks)
-    counts = [counted(n, word) for n, word in ((len(faults), "fault"), (notes, "caution")) if n]
+    told = Counter(check.state for check in worst_first(checks))
+    words: tuple[tuple[State, str], ...] = (("problem", "fault"), ("note", "caution"))
+    counts = [counted(told[state], word) for state, word in words if told[state]]
     count = f"{', '.join(counts)}." if counts else "Nothing is wrong."
     torch = next((check for check in faults if check.topic == "torch"), None)
-    if any(check.topic in _STORING for check in faults):
+    if any(check.topic in ("result file", "run directories") for check in faults):
         return f"Not ready to measure: results cannot be stored. {count}"
     if torch is not None:
         why = "torch sees no GPU" if " sees no GPU" in torch.found else "no usable torch"
@@ -462,51 +502,3 @@ def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:
     if where.startswith("the CPU") and any(c.topic == "other programs" and c.state == "note" for c in checks):
         return f"Not now: other programs use {where}. {count}"
     return f"Ready to measure on {where}. {count}"
-
-
-_STORING = ("result file", "run directories")
-
-
-def _is_seen(path: Path) -> bool:
-    """Unlike `Path.exists`, false below a directory that this user cannot enter."""
-    return os.access(path, os.F_OK)
-
-
-def _first_there(place: Path) -> Path:
-    """The directory itself, or its nearest existing ancestor."""
-    return next(one for one in (place, *place.parents) if _is_seen(one))
-
-
-def _unwritable(result_file: Path, directories: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """What cannot be written, with the system's reason.
-
-    Permissions alone are not enough: /proc has them, and so have many network file systems.
-    """
-    for place in directories:
-        first = _first_there(place)
-        try:
-            tempfile.TemporaryFile(dir=first).close()
-        except OSError as error:
-            yield place, f"cannot create a file in {first}: {error.strerror}"
-    # do not open a file that is open already: closing it would drop the lock that DuckDB has on it
-    if _is_seen(result_file) and not os.access(result_file, os.W_OK):
-        yield result_file, "no permission to write"
-
-
-def _free_bytes(place: Path) -> int | Missing:
-    try:
-        return shutil.disk_usage(_first_there(place)).free
-    except OSError as error:
-        return Missing(error.strerror or "cannot be asked")
-
-
-def _file_error(path: Path) -> GputuiError | None:
-    try:
-        if path.exists():
-            with open_result(path) as opened:
-                opened.summaries()
-    except GputuiError as error:
-        return error
-    except OSError as error:
-        return GputuiError(f"{path}: {error.strerror}", "choose another with --db")
-    return None

@@ -15,7 +15,7 @@ from typing import Any  # Any: JSON of another machine
 from gputui.errors import GputuiError, bug_text
 from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, DeviceSample, LiveSample, ProcessSample, Value, sane
-from gputui.recording.live_sample import MOST_PROCESSES
+from gputui.recording.collector import MOST_PROCESSES
 from gputui.services.hosts.host import Host, text_from
 from gputui.services.hosts.link import HostFailed, Link, LinkLost
 from gputui.store.strict import strict

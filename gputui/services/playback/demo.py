@@ -381,7 +381,8 @@ class Demo:
 
 def made_up_box(demo: Demo) -> SystemState:
     """Everything that the checks of `doctor` look at."""
-    from gputui.services.doctor.checks import SystemState  # the first picture does without
+    from gputui.services.doctor.checks import SystemState, identity_checks  # the first picture does without
+    from gputui.services.doctor.disturbances import Check
 
     box = replace(
         BOXES[0],
@@ -396,15 +397,10 @@ def made_up_box(demo: Demo) -> SystemState:
         interpreter=interpreter_of(box),
         found_as="made up",
         passed_over=(),
-        clock_source="tsc",
-        governor="performance",
-        result_file=demo.db,
-        state_directory=demo.db.parent,
-        free_bytes={demo.db.parent: 812 * 2**30},
-        file_error=None,
-        unwritable={},
-        missing_home="",
-        variables={},
-        other_runs=(),
         settings={},
+        elsewhere=(
+            Check("clock", "ok", "tsc"),
+            *identity_checks(box),
+            Check("result file", "ok", str(demo.db)),
+        ),
     )

@@ -16,7 +16,7 @@ from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLIC
 from gputui.services.profiles.planner import Choices
 from gputui.store.selecting import check_label
 from gputui.worker import MIN_BLOCKS
-from gputui.worker.procs.multihost import address_of
+from gputui.worker.ranks import address_of
 
 N = TypeVar("N", int, float)
 _SHOWN = 40

@@ -59,7 +59,7 @@ from gputui.services.results.throughput import (
 )
 from gputui.services.runs.device_history import DeviceHistory, HistoryReader
 from gputui.store.text import clean_text
-from gputui.worker.launch.timed_launch import ENOUGH_HALF_WIDTH, MAX_BLOCK_S
+from gputui.worker.launch import ENOUGH_HALF_WIDTH, MAX_BLOCK_S
 from gputui.worker.workloads import WORKLOADS
 
 INTERVAL_BLOCKS = 400

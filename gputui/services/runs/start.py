@@ -30,7 +30,7 @@ from gputui.store.reading import open_result
 from gputui.store.selecting import are_one_box, check_label, known_by
 from gputui.store.writing import check_writable
 from gputui.worker.failures import MORE_SHM
-from gputui.worker.procs.multihost import address_of
+from gputui.worker.ranks import address_of
 
 LEAST_SHM_BYTES = 1 << 30
 """Loader workers and NCCL pass data through /dev/shm; Docker gives 64 MiB, which kills them."""

@@ -15,7 +15,7 @@ from gputui.model.result import CaseResult, Measurement, Run
 from gputui.model.serving import ANSWERED, LoadStep, RequestRow, ServerFound, ServingRecords
 from gputui.services.results.throughput import speed_of
 from gputui.services.serving.profiles import parameter_of
-from gputui.worker.serving.search import TriedRate, bracket_of
+from gputui.worker.serving.load import TriedRate, bracket_of
 
 CLOSED, OPEN, SEARCH = "closed", "open", "search"
 

@@ -10,9 +10,10 @@ import random
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from gputui.errors import GputuiError, MachineLacks
 from gputui.machine.describing import describe_machine
@@ -45,10 +46,24 @@ from gputui.services.serving.profiles import (
 from gputui.services.support.paths import hash_key
 from gputui.store.selecting import check_label
 from gputui.worker.foreign_json import read_json
-from gputui.worker.serving.prompts import LENGTHS, TOKENS_PER_WORD, FilePrompts, Prompts, prompts_in
-from gputui.worker.serving.request import Address, Body, address_of, is_own
-from gputui.worker.serving.server import ANSWER_TIMEOUT_S, ServerError, ServerIdentity, body_for, find_server
+from gputui.worker.serving.request import (
+    LENGTHS,
+    TOKENS_PER_WORD,
+    FilePrompts,
+    Prompts,
+    address_of,
+    is_own,
+    prompts_in,
+)
+from gputui.worker.serving.server import (
+    ANSWER_TIMEOUT_S,
+    ServerError,
+    ServerIdentity,
+    accepted_load,
+    find_server,
+)
 
+N = TypeVar("N", int, float)
 VERSION = 2
 DEFAULT_USERS = (1, 2, 4, 8, 16, 32)
 DEFAULT_BUDGET_S = 600.0
@@ -131,22 +146,32 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
     can be measured.
     """
     check_label(options.label)
-    profile = find_request_profile(options.profile)
-    if options.shared_tokens is not None:
-        profile = _with_shared(profile, options.shared_tokens)
+    profile = replace(find_request_profile(options.profile), body=options.body)
+    shared = options.shared_tokens
+    if shared is not None:
+        if not 0 <= shared < profile.prompt_tokens:
+            raise GputuiError(
+                f"--shared-prefix {shared}: prompts of {profile.name} have {profile.prompt_tokens} tokens",
+                f"from 0 to {profile.prompt_tokens - 1}",
+            )
+        profile = replace(profile, shared_tokens=shared)
     if options.prompts is not None:
         profile = _with_prompts(profile, options.prompts, options.api or "chat")
-    profile = replace(profile, body=options.body)
-    limits = profile.limits if options.limits is None else options.limits
-    address = _address(options.url)
-    key = key_from(options.key_name)
-    if key and not address.is_tls and not is_own(address.host):
+    if options.limits is not None:
+        profile = replace(profile, limits=options.limits)
+    try:
+        address = address_of(options.url)
+    except ValueError as error:
+        raise GputuiError(
+            f"the URL of the server: {error}", "such as http://127.0.0.1:8000 or https://api.example.com/v1"
+        ) from error
+    key, is_here = key_from(options.key_name), is_own(address.host)
+    if key and not address.is_tls and not is_here:
         raise GputuiError(
             f"the key in {options.key_name} would travel unencrypted to {address.host_header}",
             "use https://, or an ssh tunnel: ssh -L 8000:127.0.0.1:8000 HOST, then http://127.0.0.1:8000",
         )
     target = writable_target(options.db)
-    is_here = is_own(address.host)
     machine = describe_machine(name=options.machine, hash_key=hash_key())
     if options.instance is not None and options.price is None:
         check_instance(options.instance, machine)
@@ -156,46 +181,37 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
     deadline_s = time.monotonic() + FIND_S + min(options.budget_s, ANSWER_TIMEOUT_S)
     try:
         server = find_server(address, key, min(time.monotonic() + FIND_S, deadline_s))
-        model = _model(options, server)
-        body = _accepted_body(address, key, options, model, profile, server, deadline_s)
+        load = _accepted(_load(options, profile, server), options.api, key, server, deadline_s)
     except ServerError as error:
         raise MachineLacks(error.message, error.hint) from error
+    load = replace(load, output_tokens=profile.output_tokens)
     if options.prompts is not None:
-        _with_prompts(profile, options.prompts, body.api)  # the API that the server has may not take them
+        _with_prompts(profile, options.prompts, load.api)  # the API that the server has may not take them
+        load = replace(load, prompts_path=str(options.prompts.resolve()))
     _check_context(server, profile)
     notes = []
-    if not body.ignores_eos:
+    if not load.ignores_eos:
         notes.append("the server does not know ignore_eos: answers may end before their wanted length")
-    if server.models and model not in server.models:
-        notes.append(
-            f"the server does not list model {model!r}, but answers to it; it has {_models_text(server)}"
-        )
+    if server.models and load.model not in server.models:
+        has = _models_text(server)
+        notes.append(f"the server does not list model {load.model!r}, but answers to it; it has {has}")
     if not is_here:
         notes.append("the server is not on this box: what is stored of the machine is this one's")
     if lost := storage_warning(target, machine.layers):
         notes.append(lost)
-    plan = _plan(options, profile, limits, body)
-    _check_budget(plan, profile, _alone_s(address, key, profile, body, options.prompts, deadline_s))
+    plan = _plan(options, profile, load)
+    _check_budget(plan, profile, _alone_s(load, key, deadline_s))
     runtime = Runtime.without_torch(Missing("a load on a server asks no interpreter"))
     return PreparedServe(
         Spec(new_run_id(), plan, runtime, options.label, price, options.machine, hash_key(), str(target)),
         target,
         server,
-        body.api,
-        model,
-        replace(profile, limits=limits),
+        load.api,
+        load.model,
+        profile,
         is_here,
         tuple(notes),
     )
-
-
-def _with_shared(profile: RequestProfile, tokens: int) -> RequestProfile:
-    if not 0 <= tokens < profile.prompt_tokens:
-        raise GputuiError(
-            f"--shared-prefix {tokens}: prompts of {profile.name} have {profile.prompt_tokens} tokens",
-            f"from 0 to {profile.prompt_tokens - 1}",
-        )
-    return replace(profile, shared_tokens=tokens)
 
 
 def _with_prompts(profile: RequestProfile, path: Path, api: str) -> RequestProfile:
@@ -225,15 +241,6 @@ def body_from(text: str) -> str:
     return json.dumps(plain, sort_keys=True)
 
 
-def _address(url: str) -> Address:
-    try:
-        return address_of(url)
-    except ValueError as error:
-        raise GputuiError(
-            f"the URL of the server: {error}", "such as http://127.0.0.1:8000 or https://api.example.com/v1"
-        ) from error
-
-
 def key_from(name: str) -> str:
     """The API key in an environment variable; never shown. Raises GputuiError if it is not there."""
     if not name:
@@ -253,45 +260,50 @@ def key_from(name: str) -> str:
     return key
 
 
-def _model(options: ServeOptions, server: ServerIdentity) -> str:
-    if options.model:
-        return options.model
-    if not server.models:
+def _load(options: ServeOptions, profile: RequestProfile, server: ServerIdentity) -> PlannedLoad:
+    """What all loads have in common, for a few tokens. Raises GputuiError if the model is not clear."""
+    model = options.model
+    if not model and not server.models:
         raise GputuiError("the server lists no model", "name it: --model NAME")
-    if len(server.models) > 1:
+    if not model and len(server.models) > 1:
         raise GputuiError(
             f"the server has {len(server.models)} models", f"name one with --model: {_models_text(server)}"
         )
-    return server.models[0]
+    limits = profile.limits
+    return PlannedLoad(
+        options.url,
+        options.api,
+        model or server.models[0],
+        PROBE_TOKENS,
+        key_name=options.key_name,
+        prompt_tokens=profile.prompt_tokens,
+        shared_tokens=profile.shared_tokens,
+        ttft_s=limits.ttft_s,
+        tpot_s=limits.tpot_s,
+        e2e_s=limits.e2e_s,
+        attained_share=options.attained_share,
+        extra=options.body,
+    )
 
 
-def _accepted_body(
-    address: Address,
-    key: str,
-    options: ServeOptions,
-    model: str,
-    profile: RequestProfile,
-    server: ServerIdentity,
-    deadline_s: float,
-) -> Body:
-    """The body that the server accepts, found with a short request; of the chat API if it has that.
+def _accepted(
+    load: PlannedLoad, api: str, key: str, server: ServerIdentity, deadline_s: float
+) -> PlannedLoad:
+    """The load as the server accepts it, found with a short request; of the chat API if it has that.
 
     The error for a model that the server does not list names those that it does.
     """
     prompt = Prompts(PROBE_TOKENS, 0, os.urandom(8), TOKENS_PER_WORD).usual()
     first: ServerError | None = None
-    for api in (options.api,) if options.api else ("chat", "completions"):
+    for tried in (api,) if api else ("chat", "completions"):
         try:
-            body = Body(api, model, PROBE_TOKENS, extra=options.body)
-            found, _ = body_for(address, key, body, prompt, deadline_s)
+            return accepted_load(replace(load, api=tried), key, prompt, deadline_s)[0]
         except ServerError as error:
             first = first or error
-            continue
-        return replace(found, output_tokens=profile.output_tokens)
     assert first is not None
-    if not server.models or model in server.models:
+    if not server.models or load.model in server.models:
         raise first
-    message = f"the server does not list model {model!r}, and {first.message}"
+    message = f"the server does not list model {load.model!r}, and {first.message}"
     raise ServerError(message, f"it has {_models_text(server)}") from first
 
 
@@ -299,26 +311,17 @@ def _models_text(server: ServerIdentity) -> str:
     return ", ".join(server.models[:6]) + (", ..." if len(server.models) > 6 else "")
 
 
-def _alone_s(
-    address: Address,
-    key: str,
-    profile: RequestProfile,
-    body: Body,
-    prompts: Path | None,
-    deadline_s: float,
-) -> float | None:
-    """How long one request of the profile takes with nothing beside it, at least; None if it is not answered.
+def _alone_s(load: PlannedLoad, key: str, deadline_s: float) -> float | None:
+    """How long one request of the load takes with nothing beside it, at least; None if it is not answered.
 
     Why it is not shows in the run, whose first answer says how many tokens a word has.
     """
-    if prompts is None:
-        prompt = Prompts(profile.prompt_tokens, 0, os.urandom(16), TOKENS_PER_WORD).usual()
-    else:
-        prompt = FilePrompts(prompts_in(prompts, body.api)[0], "").usual()
-        body = replace(body, has_messages=body.api == "chat")
+    prompts: Prompts | FilePrompts = Prompts(load.prompt_tokens, 0, os.urandom(16), TOKENS_PER_WORD)
+    if load.prompts_path:
+        prompts = FilePrompts(prompts_in(Path(load.prompts_path), load.api)[0], "")
     begun_s = time.monotonic()
     try:
-        body_for(address, key, body, prompt, deadline_s)
+        accepted_load(load, key, prompts.usual(), deadline_s)
     except ServerError:
         if time.monotonic() < deadline_s:
             return None
@@ -352,60 +355,47 @@ def _check_context(server: ServerIdentity, profile: RequestProfile) -> None:
         )
 
 
-def _plan(options: ServeOptions, profile: RequestProfile, limits: Limits, body: Body) -> Plan:
+def _plan(options: ServeOptions, profile: RequestProfile, load: PlannedLoad) -> Plan:
+    """Each number of users, each rate and the search, once per replicate in an order that differs."""
     cases: list[PlannedCase] = []
     loads: list[PlannedLoad] = []
     weights: list[float] = []
 
-    def add(kind: str, words: str, unit: str, weight: float, users: int = 0, rate: float = 0.0) -> None:
-        of_load: list[tuple[str, Parameter]] = [("load", kind)]
-        if kind == "closed":
-            of_load.append(("users", users))
-        elif kind == "open":
-            of_load.append(("rate_per_s", rate))
-        else:
-            of_load.append(("attained_share", options.attained_share))
-            of_load += [(f"limit_{name}_s", limit) for name, limit in limits.parts if limit is not None]
-        case = serving_case(profile, words, unit, options.name or shown_name(body.model), body.api, of_load)
-        case_id = len(cases)
-        cases.append(PlannedCase(case_id, case, None, ""))
+    def add(one: PlannedLoad, words: str, unit: str, weight: float, of_load: dict[str, Parameter]) -> None:
+        model = options.name or shown_name(load.model)
+        parameters = [("load", one.kind), *of_load.items()]
+        case = serving_case(profile, words, unit, model, load.api, parameters)
+        loads.append(replace(one, case_id=len(cases)))
+        cases.append(PlannedCase(len(cases), case, None, ""))
         weights.append(weight)
-        loads.append(
-            PlannedLoad(
-                case_id=case_id,
-                url=options.url,
-                api=body.api,
-                model=body.model,
-                key_name=options.key_name,
-                kind=kind,
-                users=users,
-                rate_per_s=rate,
-                prompt_tokens=profile.prompt_tokens,
-                shared_tokens=profile.shared_tokens,
-                output_tokens=profile.output_tokens,
-                limit_name=body.limit_name,
-                ignores_eos=body.ignores_eos,
-                asks_usage=body.asks_usage,
-                ttft_s=limits.ttft_s,
-                tpot_s=limits.tpot_s,
-                e2e_s=limits.e2e_s,
-                attained_share=options.attained_share,
-                extra=options.body,
-                prompts_path=str(options.prompts.resolve()) if options.prompts else "",
-            )
-        )
 
     for users in options.users:
-        add("closed", f"{users} user{'' if users == 1 else 's'}", "tok", 1.0, users=users)
+        one = replace(load, kind="closed", users=users)
+        add(one, counted(users, "user"), "tok", 1.0, {"users": users})
     for rate in options.rates_per_s:
-        add("open", f"{rate:g} req/s", "tok", 2.0, rate=rate)
-    if limits:
-        add("search", "limit", "req", SEARCH_WEIGHT)
+        one = replace(load, kind="open", rate_per_s=rate)
+        add(one, f"{rate:g} req/s", "tok", 2.0, {"rate_per_s": rate})
+    if profile.limits:
+        limits = {f"limit_{name}_s": limit for name, limit in profile.limits.parts if limit is not None}
+        attained = {"attained_share": options.attained_share, **limits}
+        add(replace(load, kind="search"), "limit", "req", SEARCH_WEIGHT, {**attained})
     if not cases:
         raise GputuiError(
             "there is nothing to measure: no users, no rates and no limits",
             "leave --concurrency or --slo out, or name a --rate",
         )
+    order = random.Random(options.seed)
+    device = PlannedDevice(WHOLE_BOX, "", "", "", "")
+    launches: list[PlannedLaunch] = []
+    for replicate in range(options.launches):
+        case_ids = list(range(len(cases)))
+        order.shuffle(case_ids)
+        for case_id in case_ids:
+            launches.append(
+                PlannedLaunch(
+                    len(launches), replicate, (case_id,), device, 1, weights[case_id], needs_torch=False
+                )
+            )
     return Plan(
         profile=SERVE_PROFILE,
         profile_version=VERSION,
@@ -413,7 +403,7 @@ def _plan(options: ServeOptions, profile: RequestProfile, limits: Limits, body: 
         replicates=options.launches,
         budget_s=options.budget_s,
         cases=tuple(cases),
-        launches=_launches(weights, options),
+        launches=tuple(launches),
         interpreter=(sys.executable,),
         loads=tuple(loads),
     )
@@ -428,6 +418,7 @@ def serving_case(
     of_load: Sequence[tuple[str, Parameter]],
 ) -> Case:
     """The case of one load: equal for the same model, API, lengths and load, on whatever server."""
+    body_hash = hashlib.sha256(profile.body.encode()).hexdigest()[:8]  # it may be private
     return program_case(
         f"serve:{profile.name} {words}",
         VERSION,
@@ -443,15 +434,10 @@ def serving_case(
             ("shared_tokens", profile.shared_tokens),
             ("output_tokens", profile.output_tokens),
             ("prompts", profile.prompts),
-            ("body", "none" if profile.body == "{}" else hash_of(profile.body)),
+            ("body", "none" if profile.body == "{}" else body_hash),
             *of_load,
         ),
     )
-
-
-def hash_of(text: str) -> str:
-    """A few digits in place of a text that may be private."""
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def shown_name(model: str) -> str:
@@ -460,50 +446,37 @@ def shown_name(model: str) -> str:
     return re.split(r"[/\\]", model.rstrip("/\\"))[-1] if is_path else model
 
 
-def _launches(weights: Sequence[float], options: ServeOptions) -> tuple[PlannedLaunch, ...]:
-    """Every load once per replicate, in an order that differs between replicates."""
-    order = random.Random(options.seed)
-    device = PlannedDevice(WHOLE_BOX, "", "", "", "")
-    launches: list[PlannedLaunch] = []
-    for replicate in range(options.launches):
-        case_ids = list(range(len(weights)))
-        order.shuffle(case_ids)
-        for case_id in case_ids:
-            launches.append(
-                PlannedLaunch(
-                    len(launches), replicate, (case_id,), device, 1, weights[case_id], needs_torch=False
-                )
-            )
-    return tuple(launches)
-
-
 def users_from(text: str) -> tuple[int, ...]:
     """Parse `1,2,4,8`; `none` for none. Raises GputuiError."""
-    if text.strip() == "none":
-        return ()
     hint = f"whole numbers from 1 to {MOST_USERS}, such as 1,2,4,8, or none"
-    found: list[int] = []
-    for part in text.split(","):
-        if not part.strip().isdecimal() or not 1 <= int(part) <= MOST_USERS:
+
+    def users(part: str) -> int:
+        if not part.isdecimal() or not 1 <= int(part) <= MOST_USERS:
             raise GputuiError(f"--concurrency: {part[:_SHOWN]!r} is not a number of users", hint)
-        if int(part) in found:
-            raise GputuiError(f"--concurrency: {part.strip()} is there twice", hint)
-        found.append(int(part))
-    return tuple(found)
+        return int(part)
+
+    return () if text.strip() == "none" else _each_once(text, "--concurrency", hint, users)
 
 
 def rates_from(text: str) -> tuple[float, ...]:
     """Parse `2,4.5`: requests per second. Raises GputuiError."""
     hint = "requests per second, such as 2,4.5"
-    found: list[float] = []
-    for part in text.split(","):
+
+    def rate(part: str) -> float:
         try:
-            rate = float(part)
+            found = float(part)
         except ValueError:
             raise GputuiError(f"--rate: {part[:_SHOWN]!r} is not a number", hint) from None
-        if not 0.001 <= rate <= MOST_RATE_PER_S:
+        if not 0.001 <= found <= MOST_RATE_PER_S:
             raise GputuiError(f"--rate: {part[:_SHOWN]!r} is not in the range 0.001 to 10000", hint)
-        if rate in found:
-            raise GputuiError(f"--rate: {part[:_SHOWN]!r} is there twice", hint)
-        found.append(rate)
+        return found
+
+    return _each_once(text, "--rate", hint, rate)
+
+
+def _each_once(text: str, option: str, hint: str, parse: Callable[[str], N]) -> tuple[N, ...]:
+    found = [parse(part.strip()) for part in text.split(",")]
+    for number in found:
+        if found.count(number) > 1:
+            raise GputuiError(f"{option}: {number:g} is there twice", hint)
     return tuple(found)

@@ -25,7 +25,7 @@ from gputui.store.writing import explaining, opened_for_writing
 from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES, MODES, WORKLOAD_CLASSES
 from gputui.worker.foreign_json import read_json
 from gputui.worker.layouts import NCHW, NHWC
-from gputui.worker.profiling.line_times import GC, OTHER_THREAD
+from gputui.worker.profiling.rows import GC, OTHER_THREAD
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

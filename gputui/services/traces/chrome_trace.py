@@ -20,7 +20,7 @@ from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
 from gputui.services.traces.lines import COLLECTS, LEAST_NS, MARK, MEMBER, Frames, place_of_frame
 from gputui.worker.foreign_json import scan_json
-from gputui.worker.profiling.profiler import LONGEST_SHAPES, tensors_among
+from gputui.worker.profiling.profiled_pass import LONGEST_SHAPES, tensors_among
 from gputui.worker.profiling.step_breakdown import TraceEvent
 
 MOST_BYTES = 64 * 2**30

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any  # JSON
 
 from gputui.worker.foreign_json import whole
-from gputui.worker.profiling.line_times import GC, OTHER_THREAD, Place
+from gputui.worker.profiling.rows import GC, OTHER_THREAD, Place
 
 MEMBER = "gputuiLines"
 """Of a trace's document: samples that `why --` adds to it."""

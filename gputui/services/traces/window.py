@@ -14,8 +14,8 @@ from gputui.errors import GputuiError
 from gputui.model.units import counted, format_seconds
 from gputui.services.traces.chrome_trace import KINDS, Trace
 from gputui.services.traces.lines import MARK
-from gputui.worker.profiling.line_times import LineTimes
-from gputui.worker.profiling.profiler import OUR_STEP, OUR_WINDOW
+from gputui.worker.profiling.profiled_pass import OUR_STEP, OUR_WINDOW
+from gputui.worker.profiling.rows import LineTimes
 from gputui.worker.profiling.step_breakdown import Partition, PartitionInParts, TraceEvent
 
 PROFILER_STEP = "ProfilerStep#"

@@ -245,12 +245,14 @@ class CompareScreen(ShellScreen):
             note=lambda row: " !" if row.flags else " *" if row.note else "",
             is_drawn=True,
         )
-        columns = columns_that_fit(made.table.columns, room, _GAP)
+        columns = columns_that_fit(made.columns, room, _GAP)
         (heading,), *lines = lines_of(columns, room, gap=_GAP, cuts=True)
         margin = Span(" " * len(MARKER))
         entries = [
-            Entry(tuple((*(() if key >= 0 else (margin,)), *fitted(line, room)) for line in of_row), key)
-            for key, of_row in zip(made.keys, lines, strict=True)
+            Entry(tuple(fitted(line, room) for line in of_row), key)
+            if key < len(loaded.rows)
+            else Entry(tuple((margin, *fitted(line, room)) for line in of_row), -1)
+            for key, of_row in enumerate(lines)
         ]
         texts = [
             (column.heading, *column.texts) for column in columns if column.heading.strip(" -+0123456789x")

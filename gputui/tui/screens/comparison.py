@@ -17,11 +17,10 @@ from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import format_hourly
 from gputui.services.compare.columns import ENERGY, RATE, RATIO, ComparisonColumn
 from gputui.services.compare.evidence import evidence_parts, recorded_of
-from gputui.services.compare.fleet_why import ranking_of
+from gputui.services.compare.fleet import ranking_of
+from gputui.services.compare.fleet_forms import fleet_sentences
 from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.headline import Headline
-from gputui.services.compare.options import request_of
-from gputui.services.compare.pairing import Row
 from gputui.services.compare.row_text import (
     LABEL_CELLS,
     difference_words,
@@ -33,9 +32,8 @@ from gputui.services.compare.row_text import (
     unmeasured_words,
 )
 from gputui.services.compare.rows_table import RowOfSides, first_of, rows_of_sides
-from gputui.services.compare.session import Answer, Asked, ComparisonRequest, ask
+from gputui.services.compare.session import Answer, Asked, ComparisonRequest, ask, request_of
 from gputui.services.compare.tables import sides_table
-from gputui.services.compare.why import Why
 from gputui.services.results.browser import Candidate, ListedRun
 from gputui.services.results.labels import day, device_words, short_case_name, torch_words
 from gputui.services.results.selectors import every_file, from_here
@@ -67,10 +65,6 @@ class Loaded:
     def others(self) -> list[int]:
         """The places of the sides that are compared with the baseline, in the order of the comparisons."""
         return [place for place in range(len(self.asked.sides)) if place != self.baseline]
-
-    def why(self, place: int, row: Row) -> Why | None:
-        """Why a row of a comparison differs, where anything is known of it."""
-        return next((why for why in self.answer.whys[place] if why.row is row), None)
 
     def name(self, number: int) -> str:
         return clean_text(short_case_name(first_of(self.rows[number]).case, (), self.ignore))
@@ -123,7 +117,7 @@ def read(words: Sequence[str], job: Job[Loaded], *, with_energy: bool = False) -
         files = every_file(request.files)
         ranking = ranking_of(files, request.by, pool=request.pool, trust=request.trust)
         if ranking is not None:
-            answer = replace(answer, headline=Headline(ranking[0].sentences))
+            answer = replace(answer, headline=Headline(fleet_sentences(ranking[0])))
     rows = rows_of_sides(answer.comparisons, asked.ignore)
     return Loaded(request, asked, baseline, answer, rows, with_energy)
 
@@ -155,7 +149,7 @@ def evidence_lines(loaded: Loaded, number: int, place: int, width: int, hint: st
     row = loaded.rows[number][place]
     if row is None:
         return []
-    parts = evidence_parts(row, loaded.why(place, row), loaded.asked.evidence)
+    parts = evidence_parts(row, loaded.asked.evidence)
     return [_title_line(loaded, number, place, width, hint), *document_lines(parts, width)]
 
 
@@ -185,7 +179,7 @@ def open_row(
     job.say("reading what the boxes did meanwhile")
     asked, comparison = loaded.asked, loaded.answer.comparisons[place]
     recorded = recorded_of(row, comparison, asked.evidence, pool=asked.pool)
-    parts = evidence_parts(row, loaded.why(place, row), asked.evidence, recorded)
+    parts = evidence_parts(row, asked.evidence, *recorded)
     sides = sides_table((comparison.a, comparison.b), loaded.ignore, LABEL_CELLS)
     above = [sides, *([part_words(place)] if place else ())]
 

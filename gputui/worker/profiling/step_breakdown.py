@@ -15,9 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from .line_times import LineTimes
 from .op_categories import category_of, category_of_kernel, is_cast, is_of_backward
-from .rows import Kernel, LineTime, Operator, TimeSlice, added_up
+from .rows import Kernel, LineTime, LineTimes, Operator, TimeSlice, added_up
 
 DEVICE_CLASSES = ("compute", "communication", "copy_h2d", "copy_d2h", "copy_d2d", "memset")
 """In order of precedence: the first class present gets the instant."""

@@ -133,12 +133,8 @@ class ServerAnswer:
     reason: str
     """A few words of ours, never text of the server but a code of an error; empty if `ok`."""
     status: int | None = None
-    first_ns: int | None = None
-    """Arrival of the first event that carries output, of reasoning too; monotonic."""
-    last_ns: int | None = None
-    """Of the last such event."""
     output_ns: tuple[int, ...] = ()
-    """Of all such events, ascending."""
+    """Arrivals of the events that carry output, of reasoning too; monotonic, ascending."""
     usage: Usage = Usage()
     finish_reason: str = ""
     text: bytes = field(default=b"", repr=False)
@@ -147,6 +143,14 @@ class ServerAnswer:
     is_streamed: bool = True
     answer_ns: int | None = None
     """Arrival of the first event with output other than reasoning."""
+
+    @property
+    def first_ns(self) -> int | None:
+        return self.output_ns[0] if self.output_ns else None
+
+    @property
+    def last_ns(self) -> int | None:
+        return self.output_ns[-1] if self.output_ns else None
 
 
 def read_answer(
@@ -168,32 +172,31 @@ def read_answer(
     if head.status != 200:
         return _refusal(head, body)
     stream = _Stream()
+    in_body, in_raw = pieces
     for line, end in _lines(body):
-        stream.line(line, stamps_ns[min(bisect_left(ends, _raw_offset(pieces, end)), len(ends) - 1)])
+        piece = max(bisect_left(in_body, end) - 1, 0)
+        raw_end = in_raw[piece] + end - in_body[piece]
+        stream.line(line, stamps_ns[min(bisect_left(ends, raw_end), len(ends) - 1)])
     is_streamed = "event-stream" in head.headers.get("content-type", "") or stream.events > 0
     if not is_streamed:
         return ServerAnswer(FAILED, "it answered without streaming", head.status, is_streamed=False)
-    outcome, reason = stream.end(is_whole=_is_whole(raw, head, was_closed), was_stopped=was_stopped)
+    if head.is_chunked:
+        is_whole = chunks_end(raw, head.size)[1]
+    elif head.content_length is not None:
+        is_whole = len(raw) - head.size >= head.content_length
+    else:
+        is_whole = was_closed
+    outcome, reason = stream.end(is_whole=is_whole, was_stopped=was_stopped)
     return ServerAnswer(
         outcome,
         reason,
         head.status,
-        stream.output_ns[0] if stream.output_ns else None,
-        stream.output_ns[-1] if stream.output_ns else None,
         tuple(stream.output_ns),
         stream.usage,
         stream.finish_reason,
         "".join(stream.texts).encode("utf-8", "surrogatepass"),
         answer_ns=stream.answer_ns,
     )
-
-
-def _is_whole(raw: bytes, head: Head, was_closed: bool) -> bool:
-    if head.is_chunked:
-        return chunks_end(raw, head.size)[1]
-    if head.content_length is not None:
-        return len(raw) - head.size >= head.content_length
-    return was_closed
 
 
 def _unended(was_stopped: bool, reason: str) -> tuple[str, str]:
@@ -238,13 +241,6 @@ def body_of(raw: bytes, head: Head) -> tuple[bytes, tuple[list[int], list[int]]]
         body += raw[begin : begin + size]
         start = begin + size + 2
     return bytes(body), (in_body, in_raw)
-
-
-def _raw_offset(pieces: tuple[list[int], list[int]], body_end: int) -> int:
-    """Where in the raw bytes the part of the body ends that ends at `body_end`."""
-    in_body, in_raw = pieces
-    piece = max(bisect_left(in_body, body_end) - 1, 0)
-    return in_raw[piece] + body_end - in_body[piece]
 
 
 def _lines(body: bytes) -> Iterator[tuple[bytes, int]]:

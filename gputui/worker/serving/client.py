@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,8 +16,9 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import cast
 
+from . import PlannedLoad
 from .answer import UNFINISHED, UNREACHABLE, Head, ServerAnswer, chunks_end, head_of, read_answer
-from .request import Address
+from .request import address_of, around_prompt
 
 LAG_PERIOD_S = 0.01
 CONNECT_TIMEOUT_S = 10.0
@@ -150,20 +150,13 @@ class Client:
     Connections are opened beforehand (`open`) and used again, unless the server closes them after an answer.
     """
 
-    def __init__(
-        self,
-        address: Address,
-        path: str,
-        around: tuple[bytes, bytes],
-        key: str,
-        on_end: Callable[[Exchange], None],
-    ) -> None:
-        self._address = address
-        self._ssl: ssl.SSLContext | None = address.ssl_context()
-        self._around = around
+    def __init__(self, load: PlannedLoad, key: str, on_end: Callable[[Exchange], None]) -> None:
+        self._address = address = address_of(load.url)
+        self._ssl = address.ssl_context()
+        self._around = around_prompt(load)
         authorization = f"Authorization: Bearer {key}\r\n" if key else ""
         self._head = (
-            f"POST {path} HTTP/1.1\r\nHost: {address.host_header}\r\n{authorization}"
+            f"POST {address.path_of(load.api)} HTTP/1.1\r\nHost: {address.host_header}\r\n{authorization}"
             "Content-Type: application/json\r\nAccept: text/event-stream\r\nUser-Agent: gputui\r\n"
             "Content-Length: "
         ).encode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..channel import CaseReport, Channel
@@ -13,51 +13,20 @@ from ..steps import percentile
 from . import PlannedLoad
 from .answer import EMPTY, OK, UNFINISHED, UNREACHABLE, ServerAnswer
 from .client import Exchange
-from .search import KEEPS_UP_SHARE, is_growing
-from .server import ServerIdentity, ServerMetrics
+from .server import ServerIdentity, share_of
 
 CLOSED, OPEN, SEARCH = KINDS = ("closed", "open", "search")
 """A fixed number of users, each with one request at a time; arrivals at a fixed rate; the highest rate that
 holds."""
-MOST_IN_FLIGHT = 4000
+GROWING_T = 3.0
+"""Of the slopes of requests in flight and of TTFT over time, from which both count as rising."""
+KEEPS_UP_SHARE = 0.97
+"""Of the offered rate: a server that completes fewer in the second half is behind."""
+LEAST_FOR_GROWTH = 20
 LAG_SHARE, LEAST_LAG_S = 0.05, 0.002
 """The client is in the way if its median lag exceeds both this share of the median TTFT and this time, or if
 it needs a whole CPU. Others that use its CPU for a moment lengthen the tail, which is shown."""
 MOST_CPU_SHARE = 0.9
-
-
-class Load(PlannedLoad):
-    """A planned load, with what its limits mean while it is offered."""
-
-    @property
-    def has_limits(self) -> bool:
-        return any(limit is not None for limit in (self.ttft_s, self.tpot_s, self.e2e_s))
-
-    @property
-    def longest_wait_s(self) -> float:
-        """A request that waits longer misses its limits; 0 if no limit says so."""
-        limits = [limit for limit in (self.ttft_s, self.e2e_s) if limit is not None]
-        return min(limits, default=0.0)
-
-    def most_in_flight(self, rate: float, alone_s: float) -> int:
-        """Beyond, requests surely miss their limits: twice what is in flight if each just meets them."""
-        longest_s = self.e2e_s or math.inf
-        if self.tpot_s is not None:
-            first_s = self.ttft_s if self.ttft_s is not None else alone_s
-            longest_s = min(longest_s, first_s + self.tpot_s * self.output_tokens)
-        if math.isinf(longest_s):
-            longest_s = (self.ttft_s or 0.0) + 4 * alone_s
-        return min(MOST_IN_FLIGHT, math.ceil(2 * rate * longest_s + 8 * math.sqrt(rate * longest_s) + 16))
-
-    def is_good(self, sample: Sample) -> bool:
-        """Whether an answer stayed within every limit; one token has no TPOT, so only the others count."""
-        if sample.answer.outcome != OK:
-            return False
-        pairs = [(self.ttft_s, sample.ttft_s), (self.e2e_s, sample.e2e_s)]
-        tokens = sample.answer.usage.output
-        if tokens is None or tokens > 1:
-            pairs.append((self.tpot_s, sample.tpot_s))
-        return all(limit is None or (value is not None and value <= limit) for limit, value in pairs)
 
 
 @dataclass(frozen=True)
@@ -92,12 +61,35 @@ class Sample:
             return None
         return (last - first) * 1e-9 / (tokens - 1)
 
+    def is_good(self, load: PlannedLoad) -> bool:
+        """Whether the answer stayed within every limit; one token has no TPOT, so only the others count."""
+        if self.answer.outcome != OK:
+            return False
+        pairs = [(load.ttft_s, self.ttft_s), (load.e2e_s, self.e2e_s)]
+        tokens = self.answer.usage.output
+        if tokens is None or tokens > 1:
+            pairs.append((load.tpot_s, self.tpot_s))
+        return all(limit is None or (value is not None and value <= limit) for limit, value in pairs)
+
+
+@dataclass(frozen=True)
+class TriedRate:
+    """One rate of a search."""
+
+    rate_per_s: float
+    good_share: float
+    """Of the requests that count, those within every limit; 0 to 1."""
+    is_held: bool
+    requests: int
+    """That count; at least one."""
+    is_long: bool = True
+    """Offered for as long as a rate near the limit needs."""
+
 
 @dataclass(frozen=True)
 class LoadOutcome:
     """What came of one load: a number of users, or a rate."""
 
-    kind: str
     users: int | None
     rate_per_s: float | None
     window_ns: tuple[int, int]
@@ -111,8 +103,8 @@ class LoadOutcome:
     """Of the requests that count; None without limits."""
     resent: int
     opened: int
-    metrics: ServerMetrics | None = None
-    """Of the server when the window ended; its counters since the load began."""
+    metrics: Mapping[str, float]
+    """Of the server when the window ended; its counters since the load began. Empty if it offers none."""
 
     @property
     def window_s(self) -> float:
@@ -127,6 +119,12 @@ class LoadOutcome:
             else self.rate_per_s or 0.0
         )
 
+    def as_tried(self, load: PlannedLoad) -> TriedRate:
+        """The step as one of a search for the highest rate that holds."""
+        share = self.good_share or 0.0
+        is_held = share >= load.attained_share and not self.is_overloaded
+        return TriedRate(self.offered_per_s, share, is_held, max(len(self.counted), 1))
+
     @property
     def counted(self) -> list[Sample]:
         return [sample for sample in self.samples if sample.counts]
@@ -135,6 +133,13 @@ class LoadOutcome:
         """A time of every answered request that counts, ascending; those without it left out."""
         found = [of(sample) for sample in self.counted if sample.answer.outcome == OK]
         return sorted(value for value in found if value is not None)
+
+
+def bracket_of(tried: Sequence[TriedRate]) -> tuple[TriedRate | None, TriedRate | None]:
+    """The highest rate that held below all failures, and the lowest that failed."""
+    failed = min((t for t in tried if not t.is_held), key=lambda t: t.rate_per_s, default=None)
+    held = [t for t in tried if t.is_held and (failed is None or t.rate_per_s < failed.rate_per_s)]
+    return max(held, key=lambda t: t.rate_per_s, default=None), failed
 
 
 class Ended(Exception):
@@ -204,14 +209,11 @@ def is_behind(step: LoadOutcome, rate: float) -> bool:
     completes more than arrive at last.
     """
     counted = step.counted
-    timed = [(s.exchange.due_ns * 1e-9, s.ttft_s, s.exchange.in_flight) for s in counted]
-    known = [(at, ttft) for at, ttft, _ in timed if ttft is not None]
-    grows = is_growing([at for at, _, _ in timed], [float(n) for _, _, n in timed]) and is_growing(
-        [at for at, _ in known], [ttft for _, ttft in known]
-    )
-    quarter = max(len(timed) // 4, 1)
-    first, last = (mean([float(n) for _, _, n in part]) for part in (timed[:quarter], timed[-quarter:]))
-    if not grows or last - first < math.sqrt(len(timed)):
+    in_flight = [(s.exchange.due_ns * 1e-9, float(s.exchange.in_flight)) for s in counted]
+    first_tokens = [(s.exchange.due_ns * 1e-9, s.ttft_s) for s in counted if s.ttft_s is not None]
+    first, last = _in_flight_at_ends(counted, 4)
+    is_longer = last - first >= math.sqrt(len(counted))
+    if not (is_longer and is_growing(in_flight) and is_growing(first_tokens)):
         return False
     middle_ns = sum(step.window_ns) // 2
     done = sum(
@@ -223,12 +225,29 @@ def is_behind(step: LoadOutcome, rate: float) -> bool:
     return done / half_s < KEEPS_UP_SHARE * rate
 
 
+def is_growing(points: Sequence[tuple[float, float]]) -> bool:
+    """Whether values rise over time by more than chance: the slope of a line over its standard error."""
+    n = len(points)
+    if n < LEAST_FOR_GROWTH:
+        return False
+    mean_x, mean_y = (mean([point[axis] for point in points]) for axis in (0, 1))
+    sxx = math.fsum((x - mean_x) ** 2 for x, _ in points)
+    if sxx == 0:
+        return False
+    slope = math.fsum((x - mean_x) * (y - mean_y) for x, y in points) / sxx
+    rest = math.fsum((y - mean_y - slope * (x - mean_x)) ** 2 for x, y in points)
+    return slope > GROWING_T * math.sqrt(rest / (n - 2) / sxx)
+
+
+def _in_flight_at_ends(counted: Sequence[Sample], parts: int) -> tuple[float, float]:
+    """Mean number of requests in flight in the first of so many parts, and in the last."""
+    some = max(len(counted) // parts, 1)
+    first, last = ([float(s.exchange.in_flight) for s in part] for part in (counted[:some], counted[-some:]))
+    return mean(first), mean(last)
+
+
 def queue_text(step: LoadOutcome) -> str:
-    counted = step.counted
-    tenth = max(len(counted) // 10, 1)
-    first, last = (
-        mean([float(s.exchange.in_flight) for s in part]) for part in (counted[:tenth], counted[-tenth:])
-    )
+    first, last = _in_flight_at_ends(step.counted, 10)
     return f"the queue grew, from {first:.0f} requests in flight to {last:.0f}"
 
 
@@ -261,7 +280,7 @@ BATCH = 200
 class LoadReport(CaseReport):
     """Sends what a launch measures on its channel."""
 
-    def __init__(self, load: Load, channel: Channel) -> None:
+    def __init__(self, load: PlannedLoad, channel: Channel) -> None:
         super().__init__(channel, load.case_id)
         self.client = ""
         """The event loop of the client."""
@@ -322,7 +341,7 @@ class LoadReport(CaseReport):
         if thinks := step.values(lambda s: s.answer_s):
             title = "first token of the answer"
             self.figure(ANSWER_TIME, title, "s", "less", quantile(thinks, 0.5), len(thinks))
-        accepted = None if step.metrics is None else step.metrics.accepted_share
+        accepted = share_of(step.metrics, "accepted_tokens", "drafted_tokens")
         if accepted is not None:
             self.figure(ACCEPTED, "drafted tokens accepted", "share", "more", accepted, len(step.counted))
         counted = step.counted
@@ -394,7 +413,7 @@ class LoadReport(CaseReport):
         self.send(
             "load_step",
             step_index=index,
-            load=step.kind,
+            load=OPEN if step.users is None else CLOSED,
             users=step.users,
             rate_per_s=step.rate_per_s,
             window_start_ns=step.window_ns[0],
@@ -412,11 +431,11 @@ class LoadReport(CaseReport):
             client=self.client,
             connections_late=step.opened,
             resent=step.resent,
-            server_running=None if metrics is None else metrics.running,
-            server_waiting=None if metrics is None else metrics.waiting,
-            kv_cache_share=None if metrics is None else metrics.kv_cache_share,
-            prefix_hit_share=None if metrics is None else metrics.prefix_hit_share,
-            preemptions=None if metrics is None else metrics.preemptions,
+            server_running=metrics.get("running"),
+            server_waiting=metrics.get("waiting"),
+            kv_cache_share=metrics.get("kv_cache_share"),
+            prefix_hit_share=share_of(metrics, "prefix_hit_tokens", "prefix_tokens"),
+            preemptions=metrics.get("preemptions"),
         )
         rows = [_row(place, sample) for place, sample in enumerate(step.samples)]
         for start in range(0, len(rows), BATCH):

@@ -10,20 +10,21 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from itertools import accumulate, takewhile
 from pathlib import Path
 from statistics import median
 
+from . import PlannedLoad
 from .answer import OK, UNFINISHED, read_answer
 from .client import Client, Exchange, LagProbe, without_collections
-from .load import CLOSED, OPEN, Ended, Load, LoadOutcome, Sample, is_behind, tokens_within
-from .prompts import TOKENS_PER_WORD, FilePrompts, Prompts, prompts_in
-from .server import ServerMetrics, during
+from .load import Ended, LoadOutcome, Sample, is_behind, tokens_within
+from .request import TOKENS_PER_WORD, FilePrompts, Prompts, prompts_in
+from .server import during
 
-PERIOD_S = 1.0
+_PERIOD_S = 1.0
 _READ_BYTES = 8192
 """Of an answer, in which its first output should be; all of a long one takes milliseconds to read."""
 
@@ -31,53 +32,11 @@ _WITHOUT_OUTPUT = 3
 """Events of most streams: how it finished, the usage, and the end."""
 
 
-class NowReport:
-    """Reports on the requests of a client while its event loop runs. Used in the loop's thread."""
-
-    def __init__(self, client: Client, send: Callable[..., None]) -> None:
-        """From now on, `send` gets the fields of a message, once a second."""
-        self._client = client
-        self._send = send
-        self._ended, self._at_ns = client.ended_count, time.monotonic_ns()
-        self._later()
-
-    def stop(self) -> None:
-        self._handle.cancel()
-
-    def _later(self) -> None:
-        self._handle = asyncio.get_running_loop().call_later(PERIOD_S, self._report)
-
-    def _report(self) -> None:
-        now_ns = time.monotonic_ns()
-        glances = [glance(exchange) for exchange in self._client.newest]
-        firsts = [first_s for first_s, _ in glances if first_s is not None]
-        gaps = [gap_s for _, gap_s in glances if gap_s is not None]
-        ended = self._client.ended_count
-        self._send(
-            in_flight=len(self._client.waiting),
-            ended=ended - self._ended,
-            over_ns=now_ns - self._at_ns,
-            ttft_s=median(firsts) if firsts else None,
-            event_gap_s=median(gaps) if gaps else None,
-            t_ns=now_ns,
-        )
-        self._ended, self._at_ns = ended, now_ns
-        self._client.newest.clear()
-        self._later()
-
-
 def glance(exchange: Exchange) -> tuple[float | None, float | None]:
     """Seconds to the first output of an answer, and between two of its events; None for what is not seen."""
-    beginning: list[bytes] = []
-    taken = 0
-    for read in exchange.reads:
-        beginning.append(read)
-        taken += len(read)
-        if taken >= _READ_BYTES:
-            break
-    if not beginning:
-        return None, None
-    stamps = exchange.stamps_ns[: len(beginning)]
+    before = accumulate((len(read) for read in exchange.reads), initial=0)
+    count = sum(1 for _ in takewhile(lambda taken: taken < _READ_BYTES, before))
+    beginning, stamps = exchange.reads[:count], exchange.stamps_ns[:count]
     first_ns = read_answer(beginning, stamps, was_closed=False, was_stopped=True).first_ns
     if first_ns is None:
         return None, None
@@ -96,16 +55,18 @@ class LoadGenerator:
 
     def __init__(
         self,
-        load: Load,
+        load: PlannedLoad,
         client: Client,
         send_now: Callable[..., None],
-        read_metrics: Callable[[], ServerMetrics | None],
+        read_metrics: Callable[[], Mapping[str, float]],
         arrivals_seed: str,
         deadline_ns: int,
         allowance_s: float,
     ) -> None:
         """`send_now` gets the fields of a report once a second; `deadline_ns`, monotonic: when the last load
         must be over; `allowance_s`: the whole launch's time; `read_metrics` may block, in a thread.
+
+        Raises Ended if its file of prompts has none.
         """
         self.client = client
         self.solo: list[Sample] = []
@@ -117,14 +78,16 @@ class LoadGenerator:
         self._seed = arrivals_seed
         self._deadline_ns = deadline_ns
         self._allowance_s = allowance_s
-        self._of_file = _of_file(load)
-        self._prompts = self._new_prompts(TOKENS_PER_WORD)
-
-    def _new_prompts(self, tokens_per_word: float) -> Prompts | FilePrompts:
-        load = self._load
+        self._prompts: Prompts | FilePrompts = self._random_prompts(TOKENS_PER_WORD)
         if load.prompts_path:
-            return FilePrompts(self._of_file, self._seed)
-        of_launch = os.urandom(16)
+            try:
+                self._prompts = FilePrompts(prompts_in(Path(load.prompts_path), load.api)[0], self._seed)
+            except (OSError, ValueError) as error:
+                why = getattr(error, "strerror", None) or error
+                raise Ended("failed", f"the file of prompts: {why}") from None
+
+    def _random_prompts(self, tokens_per_word: float) -> Prompts:
+        load, of_launch = self._load, os.urandom(16)
         return Prompts(load.prompt_tokens, load.shared_tokens, of_launch, tokens_per_word, self._seed)
 
     async def warm_up(self) -> None:
@@ -134,8 +97,8 @@ class LoadGenerator:
         """
         first = await self.alone()
         counted = first.answer.usage.prompt
-        if counted is not None:
-            self._prompts = self._new_prompts(max(counted / self._prompts.words, 0.1))
+        if counted is not None and not self._load.prompts_path:
+            self._prompts = self._random_prompts(max(counted / self._prompts.words, 0.1))
         sample = await self.alone()
         self.solo = [first, sample]
         if sample.answer.usage.output is None:
@@ -289,12 +252,12 @@ class LoadGenerator:
         step = self._read(None, rate, window, lag, metrics)
         return replace(step, is_overloaded=is_too_many or is_behind(step, rate))
 
-    async def _metrics(self) -> ServerMetrics | None:
+    async def _metrics(self) -> Mapping[str, float]:
         """What the server says of itself now; a server without metrics is asked once."""
-        found = None
+        found: Mapping[str, float] = {}
         if self._has_metrics:
             found = await asyncio.get_running_loop().run_in_executor(None, self._read_metrics)
-            self._has_metrics = found is not None
+            self._has_metrics = bool(found)
         return found
 
     @contextmanager
@@ -303,11 +266,33 @@ class LoadGenerator:
         lag = LagProbe()
         with without_collections():
             lag.start()
-            report = NowReport(self.client, partial(self._send_now, users=users, rate_per_s=rate))
+            reports = asyncio.get_running_loop().create_task(self._report(users, rate))
             yield lag
             self.client.stop()
-            report.stop()
+            reports.cancel()
             lag.stop()
+
+    async def _report(self, users: int | None, rate: float | None) -> None:
+        """Say once a second what the load looks like, at next to no cost to it."""
+        client, ended, at_ns = self.client, self.client.ended_count, time.monotonic_ns()
+        while True:
+            await asyncio.sleep(_PERIOD_S)
+            now_ns = time.monotonic_ns()
+            glances = [glance(exchange) for exchange in client.newest]
+            firsts = [first_s for first_s, _ in glances if first_s is not None]
+            gaps = [gap_s for _, gap_s in glances if gap_s is not None]
+            self._send_now(
+                users=users,
+                rate_per_s=rate,
+                in_flight=len(client.waiting),
+                ended=client.ended_count - ended,
+                over_ns=now_ns - at_ns,
+                ttft_s=median(firsts) if firsts else None,
+                event_gap_s=median(gaps) if gaps else None,
+                t_ns=now_ns,
+            )
+            ended, at_ns = client.ended_count, now_ns
+            client.newest.clear()
 
     def _read(
         self,
@@ -315,7 +300,7 @@ class LoadGenerator:
         rate: float | None,
         window: tuple[int, int],
         lag: LagProbe,
-        metrics: ServerMetrics | None,
+        metrics: Mapping[str, float],
     ) -> LoadOutcome:
         """Read all recordings: slow, and the load is over."""
         resent, opened = self.client.resent, self.client.opened
@@ -327,10 +312,9 @@ class LoadGenerator:
             counts = begins_in and (users is None or (ends_in and answer.outcome != UNFINISHED))
             samples.append(Sample(exchange, answer, counts))
         counted = [sample for sample in samples if sample.counts]
-        good = sum(self._load.is_good(sample) for sample in counted)
+        good = sum(sample.is_good(self._load) for sample in counted)
         good_share = good / len(counted) if counted else 0.0
         return LoadOutcome(
-            OPEN if users is None else CLOSED,
             users,
             rate,
             window,
@@ -344,15 +328,6 @@ class LoadGenerator:
             opened,
             metrics,
         )
-
-
-def _of_file(load: Load) -> list[bytes]:
-    """The prompts of its file, if it has one. Raises Ended."""
-    try:
-        return prompts_in(Path(load.prompts_path), load.api)[0] if load.prompts_path else []
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise Ended("failed", f"the file of prompts: {why}") from None
 
 
 def _went_well(exchange: Exchange) -> bool:

@@ -15,12 +15,15 @@ from dataclasses import dataclass, replace
 from typing import Any  # Any: a server's JSON
 from urllib.parse import urljoin
 
+from . import PlannedLoad
 from .answer import FAILED, OK, ServerAnswer, read_answer
-from .request import Address, Body, PlainHttpError, Reply, request
+from .request import Address, NoTlsError, Reply, address_of, around_prompt, request
 
 TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 120.0
 """For one short answer: a server may load the model first."""
+_PLAIN_TIMEOUT_S = 2.0
+"""For what a port says to HTTP where it does not speak TLS."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _URL = re.compile(r"https?://[A-Za-z0-9._:\[\]-]{1,100}(/[A-Za-z0-9._~/-]{0,100})?")
 _MOST_TOKENS = 2**31
@@ -124,52 +127,39 @@ def _engine(
     return _name(headers.get("server", "")).partition("/")[0] if number else "", number
 
 
-def body_for(
-    address: Address, key: str, body: Body, prompt: bytes, deadline_s: float
-) -> tuple[Body, ServerAnswer]:
-    """The body that a server accepts, and its answer of a few tokens to it.
+def accepted_load(
+    load: PlannedLoad, key: str, prompt: bytes, deadline_s: float
+) -> tuple[PlannedLoad, ServerAnswer]:
+    """The load as the server accepts its requests, and the answer to one with this prompt.
 
     What a strict server does not know is left out: exact lengths, then the request for usage, then the older
     name of the limit. Blocks up to a monotonic time. Raises ServerError if no answer can be measured.
     """
-    lenient = replace(body, ignores_eos=False)
+    address = address_of(load.url)
+    path = address.path_of(load.api)
+    lenient = replace(load, ignores_eos=False)
     newer, brief = replace(lenient, limit_name="max_completion_tokens"), replace(lenient, asks_usage=False)
-    for tried in dict.fromkeys((body, lenient, newer, brief)):
-        before, after = tried.around()
+    for tried in dict.fromkeys((load, lenient, newer, brief)):
+        before, after = around_prompt(tried)
         reply = _request(
-            address,
-            "POST",
-            path_of(address, body.api),
-            key,
-            before + prompt + after,
-            ANSWER_TIMEOUT_S,
-            deadline_s,
+            address, "POST", path, key, before + prompt + after, min(ANSWER_TIMEOUT_S, _left_s(deadline_s))
         )
         answer = read_answer([reply.raw], [0], was_closed=True, was_stopped=False)
         if reply.status not in (400, 422) or "context" in answer.reason:
             break
+    if answer.outcome == OK:
+        return tried, answer
     if reply.status in (401, 403):
         raise _refused(reply.status, key)
-    if answer.outcome != OK:
-        raise _why_not(address, tried, reply, answer)
-    return tried, answer
-
-
-def path_of(address: Address, api: str) -> str:
-    return f"{address.base}/chat/completions" if api == "chat" else f"{address.base}/completions"
-
-
-def _why_not(address: Address, body: Body, reply: Reply, answer: ServerAnswer) -> ServerError:
-    where = path_of(address, body.api)
     if reply.status == 404:
-        other = "completions" if body.api == "chat" else "chat"
-        return ServerError(
-            f"{where} answers HTTP 404: model {body.model!r} or this API is not there",
+        other = "completions" if load.api == "chat" else "chat"
+        raise ServerError(
+            f"{path} answers HTTP 404: model {load.model!r} or this API is not there",
             f"name a model that it lists with --model, or try --api {other}",
         )
     if answer.outcome == FAILED and not answer.is_streamed:
-        return ServerError(
-            f"{where} answers in one piece though a stream was asked for: no first token can be timed",
+        raise ServerError(
+            f"{path} answers in one piece though a stream was asked for: no first token can be timed",
             "enable streaming in the server, or in the proxy before it",
         )
     hint = "look into the server's log"
@@ -177,7 +167,7 @@ def _why_not(address: Address, body: Body, reply: Reply, answer: ServerAnswer) -
         hint = "the prompt may be too long for its context: a smaller --profile, or --api completions"
     elif reply.status in (429, 503):
         hint = "it is overloaded or still loading: wait, then try again"
-    return ServerError(f"{where} gives no answer that can be measured: {answer.reason}", hint)
+    raise ServerError(f"{path} gives no answer that can be measured: {answer.reason}", hint)
 
 
 def _redirected(address: Address, reply: Reply) -> ServerError:
@@ -209,15 +199,16 @@ def _optional(address: Address, path: str, key: str, deadline_s: float) -> Any:
 
 
 def _get(address: Address, path: str, key: str, deadline_s: float) -> Reply:
-    return _request(address, "GET", path, key, b"", TIMEOUT_S, deadline_s)
+    return _request(address, "GET", path, key, b"", min(TIMEOUT_S, _left_s(deadline_s)))
 
 
-def _request(
-    address: Address, method: str, path: str, key: str, body: bytes, timeout_s: float, deadline_s: float
-) -> Reply:
-    """One request of those that must be answered by a monotonic time. Raises ServerError."""
+def _left_s(deadline_s: float) -> float:
+    return max(deadline_s - time.monotonic(), 0.0)
+
+
+def _request(address: Address, method: str, path: str, key: str, body: bytes, timeout_s: float) -> Reply:
+    """One request that must be answered in so long. Raises ServerError."""
     where = _where(address)
-    timeout_s = max(min(timeout_s, deadline_s - time.monotonic()), 0.0)
     try:
         return request(address, method, path, key, body, timeout_s)
     except ssl.SSLCertVerificationError as error:
@@ -225,14 +216,11 @@ def _request(
             f"{where}: its certificate is not trusted: {error.verify_message}",
             "name the file of a certificate that you trust in SSL_CERT_FILE",
         ) from error
-    except ssl.SSLError as error:
-        raise ServerError(f"{where}: no TLS there ({error.reason})", "try http:// instead") from error
     except socket.gaierror as error:
         raise ServerError(f"{where}: this name is unknown here", "check the URL") from error
-    except PlainHttpError as error:
-        raise ServerError(
-            f"{where}: this port speaks http, without TLS", f"try http://{address.host_header}"
-        ) from error
+    except NoTlsError as error:
+        what = "this port speaks http, without TLS" if _speaks_http(address) else f"no TLS there ({error})"
+        raise ServerError(f"{where}: {what}", f"try http://{address.host_header}") from error
     except TimeoutError as error:
         raise ServerError(
             f"{where}: no whole answer to {method} {path} within {timeout_s:.0f} s",
@@ -253,6 +241,14 @@ def _request(
         raise ServerError(f"{where}: no connection ({error.strerror or error})", "check the URL") from error
 
 
+def _speaks_http(address: Address) -> bool:
+    plain = replace(address, is_tls=False)
+    try:
+        return request(plain, "GET", f"{address.base}/models", "", b"", _PLAIN_TIMEOUT_S).status < 500
+    except (OSError, ValueError):
+        return False
+
+
 def _where(address: Address) -> str:
     return f"{'https' if address.is_tls else 'http'}://{address.host_header}"
 
@@ -268,7 +264,7 @@ def _positive(value: object) -> int | None:
 METRICS_TIMEOUT_S = 2.0
 _LARGEST = 2.0**53
 _SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{.*\})? ([^ \n]+)(?: \d+)?$", re.MULTILINE)
-_NAMES = {
+METRIC_NAMES = {
     "running": (
         "vllm:num_requests_running",
         "sglang:num_running_reqs",
@@ -306,66 +302,38 @@ _NAMES = {
     "drafted_tokens": ("vllm:spec_decode_num_draft_tokens_total",),
     "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens_total",),
 }
-"""Of each field of `ServerMetrics`; the first name that a server offers counts."""
+"""Names of what a server says of itself, in its own words; the first one that it offers counts.
+
+Requests that it works on; requests in its queue; the part of the key-value cache in use, 0 to 1, of several
+engines behind one address the fullest. Counters since its start: prompt tokens that were found in the cache,
+and that were looked for there; requests that lost their place, and are computed anew, as the cache was full;
+output tokens that a draft guessed, and those of them that the model took.
+"""
+_GAUGES = ("running", "waiting", "kv_cache_share")
 _LLAMA_COMPUTED = "llamacpp:prompt_tokens_total"
 """Prompt tokens without those from the cache."""
 
 
-@dataclass(frozen=True)
-class ServerMetrics:
-    """A server at one instant; None for what it does not offer. Counters are since its start."""
-
-    running: float | None
-    """Requests that it works on."""
-    waiting: float | None
-    """Requests in its queue."""
-    kv_cache_share: float | None
-    """Of the key-value cache in use, 0 to 1; of several engines behind one address the fullest."""
-    prefix_hit_tokens: float | None
-    """Prompt tokens that were found in the cache."""
-    prefix_tokens: float | None
-    """Prompt tokens that were looked for there."""
-    preemptions: float | None
-    """Requests that lost their place, and are computed anew, as the cache was full."""
-
-    drafted_tokens: float | None = None
-    """Output tokens that a draft guessed."""
-    accepted_tokens: float | None = None
-    """Of these, those that the model took."""
-
-    @property
-    def accepted_share(self) -> float | None:
-        if self.accepted_tokens is None or not self.drafted_tokens:
-            return None
-        return min(self.accepted_tokens / self.drafted_tokens, 1.0)
-
-    @property
-    def prefix_hit_share(self) -> float | None:
-        if self.prefix_hit_tokens is None or not self.prefix_tokens:
-            return None
-        return min(self.prefix_hit_tokens / self.prefix_tokens, 1.0)
+def during(before: Mapping[str, float], at_end: Mapping[str, float]) -> dict[str, float]:
+    """The state at the end of a load, with counters of that load alone; without a counter that fell."""
+    if not before:
+        return {}
+    found = {name: at_end[name] for name in _GAUGES if name in at_end}
+    for name in at_end.keys() & before.keys() - {*_GAUGES}:
+        if at_end[name] >= before[name]:
+            found[name] = at_end[name] - before[name]
+    return found
 
 
-def during(before: ServerMetrics | None, at_end: ServerMetrics | None) -> ServerMetrics | None:
-    """The state at the end of a load, with counters of that load alone; a counter that fell is None."""
-    if before is None or at_end is None:
+def share_of(metrics: Mapping[str, float], part: str, whole: str) -> float | None:
+    """One metric over another, at most 1; None if one is not known, or the whole is nothing."""
+    if part not in metrics or not metrics.get(whole):
         return None
-
-    def gained(first: float | None, last: float | None) -> float | None:
-        return None if first is None or last is None or last < first else last - first
-
-    return replace(
-        at_end,
-        prefix_hit_tokens=gained(before.prefix_hit_tokens, at_end.prefix_hit_tokens),
-        prefix_tokens=gained(before.prefix_tokens, at_end.prefix_tokens),
-        preemptions=gained(before.preemptions, at_end.preemptions),
-        drafted_tokens=gained(before.drafted_tokens, at_end.drafted_tokens),
-        accepted_tokens=gained(before.accepted_tokens, at_end.accepted_tokens),
-    )
+    return min(metrics[part] / metrics[whole], 1.0)
 
 
-def metrics_in(text: str) -> ServerMetrics | None:
-    """What a `/metrics` text says; None if it has nothing of these. Engines behind one address are added."""
+def metrics_in(text: str) -> dict[str, float]:
+    """What a `/metrics` text says, by `METRIC_NAMES`. Engines behind one address are added."""
     sums: dict[str, float] = {}
     most: dict[str, float] = {}
     for name, written in _SAMPLE.findall(text):
@@ -378,23 +346,21 @@ def metrics_in(text: str) -> ServerMetrics | None:
         sums[name] = sums.get(name, 0.0) + value
         most[name] = max(most.get(name, 0.0), value)
 
-    found: dict[str, float | None] = {}
-    for field, names in _NAMES.items():
-        values = most if field == "kv_cache_share" else sums
-        found[field] = next((values[name] for name in names if name in values), None)
-    hits, in_use = found["prefix_hit_tokens"], found["kv_cache_share"]
-    if found["prefix_tokens"] is None and hits is not None and _LLAMA_COMPUTED in sums:
-        found["prefix_tokens"] = hits + sums[_LLAMA_COMPUTED]
-    if in_use is not None and in_use > 1:
-        found["kv_cache_share"] = None
-    return ServerMetrics(**found) if any(value is not None for value in found.values()) else None
+    found: dict[str, float] = {}
+    for metric, names in METRIC_NAMES.items():
+        values = most if metric == "kv_cache_share" else sums
+        offered = [values[name] for name in names if name in values]
+        if offered and (metric != "kv_cache_share" or offered[0] <= 1):
+            found[metric] = offered[0]
+    if "prefix_tokens" not in found and "prefix_hit_tokens" in found and _LLAMA_COMPUTED in sums:
+        found["prefix_tokens"] = found["prefix_hit_tokens"] + sums[_LLAMA_COMPUTED]
+    return found
 
 
-def read_metrics(address: Address, key: str) -> ServerMetrics | None:
-    """Ask a server for its metrics; blocks up to a few seconds. None if it offers none."""
+def read_metrics(address: Address, key: str) -> dict[str, float]:
+    """Ask a server for its metrics; blocks up to a few seconds. Empty if it offers none."""
     try:
         reply = request(address, "GET", f"{address.root}/metrics", key, b"", METRICS_TIMEOUT_S)
-    except (OSError, ValueError, PlainHttpError):
-        return None
-    text = reply.data.decode("utf-8", "replace") if reply.status == 200 else ""
-    return metrics_in(text)
+    except (OSError, ValueError):
+        return {}
+    return metrics_in(reply.data.decode("utf-8", "replace")) if reply.status == 200 else {}

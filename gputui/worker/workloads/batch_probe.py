@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any  # JSON
 
-from ..contract import Request, Step
-from ..procs.ranks import RankLink
+from ..contract import Request
 from ..profiling.allocations import AllocationsUnavailable, highest_allocated
-from ..timing import stopwatch_for, with_waiting
+from ..ranks import RankLink
+from ..steps import resolve
+from ..timing import stopwatch_for
+from . import workload_named
 
 TIMED_STEPS = 3
 
@@ -39,9 +40,6 @@ class _Probe:
         """Build it, take two steps, then time three. If it does not fit, torch's exception passes through."""
         import torch
 
-        from ..steps import resolve
-        from . import workload_named
-
         torch.set_num_threads(threads)
         build = workload_named(workload).build
         resolved = resolve(precision, device)
@@ -51,27 +49,28 @@ class _Probe:
             highest_allocated(device, build(small).run)  # loads what torch loads lazily
             limit_data(limit_bytes)
         request = Request({**parameters, "batch": batch}, device, resolved, threads, seed)
-        steps: list[Step] = []
 
         def begin() -> None:
-            steps.append(build(request))
+            self._step = build(request)
             for _ in range(2):  # the optimizer creates its state in the first
-                steps[0].run()
+                self._step.run()
 
         try:
             peak_bytes: int | None = highest_allocated(device, begin)
         except AllocationsUnavailable:
             peak_bytes = None
-        self._batch, self._step, self._stopwatch = batch, steps[0], stopwatch_for(device)
+        self._batch, self._stopwatch = batch, stopwatch_for(device)
         taken = [self._stopwatch(self._step.run, 1).block_ns for _ in range(TIMED_STEPS)]
-        return {"peak_bytes": peak_bytes, "step_s": median(taken) / 1e9, "layout": steps[0].layout}
+        return {"peak_bytes": peak_bytes, "step_s": median(taken) / 1e9, "layout": self._step.layout}
 
     def time(self, samples: int) -> Mapping[str, object]:
-        return asdict(with_waiting(self._stopwatch, self._step.run, samples // self._batch))
+        return asdict(self._stopwatch(self._step.run, samples // self._batch))
 
 
 def limit_data(more_bytes: int) -> None:
     """Limit how many more bytes of memory this process may allocate; Linux counts them as VmData."""
+    import resource
+
     lines = Path("/proc/self/status").read_text().splitlines()
     (has_kib,) = (int(line.split()[1]) for line in lines if line.startswith("VmData:"))
     limit = has_kib * 1024 + more_bytes

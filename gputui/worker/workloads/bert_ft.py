@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from ..contract import Request, Size, Step, Workload
-from ..flops import EncoderShape, encoder_forward_flops
+from ..flops import TextShape, encoder_forward_flops
+from ..steps import adamw, training_step
 from .classifiers import TEXT_BASE, TEXT_MINI
 
 LONG = replace(TEXT_BASE, context=384)
 """BERT-base at the length that question answering is tuned with."""
 
 
-def _size(shape: EncoderShape, batch: int, memory_mib: int) -> Size:
+def _size(shape: TextShape, batch: int, memory_mib: int) -> Size:
     return Size(
         parameters={
-            **asdict(shape),
+            **shape.parameters(),
             "batch": batch,
             "dropout": 0.1,
             "optimizer": "adamw",
@@ -35,9 +36,8 @@ def build(request: Request) -> Step:
     import torch
 
     from ..models import Encoder
-    from ..steps import adamw, training_step
 
-    shape = EncoderShape(**{name: request.integer(name) for name in EncoderShape.__dataclass_fields__})
+    shape = TextShape.described(request.parameters)
     torch.manual_seed(request.seed)
     with torch.device(request.device):
         model = Encoder(shape, dropout=float(request.parameters["dropout"]))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any  # JSON
 
 from ..accelerator import properties_of
 from ..contract import Figure, Parameter, Request, Size, Step, Unsupported, Value, Workload
 from ..failures import OutOfMemory, is_out_of_memory
-from ..flops import GptShape
+from ..flops import TextShape
+from ..ranks import RankGroup, RankLost
 from ..timing import BlockTime
 from .gpt_train import BASE, MINI, described
 
@@ -45,19 +47,7 @@ class TriedBatch:
         return self.batch / self.step_s
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Everything tried, and why the search ended before a batch did not fit; empty if one did not."""
-
-    tried: tuple[TriedBatch, ...]
-    cut_short: str
-
-    def fitting(self) -> list[TriedBatch]:
-        """Those that fit, smallest first."""
-        return sorted((t for t in self.tried if t.fits), key=lambda t: t.batch)
-
-
-def _size(shape: GptShape, memory_mib: int) -> Size:
+def _size(shape: TextShape, memory_mib: int) -> Size:
     return Size(
         parameters=described(shape),
         units_per_step=1.0,
@@ -69,9 +59,10 @@ def _size(shape: GptShape, memory_mib: int) -> Size:
 
 def sweep(
     probe: Callable[[int], TriedBatch], *, slowest_step_s: float, is_time_up: Callable[[float], bool]
-) -> Sweep:
+) -> tuple[list[TriedBatch], str]:
     """Double the batch until one does not fit, then bisect. Pure but for `probe`.
 
+    Returns all that was tried, and why the search ended before a batch did not fit; empty if one did not.
     `is_time_up` gets the duration of the last probe in seconds. Raises MemoryError if not even one sample
     fits.
     """
@@ -80,44 +71,44 @@ def sweep(
     while not too_large or too_large - fits > max(fits // FINENESS, 1):
         begun_s = time.monotonic()
         tried.append(probe(batch))
-        if not tried[-1].fits:
-            too_large = batch
-            if batch == 1:
-                raise OutOfMemory("not even a batch of 1 fits: out of memory")
-        else:
+        if tried[-1].fits:
             fits = batch
             if tried[-1].step_s > slowest_step_s:
-                return Sweep(tuple(tried), f"a step of {batch} took over {slowest_step_s:g} s")
+                return tried, f"a step of {batch} took over {slowest_step_s:g} s"
+        elif batch == 1:
+            raise OutOfMemory("not even a batch of 1 fits: out of memory")
+        else:
+            too_large = batch
         if is_time_up(time.monotonic() - begun_s):
-            return Sweep(tuple(tried), "" if too_large - fits == 1 else f"time was up at a batch of {batch}")
+            return tried, "" if too_large - fits == 1 else f"time was up at a batch of {batch}"
         batch = (fits + too_large) // 2 if too_large else 2 * fits
-    return Sweep(tuple(tried), "")
+    return tried, ""
 
 
-def figures_of_sweep(found: Sweep, limit_bytes: int | None) -> dict[str, Value]:
+def figures_of_sweep(
+    tried: Sequence[TriedBatch], cut_short: str, limit_bytes: int | None
+) -> dict[str, Value]:
     """Largest batch, knee and memory per sample; unknown ones are absent with the reason."""
-    fitting = found.fitting()
-    count = len(found.tried)
-    best = max(t.samples_per_s for t in fitting)
-    knee = min(t.batch for t in fitting if t.samples_per_s >= KNEE_SHARE * best)
-    values = {
-        "largest_count": Value(None, count, found.cut_short)
-        if found.cut_short
-        else Value(float(fitting[-1].batch), count),
-        "tried_count": Value(float(fitting[-1].batch), count),
-        "knee_count": Value(float(knee), count),
-        "limit_bytes": Value(None, 0, "this device does not tell")
-        if limit_bytes is None
-        else Value(float(limit_bytes), 1),
-    }
+    fitting = sorted((t for t in tried if t.fits), key=lambda t: t.batch)
+    best = max(fitting, key=lambda t: t.samples_per_s)
+    knee = min(t.batch for t in fitting if t.samples_per_s >= KNEE_SHARE * best.samples_per_s)
+    largest, count = Value(float(fitting[-1].batch), len(tried)), len(tried)
     known = [(t.batch, t.peak_bytes) for t in fitting if t.peak_bytes is not None]
-    if len(known) < 2:
-        values["per_sample_bytes"] = Value(None, len(known), "two batches with known memory are needed")
-        return values
-    (small, small_bytes), (large, large_bytes) = known[-2:]
-    slope = (large_bytes - small_bytes) / (large - small)
-    values["per_sample_bytes"] = Value(max(slope, 0.0), len(known))
-    return values
+    one_more = Value(None, len(known), "two batches with known memory are needed")
+    if len(known) > 1:
+        (small, small_bytes), (large, large_bytes) = known[-2:]
+        one_more = Value(max((large_bytes - small_bytes) / (large - small), 0.0), len(known))
+    limit = (
+        Value(None, 0, "this device does not tell") if limit_bytes is None else Value(float(limit_bytes), 1)
+    )
+    return {
+        "largest_count": Value(None, count, cut_short) if cut_short else largest,
+        "tried_count": largest,
+        "knee_count": Value(float(knee), count),
+        "best_count": Value(float(best.batch), count),
+        "limit_bytes": limit,
+        "per_sample_bytes": one_more,
+    }
 
 
 def build(request: Request) -> Step:
@@ -131,25 +122,20 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
     `smallest` are parameters of the workload with which a step takes almost nothing. On a CPU a probe is
     limited to CPU_MEMORY_SHARE of the memory that may be used here: the system refuses more, as a GPU does.
     """
-    from ..procs.ranks import RankGroup
-
     limit_bytes = _limit_bytes(request.device)
     refused_bytes = limit_bytes if request.device == "cpu" else None
+    question = _question(request, workload, smallest, refused_bytes)
     begun_s = time.monotonic()
-
-    def is_time_up(last_s: float) -> bool:
-        return time.monotonic() - begun_s + 1.5 * last_s > TIME_SHARE * request.time_s
-
-    slowest_s = CPU_SLOWEST_STEP_S if request.device == "cpu" else float("inf")
-    found = sweep(
-        lambda batch: _probe(_question(request, workload, smallest, batch, refused_bytes)),
-        slowest_step_s=slowest_s,
-        is_time_up=is_time_up,
+    tried, cut_short = sweep(
+        partial(_probe, question),
+        slowest_step_s=CPU_SLOWEST_STEP_S if request.device == "cpu" else float("inf"),
+        is_time_up=lambda last_s: time.monotonic() - begun_s + 1.5 * last_s > TIME_SHARE * request.time_s,
     )
-    best = max(found.fitting(), key=lambda t: t.samples_per_s)
+    figures = figures_of_sweep(tried, cut_short, limit_bytes)
+    batch = int(figures["best_count"].value or 0)
     group = RankGroup("workloads.batch_probe", 1)
     try:
-        answer = group.ask(0, **_question(request, workload, smallest, best.batch, refused_bytes))
+        answer = group.ask(0, **question, batch=batch)
     except BaseException:
         group.close()
         raise
@@ -157,30 +143,37 @@ def at_best_batch(request: Request, workload: str, smallest: dict[str, Parameter
     def timed(samples: int) -> BlockTime:
         return BlockTime(**group.ask(0, do="time", samples=samples))
 
-    def figures(step_ns: Sequence[float]) -> Mapping[str, Value]:
-        return {
-            **figures_of_sweep(found, limit_bytes),
-            "best_count": Value(float(best.batch), len(found.tried)),
-        }
-
     return Step(
-        run=lambda: timed(best.batch),
+        run=lambda: timed(batch),
         timed=timed,
-        multiple=best.batch,
-        figures=figures,
+        multiple=batch,
+        figures=lambda step_ns: figures,
         close=group.close,
         layout=str(answer["layout"]),
     )
 
 
-def _probe(question: dict[str, Any]) -> TriedBatch:
-    """Try one batch in a separate process, which releases all its memory when it exits."""
-    from ..procs.ranks import RankGroup, RankLost
+def _question(
+    request: Request, workload: str, smallest: dict[str, Parameter], limit_bytes: int | None
+) -> dict[str, Any]:
+    return {
+        "do": "try",
+        "workload": workload,
+        "smallest": smallest,
+        "parameters": request.parameters,
+        "device": request.device,
+        "precision": request.precision.requested,
+        "threads": request.threads,
+        "seed": request.seed,
+        "limit_bytes": limit_bytes,
+    }
 
-    batch = int(question["batch"])
+
+def _probe(question: dict[str, Any], batch: int) -> TriedBatch:
+    """Try one batch in a separate process, which releases all its memory when it exits."""
     group = RankGroup("workloads.batch_probe", 1)
     try:
-        answer = group.ask(0, **question)
+        answer = group.ask(0, **question, batch=batch)
     except RankLost:
         if question["limit_bytes"] is None:
             raise
@@ -192,23 +185,6 @@ def _probe(question: dict[str, Any]) -> TriedBatch:
     finally:
         group.close()
     return TriedBatch(batch, True, float(answer["step_s"]), answer["peak_bytes"])
-
-
-def _question(
-    request: Request, workload: str, smallest: dict[str, Parameter], batch: int, limit_bytes: int | None
-) -> dict[str, Any]:
-    return {
-        "do": "try",
-        "workload": workload,
-        "smallest": smallest,
-        "parameters": request.parameters,
-        "batch": batch,
-        "device": request.device,
-        "precision": request.precision.requested,
-        "threads": request.threads,
-        "seed": request.seed,
-        "limit_bytes": limit_bytes,
-    }
 
 
 def _limit_bytes(device: str) -> int | None:
@@ -226,20 +202,21 @@ def usable_memory_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs
     lines = (line.split() for line in (proc / "meminfo").read_text().splitlines())
     known = {words[0]: int(words[1]) * 1024 for words in lines if len(words) > 1}
     limits = [known[name] for name in ("MemTotal:", "MemAvailable:") if name in known]
-    own = (proc / "self" / "cgroup").read_text().splitlines() if (proc / "self" / "cgroup").exists() else []
-    for line in own:
+    own = proc / "self" / "cgroup"
+    for line in own.read_text().splitlines() if own.exists() else ():
         _, controllers, path = line.split(":", 2)
-        root, name = (
-            (cgroup, "memory.max") if controllers == "" else (cgroup / "memory", "memory.limit_in_bytes")
-        )
-        if controllers == "" or "memory" in controllers.split(","):
-            here = root / path.lstrip("/")
-            for folder in (here, *here.parents):
-                text = (folder / name).read_text().strip() if (folder / name).is_file() else ""
-                if text.isdigit():
-                    limits.append(int(text))
-                if folder == root:
-                    break
+        if controllers == "":
+            root, name = cgroup, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = cgroup / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        here = root / path.lstrip("/")
+        for folder in (here, *here.parents):
+            if (folder / name).is_file() and (text := (folder / name).read_text().strip()).isdigit():
+                limits.append(int(text))
+            if folder == root:
+                break
     return min(limits)
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from ..contract import Request, Size, Step, Workload
 from ..flops import ResNetShape, resnet_operators, resnet_traffic_bytes, resnet_training_flops
 from ..layouts import NHWC, SEARCHED, in_a_layout, memory_format
+from ..steps import sgd, training_step
 
 MINI = ResNetShape(block="basic", stages=(2, 2, 2, 2), image=64, classes=1000)
+"""ResNet-18 on small images."""
 BASE = ResNetShape(block="bottleneck", stages=(3, 4, 6, 3), image=224, classes=1000)
+"""ResNet-50."""
 
 
 def _size(shape: ResNetShape, batch: int, memory_mib: int) -> Size:
     return Size(
         parameters={
-            "model": shape.model,
-            "image": shape.image,
-            "classes": shape.classes,
+            **shape.parameters(),
             "batch": batch,
             "layout": NHWC if shape == MINI else SEARCHED,
             "optimizer": "sgd-momentum",
@@ -39,7 +40,6 @@ def _built(request: Request, layout: str) -> Step:
     import torch
 
     from ..models import ResNet
-    from ..steps import sgd, training_step
 
     shape = ResNetShape.described(request.parameters)
     torch.manual_seed(request.seed)

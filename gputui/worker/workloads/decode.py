@@ -7,6 +7,7 @@ from typing import Any  # Any: torch's types, which may not be installed
 
 from ..contract import Request, Size, Step, Workload
 from ..flops import LlamaShape, decode_bytes, decode_flops
+from ..steps import compiled, recorded, served
 
 MINI = LlamaShape(layers=12, heads=12, width=768, hidden=2048, vocabulary=32000, cache=256)
 """0.1B multiplied weights."""
@@ -46,10 +47,8 @@ def build(request: Request) -> Step:
     import torch
 
     from ..models import Llama
-    from ..steps import compiled, recorded, served
 
-    names = ("layers", "heads", "width", "hidden", "vocabulary", "cache")
-    shape = LlamaShape(**{name: request.integer(name) for name in names})
+    shape = LlamaShape(**{name: request.integer(name) for name in LlamaShape.__dataclass_fields__})
     batch, prompt = request.integer("batch"), request.integer("prompt")
     model = served(lambda: Llama(shape, batch, request.precision.product_dtype()), request)
     generator = torch.Generator().manual_seed(request.seed)

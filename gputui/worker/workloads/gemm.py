@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..contract import Request, Size, Step, Workload
+from ..steps import POOL_NUMBERS, NumberPool
 
 
 def _size(n: int) -> Size:
@@ -22,8 +23,6 @@ def build(request: Request) -> Step:
     `amp` is the peak that AMP can reach: a product in autocast's dtype, without the casts.
     """
     import torch
-
-    from ..steps import POOL_NUMBERS, NumberPool
 
     m, n, k = (request.integer(name) for name in "mnk")
     generator = torch.Generator().manual_seed(request.seed)

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any  # Any: torch's types
 
 from ..contract import Parameter, Request, Size, Step, Workload
-from ..flops import GptShape, gpt_training_flops
+from ..flops import TextShape, gpt_training_flops
+from ..steps import adamw, next_token_loss, training_step
 
-MINI = GptShape(layers=6, heads=6, width=384, context=256, vocabulary=256)
+MINI = TextShape(layers=6, heads=6, width=384, context=256, vocabulary=256)
 """The character-level shape of nanoGPT, over bytes."""
-BASE = GptShape(layers=12, heads=12, width=768, context=1024, vocabulary=50304)
+BASE = TextShape(layers=12, heads=12, width=768, context=1024, vocabulary=50304)
 """GPT-2 124M, its vocabulary padded to a multiple of 64 as nanoGPT does."""
-MEDIUM = GptShape(layers=24, heads=16, width=1024, context=1024, vocabulary=50304)
+MEDIUM = TextShape(layers=24, heads=16, width=1024, context=1024, vocabulary=50304)
 """GPT-2 355M."""
-COMMON = GptShape(layers=4, heads=16, width=2048, context=1024, vocabulary=8192)
+COMMON = TextShape(layers=4, heads=16, width=2048, context=1024, vocabulary=8192)
 """Four layers as wide as those of GPT-3 1.3B: so many FLOPs per operator that the host keeps up."""
 
 
-def described(shape: GptShape) -> dict[str, Parameter]:
+def described(shape: TextShape) -> dict[str, Parameter]:
     """What every size has in which a GPT is trained, without the batch."""
-    return {**asdict(shape), "optimizer": "adamw", "data": "uniform tokens"}
+    return {**shape.parameters(), "optimizer": "adamw", "data": "uniform tokens"}
 
 
-def _size(shape: GptShape, batch: int, memory_mib: int) -> Size:
+def _size(shape: TextShape, batch: int, memory_mib: int) -> Size:
     return Size(
         parameters={**described(shape), "batch": batch},
         units_per_step=float(batch * shape.context),
@@ -45,9 +45,8 @@ def made(
     import torch
 
     from ..models import Gpt
-    from ..steps import adamw
 
-    shape = GptShape(**{name: request.integer(name) for name in GptShape.__dataclass_fields__})
+    shape = TextShape.described(request.parameters)
     torch.manual_seed(request.seed)
     with torch.device("meta" if shard else request.device):
         model = Gpt(shape)
@@ -62,8 +61,6 @@ def made(
 
 def build(request: Request) -> Step:
     """Forward, backward and optimizer on the same tokens in every step."""
-    from ..steps import next_token_loss, training_step
-
     model, tokens, optimizer = made(request, request.seed)
     return training_step(lambda: next_token_loss(model, tokens), optimizer, request)
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from ..contract import Request, Size, Step, Workload
-from ..flops import LstmShape, lstm_training_flops
+from ..flops import TextShape, lstm_training_flops
+from ..steps import adamw, next_token_loss, training_step
 
-MINI = LstmShape(layers=2, width=256, context=64, vocabulary=256)
-FULL = LstmShape(layers=2, width=1024, context=256, vocabulary=256)
+MINI = TextShape(layers=2, heads=0, width=256, context=64, vocabulary=256)
+FULL = TextShape(layers=2, heads=0, width=1024, context=256, vocabulary=256)
 
 
-def _size(shape: LstmShape, batch: int, memory_mib: int) -> Size:
+def _size(shape: TextShape, batch: int, memory_mib: int) -> Size:
     return Size(
         parameters={
-            **asdict(shape),
+            **shape.parameters(),
             "batch": batch,
             "optimizer": "adamw",
             "learning_rate": 1e-3,
@@ -33,9 +32,8 @@ def build(request: Request) -> Step:
     import torch
 
     from ..models import Lstm
-    from ..steps import adamw, next_token_loss, training_step
 
-    shape = LstmShape(**{name: request.integer(name) for name in LstmShape.__dataclass_fields__})
+    shape = TextShape.described(request.parameters)
     torch.manual_seed(request.seed)
     with torch.device(request.device):
         model = Lstm(shape)

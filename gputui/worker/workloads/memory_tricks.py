@@ -10,7 +10,9 @@ from typing import Any  # Any: torch's types
 
 from ..accelerator import PINNED, allocator
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
-from ..flops import GptShape
+from ..flops import TextShape
+from ..profiling.allocations import PARTS, AllocationsUnavailable, peak_of_a_step
+from ..steps import next_token_loss, step_in_phases
 from .gpt_train import BASE, MINI, described, made
 
 PARTS_OF_A_BATCH = 4
@@ -33,7 +35,7 @@ def _sizes() -> dict[str, Size]:
     return sizes
 
 
-def _size(shape: GptShape, batch: int, trick: str, memory_mib: int) -> Size:
+def _size(shape: TextShape, batch: int, trick: str, memory_mib: int) -> Size:
     return Size(
         parameters={
             **described(shape),
@@ -52,9 +54,6 @@ def build(request: Request) -> Step:
     """`gpt_train` with a technique applied to its layers; all train the same model on the same tokens."""
     import torch
     from torch.utils.checkpoint import checkpoint
-
-    from ..profiling.allocations import PARTS, AllocationsUnavailable, peak_of_a_step
-    from ..steps import next_token_loss, step_in_phases
 
     trick = str(request.parameters["trick"])
     if trick == "offload" and request.device == "cpu":

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from ..contract import Figure, Request, Size, Step, Value, Workload
-from ..flops import StyleShape, style_flops
+from ..flops import style_flops
 from ..layouts import NCHW, SEARCHED, in_a_layout, memory_format
-from ..steps import Stopwatched, percentile_value
+from ..steps import Stopwatched, compiled, percentile_value, request_step, served
 
-MINI = StyleShape(height=256, width=256)
-BASE = StyleShape(height=720, width=1280)
-LARGE = StyleShape(height=1080, width=1920)
 SMOOTH_FPS = 30.0
 SHARES = (0.5, 0.99)
 
 
-def _size(shape: StyleShape, batch: int, memory_mib: int) -> Size:
+def _size(height: int, width: int, batch: int, memory_mib: int, layout: str = SEARCHED) -> Size:
+    """Height and width are multiples of 4."""
     return Size(
         parameters={
-            **asdict(shape),
+            "height": height,
+            "width": width,
             "batch": batch,
-            "layout": NCHW if shape == MINI else SEARCHED,
+            "layout": layout,
             "amp": "weights converted once",
             "data": "random bytes",
             "path": "host to device to host",
         },
         units_per_step=float(batch),
-        flops_per_step=batch * style_flops(shape),
+        flops_per_step=batch * style_flops(height, width),
         bytes_per_step=None,
         memory_bytes=memory_mib * 2**20,
         operators=500,  # 80; each of 16 convolutions, with its padding, takes as long as many others
@@ -44,7 +43,6 @@ def _built(request: Request, layout: str) -> Step:
     import torch
 
     from ..models import Style, shown
-    from ..steps import compiled, request_step, served
 
     batch, height, width = (request.integer(name) for name in ("batch", "height", "width"))
     generator = torch.Generator().manual_seed(request.seed)
@@ -72,11 +70,11 @@ WORKLOAD = Workload(
     workload_class="inference",
     unit="frame",
     sizes={
-        "mini": _size(MINI, 1, 100),
-        "base": _size(BASE, 1, 1000),
-        "base-b4": _size(BASE, 4, 4000),
-        "large": _size(LARGE, 1, 2200),
-        "large-b4": _size(LARGE, 4, 8800),
+        "mini": _size(256, 256, 1, 100, NCHW),
+        "base": _size(720, 1280, 1, 1000),
+        "base-b4": _size(720, 1280, 4, 4000),
+        "large": _size(1080, 1920, 1, 2200),
+        "large-b4": _size(1080, 1920, 4, 8800),
     },
     precisions=("fp32", "tf32", "amp"),
     device_classes=("cpu", "gpu"),

@@ -36,7 +36,7 @@ def rows(request: pytest.FixtureRequest) -> tuple[Row, ...]:
 def test_a_column_has_a_cell_for_each_heading_and_csv_columns_that_do_not_depend_on_the_row(
     column: ComparisonColumn, rows: tuple[Row, ...]
 ) -> None:
-    assert {len(column.cells(row)) for row in rows} == {len(column.headings)}
+    assert {len(column.cells_of(row)) for row in rows} == {len(column.headings)}
     assert len({tuple(column.csv(cell)) for row in rows for cell in (row.a, row.b)}) == 1
 
 

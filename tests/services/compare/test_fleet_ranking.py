@@ -35,9 +35,8 @@ from gputui.model.machine import Gpu, Machine
 from gputui.model.plan import Case
 from gputui.model.result import Run
 from gputui.model.units import format_rate
-from gputui.services.compare.fleet import Fleet, fleet_of, fleet_sides
-from gputui.services.compare.fleet_forms import kind_table, shown_boxes, write_fleet
-from gputui.services.compare.fleet_why import explained, ranking_of
+from gputui.services.compare.fleet import Fleet, explained, fleet_of, fleet_sides, ranking_of
+from gputui.services.compare.fleet_forms import fleet_sentences, kind_table, shown_boxes, write_fleet
 from gputui.services.compare.formats import ranking_text
 from gputui.services.compare.pairing import Side
 from gputui.services.results.conditions import Evidence
@@ -73,15 +72,19 @@ def even(count: int, step_s: float = 0.01, **kind: object) -> list[Side]:
     ]
 
 
+def headline(fleet: Fleet) -> str:
+    return " ".join(fleet_sentences(fleet))
+
+
 def texts(fleet: Fleet) -> str:
     return " ".join(ranking_text(fleet, "text").split())
 
 
 def test_a_slow_box_is_named_first_with_how_much_and_a_healthy_fleet_has_none() -> None:
     fleet = fleet_of([*even(12), box("bad.db", 0.014, 0.028)])
-    assert fleet.headline.startswith("bad is 28 % slower than the other 12 (28 to 29).")
+    assert headline(fleet).startswith("bad is 28 % slower than the other 12 (28 to 29).")
     assert shown_boxes(fleet, 5)[0].name == "bad"
-    assert "No box stands out from its kind." in fleet_of(even(12)).headline
+    assert "No box stands out from its kind." in headline(fleet_of(even(12)))
 
 
 def test_a_box_that_is_bad_at_one_thing_is_named_with_that_thing() -> None:
@@ -127,10 +130,10 @@ def test_a_kind_that_is_two_is_told_as_two_groups_with_what_they_differ_in(boxes
     found = explained(fleet_of(sides), Evidence([]))
     (split,) = found.splits
     assert (len(split.faster), sorted(split.slower)) == (boxes - slow, [f"slow{n}" for n in range(slow)])
-    first = found.sentences[0]
+    first = fleet_sentences(found)[0]
     assert first.startswith(f"Two groups: {boxes - slow} at "), first
     assert "driver 550.54 in the slower ones, " in first
-    assert "stands out" not in found.headline
+    assert "stands out" not in headline(found)
     (plain,) = json.loads(ranking_text(found, "json"))["groups"]
     assert (plain["slower"], plain["case"]) == (list(split.slower), None)
 
@@ -148,7 +151,7 @@ def test_kinds_are_ranked_by_their_median_and_no_box_is_judged_by_another_kind()
         f"{kind.name} at {format_rate(kind.spread.median, GEMM.unit)}" for kind in fleet.kinds
     )
     assert "Xeon" in fast
-    assert f"on 16 boxes, fastest kind first: {fast}, then {other_kind}." in fleet.headline
+    assert f"on 16 boxes, fastest kind first: {fast}, then {other_kind}." in headline(fleet)
     assert len(kind_table(fleet).rows) == 2
 
 
@@ -165,7 +168,7 @@ def test_kinds_whose_intervals_overlap_tie() -> None:
     twins = [box(f"t{n}.db", 0.01 * (1 + _WOBBLE[n]), machine=other) for n in range(6)]
     fleet = fleet_of([*even(6), *twins])
     assert [len(tier) for tier in fleet.tiers] == [2]
-    assert "(a tie)" in fleet.headline
+    assert "(a tie)" in headline(fleet)
     other_kind, fast = (kind.name for kind in fleet.kinds)
     page, _, _ = ranking_text(fleet, "html").partition("Every box")
     assert re.findall(
@@ -182,7 +185,7 @@ def test_kinds_whose_intervals_overlap_tie() -> None:
 def test_all_forms_have_the_same_boxes_and_the_same_words() -> None:
     fleet = fleet_of([*even(12), box("bad.db", 0.014, 0.028)])
     found = json.loads(ranking_text(fleet, "json"))
-    assert found["headline"] == fleet.headline
+    assert found["headline"] == headline(fleet)
     assert [one["name"] for one in found["boxes"]] == [one.name for one in fleet.boxes]
     (kind,), per_s = found["kinds"], [one["per_s"] for one in found["boxes"]]
     logs = [math.log(rate) for rate in per_s]
@@ -197,16 +200,19 @@ def test_all_forms_have_the_same_boxes_and_the_same_words() -> None:
     assert all(one["low_per_s"] < one["per_s"] < one["high_per_s"] for one in found["boxes"])
     assert all(one["low_per_s"] < one["median_per_s"] < one["high_per_s"] for one in found["kinds"])
     text, page = texts(fleet), ranking_text(fleet, "markdown")
-    assert page.startswith(f"**{fleet.headline}**\n\n| ")
+    assert page.startswith(f"**{headline(fleet)}**\n\n| ")
     for one in fleet.boxes:
         assert f" {one.name} " in text
         assert f"| {one.name} |" in page
-    assert fleet.headline in text
+    assert headline(fleet) in text
 
 
 def test_the_worst_of_several_slow_boxes_comes_first() -> None:
     fleet = fleet_of([*even(12), box("bad.db", 0.014, 0.028), box("worse.db", 0.03, 0.06)])
-    assert fleet.sentences[0] == "2 of 14 boxes are slower than their kind: worse by 67 % and bad by 28 %."
+    assert (
+        fleet_sentences(fleet)[0]
+        == "2 of 14 boxes are slower than their kind: worse by 67 % and bad by 28 %."
+    )
 
 
 def test_what_work_costs_is_in_the_ranking_as_json() -> None:
@@ -264,7 +270,7 @@ def test_a_run_that_failed_hides_no_older_result_of_its_box() -> None:
 def test_what_few_boxes_share_is_no_ground_to_rank_them() -> None:
     with pytest.raises(GputuiError, match="no case was measured on two"):
         fleet_of([box("a.db", 0.01)])
-    assert "5 boxes are needed" in fleet_of(even(3)).headline
+    assert "5 boxes are needed" in headline(fleet_of(even(3)))
 
 
 def test_the_machines_of_gpus_are_kinds_by_their_gpus() -> None:
@@ -305,7 +311,7 @@ def ranked(*runs: tuple[str, Run]) -> Fleet:
 def test_the_bad_gpu_of_eight_boxes_is_named_with_what_it_differs_in() -> None:
     boxes = [(f"box{n}.db", node(f"box{n}")) for n in range(7)]
     fleet = ranked(*boxes, ("box7.db", node("box7", slow=5, power_limit_w=500.0)))
-    assert fleet.sentences[0] == (
+    assert fleet_sentences(fleet)[0] == (
         "GPU 5 of box7 is 12 % slower than the other 63 (12 to 13): its power limit is 500 W, theirs 700 W."
     )
     assert len(fleet.boxes) == 64
@@ -315,29 +321,29 @@ def test_the_bad_gpu_of_eight_boxes_is_named_with_what_it_differs_in() -> None:
 def test_each_of_two_bad_gpus_is_named_with_its_reason() -> None:
     boxes = [(f"box{n}.db", node(f"box{n}")) for n in range(6)]
     limited, narrow = node("box6", slow=5, power_limit_w=500.0), node("box7", slow=2, pcie_width=4)
-    words = ranked(*boxes, ("box6.db", limited), ("box7.db", narrow)).sentences[0]
+    words = fleet_sentences(ranked(*boxes, ("box6.db", limited), ("box7.db", narrow)))[0]
     assert words.startswith("2 of 64 GPUs are slower than their kind: GPU ")
     assert "GPU 5 of box6 by 12 % (its power limit is 500 W, theirs 700 W)" in words
     assert "GPU 2 of box7 by 12 % (its link has 4 PCIe lanes, theirs 16 PCIe lanes)" in words
     alike = node("box7", slow=2, power_limit_w=500.0)
-    words = ranked(*boxes, ("box6.db", limited), ("box7.db", alike)).sentences[0]
+    words = fleet_sentences(ranked(*boxes, ("box6.db", limited), ("box7.db", alike)))[0]
     assert words.endswith("by 12 %; of each, its power limit is 500 W, theirs 700 W.")
 
 
 def test_a_switch_that_differs_is_named_as_it_is_set() -> None:
     fleet = ranked(("here.db", node("here", slow=3, mig_enabled=True)))
-    assert fleet.sentences[0].endswith("): its MIG is on, theirs off.")
+    assert fleet_sentences(fleet)[0].endswith("): its MIG is on, theirs off.")
 
 
 def test_gpus_of_one_box_are_called_by_their_numbers_alone() -> None:
     fleet = ranked(("here.db", node("here", slow=3, pcie_width=4)))
-    assert fleet.sentences[0].startswith("GPU 3 is 12 % slower than the other 7 (")
-    assert fleet.sentences[0].endswith("): its link has 4 PCIe lanes, theirs 16 PCIe lanes.")
+    assert fleet_sentences(fleet)[0].startswith("GPU 3 is 12 % slower than the other 7 (")
+    assert fleet_sentences(fleet)[0].endswith("): its link has 4 PCIe lanes, theirs 16 PCIe lanes.")
     assert sorted(one.name for one in fleet.boxes) == [f"GPU {n}" for n in range(8)]
 
 
 def test_eight_healthy_gpus_have_no_bad_apple() -> None:
-    assert ranked(("here.db", node("here"))).sentences[0] == "No GPU stands out from its kind."
+    assert fleet_sentences(ranked(("here.db", node("here"))))[0] == "No GPU stands out from its kind."
 
 
 def test_machines_of_one_file_are_called_by_their_labels_where_each_has_one() -> None:
@@ -408,8 +414,8 @@ def test_what_slows_the_gpu_of_one_box_is_told_from_telemetry_of_several_files(
     found = ranking_of([str(eight), str(other)], "gpu")
     assert found is not None
     fleet, _ = found
-    assert fleet.sentences[0].endswith("): its clock was 1.20 GHz, theirs 1.70 GHz.")
-    assert fleet.sentences[0].startswith("GPU 5 of other is 12 % slower than the other 15 (")
+    assert fleet_sentences(fleet)[0].endswith("): its clock was 1.20 GHz, theirs 1.70 GHz.")
+    assert fleet_sentences(fleet)[0].startswith("GPU 5 of other is 12 % slower than the other 15 (")
 
 
 def test_the_compare_screen_begins_with_the_ranking_that_the_command_prints(
@@ -445,7 +451,9 @@ def test_a_ranking_fits_on_the_screen_and_says_how_many_boxes_are_left() -> None
     fleet = fleet_of([*even(12), box("bad.db", 0.014, 0.028)])
     for height, lines, left in ((8, 10, 8), (16, 15, 3), (18, 17, 1), (60, 18, 0)):
         for reasons in (0, 2) if height == 18 else (0,):
-            found = replace(fleet, why={f"box {n}": "its link has 4 PCIe lanes" for n in range(reasons)})
+            why = ["its link has 4 PCIe lanes"] * reasons + [""] * len(fleet.boxes)
+            boxes = (replace(one, why=words) for one, words in zip(fleet.boxes, why, strict=False))
+            found = replace(fleet, boxes=tuple(boxes))
             made = io.StringIO()
             out = console_on(made, 100, height=height, is_terminal=True)
             write_fleet(out, found, shows_all=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
@@ -16,21 +16,18 @@ from journals import GPU_MACHINE, H200, PRICE, journal_lines, make_telemetry, wr
 from stored_runs import store
 
 from gputui.analysis.cost import Cost, Energy
-from gputui.analysis.verdict import SpeedEstimate
 from gputui.cli import main
 from gputui.document.markup import escaped
 from gputui.document.page import console_on
 from gputui.errors import EXIT_DONE
 from gputui.model.journal import Block, Price
-from gputui.model.plan import Case
 from gputui.services.compare.columns import COST, ENERGY
 from gputui.services.compare.formats import comparison_as_json, comparisons_as_csv
 from gputui.services.compare.headline import Headline
-from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.pairing import Cell, Comparison, compare_sides, side_of_runs
+from gputui.services.compare.reports import comparison_pages, comparisons_as_markdown, comparisons_as_page
 from gputui.services.compare.session import Answer, Asked, ask
-from gputui.services.compare.tables import Naming, column_table, comparisons_as_markdown, row_table
-from gputui.services.compare.text import comparison_pages
+from gputui.services.compare.tables import Naming, column_table, row_table
 from gputui.services.results.conditions import Evidence
 from gputui.services.support.output_files import harmless
 from gputui.store.journal_reader import read_journal, read_telemetry
@@ -134,17 +131,16 @@ def test_what_a_spreadsheet_would_run_gets_an_apostrophe(text: str) -> None:
     assert harmless(f"a{text}") == f"a{text}"
 
 
-def hostile_comparison(name: str) -> tuple[Evidence, list[tuple[Comparison, tuple[()]]]]:
+def hostile_comparison(name: str) -> Comparison:
     runs = [make_run(measured(make_case(name), *[steady(s)] * 3, device_name=name)) for s in (0.1, 0.2)]
     sides = [side_of_runs(f"{name}.db", [run]) for run in runs]
-    evidence = Evidence([])
-    return evidence, [(compare_sides(*sides), ())]
+    return compare_sides(*sides)
 
 
 def test_a_hostile_name_is_one_harmless_cell_of_csv() -> None:
-    _, pairs = hostile_comparison('=cmd|"/c calc"!A1,\n2')
+    comparison = hostile_comparison('=cmd|"/c calc"!A1,\n2')
 
-    (row,) = csv.DictReader(StringIO(comparisons_as_csv(pairs, ""), newline=""))
+    (row,) = csv.DictReader(StringIO(comparisons_as_csv([comparison], ""), newline=""))
 
     assert row["workload"] == '\'=cmd|"/c calc"!A1,\n2'
     assert row["a_side"] == '\'=cmd|"/c calc"!A1,\n2.db'
@@ -156,7 +152,7 @@ def test_csv_holds_what_only_one_value_of_by_has(tmp_path: Path) -> None:
     other = make_run(measured(CONV, steady(0.1)))
     comparison = compare_sides(side_of_runs("a", [run]), side_of_runs("b", [other]))
 
-    rows = list(csv.DictReader(StringIO(comparisons_as_csv([(comparison, ())], ""), newline="")))
+    rows = list(csv.DictReader(StringIO(comparisons_as_csv([comparison], ""), newline="")))
 
     assert {(row["a_outcome"], row["b_outcome"], row["verdict"]) for row in rows} == {
         ("ok", "absent", "not comparable"),
@@ -170,17 +166,16 @@ def test_csv_holds_what_only_one_value_of_by_has(tmp_path: Path) -> None:
 
 def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
     """Every cell of cost and energy, of a first and of b second, in each format that has them."""
+    plain = compare_sides(*(side_of_runs(n, [make_run(measured(make_case(), steady(0.1)))]) for n in "ab"))
     cells = [
         Cell(
-            speed=SpeedEstimate(1e3, 1e3, 1e3, 9, 9, 3, ""),
+            plain.rows[0].a.result,
+            plain.a.run,
             cost=Cost(usd, usd * 0.9, usd * 1.1, 1.0),
-            precision_used="",
-            result=measured(make_case(), steady(0.1)),
             energy=Energy(joules, None, None, 1.0, 3, 9),
         )
         for usd, joules in ((11.0, 1e-9), (22.0, 2e-9))
     ]
-    plain = compare_sides(*(side_of_runs(n, [make_run(measured(make_case(), steady(0.1)))]) for n in "ab"))
     comparison = replace(plain, rows=(replace(plain.rows[0], a=cells[0], b=cells[1]),))
     naming = Naming(comparison, "")
 
@@ -197,25 +192,12 @@ def test_costs_and_energies_stand_under_the_side_they_are_of() -> None:
         "1.00 nJ/flop, 2.00 nJ/flop",
     )
     assert [COST.on_side(cell) for cell in cells] == ["$11.00 ±10 %", "$22.00 ±10 %"]
-    (line,) = csv.DictReader(StringIO(comparisons_as_csv([(comparison, ())], ""), newline=""))
+    (line,) = csv.DictReader(StringIO(comparisons_as_csv([comparison], ""), newline=""))
     assert (float(line["a_usd_per_million"]), float(line["b_usd_per_million"])) == (11.0, 22.0)
     assert (float(line["a_joules_per_unit"]), float(line["b_joules_per_unit"])) == (1e-9, 2e-9)
     (row,) = comparison_as_json(comparison)["rows"]
     assert (row["a"]["cost"]["usd_per_million"], row["b"]["cost"]["usd_per_million"]) == (11.0, 22.0)
     assert (row["a"]["energy"]["joules_per_unit"], row["b"]["energy"]["joules_per_unit"]) == (1e-9, 2e-9)
-
-
-def test_with_energy_and_cost_nothing_is_cut_at_80_columns(
-    files: tuple[Path, Path], printed: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-
-    text = printed(*files, "--columns", "rate,ratio,n,peak,cost,energy")
-
-    assert "…" not in text
-    assert max(map(len, text.splitlines())) <= 80
-    for words in ("faster", "nJ/flop", "FLOP", "+25 %"):
-        assert words in text
 
 
 # markdown
@@ -240,9 +222,9 @@ def test_names_cannot_become_markup(text: str, shown: str) -> None:
 
 
 def test_a_hostile_name_does_not_break_the_table_of_markdown() -> None:
-    _, pairs = hostile_comparison(HOSTILE)
+    comparison = hostile_comparison(HOSTILE)
 
-    text = comparisons_as_markdown(pairs, "", ANSWER)
+    text = comparisons_as_markdown(Answer((comparison,), ANSWER), "")
 
     assert "<script" not in re.sub(r"\\<", "", text)
     table = [line for line in text.splitlines() if line.startswith("|")]
@@ -281,27 +263,6 @@ class Elements(HTMLParser):
         return " ".join(self.words)
 
 
-def test_the_page_says_what_differs_the_verdicts_and_the_telemetry(
-    files: tuple[Path, Path], printed: Callable[..., str]
-) -> None:
-    page = Elements(printed(*files, "--format", "html"))
-
-    assert page.open == []
-    for words in (
-        "No recorded differences",
-        "+25 %",
-        "25 % faster",
-        "time per step",
-        "18 blocks in 3 launches",
-        "energy of the GPU",
-        "power",
-        "clock",
-    ):
-        assert words in page.text, words
-    pictures = [attributes.get("class") for tag, attributes in page.all if tag == "svg"]
-    assert pictures.count("columns") == 2 * 2 + 3 * 2, "blocks of two rows, and three curves of the main case"
-
-
 def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(
     files: tuple[Path, Path], printed: Callable[..., str]
 ) -> None:
@@ -323,11 +284,11 @@ def page_of(comparison: Comparison) -> str:
     evidence = Evidence([], trust=False)
     evidence.launches = lambda *which: ()  # type: ignore[method-assign]
     asked = Asked((comparison.a, comparison.b), "", evidence, ())
-    return comparisons_as_page(asked, Answer((comparison,), ((),), ANSWER))
+    return comparisons_as_page(asked, Answer((comparison,), ANSWER))
 
 
 def test_a_hostile_name_is_only_text_on_the_page() -> None:
-    _, ((comparison, _),) = hostile_comparison(HOSTILE)
+    comparison = hostile_comparison(HOSTILE)
 
     page = Elements(page_of(comparison))
 
@@ -335,21 +296,6 @@ def test_a_hostile_name_is_only_text_on_the_page() -> None:
     assert "script" not in {tag for tag, _ in page.all}
     assert not [name for _, attributes in page.all for name in attributes if name.startswith("on")]
     assert "alert(1)" in page.text
-
-
-def test_thirty_rows_are_a_page_below_a_megabyte() -> None:
-    cases: Sequence[Case] = [make_case(f"work{number}") for number in range(30)]
-    wide = [0.01 * 1.001**number for number in range(3000)]
-    runs = [
-        make_run(*(measured(case, *[[factor * seconds for seconds in wide]] * 3) for case in cases))
-        for factor in (1, 2)
-    ]
-    sides = (side_of_runs(name, [run]) for name, run in zip(("a.db", "b.db"), runs, strict=True))
-
-    page = page_of(compare_sides(*sides))
-
-    assert page.count('class="columns"') == 60
-    assert len(page.encode()) < 1_000_000
 
 
 def test_what_is_written_to_a_file_is_what_would_be_printed(

@@ -76,13 +76,13 @@ def evidence_of(*runs: Run) -> Evidence:
 def headline(*runs: Run) -> Headline:
     sides = [side_of_runs(f"{letter}.db", [run]) for letter, run in zip("abcdef", runs, strict=False)]
     comparisons = [compare_sides(sides[0], side) for side in sides[1:]]
-    return headline_of(comparisons, [()] * len(comparisons), "", evidence_of(*runs))
+    return headline_of(comparisons, "", evidence_of(*runs))
 
 
 def headline_by(dimension: str, *runs: Run) -> Headline:
     sides = sides_by(dimension, runs)
     comparisons = [compare_sides(sides[0], side, ignore=dimension) for side in sides[1:]]
-    return headline_of(comparisons, [()] * len(comparisons), dimension, NO_FILES)
+    return headline_of(comparisons, dimension, NO_FILES)
 
 
 def without_intervals(found: Headline) -> tuple[str, ...]:
@@ -217,7 +217,7 @@ def test_the_same_is_said_with_its_interval() -> None:
         for usd in (2.0, 1.0)
     ]
     a, b = (side_of_runs(name, runs, pool=True) for name, runs in zip(("a.db", "b.db"), often, strict=True))
-    (said,) = headline_of([compare_sides(a, b)], [()], "", NO_FILES).sentences
+    (said,) = headline_of([compare_sides(a, b)], "", NO_FILES).sentences
     assert re.fullmatch(
         r"b\.db is as fast as a\.db \(-0\.\d to \+0\.\d %\) in GPT training and costs 50 % less per token\.",
         said,
@@ -250,7 +250,7 @@ def test_what_cannot_be_told_names_the_command_that_would_settle_it_with_its_min
     asked = ask([str(file) for file in files])
     answer = asked.compared()
 
-    found = headline_of(answer.comparisons, answer.whys, "", asked.evidence)
+    found = headline_of(answer.comparisons, "", asked.evidence)
 
     assert re.match(
         r"Can't tell a\.db and b\.db apart in GPT training:"
@@ -360,7 +360,7 @@ def test_cpu_against_a_gpu_that_was_throttled_says_so() -> None:
     throttled = CaseConditions(0, 60, nothing, nothing, 0.6, nothing, nothing, nothing)
     a, b = sides_by("device", [run])
     comparison = with_telemetry(compare_sides(a, b, ignore="device"), conditions=lambda *_: throttled)
-    said = headline_of([comparison], [()], "device", NO_FILES)
+    said = headline_of([comparison], "device", NO_FILES)
     assert said.sentences[-1] == "The GPU was slowed by heat or a power brake for 60 % of gpu's time."
 
 

@@ -26,8 +26,8 @@ from gputui.services.advise.rent import Pick, PricedSide, advise
 from gputui.services.compare.evidence import value_table
 from gputui.services.compare.formats import comparison_as_json, comparisons_as_csv
 from gputui.services.compare.headline import headline_of
-from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.pairing import FigureRow, Row, Side, compare_sides, side_of_runs
+from gputui.services.compare.reports import comparison_as_text, comparisons_as_markdown, comparisons_as_page
 from gputui.services.compare.row_text import (
     change_text,
     figure_values,
@@ -36,8 +36,6 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.suggestions import CANNOT_TELL, FAIL, PASS, check_gate
-from gputui.services.compare.tables import comparisons_as_markdown
-from gputui.services.compare.text import comparison_as_text
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import plain_name, short_case_name
 
@@ -109,21 +107,21 @@ def drawn(text: str) -> str:
     return safe(text).encode("ascii", "xmlcharrefreplace").decode()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(SPEEDS, USD, USD)
 def test_every_form_says_the_same_of_a_row(
     speeds: list[tuple[float, float, int]], usd_a: float, usd_b: float
 ) -> None:
     (a, _), (b, _) = sides_of(speeds, usd_a, usd_b)
     comparison = compare_sides(a, b)
-    headline = headline_of([comparison], [()], "", EVIDENCE)
-    answer = Answer((comparison,), ((),), headline)
+    headline = headline_of([comparison], "", EVIDENCE)
+    answer = Answer((comparison,), headline)
 
     wide = comparison_as_text(Asked((a, b), "", EVIDENCE, ()), answer, width=200, is_verbose=True)
-    markdown = comparisons_as_markdown([(comparison, ())], "", headline)
+    markdown = comparisons_as_markdown(answer, "")
     page = comparisons_as_page(Asked((a, b), "", EVIDENCE, ()), answer).replace("&#160;", " ")
     plain = json.loads(json.dumps(comparison_as_json(comparison)))
-    lines = list(csv.DictReader(StringIO(comparisons_as_csv([(comparison, ())], ""), newline="")))
+    lines = list(csv.DictReader(StringIO(comparisons_as_csv([comparison], ""), newline="")))
 
     assert "".join(headline.text.split()) in "".join(wide.split())
     assert escaped(headline.text) in markdown
@@ -184,7 +182,7 @@ def words(figure: FigureRow) -> str:
     return " ".join(" ".join(texts).split())
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(SPEEDS, st.floats(0.5, 60.0))
 def test_the_gate_fails_only_what_is_judged_slower_and_leaves_open_what_is_not_decided(
     speeds: list[tuple[float, float, int]], limit_pct: float
@@ -208,7 +206,7 @@ def test_the_gate_fails_only_what_is_judged_slower_and_leaves_open_what_is_not_d
     assert (by_limit.end == FAIL) is bool(by_limit.slower)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(SPEEDS, USD, USD)
 def test_advice_judges_boxes_as_a_comparison_does(
     speeds: list[tuple[float, float, int]], usd_a: float, usd_b: float

@@ -22,16 +22,16 @@ from gputui.model.journal import Price
 from gputui.model.plan import Case
 from gputui.model.result import Run
 from gputui.services.compare.headline import headline_of
-from gputui.services.compare.html import comparisons_as_page
 from gputui.services.compare.pairing import (
     CAPPED,
     Comparison,
     Flag,
+    Why,
     compare_sides,
     side_of_runs,
 )
+from gputui.services.compare.reports import comparisons_as_page
 from gputui.services.compare.session import Answer, Asked
-from gputui.services.compare.why import Why
 from gputui.services.results.conditions import Evidence
 from gputui.store.reading import LaunchSeries
 
@@ -89,41 +89,29 @@ def run_of(factor: float, cases: Sequence[Case] = CASES, usd: float | None = 3.5
 
 def page_of(runs: Sequence[Run], ignore: str = "") -> str:
     sides = [side_of_runs(f"box-{number}.db", [run]) for number, run in enumerate(runs)]
-    comparisons = [compare_sides(sides[0], side) for side in sides[1:]]
-    whys = [tuple(explained(comparison)) for comparison in comparisons]
+    comparisons = [explained(compare_sides(sides[0], side)) for side in sides[1:]]
     evidence = _Recorded((), trust=False)
-    headline = headline_of(comparisons, whys, ignore, evidence)
+    headline = headline_of(comparisons, ignore, evidence)
     asked = Asked(tuple(sides), ignore, evidence, ())
-    return comparisons_as_page(asked, Answer(tuple(comparisons), tuple(whys), headline))
+    return comparisons_as_page(asked, Answer(tuple(comparisons), headline))
 
 
-def explained(comparison: Comparison) -> Iterator[Why]:
-    """Reasons of every row that differs: one part is longer on b, one shorter, one hardly moves."""
+def explained(comparison: Comparison) -> Comparison:
+    """With reasons of every row that differs: one part is longer on b, one shorter, one hardly moves."""
     times = {
         "gemm": (5_000_000, 9_000_000),
         "casts and copies": (3_000_000, 1_000_000),
         "softmax_loss": (7, 8),
     }
-    for row in comparison.rows:
-        if row.rate.differs:
-            parts = tuple(
-                Part(
-                    name,
-                    a,
-                    b,
-                    Split(0, b - a, 0),
-                    (("forward", b - a),),
-                    0,
-                    0,
-                    b - a,
-                    Missing(""),
-                    Missing(""),
-                )
-                for name, (a, b) in times.items()
-            )
-            step_a, step_b = (sum(times_ns) for times_ns in zip(*times.values(), strict=True))
-            found = Attribution(step_a, step_b, parts, (), 0.9, 1.1, 1.1, "fair", ("a doubt",))
-            yield Why(row, found, (), ())
+    unknown = Missing("")
+    parts = tuple(
+        Part(name, a, b, Split(0, b - a, 0), (("forward", b - a),), 0, 0, b - a, unknown, unknown)
+        for name, (a, b) in times.items()
+    )
+    step_a, step_b = (sum(times_ns) for times_ns in zip(*times.values(), strict=True))
+    why = Why(Attribution(step_a, step_b, parts, (), 0.9, 1.1, 1.1, "fair", ("a doubt",)))
+    rows = (replace(row, why=why) if row.rate.differs else row for row in comparison.rows)
+    return replace(comparison, rows=tuple(rows))
 
 
 def without_memory() -> Run:
@@ -172,7 +160,7 @@ def tab() -> Iterator[Browser]:
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 @pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize("width", [1280, 1000, 760, 390])
+@pytest.mark.parametrize("width", [1280, 760, 390])
 def test_no_text_covers_another_or_leaves_the_page_and_the_browser_has_nothing_to_complain_about(
     tab: Browser, tmp_path: Path, name: str, width: int
 ) -> None:
@@ -288,11 +276,10 @@ def test_what_makes_a_row_doubtful_is_said_once_of_each_box_by_its_own_letter() 
     )
     flags = (Flag("a", CAPPED, 0.5), Flag("b", CAPPED, 0.25))
     flagged = [replace(one, rows=(replace(one.rows[0], flags=flags), *one.rows[1:])) for one in (b, c)]
-    whys: list[Sequence[Why]] = [(), ()]
     evidence = _Recorded((), trust=False)
-    headline = headline_of(flagged, whys, "", evidence)
+    headline = headline_of(flagged, "", evidence)
     asked = Asked((b.a, b.b, c.b), "", evidence, ())
-    page = comparisons_as_page(asked, Answer(tuple(flagged), ((), ()), headline))
+    page = comparisons_as_page(asked, Answer(tuple(flagged), headline))
     said = re.findall(r"! (\w) power-capped: [^<]* (\d+) % of the time", page[: page.index("in detail<")])
     assert said == [("a", "50"), ("b", "25"), ("c", "25")]
 

@@ -325,7 +325,7 @@ def test_rows_of_cpus_and_of_gpus_have_means_of_their_own_and_these_say_of_what(
 
     means = {g.device_class: g.mean.ratio for g in comparison.groups if isinstance(g.mean, GeometricMean)}
     assert means == pytest.approx({"gpu": 2.0, "cpu": 0.5})
-    table = rows_table([comparison], rows_of_sides([comparison], "", one_sided=False), "").table
+    table = rows_table([comparison], rows_of_sides([comparison], "", one_sided=False), "")
     names = [row[0] for row in table.rows]
     assert names[-2:] == ["average of 2 GPU peak tests", "average of 2 CPU peak tests"]
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +11,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
+from command_line import gputui_here
 from journals import CASES, make_journal
 from numpy.typing import NDArray
 from scipy import stats
@@ -155,14 +153,7 @@ def ratio(
 
 
 def printed(*words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "gputui", *words],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "COLUMNS": "110"},
-    )
-    return done.stdout
+    return gputui_here(*words, env={"COLUMNS": "110"}).stdout
 
 
 def numbers(text: str) -> float:

@@ -23,6 +23,10 @@ from gputui.model.plan import Case
 from gputui.model.result import Run
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import FigureRow, Row, compare_sides, side_of_runs, sides_by
+from gputui.services.compare.reports import (
+    comparison_as_text,
+    comparison_pages,
+)
 from gputui.services.compare.row_text import (
     case_heading,
     cost_text,
@@ -34,11 +38,6 @@ from gputui.services.compare.row_text import (
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.suggestions import SettlingStep
 from gputui.services.compare.tables import Naming, left_out
-from gputui.services.compare.text import (
-    _write_rows,
-    comparison_as_text,
-    comparison_pages,
-)
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import format_ends
 from gputui.services.results.metrics import CaseMetric
@@ -108,8 +107,8 @@ def painted(page: Page) -> Iterator[tuple[str, str]]:
 def test_of_three_boxes_each_verdict_has_its_color_in_the_column_of_its_box() -> None:
     asked = asked_of(run_of(0.1), run_of(0.2), run_of(0.07))
     comparisons = tuple(compare_sides(asked.sides[0], side) for side in asked.sides[1:])
-    page = Page(terminal(100))
-    _write_rows(page, comparisons, "", (), False, None)
+    answer = Answer(comparisons, Headline(("The answer.",)))
+    (page,) = comparison_pages(asked, answer, (), terminal(100))
     colors = [(text.split()[0], color) for text, color in painted(page) if "%" in text]
     assert colors[:2] == [("-50", "yellow"), ("+43", "green")]
 
@@ -122,7 +121,7 @@ def test_as_many_rows_are_printed_as_fit_on_the_screen_and_the_others_are_counte
     runs = [make_run(*(measured(case, steady(0.1 * one)) for case in cases)) for one in factors]
     asked = asked_of(*runs)
     comparisons = tuple(compare_sides(asked.sides[0], side) for side in asked.sides[1:])
-    answer = Answer(comparisons, ((),) * len(comparisons), Headline(("The answer.",)))
+    answer = Answer(comparisons, Headline(("The answer.",)))
     for height in (20, 30):
         made = io.StringIO()
         out = Console(made, 100, height, is_terminal=True, has_styles=False, palette=Palette(Depth.NONE))
@@ -138,7 +137,7 @@ def test_a_command_is_broken_for_a_screen_and_one_line_in_a_file() -> None:
     asked = asked_of(run_of(0.1), run_of(0.1))
     command = "gputui run --like a-directory/with-a-name/that-is-long/a.db@cccc0000 --db b.db --launches 3"
     headline = Headline(("The answer.",), (SettlingStep("b", command, 50.0, None),))
-    answer = Answer((compare_sides(*asked.sides),), ((),), headline)
+    answer = Answer((compare_sides(*asked.sides),), headline)
     for is_terminal in (False, True):
         made = io.StringIO()
         out = console_on(made, 80, is_terminal=is_terminal)
@@ -156,15 +155,15 @@ def test_three_boxes_say_what_differs_and_on_which_of_them() -> None:
     c = replace(b, summary=replace(b.summary, runtime=newer))
     asked = asked_of(a, b, c)
     comparisons = tuple(compare_sides(asked.sides[0], side) for side in asked.sides[1:])
-    text = comparison_as_text(asked, Answer(comparisons, ((), ()), Headline(())), width=100)
+    text = comparison_as_text(asked, Answer(comparisons, Headline(())), width=100)
     assert "differs from a: torch (c)" in text
     two = asked_of(a, c)
-    answer = Answer((compare_sides(*two.sides),), ((),), Headline(()))
+    answer = Answer((compare_sides(*two.sides),), Headline(()))
     text = comparison_as_text(two, answer, width=100)
     assert "\ndiffers: torch 2.11.0+cpu / 2.13.0+cu130\n" in text
     same = asked_of(a, b, run_of(0.05))
     comparisons = tuple(compare_sides(same.sides[0], side) for side in same.sides[1:])
-    text = comparison_as_text(same, Answer(comparisons, ((), ()), Headline(())), width=100)
+    text = comparison_as_text(same, Answer(comparisons, Headline(())), width=100)
     assert "no recorded differences" in text
 
 
@@ -192,7 +191,7 @@ def test_a_result_that_a_side_lacks_is_a_dash() -> None:
 
 def test_a_cost_has_the_color_of_its_own_verdict() -> None:
     asked = asked_of(run_of(0.1, usd_per_hour=4.0), run_of(0.1, usd_per_hour=1.0))
-    answer = Answer((compare_sides(*asked.sides),), ((),), Headline(()))
+    answer = Answer((compare_sides(*asked.sides),), Headline(()))
     (page,) = comparison_pages(asked, answer, (), terminal(100))
     assert ("-75 %", "green") in list(painted(page))
 
@@ -210,5 +209,6 @@ def test_the_baseline_of_precisions_is_named_in_any_case_and_that_of_files_as_it
     assert precisions.baseline("AMP") == 1
     files = asked_of(run_of(0.1), run_of(0.2), run_of(0.05))
     assert (files.baseline("b.db"), files.baseline("b")) == (1, 1)
+    assert replace(files, sides=(replace(files.sides[0], name="a.db@cc0"),)).baseline("cc0") == 0
     with pytest.raises(GputuiError, match=r"B\.db: is not one of the sides"):
         files.baseline("B.db")

@@ -9,7 +9,7 @@ from test_headline import DECODE, GPT, run_of
 
 from gputui.model.result import Run
 from gputui.services.compare.pairing import compare_sides, side_of_runs
-from gputui.services.compare.text import turning_points
+from gputui.services.compare.reports import turning_points
 
 
 def points(a: Run, b: Run) -> list[tuple[str, str]]:

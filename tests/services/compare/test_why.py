@@ -6,7 +6,6 @@ import html
 import itertools
 import json
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +37,8 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Machine
 from gputui.model.plan import PROFILED, Case
+from gputui.services.compare.formats import comparison_text
+from gputui.services.compare.session import ask
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 
@@ -124,10 +125,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store(tmp_path_factory.mktemp("made"), "both.db", lines)
 
 
-@pytest.fixture
-def both(made: Path, tmp_path: Path) -> Path:
-    """One run: gpt_train and gemm, each in fp32 and under amp; the former profiled."""
-    return Path(shutil.copy(made, tmp_path))
+@pytest.fixture(scope="module")
+def told(made: Path) -> dict[str, str]:
+    """One run, gpt_train and gemm, each in fp32 and under amp; the former profiled: in each form."""
+    asked = ask([str(made)], by="precision")
+    answer = asked.compared(0, with_energy=True)
+    forms = ("json", "markdown", "html")
+    made_of = {form: comparison_text(asked, answer, form) for form in forms}
+    return made_of | {"text": comparison_text(asked, answer, "text", width=120, is_verbose=True)}
 
 
 @pytest.fixture
@@ -150,38 +155,31 @@ def on_one_line(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def why_of(printed: Callable[..., str], *words: str | Path) -> dict[str, Any]:
-    (comparison,) = json.loads(printed(*words, "--format", "json"))["comparisons"]
+def rows_of(text: str) -> dict[str, Any]:
+    (comparison,) = json.loads(text)["comparisons"]
     return {row["case"]: row for row in comparison["rows"]}
 
 
-def test_a_clear_difference_is_explained_in_a_sentence_made_of_its_parts(
-    both: Path, printed: Callable[..., str]
+def test_a_clear_difference_is_explained_by_its_parts_their_split_and_what_holds_a_side_back(
+    told: dict[str, str],
 ) -> None:
-    text = on_one_line(printed(both, "--by", "precision"))
-
-    assert (
-        "why GPT training: b's step is 50.0 ms shorter (50.0 vs 100 ms, 4096 tok): matmul -64.0 ms (backward)"
-        in text
-    )
-    assert "attention +10.0 ms (backward); casts and copies +4.00 ms (forward)" in text
-    assert "confidence high" in text
-
-
-def test_a_block_lists_the_parts_their_split_and_the_sum(both: Path, printed: Callable[..., str]) -> None:
-    lines = [
-        on_one_line(line).strip() for line in printed(both, "--by", "precision", columns=120).splitlines()
-    ]
-
+    text = on_one_line(told["text"])
+    for words in (
+        "why GPT training: b's step is 50.0 ms shorter (50.0 vs 100 ms, 4096 tok): matmul -64.0 ms",
+        "attention +10.0 ms (backward); casts and copies +4.00 ms (forward)",
+        "confidence high",
+        "a: Matmul runs in fp32: its products, 80 % of the step, are in fp32",
+        "without that the step would take at best 36.0 ms of 100 ms",
+    ):
+        assert words in text, words
+    lines = [on_one_line(line).strip() for line in told["text"].splitlines()]
     assert "part of a step a b b - a more calls per call of it peak efficiency" in lines
     assert any(line.startswith("matmul 80.0 ms 16.0 ms -64.0 ms -64.0 ms") for line in lines)
     assert any(line.startswith("the step 100 ms 50.0 ms -50.0 ms") for line in lines)
 
 
-def test_json_has_parts_that_sum_exactly_and_the_documented_keys(
-    both: Path, printed: Callable[..., str]
-) -> None:
-    row = why_of(printed, both, "--by", "precision")["gpt_train mini cpu fp32 all cores"]
+def test_json_has_parts_that_sum_exactly_and_the_documented_keys(told: dict[str, str]) -> None:
+    row = rows_of(told["json"])["gpt_train mini cpu fp32 all cores"]
     why = row["why"]
     page = (Path(__file__).parents[3] / "docs" / "json.md").read_text()
     rows = {line.partition("`: ")[0][3:]: line for line in page.splitlines() if line.startswith("- `")}
@@ -193,26 +191,20 @@ def test_json_has_parts_that_sum_exactly_and_the_documented_keys(
     keys = {*why, *why["parts"][0], *why["operators"][0], *why["parts"][0]["split"]}
     assert keys <= set(re.findall(r"`(\w+)`", rows["why"]))
     assert {*row["findings"], *row["findings"]["a"][0]} <= set(re.findall(r"`(\w+)`", rows["findings"]))
-
-
-def test_the_peaks_that_were_measured_beside_it_tell_gain_from_loss(
-    both: Path, printed: Callable[..., str]
-) -> None:
     # Products gained 5 x by the peak of this box, and 5 x here: no loss.
-    parts = why_of(printed, both, "--by", "precision")["gpt_train mini cpu fp32 all cores"]["why"]["parts"]
-    gemm = next(part for part in parts if part["category"] == "gemm")
-
+    gemm = next(part for part in why["parts"] if part["category"] == "gemm")
     assert gemm["peak_ns"] == pytest.approx(-64 * MS, rel=0.01)
     assert gemm["efficiency_ns"] == pytest.approx(0, abs=0.5 * MS)
 
 
-def test_a_finding_of_a_side_says_what_the_step_would_take_at_best(
-    both: Path, printed: Callable[..., str]
-) -> None:
-    text = on_one_line(printed(both, "--by", "precision"))
-
-    assert "a: Matmul runs in fp32: its products, 80 % of the step, are in fp32" in text
-    assert "without that the step would take at best 36.0 ms of 100 ms" in text
+def test_markdown_and_the_page_say_why_as_well(told: dict[str, str]) -> None:
+    sentence = "b's step is 50.0 ms shorter"
+    assert f"**why GPT training:** {sentence}" in told["markdown"]
+    assert "| part of a step | a | b | b - a |" in told["markdown"]
+    assert html.escape(sentence) in told["html"]
+    assert re.search(
+        r'<td class="breaks">matmul</td>.*<td class="n">-[\d.]+ ms</td>.*<rect class="good"', told["html"]
+    )
 
 
 def test_two_files_explain_each_other(tmp_path: Path, printed: Callable[..., str]) -> None:
@@ -232,8 +224,7 @@ def test_what_does_not_differ_has_no_block_and_json_says_why(
     a = store(tmp_path, "a.db", lines_of((GPT,), (100,), (passed(0, 90, *FP32),)))
     b = store(tmp_path, "b.db", lines_of((GPT,), (100,), (passed(0, 90, *FP32),)))
 
-    assert "why" not in printed(a, b)
-    (row,) = why_of(printed, a, b).values()
+    (row,) = rows_of(printed(a, b, "--format", "json")).values()
     assert row["why"] == {"missing": "the verdict is inconclusive: there is no difference to explain"}
 
 
@@ -276,17 +267,4 @@ def test_a_power_cap_seen_in_the_blocks_of_a_case_is_a_finding(
     assert (
         "a: A power cap holds the clock down: a power cap held the clock down for 50 % of the time, to 1.8"
         in text
-    )
-
-
-def test_markdown_and_the_page_say_why_as_well(both: Path, printed: Callable[..., str]) -> None:
-    sentence = "b's step is 50.0 ms shorter"
-    markdown = printed(both, "--by", "precision", "--format", "markdown")
-    page = printed(both, "--by", "precision", "--format", "html")
-
-    assert f"**why GPT training:** {sentence}" in markdown
-    assert "| part of a step | a | b | b - a |" in markdown
-    assert html.escape(sentence) in page
-    assert re.search(
-        r'<td class="breaks">matmul</td>.*<td class="n">-[\d.]+ ms</td>.*<rect class="good"', page
     )

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from builders import H200, make_interpreter, make_machine, make_torchless_interpreter
@@ -17,6 +18,7 @@ from stored_runs import run_id_of
 from gputui.analysis.health import BUSY_PCT, GpuFinding
 from gputui.errors import GputuiError
 from gputui.machine.gpus import GpuAddress
+from gputui.machine.tree import Tree
 from gputui.model.absent import Missing
 from gputui.model.machine import Identity, Layer
 from gputui.model.plan import PlannedDevice, PlannedLaunch
@@ -24,10 +26,14 @@ from gputui.model.telemetry import FOREIGN, HOST, Value, mig_device
 from gputui.recording.run_directory import Holder, take_lock
 from gputui.services.doctor.checks import (
     SystemState,
+    clock_checks,
+    file_checks,
     gathered,
     group_of,
+    identity_checks,
     judged,
     readiness,
+    variable_checks,
     worst_first,
 )
 from gputui.services.doctor.disturbances import (
@@ -72,16 +78,6 @@ def make_box(gpus: int = 1, **changes: object) -> SystemState:
         interpreter=make_interpreter(*[H200] * gpus),
         found_as="this Python",
         passed_over=(),
-        clock_source="tsc",
-        governor=Missing("not there"),
-        result_file=DB,
-        state_directory=STATE,
-        free_bytes={DB.parent: 100 * GIB, STATE: 100 * GIB},
-        file_error=None,
-        unwritable={},
-        missing_home="",
-        variables={},
-        other_runs=(),
         settings={},
     )
     return replace(box, **changes)  # type: ignore[arg-type]
@@ -256,9 +252,13 @@ def test_a_gibibyte_of_shared_memory_is_enough(shm_bytes: int | Missing, state: 
 
 
 @pytest.mark.parametrize(("free_bytes", "states_of_disk"), [(GIB - 1, ["note"]), (GIB, [])])
-def test_a_gibibyte_on_the_disk_is_enough(free_bytes: int, states_of_disk: list[str]) -> None:
-    box = make_box(free_bytes={DB.parent: free_bytes, STATE: 100 * GIB})
-    assert [check.state for check in judged(box) if check.topic == "disk"] == states_of_disk
+def test_a_gibibyte_on_the_disk_is_enough(
+    free_bytes: int, states_of_disk: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = {tmp_path: free_bytes, tmp_path.parent: 100 * GIB}
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=usage[place]))
+    found = file_checks(tmp_path / "a.db", tmp_path.parent, (), "")
+    assert [check.state for check in found if check.topic == "disk"] == states_of_disk
 
 
 @pytest.mark.parametrize(
@@ -279,10 +279,49 @@ def test_a_driver_serves_every_torch_of_its_major_version(
     assert shown in the(box, "torch").found
 
 
-def test_an_unreported_clock_is_unknown_and_a_steady_governor_is_not_mentioned() -> None:
-    box = make_box(clock_source=Missing("no such file"), governor="performance")
-    assert (the(box, "clock").state, the(box, "clock").found) == ("unknown", "no such file")
-    assert "CPU clock" not in states(box)
+@pytest.mark.parametrize(
+    ("source", "governor", "shown"),
+    [
+        ("", "performance", ("unknown clock",)),
+        ("tsc", "performance", ("ok clock tsc",)),
+        (
+            "hpet",
+            "powersave",
+            (
+                "note clock hpet needs a system call to read: very short steps look longer",
+                "note CPU clock governor powersave: the clock rises late, so speeds of the CPU vary",
+            ),
+        ),
+    ],
+)
+def test_a_slow_clock_is_told_and_one_that_nobody_reports_is_unknown(
+    source: str, governor: str, shown: tuple[str, ...], tmp_path: Path
+) -> None:
+    for path, text in (
+        ("sys/devices/system/clocksource/clocksource0/current_clocksource", source),
+        ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", governor),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True)
+        if text:
+            (tmp_path / path).write_text(f"{text}\n")
+    found = list(clock_checks(Tree(tmp_path, {})))
+    said = [f"{check.state} {check.topic} {check.found}" for check in found]
+    assert all(map(str.startswith, said, shown))
+    assert len(said) == len(shown)
+    assert ("cpupower" in found[-1].command) == (governor == "powersave")
+
+
+def test_what_is_wrong_with_all_gpus_stands_there_once_with_one_command() -> None:
+    machine = make_box(3).machine
+    gpus = [
+        replace(gpu, power_limit_w=limit, power_default_limit_w=700.0)
+        for gpu, limit in zip(machine.gpus, (400.0, 400.0, 500.0), strict=True)
+    ]
+    checks = judged(make_box(3, machine=replace(machine, gpus=tuple(gpus))))
+    both, other = [check for check in worst_first(checks) if check.state == "note"]
+    assert (both.topic, both.command) == ("GPUs 0-1 power", "sudo nvidia-smi -i 0,1 -pl 700")
+    assert (other.topic, other.command) == ("GPU 2 power", "sudo nvidia-smi -i 2 -pl 700")
+    assert readiness(checks, range(3)) == "Ready to measure on all 3 GPUs. 2 cautions."
 
 
 @pytest.mark.parametrize(
@@ -308,7 +347,7 @@ def test_what_keeps_every_run_from_being_measured_is_the_first_thing_to_read() -
     assert readiness(judged(sees_none), [0]).startswith("Not ready to measure: torch sees no GPU. 1 fault")
     broken = make_box(interpreter=GputuiError("python3 did not answer", "name another"))
     assert readiness(judged(broken), [0]).startswith("Not ready to measure: no usable torch. 1 fault")
-    full = make_box(unwritable={DB: "no permission to write"})
+    full = make_box(elsewhere=(Check("result file", "problem", "no permission to write"),))
     assert readiness(judged(full), [0]).startswith("Not ready to measure: results cannot be stored. 1 fault")
 
 
@@ -365,11 +404,11 @@ def test_the_gpus_of_a_run_are_known_by_their_uuids_and_all_count_where_one_is_n
 
 def test_a_run_of_gputui_in_progress_disturbs_like_any_other_program_and_is_named() -> None:
     busy = sample(0, changes={HOST: {"load_1min": 7.3}})
-    box = make_box(2, sample=sample(2, processes=0), other_runs=(RUNS,))
+    box = make_box(2, sample=sample(2, processes=0), elsewhere=(RUNS,))
     assert the(box, "another run") == RUNS
-    assert the(make_box(0, sample=busy, other_runs=(RUNS,)), "other programs").found == BUSY
+    assert the(make_box(0, sample=busy, elsewhere=(RUNS,)), "other programs").found == BUSY
     assert readiness(judged(box), (0, 1)).startswith("Not now: another gputui run is going. ")
-    assert readiness(judged(replace(box, other_runs=())), (0, 1)).startswith("Ready to measure")
+    assert readiness(judged(replace(box, elsewhere=())), (0, 1)).startswith("Ready to measure")
 
 
 @pytest.mark.parametrize(
@@ -453,14 +492,13 @@ def test_every_topic_has_a_group_whatever_it_is_called() -> None:
     assert {topic: group_of(topic) for topic in topics} == topics
 
 
-def test_a_power_limit_and_a_governor_name_the_command_that_lifts_them() -> None:
+def test_a_power_limit_names_the_command_that_lifts_it() -> None:
     machine = make_machine("NVIDIA H200")
     limited = replace(machine.gpus[0], power_limit_w=600.0, power_default_limit_w=700.0)
-    box = make_box(1, machine=replace(machine, gpus=(limited,)), governor="powersave")
+    box = make_box(1, machine=replace(machine, gpus=(limited,)))
     assert the(box, "GPU 0 power").command == "sudo nvidia-smi -i 0 -pl 700"
     of_amd = make_box(1, machine=replace(machine, gpus=(replace(limited, vendor="amd"),)))
     assert the(of_amd, "GPU 0 power").command == "sudo rocm-smi -d 0 --setpoweroverdrive 700"
-    assert the(box, "CPU clock").command == "sudo cpupower frequency-set -g performance"
 
 
 def test_the_findings_of_a_poor_box_in_their_words() -> None:
@@ -473,7 +511,6 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         gpus=(limited, machine.gpus[1]),
         memory=replace(machine.memory, shm_bytes=Missing("not mounted")),
         layers=(Layer("container", "docker", ("cgroup",)), Layer("cloud", "aws", ("dmi",))),
-        identities=(Identity("account", "0" * 12), Identity("boot", "1" * 12)),
     )
     unfit = replace(H200, index=1, runs_here=False, why_not="built for sm_70, this is sm_90")
     box = make_box(
@@ -481,13 +518,7 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
         machine=machine,
         interpreter=make_interpreter(replace(H200, bf16=False), unfit),
         passed_over=("/usr/bin/python3: torch 1.4",),
-        clock_source="hpet",
-        governor="powersave",
-        unwritable={STATE: "cannot create a file in /: Read-only file system"},
-        variables={"CUDA_LAUNCH_BLOCKING": "1", "NCCL_ALGO": "Ring"},
-        missing_home="HOME is not set: state lies in /tmp",
-        free_bytes={DB.parent: 1 << 20, STATE: Missing("gone")},
-        other_runs=(RUNS,),
+        elsewhere=(RUNS,),
     )
     sound = "PCIe x16, not slowed, no memory errors"
     found = [(check.state, check.topic, check.found, check.next_step) for check in judged(box)]
@@ -513,56 +544,53 @@ def test_the_findings_of_a_poor_box_in_their_words() -> None:
             "name a Python with a torch built for this box (--python EXE), or install one:",
         ),
         ("note", "torch", "passed over: /usr/bin/python3: torch 1.4", other_python),
-        (
-            "note", "variable", "CUDA_LAUNCH_BLOCKING=1: the host waits for each kernel",
-            "gputui's own workloads run without it, your steps and programs with it",
-        ),
-        ("ok", "variable", "NCCL_ALGO=Ring: which algorithms NCCL uses", ""),
         ("ok", "CPU", "8 cores, 16 threads, no limit", ""),
         ("ok", "other programs", "quiet: load 0.1 on 16 threads", ""),
         ("ok", "memory", "64.0 GiB", ""),
         ("unknown", "/dev/shm", "not mounted", ""),
-        ("note", "clock", "hpet needs a system call to read: very short steps look longer", ""),
-        ("note", "CPU clock", "governor powersave: the clock rises late, so speeds of the CPU vary", ""),
-        (
-            "note", "identity",
-            "no fixed id: after a reboot, or in another container or account, it is seen as a new box",
-            "name it: gputui run --machine NAME, or set GPUTUI_MACHINE",
-        ),
         (
             "note", "another run", "another gputui run is going: pid 7, since 04:48",
             "each takes CPUs from the other; to watch it until it ends:",
         ),
-        ("ok", "result file", str(DB), ""),
-        ("note", "home", "HOME is not set: state lies in /tmp", ""),
-        (
-            "problem", "run directories",
-            f"{STATE}: cannot create a file in /: Read-only file system: no run can start",
-            "set $GPUTUI_STATE to a directory you can write to",
-        ),
-        (
-            "note", "disk", "1.00 MiB free for the result file",
-            "free some space, or a run ends early and keeps what is finished",
-        ),
-        ("unknown", "disk", "run directories: gone", ""),
     ]  # fmt: skip
     assert [check.state for check in worst_first(judged(box))] == sorted(
         (check.state for check in judged(box)), key=("problem", "note", "unknown", "ok").index
     )
 
 
+def test_variables_that_falsify_a_measurement_are_cautions() -> None:
+    assert list(variable_checks({"CUDA_LAUNCH_BLOCKING": "1", "NCCL_ALGO": "Ring"})) == [
+        Check(
+            "variable",
+            "note",
+            "CUDA_LAUNCH_BLOCKING=1: the host waits for each kernel",
+            "gputui's own workloads run without it, your steps and programs with it",
+            "unset CUDA_LAUNCH_BLOCKING",
+        ),
+        Check("variable", "ok", "NCCL_ALGO=Ring: which algorithms NCCL uses"),
+    ]
+
+
 @pytest.mark.parametrize(
-    ("kinds", "shown"),
+    ("kinds", "state", "shown"),
     [
-        (("stated", "product-uuid"), "the name you gave it"),
-        (("account", "product-uuid", "machine-id"), "the UUID of its firmware"),
-        (("gpus",), "its GPUs"),
+        (("stated", "product-uuid"), "ok", "recognized by the name you gave it"),
+        (("account", "product-uuid", "machine-id"), "ok", "recognized by the UUID of its firmware"),
+        (("gpus",), "ok", "recognized by its GPUs"),
+        (
+            ("account", "boot"),
+            "note",
+            "no fixed id: after a reboot, or in another container or account, it is seen as a new box",
+        ),
     ],
 )
-def test_a_box_is_known_by_the_surest_of_its_lasting_identities(kinds: tuple[str, ...], shown: str) -> None:
+def test_a_box_is_known_by_the_surest_of_its_lasting_identities(
+    kinds: tuple[str, ...], state: str, shown: str
+) -> None:
     identities = tuple(Identity(kind, "0" * 12) for kind in kinds)
-    box = make_box(machine=replace(make_machine("NVIDIA H200"), identities=identities))
-    assert the(box, "identity") == Check("identity", "ok", f"recognized by {shown}")
+    (check,) = identity_checks(replace(make_machine("NVIDIA H200"), identities=identities))
+    assert (check.topic, check.state, check.found) == ("identity", state, shown)
+    assert ("--machine NAME" in check.next_step) == (state == "note")
 
 
 def test_a_user_id_without_a_name_is_no_user(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -583,36 +611,32 @@ def test_looking_at_this_machine_names_its_steps_and_what_it_found(tmp_path: Pat
     db = tmp_path / "new" / "a.db"
     box = gathered(db=db, on_step=steps.append)
     assert steps == ["the driver and the host", "Python and torch", "files"]
-    assert (box.result_file, box.file_error, box.other_runs) == (db, None, ())
+    assert the(box, "result file") == Check("result file", "ok", str(db))
     assert box.machine.cpu.host_threads > 0
     assert box.sample.host.values
-    assert set(box.free_bytes) == {db.parent, box.state_directory}
+    assert isinstance(box.sample.processes, tuple), "who else uses a GPU is asked"
     assert list(tmp_path.iterdir()) == []
     assert not _key_path().exists()
-    default = gathered()
-    assert default.result_file == Path(os.environ["GPUTUI_DB"])
-    assert isinstance(box.sample.processes, tuple), "who else uses a GPU is asked"
-    clock = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-    assert not clock.exists() or box.clock_source == clock.read_text().strip()
+    assert the(gathered(asks_torch=False), "result file").found == os.environ["GPUTUI_DB"]
 
 
-def test_a_file_that_is_no_result_file_is_found_when_the_machine_is_looked_at(tmp_path: Path) -> None:
+def test_a_file_that_is_no_result_file_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "notes.db").write_text("shopping\n")
-    box = gathered(db=tmp_path / "notes.db")
-    assert box.file_error is not None
-    assert "notes.db" in the(box, "result file").found
-    assert the(box, "result file").state == "problem"
+    check, *_ = file_checks(tmp_path / "notes.db", tmp_path, (), "")
+    assert (check.topic, check.state) == ("result file", "problem")
+    assert "notes.db" in check.found
 
 
 def test_places_that_cannot_be_written_or_even_looked_at_are_findings_beside_the_others(
     tmp_path: Path,
 ) -> None:
-    refusing = gathered(db=Path("/proc/new/a.db"))
-    assert refusing.unwritable[Path("/proc/new")].startswith("cannot create a file in /proc: ")
+    home = "HOME is not set: state lies in /tmp"
+    found = {check.topic: check for check in file_checks(Path("/proc/new/a.db"), Path("/proc"), (), home)}
+    assert found["result file"].found.startswith("/proc/new/a.db: cannot create a file in /proc: ")
+    assert found["run directories"].found.startswith("/proc: cannot create a file in /proc: ")
+    assert found["run directories"].found.endswith(": no run can start")
+    assert found["home"] == Check("home", "note", home)
     too_long = tmp_path / ("x" * 300) / "a.db"
-    box = gathered(db=too_long)
-    assert the(box, "result file") == Check(
-        "result file", "problem", f"{too_long}: File name too long", "choose another with --db"
-    )
-    assert box.free_bytes[too_long.parent] == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.1)
-    assert too_long.parent not in box.unwritable
+    assert list(file_checks(too_long, tmp_path, (), "")) == [
+        Check("result file", "problem", f"{too_long}: File name too long", "choose another with --db")
+    ]

@@ -23,7 +23,7 @@ from gputui.analysis.health import Throttling
 from gputui.document.spans import Span
 from gputui.model.absent import Missing
 from gputui.model.telemetry import LiveSample, Value
-from gputui.recording.live_sample import plain_sample
+from gputui.recording.collector import plain_sample
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.live import HostFeed, HostSample, sample_from
 from gputui.services.runs.device_history import DeviceHistory

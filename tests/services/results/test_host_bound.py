@@ -22,9 +22,9 @@ from gputui.services.compare.fleet import fleet_of
 from gputui.services.compare.formats import comparison_as_json
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.pairing import Comparison, compare_sides, main_row, side_of_runs, sides_by
+from gputui.services.compare.reports import turning_points
 from gputui.services.compare.rows_table import rows_of_sides, rows_table
 from gputui.services.compare.tables import Naming, disturbances
-from gputui.services.compare.text import turning_points
 from gputui.services.results.case_table import brief_table, metric_rows
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.expected import measured_peak, performance_checks
@@ -145,7 +145,7 @@ def test_a_host_bound_row_shows_device_and_host_time_side_by_side_and_others_do_
 
 def test_a_headline_about_host_bound_rows_alone_says_that_it_compares_hosts() -> None:
     comparison = two_sides(on_box(1, held_back()), on_box(2, held_back(step_s=4e-3, device_s=1e-3)))
-    text = headline_of([comparison], [()], "", Evidence([])).text
+    text = headline_of([comparison], "", Evidence([])).text
     assert "Host-bound, the GPU waits for its host" in text
     assert f"this compares hosts. {LIFTS}." in text
 
@@ -155,7 +155,7 @@ def test_whether_amp_is_worth_it_is_not_answered_with_host_bound_rows() -> None:
     decode = replace(DECODE, variant=replace(DECODE.variant, precision="fp32"))
     run = on_box(1, held_back(single, 4e-3, 1e-3), held_back(step_s=8e-3), busy(decode, 9e-3), busy())
     comparison = compare_sides(*sides_by("precision", [run]), ignore="precision")
-    text = headline_of([comparison], [()], "precision", Evidence([])).text
+    text = headline_of([comparison], "precision", Evidence([])).text
     assert text.startswith("Text generation runs 1.80x as fast with amp as with fp32")
     assert "GPT training" not in text
 
@@ -248,8 +248,8 @@ def test_the_table_names_a_host_bound_row_and_no_sentence_is_about_it() -> None:
     a = on_box(1, busy(), busy(conv), held_back(device_s=1e-3))
     b = on_box(2, busy(step_s=4e-3), busy(conv, 4e-3), held_back(step_s=80e-3, device_s=1e-3))
     comparison = two_sides(a, b)
-    names = [row[0] for row in rows_table([comparison], rows_of_sides([comparison], ""), "").table.rows]
+    names = [row[0] for row in rows_table([comparison], rows_of_sides([comparison], ""), "").rows]
     assert [HOST_BOUND in name for name in names[:3]] == [False, True, False]
-    text = headline_of([comparison], [()], "", Evidence([])).text
+    text = headline_of([comparison], "", Evidence([])).text
     assert "GPT training" not in text
     assert all("GPT training" not in then for turn in turning_points(comparison) for then in turn)

@@ -10,12 +10,8 @@ import pytest
 
 from gputui.analysis.attribution import Piece
 from gputui.analysis.findings import (
-    COMPUTE_BOUND,
-    MATRIX_UNITS_UNUSED,
-    STARVED,
-    WAITS_FOR_RESULTS,
-    WIDER_TYPES,
     Finding,
+    Kind,
     LineShare,
     at_best_without,
 )
@@ -73,7 +69,7 @@ def answer(found: ProfiledPass, *notes: str) -> StepAnswer:
 
 
 def finding(
-    kind: str, ms: float, step_ms: int = 100, line: int = 0, of: str = "", change: str = "", code: str = ""
+    kind: Kind, ms: float, step_ms: int = 100, line: int = 0, of: str = "", change: str = "", code: str = ""
 ) -> Finding:
     """A cause of so much of a step, in a piece of that category, else in one of its own."""
     at_best_ns = round((step_ms - ms) * MS)
@@ -134,17 +130,17 @@ def test_of_a_profile_that_is_ten_times_off_no_share_and_no_cause_is_told(before
 
 
 def test_causes_that_are_about_the_same_time_gain_no_more_than_there_is_of_it() -> None:
-    apart = (finding(STARVED, 30), finding(WIDER_TYPES, 20))
+    apart = (finding("starved by the loader", 30), finding("wider types", 20))
     assert at_best_without(apart) == 50 * MS
-    both_idle = (finding(STARVED, 30, of="idle"), finding(WAITS_FOR_RESULTS, 30, of="idle"))
+    both_idle = (finding("starved by the loader", 30, of="idle"), finding("waits for results", 30, of="idle"))
     assert at_best_without(both_idle) == 60 * MS, "of 40 ms that it is idle"
 
 
 def test_all_causes_together_are_said_from_two_on_without_what_only_limits_the_step() -> None:
     found = answer(profiled({"gemm": 50}, {"data_wait": 50}))
-    one = replace(found, findings=(finding(STARVED, 30), finding(COMPUTE_BOUND, 60)))
+    one = replace(found, findings=(finding("starved by the loader", 30), finding("compute-bound", 60)))
     assert all_of_them(one) == ""
-    both = (finding(STARVED, 30), finding(WIDER_TYPES, 20))
+    both = (finding("starved by the loader", 30), finding("wider types", 20))
     two = replace(found, findings=both)
     assert all_of_them(two) == "Both: at best 100 to 50.0 ms."
     of_a_batch = replace(both[1], has_at_best=False)
@@ -177,7 +173,7 @@ def test_a_step_without_a_cause_says_what_its_time_is_spent_in(
 def test_a_step_near_a_measured_peak_is_told_its_limit_with_the_figure_and_not_a_cause() -> None:
     found = answer(profiled({"gemm": 100}, {}))
     evidence = "it computes at 78 % of the 52.1 TFLOP/s that large products reach here"
-    bound = replace(finding(COMPUTE_BOUND, 22, change="a faster device, or amp"), evidence=evidence)
+    bound = replace(finding("compute-bound", 22, change="a faster device, or amp"), evidence=evidence)
     near = replace(found, findings=(bound,))
     assert limit(near) == f"compute-bound: {evidence}. Try a faster device, or amp."
     assert (near.causes, near.at_best_ns) == ((), near.step_ns)
@@ -211,9 +207,11 @@ def test_what_to_write_is_said_where_the_program_is_known_to_lack_it() -> None:
 def three_causes() -> StepAnswer:
     found = profiled({"gemm": 250, "attention": 37, "elementwise": 25}, {"data_wait": 100}, before_ms=412)
     causes = (
-        finding(MATRIX_UNITS_UNUSED, 156, 412, change="amp"),
-        finding(STARVED, 98, 412, line=41, code="DataLoader(..., num_workers=8, pin_memory=True)"),
-        finding(WAITS_FOR_RESULTS, 47, 412, line=88, change="to read them once in many steps"),
+        finding("matrix units unused", 156, 412, change="amp"),
+        finding(
+            "starved by the loader", 98, 412, line=41, code="DataLoader(..., num_workers=8, pin_memory=True)"
+        ),
+        finding("waits for results", 47, 412, line=88, change="to read them once in many steps"),
     )
     made = answer(found, f"{PROFILED}H200, torch 2.13.0; steps 20 to 25 of 240 of train.py", "a note")
     return replace(made, findings=causes)
@@ -224,7 +222,7 @@ def test_each_cause_has_its_time_its_line_and_what_to_try() -> None:
     write_step_answer(page, three_causes(), None, (), ("stored in a.db as 51c0e7aa",))
     assert max(map(len, page.written)) <= 80
     text = "\n".join(page.written)
-    assert f"\n{STARVED}: 98.0 ms, 24 %; at best 412 to 314 ms, 31 % faster\n  seen\n" in text
+    assert "\nstarved by the loader: 98.0 ms, 24 %; at best 412 to 314 ms, 31 % faster\n  seen\n" in text
     assert "\n  where: train.py:41, 100 % of it\n" in text
     assert "\n  change to: DataLoader(..., num_workers=8, pin_memory=True)\n" in text
     assert "All three: at best 412 to 111 ms." in text

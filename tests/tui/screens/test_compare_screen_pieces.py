@@ -10,9 +10,8 @@ from journals import make_journal, make_telemetry, write_telemetry
 
 from gputui.errors import GputuiError
 from gputui.services.compare.columns import COST, RATIO
-from gputui.services.compare.options import request_of
-from gputui.services.compare.session import ComparisonRequest, ask
-from gputui.services.compare.side_records import SideCurves, curves_of
+from gputui.services.compare.evidence import SideCurves, curves_of
+from gputui.services.compare.session import ComparisonRequest, ask, request_of
 from gputui.services.results.selectors import from_here
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run

@@ -12,13 +12,13 @@ from gputui.document.table import Section, Table
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.serving import ANSWERED
-from gputui.services.compare.evidence import Recorded, evidence_parts, recorded_of
+from gputui.services.compare.evidence import Curves, Loads, evidence_parts, recorded_of
 from gputui.services.compare.pairing import Row, compare_sides, side_of_runs
 from gputui.services.compare.session import ask
 from gputui.services.results.conditions import Evidence
 from gputui.tui.screens.comparison import Document, document_lines
 
-Opened = tuple[Row, Recorded, Evidence]
+Opened = tuple[Row, tuple[Curves, Loads], Evidence]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 
 def parts_of(opened: Opened) -> Document:
     row, recorded, evidence = opened
-    return evidence_parts(row, None, evidence, recorded)
+    return evidence_parts(row, evidence, *recorded)
 
 
 def loads_in(parts: Document) -> tuple[Table, tuple[str, ...]]:
@@ -67,7 +67,7 @@ def test_every_load_has_a_line_for_each_side_with_failures_and_lag_of_the_client
         ("4 users", "a"),
         ("4 users", "b"),
     ]
-    loads = opened[1].loads[0]
+    loads = opened[1][1][0]
     assert not isinstance(loads, Missing)
     refused = [level.outcomes.total() - level.outcomes[ANSWERED] for level in loads.levels]
     assert [int(cells[-2]) for cells in table.rows[0::2]] == refused
@@ -85,8 +85,9 @@ def test_all_loads_of_both_sides_are_left_at_any_width(opened: Opened, width: in
 
 def test_loads_that_can_no_longer_be_read_leave_the_results_and_a_reason(opened: Opened) -> None:
     row, recorded, evidence = opened
-    lost = Recorded(recorded.curves, (Missing("a.db: no such file"), recorded.loads[1]))
-    table, notes = loads_in(evidence_parts(row, None, evidence, lost))
+    curves, (_, of_b) = recorded
+    lost = (Missing("a.db: no such file"), of_b)
+    table, notes = loads_in(evidence_parts(row, evidence, curves, lost))
     assert notes[0] == "a  its loads are not known: a.db: no such file"
     assert {cells[1] for cells in table.rows} == {"b"}
 
@@ -101,5 +102,5 @@ def test_files_that_can_no_longer_be_read_are_the_reason_that_nothing_is_known(
 
     monkeypatch.setattr(evidence, "launches", gone)
     (comparison,) = (compare_sides(side, side) for side in [side_of_runs("a.db", evidence.runs[:1])])
-    found = recorded_of(row, comparison, evidence, pool=False)
-    assert found.curves == found.loads == (Missing("a.db: no such file"),) * 2
+    curves, loads = recorded_of(row, comparison, evidence, pool=False)
+    assert curves == loads == [Missing("a.db: no such file")] * 2

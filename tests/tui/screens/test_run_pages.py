@@ -73,9 +73,9 @@ def test_a_run_without_a_rate_has_nothing_to_rest_on(detail: RunDetail) -> None:
 
 def test_findings_stand_below_the_answer_with_their_case(detail: RunDetail) -> None:
     case = next(case for case in detail.run.cases if case.case_id in detail.passes)
-    finding = Finding("python", "Python takes 10 %", 100_000, 90_000, "low")
+    finding = Finding("paused in Python", "Python takes 10 %", 100_000, 90_000, "low")
     rows = texts(overview_page(replace(detail, findings=((case, (finding,)),)), 120))
-    place = next(n for n, row in enumerate(rows) if row.startswith("  python: Python takes 10 %; "))
+    place = next(n for n, row in enumerate(rows) if row.startswith("  paused in Python: Python takes 10 %; "))
     assert rows[place].endswith(" (rough)")
     assert rows[place - 1] == "GPT training mini cpu fp32 all cores"
 

@@ -6,19 +6,19 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any  # Any: pynvml has no types
 
 from gputui.model.absent import Missing
 from gputui.model.telemetry import Value
 from gputui.sources import nvml_calls
-from gputui.sources.nvml_live.questions import (
+from gputui.sources.nvml_calls import (
     UNREPORTED,
     Asker,
     DriverGone,
     GpuLost,
     Values,
     check_alive,
+    nvml_reason,
     question,
 )
 
@@ -72,28 +72,9 @@ LINK_RATES: dict[str, tuple[int, int]] = {
     "nvlink_tx_bytes_per_s": (_NVLINK_TX_KIB, 1024),
 }
 """Field of the counter, and bytes per count."""
-
-
 _SURELY_WIDE = 2**32
 """A smaller PCIe counter may be one of 32 bits: those wrap in a fraction of a second, so they give no
 rate."""
-
-
-def fields_of(driver: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Number and scope of the fields to query from a driver of this version."""
-    links = (_NVLINK_TX_KIB, _NVLINK_RX_KIB)
-    numbers = (*_FIELDS, *_throttle_fields(driver))
-    return [(number, _ALL_LINKS if number in links else 0) for number in numbers]
-
-
-def throttle_counters(driver: tuple[int, ...]) -> dict[str, tuple[tuple[int, ...], ...]]:
-    """For each metric, the fields whose sum it is; the next ones if none of them is supported."""
-    newer = _throttle_fields(driver)
-    return {
-        "throttled_power_ns": ((_POWER_CAP_NS, *newer[2:]),),
-        "throttled_thermal_ns": (newer[:2], (_THERMAL_NS,)),
-        "throttled_other_ns": ((_SYNC_BOOST_NS, _BOARD_NS, _RELIABILITY_NS),),
-    }
 
 
 def _throttle_fields(driver: tuple[int, ...]) -> tuple[int, ...]:
@@ -106,82 +87,87 @@ def _throttle_fields(driver: tuple[int, ...]) -> tuple[int, ...]:
     return (251, 252, 253) if driver >= (575,) else ()
 
 
-@dataclass(slots=True, eq=False)
 class Fields:
     """The field values of one GPU, without unsupported ones."""
 
-    nvml: Any
-    handle: Any
-    wanted: list[tuple[int, int]]
-    """Number and scope."""
+    def __init__(self, asker: Asker, driver: tuple[int, ...]) -> None:
+        self._asker = asker
+        links = (_NVLINK_TX_KIB, _NVLINK_RX_KIB)
+        newer = _throttle_fields(driver)
+        self._wanted = [(number, _ALL_LINKS * (number in links)) for number in (*_FIELDS, *newer)]
+        """Number and scope."""
+        self._throttled: dict[str, tuple[tuple[int, ...], ...]] = {
+            "throttled_power_ns": ((_POWER_CAP_NS, *newer[2:]),),
+            "throttled_thermal_ns": (newer[:2], (_THERMAL_NS,)),
+            "throttled_other_ns": ((_SYNC_BOOST_NS, _BOARD_NS, _RELIABILITY_NS),),
+        }
+        """For each metric, the fields whose sum it is; the next ones if none of them is supported."""
 
-    def read(self) -> dict[int, float | int | Missing]:
-        """By field; unsupported ones are absent."""
-        if not self.wanted:
-            return {}
-        try:
-            answers = self.nvml.nvmlDeviceGetFieldValues(self.handle, self.wanted)
-        except self.nvml.NVMLError as error:
-            check_alive(error.value)
-            if error.value in nvml_calls.NEVER_AGAIN:
-                self.wanted = []
-            reason = Missing(nvml_calls.nvml_reason(error.value))
-            return {number: reason for number, _ in self.wanted}
+    def read(self) -> FieldValues:
+        """All of them now; raises DriverGone or GpuLost."""
         values: dict[int, float | int | Missing] = {}
-        unsupported: list[int] = []
-        for (number, _), answer in zip(self.wanted, answers, strict=True):
+        if not self._wanted:
+            return values
+        nvml = self._asker.nvml
+        try:
+            answers = nvml.nvmlDeviceGetFieldValues(self._asker.handle, self._wanted)
+        except nvml.NVMLError as error:
+            check_alive(error.value)
+            values |= {number: Missing(nvml_reason(error.value)) for number, _ in self._wanted}
+            if error.value in nvml_calls.NEVER_AGAIN:
+                self._wanted = []
+            return values
+        for (number, _), answer in zip(self._wanted, answers, strict=True):
             code = answer.nvmlReturn
             if code == nvml_calls.SUCCESS:
                 values[number] = getattr(answer.value, nvml_calls.UNION_MEMBERS[answer.valueType])
                 continue
             check_alive(code)
             # A driver answers "invalid argument" for a field that it does not know.
-            if code in nvml_calls.NEVER_AGAIN or code == nvml_calls.INVALID_ARGUMENT:
-                unsupported.append(number)
-            else:
-                values[number] = Missing(nvml_calls.nvml_reason(code))
+            if code not in nvml_calls.NEVER_AGAIN and code != nvml_calls.INVALID_ARGUMENT:
+                values[number] = Missing(nvml_reason(code))
         pcie = [values[number] for number in (_PCIE_TX_BYTES, _PCIE_RX_BYTES) if number in values]
         if pcie and all(not isinstance(count, Missing) and count < _SURELY_WIDE for count in pcie):
-            unsupported += _PCIE_TX_BYTES, _PCIE_RX_BYTES
-        if unsupported:
-            values = {number: value for number, value in values.items() if number not in unsupported}
-            self.wanted = [(number, scope) for number, scope in self.wanted if number not in unsupported]
+            values = {n: value for n, value in values.items() if n not in (_PCIE_TX_BYTES, _PCIE_RX_BYTES)}
+        if len(values) < len(self._wanted):
+            self._wanted = [(number, scope) for number, scope in self._wanted if number in values]
         return values
 
+    def throttled(self, fields: FieldValues) -> Values:
+        """For how long each kind of cause has throttled the GPU since the driver was loaded."""
+        return {key: _first_sum(fields, counters) for key, counters in self._throttled.items()}
 
-def first_sum(
-    fields: Mapping[int, float | int | Missing], alternatives: Sequence[Sequence[int]]
-) -> Value | None:
-    """Of the first counters of which any is supported; None if none is."""
+
+def _first_sum(fields: FieldValues, alternatives: Sequence[Sequence[int]]) -> Value:
+    """Of the first counters of which any is supported."""
     for numbers in alternatives:
-        total, is_supported = 0, False
-        for number in numbers:
-            value = fields.get(number)
-            if isinstance(value, Missing):
-                return value
-            if value is not None:
-                total, is_supported = total + int(value), True
-        if is_supported:
-            return total
-    return None
+        found = [fields[number] for number in numbers if number in fields]
+        if found:
+            reasons = [value for value in found if isinstance(value, Missing)]
+            return (
+                reasons[0]
+                if reasons
+                else sum(int(value) for value in found if not isinstance(value, Missing))
+            )
+    return UNREPORTED
 
 
-@dataclass(slots=True, eq=False)
 class CounterRate:
     """Converts a counter to a rate, over at least 0.2 s."""
 
-    base: tuple[int, float] | None = None
-    last: float | Missing = SECOND
+    def __init__(self) -> None:
+        self._base: tuple[int, float] | None = None
+        self._last: float | Missing = SECOND
 
     def of(self, count: float, t_ns: int) -> float | Missing:
         """The rate per second since the previous reading."""
-        if self.base is None or count < self.base[1]:
-            self.last = SECOND if self.base is None else _BEGAN_AGAIN
-            self.base = (t_ns, count)
-        elif t_ns - self.base[0] >= _RATE_OVER_NS:
-            self.last = (count - self.base[1]) / (t_ns - self.base[0]) * 1e9
-            self.base = (t_ns, count)
-        return self.last
+        if self._base is None or count < self._base[1]:
+            self._last = SECOND if self._base is None else _BEGAN_AGAIN
+            self._base = (t_ns, count)
+        elif t_ns - self._base[0] >= _RATE_OVER_NS:
+            self._last = (count - self._base[1]) / (t_ns - self._base[0]) * 1e9
+            self._base = (t_ns, count)
+        return self._last
 
 
 # GPM: what the SMs did between two samples
@@ -207,9 +193,8 @@ _GPM_RATES: dict[str, int] = {
 class Gpm:
     """GPM metrics of a GPU or MIG instance: each reading relative to the previous one, without waiting."""
 
-    def __init__(self, nvml: Any, handle: Any, instance: Value | None) -> None:
-        self._nvml = nvml
-        self._handle = handle
+    def __init__(self, asker: Asker, instance: Value | None = None) -> None:
+        self._asker = asker
         """Of the GPU."""
         self._instance = instance
         """Number of the GPU instance of MIG, or None for the whole GPU."""
@@ -228,13 +213,12 @@ class Gpm:
         if self._off is None:
             try:
                 return self._read(now)
-            except self._nvml.NVMLError as error:
+            except self._asker.nvml.NVMLError as error:
                 check_alive(error.value)
                 self._base_ns = None
-                reason = Missing(nvml_calls.nvml_reason(error.value))
-                if error.value in nvml_calls.NEVER_AGAIN:
-                    self._off = self._why_not()
-                return self._all(reason if self._off is None else self._off)
+                if error.value not in nvml_calls.NEVER_AGAIN:
+                    return self._all(Missing(nvml_reason(error.value)))
+                self._off = self._why_not()
             except (AttributeError, TypeError):  # an older pynvml lacks it
                 self._off = _OLD_PYNVML
         return self._all(self._off)
@@ -248,10 +232,10 @@ class Gpm:
 
     def _read(self, now: Callable[[], int]) -> Values:
         if not self._samples:
-            if not self._nvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
+            if not self._asker.nvml.nvmlGpmQueryDeviceSupport(self._asker.handle).isSupportedDevice:
                 self._off = self._why_not()
                 return self._all(self._off)
-            self._samples = [self._nvml.nvmlGpmSampleAlloc(), self._nvml.nvmlGpmSampleAlloc()]
+            self._samples = [self._asker.nvml.nvmlGpmSampleAlloc(), self._asker.nvml.nvmlGpmSampleAlloc()]
         older, newer = self._samples
         if self._base_ns is None:
             self._take(older)
@@ -267,34 +251,34 @@ class Gpm:
     def _why_not(self) -> Missing:
         """Whether the GPU lacks it, or only its driver refuses."""
         try:
-            major, _ = self._nvml.nvmlDeviceGetCudaComputeCapability(self._handle)
-        except self._nvml.NVMLError as error:
+            major, _ = self._asker.nvml.nvmlDeviceGetCudaComputeCapability(self._asker.handle)
+        except self._asker.nvml.NVMLError as error:
             check_alive(error.value)
             return UNREPORTED
         return _REFUSED if major >= _FIRST_WITH_GPM else _NO_GPM
 
     def _take(self, sample: Any) -> None:
         if self._instance is None:
-            self._nvml.nvmlGpmSampleGet(self._handle, sample)
+            self._asker.nvml.nvmlGpmSampleGet(self._asker.handle, sample)
         else:
-            self._nvml.nvmlGpmMigSampleGet(self._handle, self._instance, sample)
+            self._asker.nvml.nvmlGpmMigSampleGet(self._asker.handle, self._instance, sample)
 
     def _between(self, older: Any, newer: Any) -> Values:
         if self._request is None:
-            self._request = request = self._nvml.c_nvmlGpmMetricsGet_t()
-            request.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
+            self._request = request = self._asker.nvml.c_nvmlGpmMetricsGet_t()
+            request.version = self._asker.nvml.NVML_GPM_METRICS_GET_VERSION
             request.numMetrics = len(self._metrics)
             metrics = request.metrics
             self._answers = {key: metrics[place] for place, key in enumerate(self._metrics)}
             for key, number in self._metrics.items():
                 self._answers[key].metricId = number
         self._request.sample1, self._request.sample2 = older, newer
-        self._nvml.nvmlGpmMetricsGet(self._request)
+        self._asker.nvml.nvmlGpmMetricsGet(self._request)
         return {key: self._value(key, answer) for key, answer in self._answers.items()}
 
     def _value(self, key: str, metric: Any) -> float | Missing:
-        if metric.nvmlReturn != self._nvml.NVML_SUCCESS:
-            return Missing(nvml_calls.nvml_reason(metric.nvmlReturn))
+        if metric.nvmlReturn != self._asker.nvml.NVML_SUCCESS:
+            return Missing(nvml_reason(metric.nvmlReturn))
         value = float(metric.value)
         if key in GPM_SHARES:
             # Two counters are not read at exactly the same time, so a sum may slightly exceed the total.
@@ -304,7 +288,6 @@ class Gpm:
 
 
 # The slow call
-
 
 _PCIE = tuple(
     question(key, "nvmlDeviceGetPcieThroughput", constant=constant, convert=lambda kilobytes: kilobytes * 1e3)
@@ -318,8 +301,8 @@ _PCIE = tuple(
 class PcieMeter:
     """PCIe rates by the call that takes 20 ms per direction: made rarely, and in a separate thread."""
 
-    def __init__(self, nvml: Any, handle: Any) -> None:
-        self._asker = Asker(nvml, handle)
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
         self._last: Values = {one.keys[0]: _MEASURING for one in _PCIE}
         self._measured_ns: int | None = None
         self._thread: threading.Thread | None = None

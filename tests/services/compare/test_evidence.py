@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from array import array
 
-from gputui.services.compare.side_records import _joined
+from gputui.services.compare.evidence import _joined
 from gputui.store.reading import LaunchSeries, MeasuredSpan, TelemetrySeries
 
 
-def series(first_us: int, *watts: float, device: int = 0) -> LaunchSeries:
+def series(first_us: int, *watts: float) -> LaunchSeries:
     """One reading a second, the first half a second after the first block began."""
     times = array("q", (first_us + 500_000 + second * 1_000_000 for second in range(len(watts))))
-    one = TelemetrySeries(device, times[0], times, {"power_w": array("d", watts)})
+    one = TelemetrySeries(0, times[0], times, {"power_w": array("d", watts)})
     return LaunchSeries(MeasuredSpan(0, 0, first_us, first_us + len(watts) * 1_000_000), (one,))
 
 
@@ -24,16 +24,5 @@ def test_readings_lie_where_they_were_taken_in_their_launch_and_gaps_are_gaps() 
     assert [value for value in curve.values if not math.isnan(value)] == [100.0, 110.0, 200.0, 210.0]
     assert math.isnan(curve.values[0])
     assert math.isnan(curve.values[3])
-
-
-def throttled(*bits: float) -> LaunchSeries:
-    times = array("q", (second * 1_000_000 for second in range(len(bits))))
-    one = TelemetrySeries(0, 0, times, {"throttle_bits": array("d", bits)})
-    return LaunchSeries(MeasuredSpan(0, 0, 0, len(bits) * 1_000_000), (one,))
-
-
-def test_a_device_or_a_metric_that_was_not_sampled_has_no_readings() -> None:
-    launches = [series(0, 100.0, device=1)]
-    assert _joined(launches, (0.0,), 0, "power_w").known == []
-    assert _joined(launches, (0.0,), 1, "sm_clock_mhz").known == []
-    assert _joined(launches, (0.0,), 1, "power_w").known == [100.0]
+    assert _joined(launches, (0.0, 10.0), 1, "power_w").known == []
+    assert _joined(launches, (0.0, 10.0), 0, "sm_clock_mhz").known == []

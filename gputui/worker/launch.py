@@ -1,26 +1,29 @@
-"""One launch: build its cases, warm them up, time them in turn, block by block; then profile some of them."""
+"""One launch: build its cases, warm them up, time them in turn, block by block; then profile some of them.
+
+In: workloads and requests. Out: messages, from "warm" to "profiled".
+"""
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import math
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any  # Any: the JSON of a launch
 
-from .. import MIN_BLOCKS
-from ..accelerator import allocator, require_named, synchronize
-from ..channel import Channel
-from ..contract import Precision, Request, Step, Value, Workload
-from ..failures import Failed, outcome_of, reason_of, text_for_file
-from ..profiling.profiler import NoTrace
-from ..steps import COMPILE, COMPILE_FIGURE, STEP_TIMES, resolve
-from ..timing import (
+from . import MIN_BLOCKS
+from .accelerator import allocator, require_named, synchronize
+from .channel import Channel
+from .contract import Figure, Precision, Request, Step, Value, Workload
+from .failures import Failed, outcome_of, reason_of, text_for_file
+from .profiling.profiled_pass import WARM_STEPS, NoTrace, profiled_pass, without_result
+from .steps import COMPILE, COMPILE_FIGURE, STEP_TIMES, resolve
+from .timing import (
     NO_TIME_APART,
     QUEUED_S,
     BlockTime,
@@ -33,10 +36,8 @@ from ..timing import (
     steps_for,
     still_falls,
     stopwatch_for,
-    with_waiting,
 )
-from ..workloads import workload_named
-from .profiled_pass import WARM_STEPS, profiled_pass, without_result
+from .workloads import workload_named
 
 MIN_BLOCK_S, MAX_BLOCK_S = 0.05, 0.2
 """Bounds of a block's length, unless one step takes longer."""
@@ -55,6 +56,7 @@ MAX_VOID_BLOCKS = 10
 MAX_SINGLE_STEPS = 3
 ENOUGH_HALF_WIDTH = 0.005
 """Relative half-width of the median's confidence interval at which a case is done."""
+_NOT_MEASURED = Value(None, 0, "not measured")
 
 
 @dataclass
@@ -68,27 +70,19 @@ class _Running:
     steps_per_block: int
     expected_block_ns: float
     """Duration of a block, estimated from the warm-up."""
-    compile_s: float | None
-    """How much longer the first step took than a later one, if it compiled."""
-    apart: tuple[Value, ...]
-    """Of STEP_TIMES; empty on a CPU."""
+    found: list[tuple[Figure, Value]]
+    """What the warm-up showed: STEP_TIMES of a GPU, and how much longer a first step took that compiled."""
     left_ns: float
     """What is left of the case's share after the warm-up, and at least what MIN_BLOCKS take."""
-    most_blocks: int
     void_blocks: int = 0
     block_ns: list[int] = field(default_factory=list)
 
-    @property
-    def least_ns(self) -> float:
-        """What MIN_BLOCKS take."""
-        return MIN_BLOCKS * self.expected_block_ns
-
-    def is_done(self) -> bool:
+    def is_done(self, most_blocks: int) -> bool:
         if self.workload.is_sustained:
             return False
         count = len(self.block_ns)
         enough = count > MIN_BLOCKS and median_half_width(self.block_ns) <= ENOUGH_HALF_WIDTH
-        return enough or count >= self.most_blocks
+        return enough or count >= most_blocks
 
 
 class _NoTime(Exception):
@@ -115,13 +109,9 @@ class Launch:
         times_apart: TimesApart | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self._channel = channel
+        self._described, self._channel = described, channel
         self._device = str(described["device"])
-        self._device_name = str(described.get("device_name", ""))
-        self._threads = int(described["threads"])
-        self._seed = int(described["seed"])
         self._most_blocks = int(described["most_blocks"])
-        self._rendezvous = str(described.get("rendezvous", ""))
         self._cases: list[dict[str, Any]] = described["cases"]
         step_file = str(self._cases[0].get("step_file") or "") if self._cases else ""
         self._step_file = Path(step_file) if step_file else None
@@ -132,8 +122,6 @@ class Launch:
         self._deadline_ns = started_ns + round((allowance_s - kept_s) * 1e9)
         self._last_ns = started_ns + round((self._limit_s - kept_s) * 1e9)
         self._profiled: list[int] = described.get("profiled", [])
-        self._profiled_ns = round(float(described.get("profiled_s", 0)) * 1e9)
-        self._reserve_bytes = int(described.get("reserve_bytes", 0))
         self._stopwatch: Stopwatch = stopwatch or stopwatch_for(self._device)
         self._times_apart: TimesApart = times_apart or partial(device_times_apart, self._device)
         self._clock = clock
@@ -151,11 +139,11 @@ class Launch:
         for index, described in enumerate(self._cases):
             kept_ns = sum(case.left_ns for case in running)
             share_ns = (self._deadline_ns - self._clock() - kept_ns) / (len(self._cases) - index)
-            last_ns = self._last_ns - sum(case.least_ns for case in running)
-            case_id = int(described["case_id"])
-            warm = self._guarded(case_id, partial(self._warm, described, share_ns, last_ns))
-            if isinstance(warm, _Running):
-                running.append(warm)
+            last_ns = self._last_ns - MIN_BLOCKS * sum(case.expected_block_ns for case in running)
+            warm = partial(self._warm, described, share_ns, last_ns)
+            case = self._guarded(int(described["case_id"]), warm)
+            if case is not None:
+                running.append(case)
         open_cases: dict[int, _Running] = {}
         while running:
             for case in list(running):
@@ -189,6 +177,24 @@ class Launch:
         self._free_memory()
         return None
 
+    def _request(self, described: dict[str, Any], time_s: float) -> tuple[Workload, Request]:
+        """What to build, with its precision in force."""
+        launch = self._described
+        require_named(self._device, str(launch.get("device_name", "")))
+        workload = self._workload_named(described["workload"])
+        precision = resolve(described["precision"], self._device)
+        precision.apply()
+        return workload, Request(
+            workload.sizes[described["size"]].parameters,
+            self._device,
+            precision,
+            int(launch["threads"]),
+            int(launch["seed"]),
+            time_s,
+            str(described.get("mode", "eager")),
+            str(launch.get("rendezvous", "")),
+        )
+
     def _warm(self, described: dict[str, Any], share_ns: float, last_ns: float) -> _Running:
         """Build, take the first step, and repeat blocks while they become faster.
 
@@ -199,34 +205,15 @@ class Launch:
             raise _NoTime(f"no time was left of the launch's {self._limit_s:.3g} s")
         workload, request = self._request(described, share_ns / 1e9)
         step = workload.build(request)
-        try:
-            return self._warmed(
-                int(described["case_id"]), workload, request, step, begun_ns, share_ns, last_ns
-            )
-        except BaseException:
-            _close(step)
-            raise
-
-    def _request(self, described: dict[str, Any], time_s: float) -> tuple[Workload, Request]:
-        """What to build, with its precision in force."""
-        require_named(self._device, self._device_name)
-        workload = self._workload_named(described["workload"])
-        precision = resolve(described["precision"], self._device)
-        precision.apply()
-        return workload, Request(
-            workload.sizes[described["size"]].parameters,
-            self._device,
-            precision,
-            self._threads,
-            self._seed,
-            time_s,
-            str(described.get("mode", "eager")),
-            self._rendezvous,
-        )
+        with ExitStack() as undo:
+            undo.callback(_close, step)
+            case = self._warmed(described, workload, request, step, begun_ns, share_ns, last_ns)
+            undo.pop_all()
+        return case
 
     def _warmed(
         self,
-        case_id: int,
+        described: dict[str, Any],
         workload: Workload,
         request: Request,
         step: Step,
@@ -236,7 +223,7 @@ class Launch:
     ) -> _Running:
         """The part of `_warm` that follows once the step is built."""
         built_ns = self._clock()
-        timed = step.timed or partial(with_waiting, self._stopwatch, step.run)
+        timed = step.timed or partial(self._stopwatch, step.run)
         first = timed(step.multiple)
         warm_start_ns = self._clock()
         if warm_start_ns >= last_ns:
@@ -264,14 +251,27 @@ class Launch:
                 steps, recent = wanted, []
             else:
                 recent.append(block.block_ns)
-        apart = self._apart(workload, step, per_step_ns, APART_SHARE * share_ns)
+        found = self._apart(workload, step, per_step_ns, APART_SHARE * share_ns)
+        if request.mode == COMPILE:
+            compile_ns = max(first.wall_ns - step.multiple * per_step_ns, 0.0)
+            found.append((COMPILE_FIGURE, Value(compile_ns / 1e9, 1)))
         if step.settled:
             step.settled()
+        case = _Running(
+            int(described["case_id"]),
+            workload,
+            request.precision,
+            step,
+            timed,
+            steps,
+            expected_block_ns=steps * per_step_ns,
+            found=found,
+            left_ns=max(share_ns - (self._clock() - begun_ns), MIN_BLOCKS * steps * per_step_ns),
+        )
         now_ns = single[-1].start_ns if is_block else self._clock()
-        block_ns = steps * per_step_ns
         self._channel.send(
             "warm",
-            case_id=case_id,
+            case_id=case.case_id,
             precision_used=request.precision.used,
             build_ns=built_ns - begun_ns,
             first_step_ns=first.wall_ns,
@@ -282,30 +282,16 @@ class Launch:
             layout=step.layout,
             t_ns=now_ns,
         )
-        compile_s = None
-        if request.mode == COMPILE:
-            compile_s = max(first.wall_ns - step.multiple * per_step_ns, 0.0) / 1e9
-        case = _Running(
-            case_id,
-            workload,
-            request.precision,
-            step,
-            timed,
-            steps,
-            block_ns,
-            compile_s,
-            apart,
-            max(share_ns - (self._clock() - begun_ns), MIN_BLOCKS * block_ns),
-            self._most_blocks,
-        )
         if is_block:
-            self._report(case, single[-1])
+            self._time_block(case, single[-1])
         return case
 
-    def _apart(self, workload: Workload, step: Step, step_ns: float, limit_ns: float) -> tuple[Value, ...]:
+    def _apart(
+        self, workload: Workload, step: Step, step_ns: float, limit_ns: float
+    ) -> list[tuple[Figure, Value]]:
         """The values of STEP_TIMES, measured within about so many ns; none on a CPU."""
         if self._device == "cpu":
-            return ()
+            return []
         steps = _whole(steps_for(QUEUED_S, step_ns), step)
         try:
             if step.timed:
@@ -316,8 +302,9 @@ class Launch:
                 raise NotApart(NO_TIME_APART)
             host_ns, device_ns = self._times_apart(step.run, steps, limit_ns)
         except NotApart as reason:
-            return (Value(None, 0, str(reason)),) * len(STEP_TIMES)
-        return Value(device_ns / 1e9, steps), Value(host_ns / 1e9, steps)
+            return [(figure, Value(None, 0, str(reason))) for figure in STEP_TIMES]
+        values = Value(device_ns / 1e9, steps), Value(host_ns / 1e9, steps)
+        return list(zip(STEP_TIMES, values, strict=True))
 
     def _single_steps(self, timed: Callable[[], BlockTime], last_ns: float) -> list[BlockTime]:
         """Single steps until one is short enough for the minimum number of blocks: rarely more than one.
@@ -335,34 +322,27 @@ class Launch:
                     f"{MIN_BLOCKS} steps of {_seconds(step_ns)} do not fit into the {_seconds(had_ns)} left"
                 )
 
-    def _time_block(self, case: _Running) -> bool:
-        """Time and report one block; returns whether the case is done."""
+    def _time_block(self, case: _Running, timed: BlockTime | None = None) -> bool:
+        """Time one block, unless it is, and report it; returns whether the case is done."""
         case.precision.apply()
         scale = case.step.loss_scale
         scale_before = scale() if scale else 0.0
-        timed = case.timed(case.steps_per_block)
+        timed = timed or case.timed(case.steps_per_block)
         if scale and scale() < scale_before:
             self._channel.send("void", case_id=case.case_id, reason="optimizer step skipped: loss scale fell")
             case.void_blocks += 1
             if case.void_blocks == MAX_VOID_BLOCKS:
                 raise Failed(f"the loss scale fell in {MAX_VOID_BLOCKS} blocks")
             return False
-        self._report(case, timed)
-        return case.is_done()
-
-    def _report(self, case: _Running, timed: BlockTime) -> None:
         self._channel.send(
             "block",
             case_id=case.case_id,
             index=len(case.block_ns),
             steps=case.steps_per_block,
-            start_ns=timed.start_ns,
-            wall_ns=timed.wall_ns,
-            device_ns=timed.device_ns,
-            cpu_ns=timed.cpu_ns,
-            waited_ns=timed.waited_ns,
+            **asdict(timed),
         )
         case.block_ns.append(timed.block_ns)
+        return case.is_done(self._most_blocks)
 
     def _finish(self, case: _Running) -> bool:
         """Check the output of the work, then report; returns whether it is right."""
@@ -381,22 +361,13 @@ class Launch:
 
     def _send_figures(self, case: _Running) -> None:
         """Report every declared figure; one that the step does not return is absent, with the reason."""
-        given = (
-            case.step.figures([ns / case.steps_per_block for ns in case.block_ns])
-            if case.step.figures
-            else {}
-        )
-        for declared in case.workload.figures:
-            found = given.get(declared.key, Value(None, 0, "not measured"))
-            if declared.key in given:
-                reason = text_for_file(found.reason, "not measured", self._step_file)
-                found = replace(found, reason=reason)
-            self._channel.send("figure", case_id=case.case_id, **asdict(declared), **asdict(found))
-        taken = list(zip(STEP_TIMES, case.apart, strict=True)) if case.apart else []
-        if case.compile_s is not None:
-            taken.append((COMPILE_FIGURE, Value(case.compile_s, 1)))
-        for declared, value in taken:
-            self._channel.send("figure", case_id=case.case_id, **asdict(declared), **asdict(value))
+        step_ns = [ns / case.steps_per_block for ns in case.block_ns]
+        given = case.step.figures(step_ns) if case.step.figures else {}
+        declared = [(figure, given.get(figure.key, _NOT_MEASURED)) for figure in case.workload.figures]
+        for figure, value in (*declared, *case.found):
+            if value.reason and figure.key in given:
+                value = replace(value, reason=text_for_file(value.reason, "not measured", self._step_file))
+            self._channel.send("figure", case_id=case.case_id, **asdict(figure), **asdict(value))
 
     def _end(self, case_id: int, outcome: str, reason: str, blocks: int) -> None:
         self._channel.send(
@@ -416,15 +387,15 @@ class Launch:
 
     def _profile(self, open_cases: dict[int, _Running]) -> None:
         """Profile the most wanted case with its warm step, alone in memory; the others are built again."""
-        ends_ns = time.monotonic_ns() + self._profiled_ns
+        ends_ns = time.monotonic_ns() + round(float(self._described.get("profiled_s", 0)) * 1e9)
         wanted = [case_id for case_id in self._profiled if case_id in open_cases]
         step_ns = {
             case_id: statistics.median(case.block_ns) / case.steps_per_block
             for case_id, case in open_cases.items()
         }
         step = open_cases.pop(wanted[0]).step if wanted else None
-        for case_id in wanted[1:]:
-            _close(open_cases.pop(case_id).step)
+        while open_cases:
+            _close(open_cases.popitem()[1].step)
         for case_id in wanted:
             self._free_memory()
             found = self._profiled_pass(case_id, step, step_ns[case_id], ends_ns)
@@ -450,7 +421,7 @@ class Launch:
                 step_ns,
                 ends_ns,
                 trace=trace,
-                reserve_bytes=self._reserve_bytes,
+                reserve_bytes=int(self._described.get("reserve_bytes", 0)),
                 step_file=self._step_file,
             )
         except BrokenPipeError:
@@ -470,7 +441,7 @@ def _whole(steps: int, step: Step) -> int:
 def _close(step: Step) -> None:
     """End what the case started; its outcome was reported before."""
     if step.close:
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             step.close()
 
 

@@ -1,1 +1,0 @@
-"""NVIDIA GPUs for the live view."""
