@@ -6,10 +6,9 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any  # Any: torch's types, which may not be installed
 
 from . import (
@@ -225,48 +224,42 @@ class NotInContract(Exception):
     """What is wrong with a workload: its file, the line if known, and what was expected."""
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """The first violation found."""
+class Mistake(Exception):
+    """The first violation found: the name of the `Workload` field, and its value with what was expected."""
 
-    field: str
-    """Name of the `Workload` field."""
-    message: str
-    """The value, and what was expected."""
-
-
-def mistake_in(workload: Workload) -> Mistake | None:
-    """The first violation of the contract by any workload; None if it conforms."""
-    return next(iter(_mistakes(workload)), None)
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
 
 
 def check_all(workloads: Sequence[Workload]) -> None:
     """Raise NotInContract for the first of our workloads that violates the contract, naming its file."""
     names: set[str] = set()
     for workload in workloads:
-        wrong = mistake_in(workload)
-        if wrong is None and workload.name in names:
-            wrong = Mistake("name", f"{workload.name!r} is that of another workload")
-        if wrong is not None:
+        try:
+            check(workload)
+            if workload.name in names:
+                raise Mistake("name", f"{workload.name!r} is that of another workload")
+        except Mistake as mistake:
             file = f"{getattr(workload.build, '__module__', '?').rpartition('.')[2]}.py"
-            raise NotInContract(f"{file}: {wrong.field}: {wrong.message}")
+            raise NotInContract(f"{file}: {mistake}") from mistake
         names.add(workload.name)
 
 
-def _mistakes(workload: Workload) -> Iterator[Mistake]:
-    """The violations. After one, those that follow mean nothing: their checks rely on those before."""
-    yield from _unfit(
+def check(workload: Workload) -> None:
+    """Raise Mistake for the first violation of the contract by any workload; later checks rely on earlier."""
+    _require_fields(
         workload,
         ("name", _is_name(workload.name), _NAME_RULE),
         ("version", _is_whole(workload.version, 1), "a whole number from 1"),
         ("title", _is_line(workload.title), "one line of text"),
         ("question", _is_line(workload.question), "one line of text"),
-        ("workload_class", _is_one(workload.workload_class, WORKLOAD_CLASSES), _one_of(WORKLOAD_CLASSES)),
-        ("unit", _is_one(workload.unit, UNITS), _one_of(UNITS)),
-        ("precisions", _are(workload.precisions, PRECISIONS), _some_of(PRECISIONS)),
-        ("device_classes", _are(workload.device_classes, DEVICE_CLASSES), _some_of(DEVICE_CLASSES)),
-        ("modes", _are(workload.modes, MODES), _some_of(MODES)),
-        ("form", _is_one(workload.form, FORMS), _one_of(FORMS)),
+        ("workload_class", *_one_of(workload.workload_class, WORKLOAD_CLASSES)),
+        ("unit", *_one_of(workload.unit, UNITS)),
+        ("precisions", *_some_of(workload.precisions, PRECISIONS)),
+        ("device_classes", *_some_of(workload.device_classes, DEVICE_CLASSES)),
+        ("modes", *_some_of(workload.modes, MODES)),
+        ("form", *_one_of(workload.form, FORMS)),
         ("figures_s", _is_number(workload.figures_s, 0, 1e9), "seconds from 0"),
         *(
             (name, isinstance(getattr(workload, name), bool), "True or False")
@@ -274,50 +267,43 @@ def _mistakes(workload: Workload) -> Iterator[Mistake]:
         ),
         ("build", callable(workload.build), "a function of a Request that gives a Step"),
     )
-    yield from _in_figures(workload.figures)
-    yield from _in_sizes(workload.sizes)
+    figures: object = workload.figures
+    are_figures = isinstance(figures, tuple) and all(isinstance(figure, Figure) for figure in figures)
+    _require(are_figures, "figures", figures, "a tuple of Figure(key, title, unit, better, combine)")
+    _check_figures(workload.figures)
+    sizes: object = workload.sizes
+    is_filled = isinstance(sizes, dict) and len(sizes) > 0
+    _require(is_filled, "sizes", sizes, "a dictionary of names with a Size each")
+    for name, size in workload.sizes.items():
+        _require(_is_name(name), "sizes", name, _NAME_RULE, "name ")
+        _require(isinstance(size, Size), "sizes", size, "Size(parameters, units_per_step, ...)", f"{name} ")
+        _check_size(name, size)
 
 
-def _in_figures(figures: object) -> Iterator[Mistake]:
-    if not isinstance(figures, tuple) or not all(isinstance(figure, Figure) for figure in figures):
-        yield _wrong("figures", figures, "a tuple of Figure(key, title, unit, better, combine)")
-        return
-    seen: set[str] = set()
-    title = f"one line of at most {_TITLE_LETTERS} letters"
-    key = "1 to 40 of a-z, 0-9 and _, a letter first"
+def _check_figures(figures: Iterable[Figure]) -> None:
+    keys: list[str] = []
     for number, figure in enumerate(figures, 1):
-        unfit = partial(_unfit, figure, of="figures", where=f"figure {number}: ")
-        yield from unfit(
-            ("unit", _is_one(figure.unit, FIGURE_SUFFIXES), _one_of(FIGURE_SUFFIXES)),
-            ("better", _is_one(figure.better, FIGURE_BETTER), _one_of(FIGURE_BETTER)),
-            ("combine", _is_one(figure.combine, FIGURE_COMBINES), _one_of(FIGURE_COMBINES)),
-            ("title", _is_line(figure.title) and len(figure.title) <= _TITLE_LETTERS, title),
-            ("key", isinstance(figure.key, str) and _KEY.fullmatch(figure.key) is not None, key),
+        is_short = _is_line(figure.title) and len(figure.title) <= _TITLE_LETTERS
+        is_key = isinstance(figure.key, str) and _KEY.fullmatch(figure.key) is not None
+        suffix = FIGURE_SUFFIXES.get(str(figure.unit), "")
+        _require_fields(
+            figure,
+            ("unit", *_one_of(figure.unit, FIGURE_SUFFIXES)),
+            ("better", *_one_of(figure.better, FIGURE_BETTER)),
+            ("combine", *_one_of(figure.combine, FIGURE_COMBINES)),
+            ("title", is_short, f"one line of at most {_TITLE_LETTERS} letters"),
+            ("key", is_key, "1 to 40 of a-z, 0-9 and _, a letter first"),
+            ("key", figure.key not in keys, "another key for each"),
+            ("key", str(figure.key).endswith(suffix), f"a key that ends in its unit, {suffix}"),
+            of="figures",
+            where=f"figure {number}: ",
         )
-        suffix = FIGURE_SUFFIXES[figure.unit]
-        yield from unfit(
-            ("key", figure.key not in seen, "another key for each"),
-            ("key", figure.key.endswith(suffix), f"a key that ends in its unit, {suffix}"),
-        )
-        seen.add(figure.key)
+        keys.append(figure.key)
 
 
-def _in_sizes(sizes: object) -> Iterator[Mistake]:
-    if not isinstance(sizes, dict) or not sizes:
-        yield _wrong("sizes", sizes, "a dictionary of names with a Size each")
-        return
-    for name, size in sizes.items():
-        if not _is_name(name):
-            yield _wrong("sizes", name, _NAME_RULE, "name ")
-        elif not isinstance(size, Size):
-            yield _wrong("sizes", size, "Size(parameters, units_per_step, ...)", f"{name} ")
-        else:
-            yield from _in_size(name, size)
-
-
-def _in_size(name: str, size: Size) -> Iterator[Mistake]:
+def _check_size(name: str, size: Size) -> None:
     whole = f"a whole number from 0 to {_LARGEST}"
-    yield from _unfit(
+    _require_fields(
         size,
         ("units_per_step", _is_number(size.units_per_step, 1e-60, 1e60), "a number from 1e-60 to 1e60"),
         *(
@@ -332,28 +318,28 @@ def _in_size(name: str, size: Size) -> Iterator[Mistake]:
         where=f"{name}: ",
     )
     for key, value in size.parameters.items():
-        if not isinstance(key, str) or not _PARAMETER.fullmatch(key):
-            expected = "1 to 40 letters, digits, _, . and -, a letter first"
-            yield _wrong("sizes", key, expected, f"{name}: the name of a parameter ")
-        elif not _is_parameter(value):
-            expected = "a finite number, whole ones of 64 bits, one line of text, True or False"
-            yield _wrong("sizes", value, expected, f"{name}: parameter {key} ")
+        is_key = isinstance(key, str) and _PARAMETER.fullmatch(key) is not None
+        expected = "1 to 40 letters, digits, _, . and -, a letter first"
+        _require(is_key, "sizes", key, expected, f"{name}: the name of a parameter ")
+        expected = "a finite number, whole ones of 64 bits, one line of text, True or False"
+        _require(_is_parameter(value), "sizes", value, expected, f"{name}: parameter {key} ")
 
 
-def _unfit(owner: object, *checks: tuple[str, bool, str], of: str = "", where: str = "") -> Iterator[Mistake]:
-    """The fields of a workload, or of a part in its field `of`, that do not fit, with what was expected."""
+def _require_fields(owner: object, *checks: tuple[str, bool, str], of: str = "", where: str = "") -> None:
+    """Of a workload, or of a part in its field `of`: names, whether they fit, and what is expected."""
     for field, fits, expected in checks:
-        if not fits:
-            yield _wrong(of or field, getattr(owner, field), expected, f"{where}{field} " if of else "")
+        _require(fits, of or field, getattr(owner, field), expected, f"{where}{field} " if of else "")
 
 
-def _wrong(field: str, value: object, expected: str, where: str = "") -> Mistake:
+def _require(fits: bool, field: str, value: object, expected: str, where: str = "") -> None:
+    if fits:
+        return
     try:
         shown = repr(value)
     except Exception:  # the user's class may raise anything
         shown = type(value).__name__
     shown = shown if len(shown) <= _VALUE_LETTERS else f"{shown[:_VALUE_LETTERS]}…"
-    return Mistake(field, f"{where}{'is ' if where else ''}{shown}; expected {expected}")
+    raise Mistake(field, f"{where}{'is ' if where else ''}{shown}; expected {expected}")
 
 
 def _is_name(value: object) -> bool:
@@ -373,30 +359,18 @@ def _is_number(value: object, least: float, most: float) -> bool:
 
 
 def _is_parameter(value: object) -> bool:
-    if isinstance(value, str):
-        return value.isprintable()
-    return (
-        isinstance(value, int | float)
-        and math.isfinite(value)
-        and (isinstance(value, float) or -_LARGEST <= value <= _LARGEST)
+    if isinstance(value, int):
+        return -_LARGEST <= value <= _LARGEST
+    return (isinstance(value, str) and value.isprintable()) or (
+        isinstance(value, float) and math.isfinite(value)
     )
 
 
-def _is_one(value: object, allowed: Iterable[str]) -> bool:
-    return isinstance(value, str) and value in allowed
+def _one_of(value: object, allowed: Iterable[str]) -> tuple[bool, str]:
+    return isinstance(value, str) and value in allowed, f"one of {', '.join(allowed)}"
 
 
-def _are(values: object, allowed: tuple[str, ...]) -> bool:
-    return (
-        isinstance(values, tuple | list)
-        and len(values) > 0
-        and all(_is_one(value, allowed) for value in values)
-    )
-
-
-def _one_of(allowed: Iterable[str]) -> str:
-    return f"one of {', '.join(allowed)}"
-
-
-def _some_of(allowed: Iterable[str]) -> str:
-    return f"some of {', '.join(allowed)}"
+def _some_of(values: object, allowed: Iterable[str]) -> tuple[bool, str]:
+    listed = values if isinstance(values, tuple | list) else ()
+    fits = len(listed) > 0 and all(isinstance(one, str) and one in allowed for one in listed)
+    return fits, f"some of {', '.join(allowed)}"

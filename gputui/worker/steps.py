@@ -22,7 +22,6 @@ from typing import Any  # Any: torch's types, which may not be installed
 
 from . import accelerator, declared_as
 from .contract import Figure, Precision, Request, Step, Unsupported, Value
-from .profiling.allocations import PhaseOf, no_phases
 
 POOL_NUMBERS = 2**22 - 3
 """A prime, so that no row of a matrix is a copy of another, and no tensor of the one before."""
@@ -154,39 +153,31 @@ def sgd(model: Any, device: str) -> Any:
     return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=fused)
 
 
-def training_step(loss: Callable[[], Any], optimizer: Any, request: Request) -> Step:
-    """Build the step of a training workload from its loss and its optimizer."""
-    return step_in_phases([compiled(loss, request)], optimizer, request)[1]
-
-
-def step_in_phases(
-    losses: Sequence[Callable[[], Any]], optimizer: Any, request: Request
-) -> tuple[Callable[[PhaseOf], None], Step]:
-    """A step on the sum of some losses, one after the other; also as a function that marks its phases."""
+def training_step(losses: Sequence[Callable[[], Any]], optimizer: Any, request: Request) -> Step:
+    """A step on the sum of some losses, one after the other, and the optimizer."""
     import torch
 
-    precision = request.precision
-    scaler = torch.amp.GradScaler(request.device) if precision.needs_scaler() else None
+    autocast = request.precision.autocast
+    scaler = torch.amp.GradScaler(request.device) if request.precision.needs_scaler() else None
+    losses = [compiled(loss, request) for loss in losses]
     last: list[Any] = []
 
-    def run(phase: PhaseOf = no_phases) -> None:
+    def run() -> None:
         optimizer.zero_grad(set_to_none=True)
         last.clear()
         for loss in losses:
-            with phase("forward"), precision.autocast():
+            with autocast():
                 value = loss()
-            with phase("backward"):
-                (value if scaler is None else scaler.scale(value)).backward()
+            (value if scaler is None else scaler.scale(value)).backward()
             last.append(value.detach())
             del value
-        with phase("optimizer"):
-            if scaler is None:
-                optimizer.step()
-            else:
-                scaler.step(optimizer)
-                scaler.update()
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+            scaler.update()
 
-    return run, Step(
+    return Step(
         run,
         loss=lambda: float(sum(last)),
         loss_scale=None if scaler is None else lambda: float(scaler.get_scale()),

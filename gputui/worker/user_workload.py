@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any  # Any: whatever the user wrote
 
-from .contract import NotInContract, Request, Step, Workload, mistake_in
+from .contract import Mistake, NotInContract, Request, Step, Workload, check
 from .failures import place_in
 
 PREFIX = "step:"
@@ -36,18 +36,22 @@ def load(path: Path) -> Workload:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # the user's code may raise anything
-        raise NotInContract(_located(error, path)) from error
+    except NotInContract:
+        raise
+    except (Exception, SystemExit) as error:  # the user's code may raise anything; only for the terminal
+        message = str(error).strip().split("\n")[0]
+        raise NotInContract(f"{place_in(error, path)}{type(error).__name__}: {message}") from error
     lines = declared_lines(tree)
     workload = getattr(module, "WORKLOAD", None)
     if not isinstance(workload, Workload):
         what = "no WORKLOAD" if workload is None else f"WORKLOAD is of type {type(workload).__name__}"
         line = f" line {lines['WORKLOAD']}" if "WORKLOAD" in lines else ""
         raise NotInContract(f"{path.name}{line}: {what}; expected WORKLOAD = Workload(name=..., ...)")
-    wrong = mistake_in(workload)
-    if wrong is not None:
-        at = lines.get(wrong.field, lines.get("WORKLOAD", 1))
-        raise NotInContract(f"{path.name} line {at}: {wrong.field}: {wrong.message}")
+    try:
+        check(workload)
+    except Mistake as mistake:
+        at = lines.get(mistake.field, lines.get("WORKLOAD", 1))
+        raise NotInContract(f"{path.name} line {at}: {mistake}") from mistake
     return replace(workload, name=PREFIX + workload.name, build=_checked(workload.build, path))
 
 
@@ -57,47 +61,21 @@ def described(path: Path) -> dict[str, Any]:
         workload = load(path)
     except NotInContract as error:
         return {"error": str(error)}
-    sizes = {name: asdict(size) for name, size in workload.sizes.items()}
-    plain = {
-        name: getattr(workload, name)
-        for name in (
-            "name",
-            "version",
-            "title",
-            "question",
-            "workload_class",
-            "unit",
-            "needs_torch",
-            "is_alone",
-        )
-    }
+    fields = ("name", "version", "title", "question", "workload_class", "unit", "needs_torch", "is_alone")
     return {
-        **plain,
-        "sizes": sizes,
-        "precisions": list(workload.precisions),
-        "device_classes": list(workload.device_classes),
+        **{field: getattr(workload, field) for field in (*fields, "precisions", "device_classes")},
+        "sizes": {name: asdict(size) for name, size in workload.sizes.items()},
     }
-
-
-def _located(error: BaseException, path: Path) -> str:
-    """An error with its message and the line of the user's file that led to it: only for the terminal."""
-    if isinstance(error, NotInContract):
-        return str(error)
-    message = str(error).strip().split("\n")[0]
-    return f"{place_in(error, path)}{type(error).__name__}: {message}"
 
 
 def declared_lines(tree: ast.Module) -> dict[str, int]:
     """Lines of `WORKLOAD = Workload(...)` and of each of its keywords."""
     lines: dict[str, int] = {}
-    for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if any(isinstance(target, ast.Name) and target.id == "WORKLOAD" for target in targets):
+    for node in (node for node in tree.body if isinstance(node, ast.Assign)):
+        if any(isinstance(target, ast.Name) and target.id == "WORKLOAD" for target in node.targets):
             lines["WORKLOAD"] = node.lineno
-            call = getattr(node, "value", None)
-            for keyword in call.keywords if isinstance(call, ast.Call) else ():
-                if keyword.arg:
-                    lines[keyword.arg] = keyword.value.lineno
+            keywords = node.value.keywords if isinstance(node.value, ast.Call) else []
+            lines |= {keyword.arg: keyword.value.lineno for keyword in keywords if keyword.arg}
     return lines
 
 

@@ -20,7 +20,7 @@ from gputui.model.journal import MEMORY_PARTS, MemoryPoint, ProfiledPass
 from gputui.recording.worker_process import profiled_pass_of
 from gputui.worker.contract import Request, Size, Step, Workload
 from gputui.worker.launch import Launch
-from gputui.worker.profiling.allocations import AllocationEvent, Phase, points_of_a_step, split_at_points
+from gputui.worker.profiling.allocations import points_of_a_step, split_at_points
 from gputui.worker.profiling.profiled_pass import LEAST_STEPS, MOST_EVENTS, MOST_STEPS, steps_of_window
 from gputui.worker.workloads import workload_named
 
@@ -274,15 +274,15 @@ def test_the_needs_of_a_device_of_another_kind_are_reported() -> None:
 
 
 def test_points_are_split_by_plain_rules() -> None:
-    phases = (Phase("forward", 0, 9), Phase("backward", 10, 19), Phase("optimizer", 20, 29))
+    phases = (("forward", 0, 9), ("backward", 10, 19), ("optimizer", 20, 29))
     held = {1: ("weights", 100), 2: ("gradients", 100), 3: ("inputs", 8)}
     events = [
-        AllocationEvent(1, 2, -100),  # zero_grad
-        AllocationEvent(2, 50, 40),
-        AllocationEvent(12, 2, 100),  # the gradient is allocated again, where the old one was
-        AllocationEvent(15, 50, -40),
-        AllocationEvent(21, 60, 7),
-        AllocationEvent(22, 60, -7),
+        (1, 2, -100),  # zero_grad
+        (2, 50, 40),
+        (12, 2, 100),  # the gradient is allocated again, where the old one was
+        (15, 50, -40),
+        (21, 60, 7),
+        (22, 60, -7),
     ]
     found = split_at_points(events, phases, held)
     assert {point: {p: n for p, n in parts.items() if n} for point, parts in found.items()} == {
@@ -295,7 +295,7 @@ def test_points_are_split_by_plain_rules() -> None:
 
 
 def test_an_address_that_is_given_out_again_ends_what_was_there() -> None:
-    found = split_at_points([AllocationEvent(5, 3, 16)], (Phase("forward", 0, 9),), {3: ("inputs", 8)})
+    found = split_at_points([(5, 3, 16)], (("forward", 0, 9),), {3: ("inputs", 8)})
     assert found["after_forward"]["inputs"] == 0
     assert found["after_forward"]["activations"] == 16
 

@@ -36,7 +36,6 @@ from gputui.worker.contract import (
     Step,
     Unsupported,
     Workload,
-    mistake_in,
 )
 from gputui.worker.flops import LlamaShape, ResNetShape, TextShape
 from gputui.worker.models import Encoder, Gpt, Llama, Lstm, ResNet, Style, shown
@@ -177,7 +176,7 @@ def test_a_workload_can_be_found_by_a_name_of_its_own(workload: Workload) -> Non
 @each_workload
 def test_a_workload_says_what_a_person_learns_from_it(workload: Workload) -> None:
     assert workload.question.endswith("?"), f"{workload.name}: {workload.question!r} is not a question"
-    assert mistake_in(workload) is None
+    contract.check(workload)
 
 
 @each_workload

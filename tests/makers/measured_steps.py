@@ -15,13 +15,7 @@ import torch
 from gputui.worker.contract import Request
 from gputui.worker.flops import TextShape
 from gputui.worker.models import Gpt
-from gputui.worker.profiling.allocations import (
-    PhaseOf,
-    no_phases,
-    peak_of_a_step,
-    points_of_a_step,
-    storage_bytes,
-)
+from gputui.worker.profiling.allocations import points_of_a_step
 from gputui.worker.steps import resolve
 from gputui.worker.workloads import WORKLOADS
 
@@ -100,28 +94,20 @@ def of_a_model(request: dict[str, Any]) -> dict[str, dict[str, int]]:
     optimizer = OPTIMIZERS[request["optimizer"]](weights)
     tokens = torch.randint(shape.vocabulary, (parameters["batch"], shape.context + 1))
 
-    def step(phase: PhaseOf) -> None:
-        with phase("forward"), torch.autocast("cpu", torch.bfloat16, enabled=precision == "amp"):
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "amp"):
             loss = torch.nn.functional.cross_entropy(
                 model(tokens[:, :-1]).reshape(-1, shape.vocabulary), tokens[:, 1:].reshape(-1)
             )
-        with phase("backward"):
-            loss.backward()
-        with phase("optimizer"):
-            optimizer.step()
+        loss.backward()
+        optimizer.step()
 
-    step(no_phases)
-    gradients = storage_bytes(w.grad for w in weights if w.grad is not None)
-    state = [v for s in optimizer.state.values() for v in s.values() if torch.is_tensor(v)]
-    optimizer.zero_grad(set_to_none=True)
-    kept = {
-        "parameters": sum(w.numel() for w in weights),
-        "weights": storage_bytes(weights),
-        "gradients": gradients,
-        "optimizer": storage_bytes(v for v in state if v.dim() > 0),
-    }
-    peak = peak_of_a_step("cpu", step, weights=weights, optimizer_state=state, inputs=[tokens])
-    return {"kept": kept, "peak": peak}
+    points = points_of_a_step("cpu", step)
+    kept = {part: points["after_optimizer"][part] for part in ("weights", "gradients")}
+    state = [v for s in optimizer.state.values() for v in s.values() if torch.is_tensor(v) and v.dim() > 0]
+    kept["optimizer"] = sum(v.untyped_storage().nbytes() for v in state)
+    return {"kept": {"parameters": sum(w.numel() for w in weights), **kept}, "peak": points["peak"]}
 
 
 if __name__ == "__main__":

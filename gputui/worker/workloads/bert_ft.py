@@ -50,7 +50,7 @@ def build(request: Request) -> Step:
     def loss() -> torch.Tensor:
         return torch.nn.functional.cross_entropy(model(tokens), labels)
 
-    return training_step(loss, optimizer, request)
+    return training_step([loss], optimizer, request)
 
 
 WORKLOAD = Workload(

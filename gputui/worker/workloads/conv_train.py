@@ -53,7 +53,7 @@ def _built(request: Request, layout: str) -> Step:
     def loss() -> torch.Tensor:
         return torch.nn.functional.cross_entropy(model(images), labels)
 
-    return training_step(loss, sgd(model, request.device), request)
+    return training_step([loss], sgd(model, request.device), request)
 
 
 WORKLOAD = Workload(

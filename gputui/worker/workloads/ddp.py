@@ -272,7 +272,7 @@ def built(request: Request, data_seed: int, *, is_parallel: bool) -> tuple[Any, 
     is_sharded = is_parallel and request.parameters.get("sharding") == "full"
     model, tokens, optimizer = made(request, data_seed, _shard if is_sharded else None)
     trained = DistributedDataParallel(model) if is_parallel and not is_sharded else model
-    return model, training_step(lambda: next_token_loss(trained, tokens), optimizer, request)
+    return model, training_step([lambda: next_token_loss(trained, tokens)], optimizer, request)
 
 
 def _shard(model: Any, device: str) -> None:

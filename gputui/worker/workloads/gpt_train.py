@@ -62,7 +62,7 @@ def made(
 def build(request: Request) -> Step:
     """Forward, backward and optimizer on the same tokens in every step."""
     model, tokens, optimizer = made(request, request.seed)
-    return training_step(lambda: next_token_loss(model, tokens), optimizer, request)
+    return training_step([lambda: next_token_loss(model, tokens)], optimizer, request)
 
 
 WORKLOAD = Workload(

@@ -121,7 +121,7 @@ def _trained(shape: ResNetShape, current: Sequence[Any], request: Request, layou
         images = images.to(dtype=torch.float32, memory_format=lies).sub(127.5).div(63.75)
         return torch.nn.functional.cross_entropy(model(images), labels)
 
-    return training_step(loss, sgd(model, device), request)
+    return training_step([loss], sgd(model, device), request)
 
 
 def waiting_share(cached_s: float, loaded_s: float) -> float:

@@ -42,7 +42,7 @@ def build(request: Request) -> Step:
         shape.vocabulary, (request.integer("batch"), shape.context + 1), generator=generator
     ).to(request.device)
     optimizer = adamw(model, float(request.parameters["learning_rate"]), request.device)
-    return training_step(lambda: next_token_loss(model, tokens), optimizer, request)
+    return training_step([lambda: next_token_loss(model, tokens)], optimizer, request)
 
 
 WORKLOAD = Workload(

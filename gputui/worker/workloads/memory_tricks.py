@@ -11,8 +11,8 @@ from typing import Any  # Any: torch's types
 from ..accelerator import PINNED, allocator
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from ..flops import TextShape
-from ..profiling.allocations import PARTS, AllocationsUnavailable, peak_of_a_step
-from ..steps import next_token_loss, step_in_phases
+from ..profiling.allocations import PARTS, AllocationsUnavailable, points_of_a_step
+from ..steps import next_token_loss, training_step
 from .gpt_train import BASE, MINI, described, made
 
 PARTS_OF_A_BATCH = 4
@@ -75,43 +75,36 @@ def build(request: Request) -> Step:
         with saved():
             return next_token_loss(scores, piece) / len(pieces)
 
-    in_phases, step = step_in_phases([partial(loss, piece) for piece in pieces], optimizer, request)
+    step = training_step([partial(loss, piece) for piece in pieces], optimizer, request)
 
     def figures(step_ns: Sequence[float]) -> dict[str, Value]:
+        counted = allocator(request.device)
         optimizer.zero_grad(set_to_none=True)
-        state = [v for s in optimizer.state.values() for v in s.values() if torch.is_tensor(v)]
-        on_device = [v for v in state if v.device.type == request.device]
+        if counted:
+            counted.reset_peak_memory_stats()
         try:
-            split = peak_of_a_step(
-                request.device,
-                in_phases,
-                weights=[*model.parameters(), *model.buffers()],
-                optimizer_state=on_device,
-                inputs=[tokens],
-            )
+            parts = points_of_a_step(request.device, step.run)["peak"]
         except AllocationsUnavailable as error:
             return {f.key: Value(None, 0, str(error)) for f in FIGURES}
-        found = {"peak_bytes": Value(float(sum(split.values())), 1)}
-        for name in PARTS:
-            found[f"{name}_at_peak_bytes"] = Value(float(split[name]), 1)
-        counted = allocator(request.device)
-        if counted:
-            found["reserved_bytes"] = Value(float(counted.max_memory_reserved()), 1)
-        else:
-            found["reserved_bytes"] = Value(None, 0, "only a GPU's allocator keeps one")
-        return found
+        reserved = Value(None, 0, "only a GPU's allocator keeps one")
+        if counted:  # it rounds, and this process may have other allocations
+            parts["other"] += max(int(counted.max_memory_allocated()) - sum(parts.values()), 0)
+            reserved = Value(float(counted.max_memory_reserved()), 1)
+        return {
+            "peak_bytes": Value(float(sum(parts.values())), 1),
+            **{f"{name}_at_peak_bytes": Value(float(parts[name]), 1) for name in PARTS},
+            "reserved_bytes": reserved,
+        }
 
     return replace(step, figures=figures)
 
 
 FIGURES = (
     Figure("peak_bytes", "peak memory of a step", "B", "less", "max"),
-    Figure("weights_at_peak_bytes", "at the peak: weights", "B", "neither", "max"),
-    Figure("gradients_at_peak_bytes", "at the peak: gradients", "B", "neither", "max"),
-    Figure("optimizer_at_peak_bytes", "at the peak: optimizer state", "B", "neither", "max"),
-    Figure("activations_at_peak_bytes", "at the peak: activations", "B", "neither", "max"),
-    Figure("inputs_at_peak_bytes", "at the peak: inputs", "B", "neither", "max"),
-    Figure("other_at_peak_bytes", "at the peak: other", "B", "neither", "max"),
+    *(
+        Figure(f"{part}_at_peak_bytes", f"at the peak: {title}", "B", "neither", "max")
+        for part, title in zip(PARTS, (*PARTS[:2], "optimizer state", *PARTS[3:]), strict=True)
+    ),
     Figure("reserved_bytes", "reserved by the allocator", "B", "less", "max"),
 )
 
