@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn  # Any: the JSON of a launch
 
@@ -33,37 +34,45 @@ def main(arguments: list[str]) -> int:
         if not arguments:
             return 0
     started_ns = time.monotonic_ns()
-    if len(arguments) == 2 and arguments[0] == "probe":
-        from .probe import probe
+    match arguments:
+        case ["probe", out]:
+            from .probe import probe
 
-        Path(arguments[1]).write_text(json.dumps(probe()))
-        return 0
-    if len(arguments) == 3 and arguments[0] == "describe":
-        from .user_workload import described as described_step
+            Path(out).write_text(json.dumps(probe()))
+            return 0
+        case ["describe", file, out]:
+            from .user_workload import described as described_step
 
-        Path(arguments[2]).write_text(json.dumps(described_step(Path(arguments[1]))))
-        return 0
-    if len(arguments) == 2 and arguments[0] == "join":
-        from .ranks import Refused, join
+            Path(out).write_text(json.dumps(described_step(Path(file))))
+            return 0
+        case ["join", address]:
+            return _join(address)
+        case ["run", launch, channel]:
+            return _run(Path(launch), Path(channel), started_ns)
+    usage = "usage: probe OUT | describe FILE OUT | join ADDRESS:PORT | run LAUNCH CHANNEL | zygote"
+    print(usage, file=sys.stderr)
+    return 2
 
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the ranks are ended too
-        threading.Thread(target=_end_with_who_started_it, daemon=True).start()
-        try:
-            join(arguments[1], lambda line: print(line, flush=True))
-        except KeyboardInterrupt:
-            return 130
-        except Refused as error:
-            print(error, file=sys.stderr)
-            return 1
-    if len(arguments) != 3 or arguments[0] != "run":
-        usage = "usage: probe OUT | describe FILE OUT | join ADDRESS:PORT | run LAUNCH CHANNEL | zygote"
-        print(usage, file=sys.stderr)
-        return 2
 
+def _join(address: str) -> int:
+    from .ranks import Refused, join
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the ranks are ended too
+    threading.Thread(target=_end_with_who_started_it, daemon=True).start()
+    try:
+        join(address, partial(print, flush=True))
+    except KeyboardInterrupt:
+        return 130
+    except Refused as error:
+        print(error, file=sys.stderr)
+    return 1
+
+
+def _run(path: Path, channel_path: Path, started_ns: int) -> int:
     from .channel import Channel
 
-    described = read_json_file(Path(arguments[1]))
-    channel = Channel(Path(arguments[2]))
+    described = read_json_file(path)
+    channel = Channel(channel_path)
     threads = int(described["threads"])
     if "command" in described["cases"][0]:
         from .command import CommandLaunch
@@ -72,7 +81,7 @@ def main(arguments: list[str]) -> int:
     elif "load" in described["cases"][0]:
         from .serving.load_launch import LoadLaunch
 
-        run = LoadLaunch(described, channel, started_ns, Path(arguments[1]).parent).run
+        run = LoadLaunch(described, channel, started_ns, path.parent).run
     else:
         workload_named = _workloads(described["cases"])
         if any(workload_named(case["workload"]).needs_torch for case in described["cases"]):

@@ -68,16 +68,16 @@ def built_for() -> dict[str, Any]:
     """The toolkit that this torch was built for, its GPU architectures, and its version of NCCL."""
     import torch
 
-    found = {
-        "torch_cuda": torch.version.cuda,
-        "torch_hip": getattr(torch.version, "hip", None),
-        "arch_list": torch.cuda.get_arch_list(),
-        "nccl_version": None,
-    }
-    if torch.cuda.is_available() and not found["torch_hip"]:
+    hip, nccl_version = getattr(torch.version, "hip", None), None
+    if torch.cuda.is_available() and not hip:
         with contextlib.suppress(RuntimeError, AttributeError, ImportError):
-            found["nccl_version"] = ".".join(map(str, torch.cuda.nccl.version()))
-    return found
+            nccl_version = ".".join(map(str, torch.cuda.nccl.version()))
+    return {
+        "torch_cuda": torch.version.cuda,
+        "torch_hip": hip,
+        "arch_list": torch.cuda.get_arch_list(),
+        "nccl_version": nccl_version,
+    }
 
 
 def properties_of(kind: str, index: int = 0) -> Any:

@@ -71,9 +71,8 @@ class CommandLaunch:
         max_blocks: int = MAX_BLOCKS,
     ) -> None:
         case = described["cases"][0]
-        self._argv = [str(word) for word in case["command"]["argv"]]
-        self._directory = str(case["command"]["directory"])
-        pattern = str(case["command"]["pattern"])
+        self._command = case["command"]
+        pattern = str(self._command["pattern"])
         self._pattern = re.compile(pattern) if pattern else None
         self._allowance_s = float(described["allowance_s"])
         self._deadline_ns = started_ns + round(self._allowance_s * 1e9)
@@ -81,42 +80,50 @@ class CommandLaunch:
         self._report = CaseReport(channel, int(case["case_id"]))
         self._log = _BoundedLog()
         self._line = b""
-        self._begun_ns = 0
-        self._built_ns = 0
+        self._begun_ns = self._built_ns = 0
         self._matched_ns: int | None = None
         """When the last match was seen."""
         self._matches = 0
+        self._woken, self._wakes = os.pipe()
+        """Becomes readable when the program has exited."""
+        self._ended: ProgramEnd | None = None
 
     def run(self) -> None:
         """Run the program until it exits, its time is up, or it has reported enough blocks."""
+        argv = [str(word) for word in self._command["argv"]]
         self._begun_ns = time.monotonic_ns()
         try:
             program = subprocess.Popen(
-                self._argv,
+                argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 bufsize=0,
-                cwd=self._directory,
+                cwd=str(self._command["directory"]),
             )
         except OSError as error:
-            self._log.write(f"{self._argv[0]}: cannot be started: {error.strerror}\n".encode())
+            self._log.write(f"{argv[0]}: cannot be started: {error.strerror}\n".encode())
             self._log.close()
             self._report.end("failed", f"the program cannot be started: {error.strerror}")
             return
         self._built_ns = time.monotonic_ns()
-        waiter = _Waiter(program)
+        threading.Thread(target=self._wait_for, args=[program], name="waiter", daemon=True).start()
         try:
-            ended = self._listen(program, waiter)
+            ended = self._listen(program)
         finally:
             self._log.close()
         self._report.end(*self._outcome(ended))
 
-    def _listen(self, program: subprocess.Popen[bytes], waiter: _Waiter) -> ProgramEnd | None:
+    def _wait_for(self, program: subprocess.Popen[bytes]) -> None:
+        """In a thread, so that the end of the program is timestamped promptly."""
+        self._ended = end_of(program)
+        os.close(self._wakes)
+
+    def _listen(self, program: subprocess.Popen[bytes]) -> ProgramEnd | None:
         """Read its output to the end; None if it had to be ended first."""
         assert program.stdout is not None
         output = program.stdout.fileno()
-        open_ends = [output, waiter.woken]
+        open_ends = [output, self._woken]
         while self._report.blocks < self._max_blocks:
             left_s = (self._deadline_ns - time.monotonic_ns()) / 1e9
             readable = select.select(open_ends, [], [], left_s)[0] if left_s > 0 else []
@@ -127,13 +134,24 @@ class CommandLaunch:
                 self._hear(data, time.monotonic_ns())
                 if not data:
                     open_ends.remove(output)
-            elif (
-                waiter.ended is not None
-            ):  # all its output is read; a child it left behind may still hold the pipe open
-                self._find_matches([self._line], waiter.ended.ended_ns)
-                return waiter.ended
-        _end_group(waiter)
+            elif self._ended is not None:  # all is read; a child it left behind may still hold the pipe open
+                self._find_matches([self._line], self._ended.ended_ns)
+                return self._ended
+        self._end_group()
         return None
+
+    def _end_group(self) -> None:
+        """End every process of our group but ourselves: SIGTERM first, then SIGKILL."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.killpg(os.getpgrp(), signal.SIGTERM)
+        if select.select([self._woken], [], [], GRACE_S)[0]:
+            return  # processes it left behind end with this one
+        for place in Path("/proc").glob("[0-9]*"):  # without one, our own exit ends the group
+            with suppress(OSError):
+                pid = int(place.name)
+                if pid != os.getpid() and os.getpgid(pid) == os.getpgrp():
+                    os.kill(pid, signal.SIGKILL)
+        select.select([self._woken], [], [], GRACE_S)
 
     def _hear(self, data: bytes, at_ns: int) -> None:
         """Log this output and look for matches in the lines it completes."""
@@ -144,10 +162,10 @@ class CommandLaunch:
 
     def _find_matches(self, lines: list[bytes], at_ns: int) -> None:
         """Count matches that arrive together as one block of several steps: their spacing is unknown."""
-        lines = [line[:LINE_LIMIT_BYTES] for line in lines if line.strip()]
         if self._pattern is None:
             return
-        steps = sum(1 for line in lines if self._pattern.search(line.decode(errors="replace")))
+        texts = [line[:LINE_LIMIT_BYTES].decode(errors="replace") for line in lines if line.strip()]
+        steps = sum(self._pattern.search(text) is not None for text in texts)
         if not steps:
             return
         self._matches += steps
@@ -165,71 +183,24 @@ class CommandLaunch:
             return "failed", f"exited with status {ended.exit_status}"
         if ended is not None and ended.exit_status < 0:
             return "failed", f"it died of {signal_name(-ended.exit_status)}"
+        share = f"its {self._allowance_s:.3g} s share"
         if self._pattern is None:
             if ended is None:
-                return "skipped", f"too slow for its {self._allowance_s:.3g} s share: raise --budget"
+                return "skipped", f"too slow for {share}: raise --budget"
             self._report.block(self._begun_ns, ended.ended_ns - self._begun_ns, 1, ended.cpu_ns)
             return "ok", ""
-        if self._report.blocks >= MIN_BLOCKS:
-            return "ok", ""
-        if ended is None:
-            share = f"in its {self._allowance_s:.3g} s share"
-            return (
-                "skipped",
-                f"{self._match_counts()} {share}, {MIN_BLOCKS} blocks are needed: raise --budget",
-            )
-        if not self._matches:
-            return "failed", "no line of its output matched the pattern"
-        return "skipped", f"{self._match_counts()}; {MIN_BLOCKS} blocks are needed"
-
-    def _match_counts(self) -> str:
         count = self._report.blocks
-        matches = f"{self._matches} match{'' if self._matches == 1 else 'es'}"
-        blocks = f"{count} block{'' if count == 1 else 's'}"
-        buffered = self._matches > count + 1
-        return f"{matches}, {blocks}" + (" (its output comes in bursts: it is buffered)" if buffered else "")
-
-
-class _Waiter:
-    """Waits for a program in a thread, so that its end is timestamped promptly."""
-
-    def __init__(self, program: subprocess.Popen[bytes]) -> None:
-        self._program = program
-        self.woken, self._wakes = os.pipe()
-        """Becomes readable when the program has exited."""
-        self.ended: ProgramEnd | None = None
-        threading.Thread(target=self._wait, name="waiter", daemon=True).start()
-
-    def _wait(self) -> None:
-        self.ended = end_of(self._program)
-        os.close(self._wakes)
-
-    def wait(self, timeout_s: float) -> bool:
-        """Whether the program has exited, or does so within this time."""
-        return bool(select.select([self.woken], [], [], timeout_s)[0])
-
-
-def _end_group(waiter: _Waiter) -> None:
-    """End every process of our group but ourselves: SIGTERM first, then SIGKILL."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    os.killpg(os.getpgrp(), signal.SIGTERM)
-    if waiter.wait(GRACE_S):
-        return  # processes it left behind end with this one
-    for pid in _others_of_our_group():
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-    waiter.wait(GRACE_S)
-
-
-def _others_of_our_group() -> list[int]:
-    members = []
-    with suppress(OSError):  # no /proc: our own exit ends the group
-        for entry in Path("/proc").iterdir():
-            with suppress(ValueError, OSError):
-                pid = int(entry.name)
-                if pid != os.getpid() and os.getpgid(pid) == os.getpgrp():
-                    members.append(pid)
-    return members
+        if count >= MIN_BLOCKS:
+            return "ok", ""
+        if ended is not None and not self._matches:
+            return "failed", "no line of its output matched the pattern"
+        counts = f"{self._matches} match{'' if self._matches == 1 else 'es'}"
+        counts += f", {count} block{'' if count == 1 else 's'}"
+        if self._matches > count + 1:
+            counts += " (its output comes in bursts: it is buffered)"
+        if ended is None:
+            return "skipped", f"{counts} in {share}, {MIN_BLOCKS} blocks are needed: raise --budget"
+        return "skipped", f"{counts}; {MIN_BLOCKS} blocks are needed"
 
 
 class _BoundedLog:
@@ -249,14 +220,13 @@ class _BoundedLog:
 
     def close(self) -> None:
         """Write the end of the output, and how much was left out."""
-        if len(self._tail) > LOG_TAIL_BYTES:
-            self._cut()
+        self._cut()
         if self._left_out:
             self._out(b"\n[%d bytes left out]\n" % self._left_out)
         self._out(bytes(self._tail))
 
     def _cut(self) -> None:
-        surplus = len(self._tail) - LOG_TAIL_BYTES
+        surplus = max(len(self._tail) - LOG_TAIL_BYTES, 0)
         self._left_out += surplus
         del self._tail[:surplus]
 

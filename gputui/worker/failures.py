@@ -41,9 +41,12 @@ _KNOWN = (
 )
 """Text that torch and its libraries use, and ours for it. The original text is never copied."""
 _AMOUNT = r"(\d+(?:\.\d+)?) ?(bytes|[KMGT]i?B)"
-_WANTED = re.compile(rf"tried to allocate {_AMOUNT}", re.IGNORECASE)
-_CAPACITY = re.compile(rf"total capacity of {_AMOUNT}")
-_FREE = re.compile(rf"of which {_AMOUNT} is free")
+_AMOUNTS = (
+    ("tried to allocate {}", re.compile(rf"tried to allocate {_AMOUNT}", re.IGNORECASE)),
+    ("{} free", re.compile(rf"of which {_AMOUNT} is free")),
+    ("{} in all", re.compile(rf"total capacity of {_AMOUNT}")),
+)
+"""What a message of torch's allocators says of memory."""
 IN_LOG = "; its message is in the worker's log"
 """Ends the reason of an error whose message is foreign."""
 
@@ -85,11 +88,9 @@ def outcome_of(error: BaseException) -> str:
         return "unsupported"
     if is_out_of_memory(error):
         return "oom"
-    if isinstance(error, NotImplementedError) or "no kernel image" in str(error):
-        return "unsupported"
-    if type(error).__module__.startswith(_COMPILERS):
-        return "unsupported"  # the compiler gave up; eager mode may still work
-    return "failed"
+    gave_up = type(error).__module__.startswith(_COMPILERS)  # eager mode may still work
+    is_lacking = isinstance(error, NotImplementedError) or "no kernel image" in str(error)
+    return "unsupported" if gave_up or is_lacking else "failed"
 
 
 def reason_of(error: BaseException, step_file: Path | None = None) -> str:
@@ -97,10 +98,8 @@ def reason_of(error: BaseException, step_file: Path | None = None) -> str:
     log(error)
     if is_ours(error):
         return str(error)
-    place = place_in(error, step_file) if step_file else ""
-    what = _kind_of_failure(error)
-    known = f" ({what})" if what else ""
-    return f"{place}{_type_of(error)}{known}{IN_LOG}"
+    place, what = place_in(error, step_file) if step_file else "", _kind_of_failure(error)
+    return f"{place}{_type_of(error)}{f' ({what})' if what else ''}{IN_LOG}"
 
 
 def text_for_file(text: str, what: str, step_file: Path | None) -> str:
@@ -134,27 +133,14 @@ def _type_of(error: BaseException) -> str:
 def _kind_of_failure(error: BaseException) -> str:
     text = str(error)
     if is_out_of_memory(error):
-        return _memory_in(text)
+        amounts = ((ours, theirs.search(text)) for ours, theirs in _AMOUNTS)
+        return ", ".join(ours.format(f"{found[1]} {found[2]}") for ours, found in amounts if found)
     if type(error).__module__.startswith(_COMPILERS):
         return "torch.compile gave up"
     if any(words in text for words in _NO_SHM):
-        return f"the shared memory is too small{_shm_size()}: {MORE_SHM}"
+        size = ""
+        with contextlib.suppress(OSError):
+            found = os.statvfs("/dev/shm")
+            size = f", {found.f_blocks * found.f_frsize / 2**20:.4g} MiB"
+        return f"the shared memory is too small{size}: {MORE_SHM}"
     return next((ours for theirs, ours in _KNOWN if theirs in text), "")
-
-
-def _shm_size() -> str:
-    """`, 64 MiB`; empty if it cannot be asked."""
-    try:
-        found = os.statvfs("/dev/shm")
-    except OSError:
-        return ""
-    return f", {found.f_blocks * found.f_frsize / 2**20:.4g} MiB"
-
-
-def _memory_in(text: str) -> str:
-    """The amounts of memory in a message of torch's allocators."""
-    wanted, capacity, free = (found.search(text) for found in (_WANTED, _CAPACITY, _FREE))
-    amounts = [f"tried to allocate {wanted[1]} {wanted[2]}"] if wanted else []
-    amounts += [f"{free[1]} {free[2]} free"] if free else []
-    amounts += [f"{capacity[1]} {capacity[2]} in all"] if capacity else []
-    return ", ".join(amounts)

@@ -19,28 +19,41 @@ from .flops import (
 from .steps import POOL_NUMBERS, NumberPool
 
 
-class _GptLayer(nn.Module):
-    def __init__(self, shape: TextShape) -> None:
+class _Layer(nn.Module):
+    """Attention and an MLP four times as wide; a subclass says where the norms stand."""
+
+    def __init__(self, shape: TextShape, eps: float, activation: nn.Module, dropout: float = 0.0) -> None:
         super().__init__()
         width = shape.width
         self.heads = shape.heads
-        self.norm_attention = nn.LayerNorm(width)
+        self.dropout = dropout
+        self.norm_attention = nn.LayerNorm(width, eps=eps)
         self.qkv = nn.Linear(width, 3 * width)
         self.projection = nn.Linear(width, width)
-        self.norm_mlp = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width)
-        )
+        self.norm_mlp = nn.LayerNorm(width, eps=eps)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), activation, nn.Linear(4 * width, width))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def attended(self, x: torch.Tensor, dropout: float, *, is_causal: bool) -> torch.Tensor:
         batch, context, width = x.shape
         q, k, v = (
             part.view(batch, context, self.heads, width // self.heads).transpose(1, 2)
-            for part in self.qkv(self.norm_attention(x)).split(width, dim=2)
+            for part in self.qkv(x).split(width, dim=2)
         )
-        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.projection(attended.transpose(1, 2).reshape(batch, context, width))
+        attended = functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=is_causal)
+        return self.projection(attended.transpose(1, 2).reshape(batch, context, width))
+
+
+class _GptLayer(_Layer):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attended(self.norm_attention(x), 0.0, is_causal=True)
         return x + self.mlp(self.norm_mlp(x))
+
+
+class _EncoderLayer(_Layer):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        attended = self.attended(x, self.dropout if self.training else 0.0, is_causal=False)
+        x = self.norm_attention(x + functional.dropout(attended, self.dropout, self.training))
+        return self.norm_mlp(x + functional.dropout(self.mlp(x), self.dropout, self.training))
 
 
 class Gpt(nn.Module):
@@ -50,7 +63,9 @@ class Gpt(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(shape.vocabulary, shape.width)
         self.positions = nn.Parameter(torch.zeros(shape.context, shape.width))
-        self.layers = nn.Sequential(*(_GptLayer(shape) for _ in range(shape.layers)))
+        self.layers = nn.Sequential(
+            *(_GptLayer(shape, 1e-5, nn.GELU(approximate="tanh")) for _ in range(shape.layers))
+        )
         self.norm = nn.LayerNorm(shape.width)
         self.draw_weights()
 
@@ -75,31 +90,6 @@ def initialise(module: nn.Module) -> None:
         module.reset_parameters()
 
 
-class _EncoderLayer(nn.Module):
-    def __init__(self, shape: TextShape, dropout: float) -> None:
-        super().__init__()
-        width = shape.width
-        self.heads = shape.heads
-        self.dropout = dropout
-        self.qkv = nn.Linear(width, 3 * width)
-        self.projection = nn.Linear(width, width)
-        self.norm_attention = nn.LayerNorm(width, eps=1e-12)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-        self.norm_mlp = nn.LayerNorm(width, eps=1e-12)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, context, width = x.shape
-        dropout = self.dropout if self.training else 0.0
-        q, k, v = (
-            part.view(batch, context, self.heads, width // self.heads).transpose(1, 2)
-            for part in self.qkv(x).split(width, dim=2)
-        )
-        attended = functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
-        attended = self.projection(attended.transpose(1, 2).reshape(batch, context, width))
-        x = self.norm_attention(x + functional.dropout(attended, dropout, self.training))
-        return self.norm_mlp(x + functional.dropout(self.mlp(x), dropout, self.training))
-
-
 class Encoder(nn.Module):
     """Tokens (batch, context) to class scores (batch, classes)."""
 
@@ -109,7 +99,9 @@ class Encoder(nn.Module):
         self.tokens = nn.Embedding(shape.vocabulary, shape.width)
         self.positions = nn.Parameter(torch.zeros(shape.context, shape.width))
         self.norm = nn.LayerNorm(shape.width, eps=1e-12)
-        self.layers = nn.Sequential(*(_EncoderLayer(shape, dropout) for _ in range(shape.layers)))
+        self.layers = nn.Sequential(
+            *(_EncoderLayer(shape, 1e-12, nn.GELU(), dropout) for _ in range(shape.layers))
+        )
         self.pooler = nn.Linear(shape.width, shape.width)
         self.head = nn.Linear(shape.width, shape.classes)
         self.apply(initialise)

@@ -73,13 +73,18 @@ def probe() -> dict[str, Any]:
     built = accelerator.built_for()
     has_cudnn = torch.backends.cudnn.is_available() and not built["torch_hip"]  # ROCm's number is MIOpen's
     cudnn = torch.backends.cudnn.version() if has_cudnn else None
+    from importlib import metadata
+
+    triton_version = None
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        triton_version = metadata.version("triton")
     return {
         **found,
         "torch_version": torch_version,
         "torch_file": torch.__file__,
         **built,
         "cudnn_version": _cudnn_text(cudnn),
-        "triton_version": _triton_version(),
+        "triton_version": triton_version,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "blas": "mkl" if torch.backends.mkl.is_available() else "other",
         "devices": [
@@ -150,24 +155,17 @@ def missing_kernels(capability: tuple[int, ...], arch_list: list[str]) -> str:
     Kernels (`sm_XY`) run on the same major version with an equal or higher minor; an entry ending in `a`
     only on exactly its own; intermediate code (`compute_XY`) on anything not older.
     """
-    major, minor = capability
-    for entry in arch_list:
-        kind, _, digits = entry.partition("_")
-        exact = digits.endswith("a")
-        digits = digits.rstrip("af")
-        if not digits.isdigit():
-            continue
-        built = (int(digits[:-1]), int(digits[-1]))
-        if exact:
-            if built == capability:
-                return ""
-        elif kind == "compute":
-            if built <= capability:
-                return ""
-        elif built[0] == major and built[1] <= minor:
-            return ""
     if not arch_list:
         return "this torch has no GPU kernels"
+    major, minor = capability
+    for kind, digits, suffix in re.findall(r"^(\w+)_(\d{2,})([af]*)$", "\n".join(arch_list), re.MULTILINE):
+        built = (int(digits[:-1]), int(digits[-1]))
+        is_intermediate = kind == "compute" and suffix != "a"
+        is_of_its_major = kind != "compute" and suffix != "a" and built[0] == major
+        if built == capability or (is_intermediate and built <= capability):
+            return ""
+        if is_of_its_major and built[1] <= minor:
+            return ""
     return f"this torch has no kernels for compute capability {major}.{minor} (it has {' '.join(arch_list)})"
 
 
@@ -183,11 +181,3 @@ def _cudnn_text(number: int | None) -> str | None:
         return None
     scale = 10000 if number >= 90000 else 1000
     return f"{number // scale}.{number % scale // 100}.{number % 100}"
-
-
-def _triton_version() -> str | None:
-    from importlib import metadata
-
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        return metadata.version("triton")
-    return None

@@ -14,13 +14,13 @@ import shutil
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from bisect import bisect
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any  # Any: torch's types, which may not be installed
 
-from . import accelerator, declared_as
+from . import PRECISIONS, accelerator
 from .contract import Figure, Precision, Request, Step, Unsupported, Value
 
 POOL_NUMBERS = 2**22 - 3
@@ -52,16 +52,14 @@ class NumberPool:
 
 def resolve(requested: str, device: str) -> Precision:
     """What a requested precision becomes here. Raises Unsupported if the device has no such mode."""
-    if requested == "fp32":
-        return Precision(requested, "fp32", device)
-    if requested == "tf32":
-        accelerator.require_tf32(device)
-        return Precision(requested, "tf32", device)
-    if declared_as(requested) != "amp":
+    if requested not in PRECISIONS:
         raise Unsupported(f"no precision is called {requested}")
     if requested == "amp":
         return Precision(requested, accelerator.amp_of(device), device)
-    accelerator.require_type(device, requested)
+    if requested == "tf32":
+        accelerator.require_tf32(device)
+    elif requested != "fp32":
+        accelerator.require_type(device, requested)
     return Precision(requested, requested, device)
 
 
@@ -219,12 +217,10 @@ def percentile(latencies: Sequence[float], share: float) -> float:
 
 def percentile_value(latencies_s: Sequence[float], share: float) -> Value:
     """A percentile, or the reason if there were too few requests."""
-    needed = requests_for(share)
-    if len(latencies_s) < needed:
-        return Value(
-            None, len(latencies_s), f"{len(latencies_s)} requests; p{share * 100:.0f} needs {needed}"
-        )
-    return Value(percentile(latencies_s, share), len(latencies_s))
+    count, needed = len(latencies_s), requests_for(share)
+    if count < needed:
+        return Value(None, count, f"{count} requests; p{share * 100:.0f} needs {needed}")
+    return Value(percentile(latencies_s, share), count)
 
 
 class Stopwatched:
@@ -241,24 +237,6 @@ class Stopwatched:
         return answer
 
 
-def arrivals(per_s: float, seed: int) -> Iterator[float]:
-    """Send times of requests: a Poisson process of this rate, in seconds from 0; reproducible by seed."""
-    chance = random.Random(seed)
-    at = 0.0
-    while True:
-        at += chance.expovariate(per_s)
-        yield at
-
-
-@dataclass(frozen=True)
-class OpenLoop:
-    """Requests that were sent at random times, not one after the other's answer."""
-
-    sent: int
-    latencies_s: tuple[float, ...]
-    """Of those answered, in sending order, counted from the moment each was to be sent."""
-
-
 def open_loop(
     per_s: float,
     serve: Callable[[int], object],
@@ -268,35 +246,34 @@ def open_loop(
     seed: int,
     clock: Callable[[], float] = time.perf_counter,
     wait: Callable[[float], None] = time.sleep,
-) -> OpenLoop:
-    """Send requests at random, `per_s` on average; serve all that wait, at most `at_once` together.
+) -> tuple[int, list[float]]:
+    """Send requests at random (Poisson), `per_s` on average; serve all that wait, at most `at_once` together.
 
-    `serve` answers this many requests and returns when their answers are there. A latency counts from the
-    moment its request was to be sent, so that a server that falls behind cannot hide it. Requests stop after
-    `length_s`, or once there were enough; waiting ends at OVERRUN times that.
+    `serve` answers this many requests and returns when their answers are there. Returns how many were sent,
+    and the latencies of those answered, in sending order. A latency counts from the moment its request was to
+    be sent, so that a server that falls behind cannot hide it. Requests stop after `length_s`, or once there
+    were enough; waiting ends at OVERRUN times that.
     """
-    sent: list[float] = []
-    for at in arrivals(per_s, seed):
-        if at > length_s or (len(sent) >= ENOUGH_REQUESTS and at > LEAST_OPEN_S):
-            break
+    chance, sent = random.Random(seed), list[float]()
+    at = chance.expovariate(per_s)
+    while at <= length_s and (len(sent) < ENOUGH_REQUESTS or at <= LEAST_OPEN_S):
         sent.append(at)
-    answered: list[float] = []
+        at += chance.expovariate(per_s)
+    latencies_s: list[float] = []
     start = clock()
-    while len(answered) < len(sent):
+    while len(latencies_s) < len(sent):
         now = clock() - start
         if now > OVERRUN * max(sent[-1], LEAST_OPEN_S):
             break
-        first = len(answered)
-        here = first
-        while here < len(sent) and here - first < at_once and sent[here] <= now:
-            here += 1
-        if here == first:
-            wait(max(sent[first] - now, SHORTEST_WAIT_S))
-            continue
-        serve(here - first)
-        done = clock() - start
-        answered.extend(done - at for at in sent[first:here])
-    return OpenLoop(len(sent), tuple(answered))
+        unanswered = sent[len(latencies_s) : len(latencies_s) + at_once]
+        count = bisect(unanswered, now)
+        if count:
+            serve(count)
+            done = clock() - start
+            latencies_s += [done - at for at in unanswered[:count]]
+        else:
+            wait(max(unanswered[0] - now, SHORTEST_WAIT_S))
+    return len(sent), latencies_s
 
 
 def open_loop_figures() -> tuple[Figure, ...]:
@@ -314,16 +291,13 @@ def open_loop_values(
     """The figures, measured for `length_s` at each fraction of this throughput."""
     values = {}
     for number, fraction in enumerate(FRACTIONS):
-        found = open_loop(
+        sent, latencies_s = open_loop(
             fraction * requests_per_s, serve, at_once, length_s=length_s, seed=seed * len(FRACTIONS) + number
         )
-        behind = found.sent - len(found.latencies_s)
+        behind = sent - len(latencies_s)
+        grew = Value(None, len(latencies_s), f"{QUEUE_GREW}: {behind} of {sent} unanswered")
         for share in (0.5, 0.99):
-            values[_key(share, fraction)] = (
-                Value(None, len(found.latencies_s), f"{QUEUE_GREW}: {behind} of {found.sent} unanswered")
-                if behind
-                else percentile_value(found.latencies_s, share)
-            )
+            values[_key(share, fraction)] = grew if behind else percentile_value(latencies_s, share)
     return values
 
 
@@ -422,9 +396,7 @@ def answering(model: Any, host_batch: Any, request: Request) -> Callable[[int], 
         with torch.inference_mode():
             return model(host_batch[:size].to(request.device, non_blocking=True)).cpu()
 
-    size = 1
-    while size < full:
-        serve(size)
-        size *= 2
+    for exponent in range((full - 1).bit_length()):
+        serve(1 << exponent)
     serve(full)
     return serve
