@@ -254,29 +254,27 @@ class RankLink:
                 self._lines.send(reply)
 
 
-class Hosts:
-    """The hosts of one case, as the first of them sees them."""
+def call_hosts(
+    rendezvous: str, count: int, module: str, per_host: int, threads: int, patience_s: float
+) -> tuple[socket.socket, list[Lines]]:
+    """Wait at `ADDRESS:PORT`, an address of this host, until all are there; each of the others then starts
+    its ranks, with `threads` threads each. Returns where these will connect, and the other hosts, whose
+    connections close when they are gone.
 
-    def __init__(self, rendezvous: str, count: int) -> None:
-        """Listen at `ADDRESS:PORT`, an address of this host. Raises OSError if that fails."""
-        self._count = count
-        self.listener = socket.create_server(address_of(rendezvous), backlog=64)
-        self.guests: list[Lines] = []
-        """The hosts that joined; a connection closes when its host is gone."""
-
-    def call(self, module: str, per_host: int, threads: int, patience_s: float) -> None:
-        """Wait for the others and have each start its ranks, with `threads` threads each.
-
-        Raises RankLost if they do not come, Unsupported if one has another torch.
-        """
-        deadline_s = time.monotonic() + min(patience_s, JOIN_S)
-        wanted, ours = self._count - 1, metadata.version("torch")
-        while len(self.guests) < wanted:
+    Raises OSError if this host cannot listen there, RankLost if others do not come, Unsupported if one has
+    another torch.
+    """
+    deadline_s = time.monotonic() + min(patience_s, JOIN_S)
+    wanted, ours = count - 1, metadata.version("torch")
+    guests: list[Lines] = []
+    with ExitStack() as undo:
+        listener = undo.enter_context(socket.create_server(address_of(rendezvous), backlog=64))
+        while len(guests) < wanted:
             left_s = max(deadline_s - time.monotonic(), 0)
-            if not select.select([self.listener], [], [], left_s)[0]:
-                came = f"{len(self.guests)} of {wanted} other hosts joined"
+            if not select.select([listener], [], [], left_s)[0]:
+                came = f"{len(guests)} of {wanted} other hosts joined"
                 raise RankLost(f"{came}: start gputui join there first")
-            guest = Lines(self.listener.accept()[0])
+            guest = Lines(undo.enter_context(listener.accept()[0]))
             try:
                 theirs = str(guest.take(time.monotonic() + HELLO_S)["torch"])
             except (OSError, EOFError, RankLost, KeyError):
@@ -284,19 +282,15 @@ class Hosts:
                 continue
             theirs = theirs if re.fullmatch(r"[0-9A-Za-z.+_-]{1,40}", theirs) else "of another version"
             if theirs != ours:
-                with suppress(OSError), guest.socket:
+                with suppress(OSError):
                     guest.send({"do": "leave", "why": f"torch {ours} is there, {theirs} here"})
                 raise Unsupported(f"torch {theirs} is on another host, {ours} here: ranks need the same")
-            self.guests.append(guest)
-        for node, guest in enumerate(self.guests, 1):
-            place = {"hosts": self._count, "node": node, "per_host": per_host, "threads": threads}
+            guests.append(guest)
+        for node, guest in enumerate(guests, 1):
+            place = {"hosts": count, "node": node, "per_host": per_host, "threads": threads}
             guest.send({"do": "start", "module": module, **place})
-
-    def close(self) -> None:
-        """Close the connections to the other hosts."""
-        self.listener.close()
-        for guest in self.guests:
-            guest.socket.close()
+        undo.pop_all()
+    return listener, guests
 
 
 def join(rendezvous: str, say: Callable[[str], None]) -> None:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from statistics import mean
@@ -23,7 +23,7 @@ from command_line import gputui, gputui_here, start_gputui
 from test_ddp import TINY, losses_of_one_process, rank_of, tiny
 
 from gputui.worker.contract import Request, Unsupported
-from gputui.worker.ranks import Hosts, Lines, RankGroup, RankLost, _error_in, address_of
+from gputui.worker.ranks import Lines, RankGroup, RankLost, _error_in, address_of, call_hosts
 from gputui.worker.steps import resolve
 from gputui.worker.workloads.ddp import start_ranks
 
@@ -106,22 +106,24 @@ def test_a_host_whose_command_is_killed_joins_no_more(rendezvous: str) -> None:
 
 
 def test_hosts_that_do_not_join_are_counted(rendezvous: str) -> None:
-    hosts = Hosts(rendezvous, 3)
     with pytest.raises(RankLost, match="0 of 2 other hosts joined: start gputui join there first"):
-        hosts.call("workloads.ddp", 1, 1, patience_s=0.05)
-    hosts.close()
+        call_hosts(rendezvous, 3, "workloads.ddp", 1, 1, patience_s=0.05)
 
 
 def test_what_is_no_host_and_what_has_another_torch_is_sent_away_with_the_reason(rendezvous: str) -> None:
-    hosts = Hosts(rendezvous, 2)
     address = address_of(rendezvous)
     heard = []
 
+    def connected() -> socket.socket:
+        while True:
+            with suppress(ConnectionRefusedError):  # the host does not listen yet
+                return socket.create_connection(address)
+
     def others() -> None:
-        with socket.create_connection(address) as stranger:
+        with connected() as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert stranger.recv(100) == b""
-        with socket.create_connection(address) as older:
+        with connected() as older:
             lines = Lines(older)
             lines.send({"torch": "1.0"})
             heard.append(lines.take(math.inf))
@@ -130,9 +132,8 @@ def test_what_is_no_host_and_what_has_another_torch_is_sent_away_with_the_reason
     thread.start()
     ours = metadata.version("torch")
     with pytest.raises(Unsupported, match=r"torch 1\.0 is on another host"):
-        hosts.call("workloads.ddp", 1, 1, patience_s=300)
+        call_hosts(rendezvous, 2, "workloads.ddp", 1, 1, patience_s=300)
     thread.join()
-    hosts.close()
     assert heard == [{"do": "leave", "why": f"torch {ours} is there, 1.0 here"}]
 
 

@@ -122,21 +122,6 @@ _Rank = tuple[int, int, int]
 """Decides who gets an instant that several cover; the last number identifies it."""
 
 
-@dataclass(frozen=True)
-class _Launch:
-    """What a call to the device is credited to."""
-
-    phase: str
-    operator: str
-    """Name of the operator, or of what stands in for it; empty if there is nothing around the call."""
-    shapes: str
-    dtypes: str
-    is_operator: bool
-    is_graph: bool
-    called_ns: int
-    """When the call returned."""
-
-
 @dataclass
 class _Thread:
     """The events of one host thread, flattened to the innermost at each instant."""
@@ -189,7 +174,8 @@ class PartitionInParts:
         self._host: dict[_Key, _Sums] = {}
         self._kernels: dict[tuple[str, str], list[int]] = {}
         self._kernels_by: dict[tuple[str, str], Counter[str]] = {}
-        self._pending: dict[int, _Launch] = {}
+        self._pending: dict[int, _Node] = {}
+        """Calls that launched work, by correlation."""
         self._is_first = True
 
     def add(
@@ -220,11 +206,16 @@ class PartitionInParts:
 
     def result(self) -> Partition:
         """The partition of all parts."""
+        kernels = [
+            Kernel(*work, self._kernels_by[work].most_common(1)[0][0], len(ns), sum(ns), max(ns))
+            for work, ns in self._kernels.items()
+        ]
+        slices = sorted(self._slices.items(), key=lambda item: -item[1])
         return Partition(
             self._window_ns,
             _rows(self._time, self._host),
-            _slices(self._slices),
-            self._kernel_rows(),
+            tuple(TimeSlice(*place, time_ns) for place, time_ns in slices if time_ns),
+            tuple(sorted(kernels, key=lambda row: (-row.time_ns, row.name))[:MOST_ROWS]),
             self._unmatched_ns,
             self._stand_in_ns,
             self._communication_ns,
@@ -268,7 +259,7 @@ class PartitionInParts:
         for thread in threads:
             for node in (*thread.nodes, *thread.elsewhere):
                 if node.event.kind == "runtime":
-                    self._pending[node.event.correlation] = _launch_of(node)
+                    self._pending[node.event.correlation] = node
             for node in thread.nodes:
                 if node.owner is not None and self._host_ns[0] <= node.start_ns < self._host_ns[1]:
                     self._count_host(node, start_ns)
@@ -285,27 +276,27 @@ class PartitionInParts:
         nodes = {n.event.number: n for t in threads.values() for n in t.nodes if n.event.number}
         launches, is_first = self._pending, not self._window_ns
         self._window_ns += end_ns - start_ns
-        launched = [_launch_for(event, nodes, launches) for event in device]
         phase = "forward"
-        for event, launch, taken_ns in zip(device, launched, _shares(device, start_ns, end_ns), strict=True):
+        for event, taken_ns in zip(device, _shares(device, start_ns, end_ns), strict=True):
+            launch, called_ns = _launch_of(event, nodes, launches)
+            operator = shapes = dtypes = ""
             if launch is not None:
-                phase = launch.phase
+                phase, operator, shapes, dtypes = _credited(launch)
             elif is_of_backward(event.name):  # launched before the trace began; its name is all there is
                 phase = "backward"
-            operator = "" if launch is None else launch.operator
             category = category_of(operator) if operator else "other"
             if category in ("other", "fused", "view_alloc"):  # the operator's name does not tell
                 of_kernel = category_of_kernel(event.name, event.kind)
                 category = category if of_kernel == "other" else of_kernel
             if launch is None:
                 self._unmatched_ns += taken_ns
-            elif not launch.is_operator:
+            elif launch.owner is None or _is_in_graph(launch):
                 self._stand_in_ns += taken_ns
             name = operator or (event.name if event.kind == "kernel" else event.kind)
-            key = (phase, name, launch.shapes if launch else "", launch.dtypes if launch else "")
+            key = (phase, name, shapes, dtypes)
             self._slices[phase, class_of(event), ""] += taken_ns
             if launch is not None:
-                self._lines.add_launched(phase, name, launch.called_ns, taken_ns)
+                self._lines.add_launched(phase, name, called_ns, taken_ns)
             sums = self._sums(key, category)
             sums.time_ns += taken_ns
             if class_of(event) == "communication":
@@ -323,7 +314,7 @@ class PartitionInParts:
             self._lines.add(phase, "", cause, begin_ns, until_ns)
         for event in device:
             launch = launches.get(event.correlation)
-            if event.end_ns <= end_ns and launch is not None and not launch.is_graph:
+            if event.end_ns <= end_ns and launch is not None and not _is_in_graph(launch):
                 del launches[event.correlation]  # a graph's launch has more to come
 
     def _sums(self, key: _Key, category: str) -> _Sums:
@@ -337,20 +328,6 @@ class PartitionInParts:
         if owner is node and (self._is_first or node.event.start_ns >= start_ns):
             sums.calls += 1
             sums.events += node.below
-
-    def _kernel_rows(self) -> tuple[Kernel, ...]:
-        rows = [
-            Kernel(
-                name,
-                time_class,
-                self._kernels_by[name, time_class].most_common(1)[0][0],
-                len(ns),
-                sum(ns),
-                max(ns),
-            )
-            for (name, time_class), ns in self._kernels.items()
-        ]
-        return tuple(sorted(rows, key=lambda row: (-row.time_ns, row.name))[:MOST_ROWS])
 
 
 def _threads(events: Sequence[TraceEvent], start_ns: int, end_ns: int) -> dict[int, _Thread]:
@@ -545,32 +522,29 @@ def class_of(event: TraceEvent) -> str:
     return "communication" if is_communication else "compute"
 
 
-def _launch_of(node: _Node) -> _Launch:
+def _credited(launch: _Node) -> _Key:
     """What the work launched in a host event is credited to: the operator around it, else the nearest frame
     of autograd or range."""
-    if node.owner is not None:
-        event = node.owner.event
-        is_graph = _is_graph_launch(event)
-        return _Launch(
-            node.owner.phase, event.name, event.shapes, event.dtypes, not is_graph, is_graph, node.end_ns
-        )
-    name = "" if node.frame is None else node.frame.event.name.removeprefix(_ENGINE_FRAME)
-    return _Launch(node.phase, name, "", "", False, False, node.end_ns)
+    if launch.owner is not None:
+        return _key(launch.owner)
+    name = "" if launch.frame is None else launch.frame.event.name.removeprefix(_ENGINE_FRAME)
+    return launch.phase, name, "", ""
 
 
-def _launch_for(
-    event: TraceEvent, nodes: Mapping[int, _Node], launches: Mapping[int, _Launch]
-) -> _Launch | None:
-    """Of a piece of device work: by its graph's launch, else by the operator that the trace names, else by
-    the call that launched it."""
-    launch = launches.get(event.correlation) if event.correlation else None
-    if launch is not None and launch.is_graph:
-        return launch
+def _launch_of(
+    event: TraceEvent, nodes: Mapping[int, _Node], launches: Mapping[int, _Node]
+) -> tuple[_Node | None, int]:
+    """Of a piece of device work, and when that call returned: its graph's launch, else the operator that the
+    trace names, else the call that launched it."""
+    call = launches.get(event.correlation) if event.correlation else None
     named = nodes.get(event.operator) if event.operator else None
-    if named is not None and (launch is None or named.owner is not None):
-        found = _launch_of(named)
-        return found if launch is None else replace(found, called_ns=launch.called_ns)
-    return launch
+    if named is not None and (call is None or (named.owner is not None and not _is_in_graph(call))):
+        return named, (call or named).end_ns
+    return call, 0 if call is None else call.end_ns
+
+
+def _is_in_graph(launch: _Node) -> bool:
+    return launch.owner is not None and _is_graph_launch(launch.owner.event)
 
 
 def _shares(device: Sequence[TraceEvent], start_ns: int, end_ns: int) -> list[int]:
@@ -596,7 +570,7 @@ def _shares(device: Sequence[TraceEvent], start_ns: int, end_ns: int) -> list[in
 
 def _idle(
     device: Sequence[TraceEvent],
-    launches: Mapping[int, _Launch],
+    launches: Mapping[int, _Node],
     threads: Mapping[int, _Thread],
     start_ns: int,
     end_ns: int,
@@ -618,13 +592,13 @@ def _idle(
             at_host += 1
         by_host_until_ns = gap_end_ns
         if launch is not None:
-            was_queued = launch.called_ns <= gap_start_ns
-            if was_queued and gap_end_ns - gap_start_ns < KERNEL_GAP_NS:
-                yield launch.phase, "kernel_gap", gap_start_ns, gap_end_ns
+            phase, called_ns = _credited(launch)[0], launch.end_ns
+            if called_ns <= gap_start_ns and gap_end_ns - gap_start_ns < KERNEL_GAP_NS:
+                yield phase, "kernel_gap", gap_start_ns, gap_end_ns
                 continue
-            if gap_end_ns - launch.called_ns > LAUNCH_LATENCY_NS:
-                by_host_until_ns = min(max(launch.called_ns, gap_start_ns), gap_end_ns)
-                yield launch.phase, "queue", by_host_until_ns, gap_end_ns
+            if gap_end_ns - called_ns > LAUNCH_LATENCY_NS:
+                by_host_until_ns = min(max(called_ns, gap_start_ns), gap_end_ns)
+                yield phase, "queue", by_host_until_ns, gap_end_ns
         index = at_host
         while index < len(host) and host[index][0] < by_host_until_ns:
             piece_start_ns, piece_end_ns, phase, cause = host[index]
@@ -693,12 +667,4 @@ def _rows(found: Mapping[_Key, Mapping[str, _Sums]], host: Mapping[_Key, _Sums])
             replace(added_up(alike), operator="others", shapes="", dtypes="")
             for _, alike in sorted(others.items())
         ),
-    )
-
-
-def _slices(found: Mapping[tuple[str, str, str], int]) -> tuple[TimeSlice, ...]:
-    return tuple(
-        TimeSlice(phase, time_class, cause, time_ns)
-        for (phase, time_class, cause), time_ns in sorted(found.items(), key=lambda item: -item[1])
-        if time_ns
     )

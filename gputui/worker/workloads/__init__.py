@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..contract import Workload, check_all
 from . import (
-    bert_ft,
     bs_sweep,
     burn,
     classifiers,
@@ -12,13 +11,12 @@ from . import (
     ddp,
     decode,
     gemm,
-    gpt_train,
     loader,
-    lstm_train,
     membw,
     memory_tricks,
     spin,
     style_fps,
+    text_training,
     xfer,
 )
 
@@ -27,9 +25,9 @@ WORKLOADS: tuple[Workload, ...] = (
     membw.WORKLOAD,
     xfer.WORKLOAD,
     conv_train.WORKLOAD,
-    gpt_train.WORKLOAD,
-    bert_ft.WORKLOAD,
-    lstm_train.WORKLOAD,
+    text_training.GPT_TRAINING,
+    text_training.BERT_TUNING,
+    text_training.LSTM_TRAINING,
     memory_tricks.WORKLOAD,
     bs_sweep.WORKLOAD,
     ddp.WORKLOAD,

@@ -16,7 +16,7 @@ from ..failures import OutOfMemory, is_out_of_memory
 from ..flops import TextShape
 from ..ranks import RankGroup, RankLost
 from ..timing import BlockTime
-from .gpt_train import BASE, MINI, described
+from .text_training import BASE, MINI, described
 
 SMALLEST: dict[str, Parameter] = {"layers": 1, "heads": 1, "width": 8, "context": 8, "vocabulary": 8}
 """A model whose step takes almost nothing."""

@@ -33,11 +33,9 @@ from ..steps import (
 from .bs_sweep import FIGURES, SMALLEST, at_best_batch
 from .conv_train import BASE as IMAGE_BASE
 from .conv_train import MINI as IMAGE_MINI
+from .text_training import BERT_BASE as TEXT_BASE
+from .text_training import BERT_MINI as TEXT_MINI
 
-TEXT_MINI = TextShape(layers=4, heads=4, width=256, context=128, vocabulary=30522, classes=2)
-"""BERT-mini."""
-TEXT_BASE = TextShape(layers=12, heads=12, width=768, context=128, vocabulary=30522, classes=2)
-"""BERT-base, 110M."""
 TEXT_LARGE = TextShape(layers=24, heads=16, width=1024, context=128, vocabulary=30522, classes=2)
 """BERT-large, 335M."""
 SMALLEST_IMAGE: dict[str, Parameter] = {"model": "resnet-basic-1-1-1-1", "image": 32, "classes": 2}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any  # Any: torch's types
+
 from ..contract import Request, Size, Step, Workload
 from ..flops import ResNetShape, resnet_operators, resnet_traffic_bytes, resnet_training_flops
 from ..layouts import NHWC, SEARCHED, in_a_layout, memory_format
@@ -39,19 +42,27 @@ def build(request: Request) -> Step:
 def _built(request: Request, layout: str) -> Step:
     import torch
 
+    shape = ResNetShape.described(request.parameters)
+    generator = torch.Generator().manual_seed(request.seed)
+    images = torch.randn(request.integer("batch"), 3, shape.image, shape.image, generator=generator)
+    images = images.to(device=request.device, memory_format=memory_format(layout))
+    return trained(request, layout, generator, lambda: images)
+
+
+def trained(request: Request, layout: str, generator: Any, images: Callable[[], Any]) -> Step:
+    """A step of the model on `images()`, which are on the device, and labels that the generator draws."""
+    import torch
+
     from ..models import ResNet
 
     shape = ResNetShape.described(request.parameters)
     torch.manual_seed(request.seed)
     model = ResNet(shape).to(device=request.device, memory_format=memory_format(layout))
-    generator = torch.Generator().manual_seed(request.seed)
-    batch = request.integer("batch")
-    images = torch.randn(batch, 3, shape.image, shape.image, generator=generator)
-    images = images.to(device=request.device, memory_format=memory_format(layout))
-    labels = torch.randint(shape.classes, (batch,), generator=generator).to(request.device)
+    labels = torch.randint(shape.classes, (request.integer("batch"),), generator=generator)
+    labels = labels.to(request.device)
 
     def loss() -> torch.Tensor:
-        return torch.nn.functional.cross_entropy(model(images), labels)
+        return torch.nn.functional.cross_entropy(model(images()), labels)
 
     return training_step([loss], sgd(model, request.device), request)
 

@@ -19,10 +19,10 @@ from ..accelerator import COLLECTIVES, module_of, require_ranks
 from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from ..failures import is_out_of_memory
 from ..flops import TextShape
-from ..ranks import Hosts, RankGroup, RankLink, address_of, rank_environment, torchrun
+from ..ranks import RankGroup, RankLink, address_of, call_hosts, rank_environment, torchrun
 from ..steps import next_token_loss, resolve, training_step
 from ..timing import BlockTime, Stopwatch, steps_for, stopwatch_for
-from .gpt_train import BASE, MINI, described, made
+from .text_training import BASE, MINI, described, made
 
 XL = TextShape(layers=32, heads=32, width=4096, context=1024, vocabulary=50304)
 """GPT-3 6.7B: 107 GB of weights, gradients and AdamW state in fp32, more than a GPU of 80 GB has."""
@@ -127,11 +127,23 @@ def start_ranks(request: Request) -> RankGroup:
     per_host = ranks // hosts
     require_ranks(request.device, per_host)
     threads = max(request.threads // per_host, 1)
+    module, rendezvous = "workloads.ddp", request.rendezvous
     if hosts == 1:
         environment = rank_environment(threads, "127.0.0.1")
-        group = RankGroup("workloads.ddp", ranks, launcher=torchrun(ranks), environment=environment)
+        group = RankGroup(module, ranks, launcher=torchrun(ranks), environment=environment)
+    elif not rendezvous:
+        raise Unsupported(f"{hosts} hosts are needed, and no address was given where they join")
     else:
-        group = _on_hosts(request, ranks, hosts, threads)
+        listener, guests = call_hosts(rendezvous, hosts, module, per_host, threads, request.time_s / 2)
+        group = RankGroup(
+            module,
+            ranks,
+            launcher=torchrun(per_host, rendezvous, hosts),
+            environment=rank_environment(threads, address_of(rendezvous)[0]),
+            rendezvous=rendezvous,
+            listener=listener,
+            guests=guests,
+        )
     try:
         group.ask_all(
             do="build",
@@ -145,27 +157,6 @@ def start_ranks(request: Request) -> RankGroup:
         group.close()
         raise
     return group
-
-
-def _on_hosts(request: Request, ranks: int, hosts: int, threads: int) -> RankGroup:
-    module, rendezvous, per_host = "workloads.ddp", request.rendezvous, ranks // hosts
-    if not rendezvous:
-        raise Unsupported(f"{hosts} hosts are needed, and no address was given where they join")
-    joining = Hosts(rendezvous, hosts)
-    try:
-        joining.call(module, per_host, threads, request.time_s / 2)
-        return RankGroup(
-            module,
-            ranks,
-            launcher=torchrun(per_host, rendezvous, hosts),
-            environment=rank_environment(threads, address_of(rendezvous)[0]),
-            rendezvous=rendezvous,
-            listener=joining.listener,
-            guests=joining.guests,
-        )
-    except BaseException:
-        joining.close()
-        raise
 
 
 def _bandwidth(group: RankGroup, kind: str, size_bytes: int, ranks: int) -> Value:

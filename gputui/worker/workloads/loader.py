@@ -20,9 +20,8 @@ from ..accelerator import PINNED
 from ..contract import Figure, Request, Size, Step, Value, Workload
 from ..flops import ResNetShape
 from ..layouts import NHWC, SEARCHED, in_a_layout, memory_format
-from ..steps import sgd, training_step
 from ..timing import steps_for, stopwatch_for
-from .conv_train import BASE, MINI
+from .conv_train import BASE, MINI, trained
 
 CACHED_BLOCKS = 5
 CACHED_BLOCK_S = 0.2
@@ -66,7 +65,7 @@ def build(request: Request) -> Step:
     batch, device = request.integer("batch"), request.device
     some = torch.randint(256, (batch, 3, shape.image, shape.image), dtype=torch.uint8)
     current: list[Any] = [some]  # for the trial of a layout; each step replaces it
-    train = in_a_layout(request, partial(_trained, shape, current))
+    train = in_a_layout(request, partial(_trained, current))
     count, height, width = (request.integer(name) for name in ("pictures", "height", "width"))
     pictures = Pictures(count, height, width, shape.image, request.seed)
     loader = loader_of(pictures, batch, request.integer("workers"), pin_memory=device in PINNED)
@@ -104,24 +103,17 @@ def build(request: Request) -> Step:
     )
 
 
-def _trained(shape: ResNetShape, current: Sequence[Any], request: Request, layout: str) -> Step:
+def _trained(current: Sequence[Any], request: Request, layout: str) -> Step:
     """A training step on the one batch of bytes in `current`."""
     import torch
 
-    from ..models import ResNet
+    device, lies = request.device, memory_format(layout)
 
-    batch, device, lies = request.integer("batch"), request.device, memory_format(layout)
-    torch.manual_seed(request.seed)
-    model = ResNet(shape).to(device=device, memory_format=lies)
-    generator = torch.Generator().manual_seed(request.seed)
-    labels = torch.randint(shape.classes, (batch,), generator=generator).to(device)
+    def images() -> torch.Tensor:
+        there = current[0].to(device, non_blocking=True)
+        return there.to(dtype=torch.float32, memory_format=lies).sub(127.5).div(63.75)
 
-    def loss() -> torch.Tensor:
-        images = current[0].to(device, non_blocking=True)
-        images = images.to(dtype=torch.float32, memory_format=lies).sub(127.5).div(63.75)
-        return torch.nn.functional.cross_entropy(model(images), labels)
-
-    return training_step([loss], sgd(model, device), request)
+    return trained(request, layout, torch.Generator().manual_seed(request.seed), images)
 
 
 def waiting_share(cached_s: float, loaded_s: float) -> float:

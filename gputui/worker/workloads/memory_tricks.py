@@ -13,7 +13,7 @@ from ..contract import Figure, Request, Size, Step, Unsupported, Value, Workload
 from ..flops import TextShape
 from ..profiling.allocations import PARTS, AllocationsUnavailable, points_of_a_step
 from ..steps import next_token_loss, training_step
-from .gpt_train import BASE, MINI, described, made
+from .text_training import BASE, MINI, described, made
 
 PARTS_OF_A_BATCH = 4
 """Into which `accumulate` cuts the batch."""

@@ -34,7 +34,7 @@ from gputui.analysis.fit import (
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.services.advise.gpu_choice import Wish, report, whole_number
 from gputui.services.advise.published_models import model_named, typical_shape
-from gputui.worker.workloads.gpt_train import BASE, MEDIUM, MINI
+from gputui.worker.workloads.text_training import BASE, MEDIUM, MINI
 
 PROGRAM = Path(__file__).parents[2] / "makers" / "measured_steps.py"
 NARROW = {"layers": 3, "heads": 4, "width": 256, "context": 128, "vocabulary": 2048, "batch": 4}
