@@ -75,6 +75,11 @@ def pytest_configure() -> None:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
+def pytest_collection_finish() -> None:
+    """Spare collections what all tests have imported: a launch collects garbage after each case."""
+    gc.freeze()
+
+
 def pytest_unconfigure() -> None:
     """Free DuckDB's types, which its bindings would report as leaked.
 

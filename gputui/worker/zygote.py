@@ -64,9 +64,14 @@ def _become_worker(lines: Lines, log: str, environment: dict[str, str], parent: 
         sys.exit("the process that forks workers is gone")
     lines.send({"pid": os.getpid()})
     lines.socket.close()
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for target, opened in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output), (2, output)):
+    for target, path, flags in (
+        (0, os.devnull, os.O_RDONLY),
+        (1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND),
+    ):
+        opened = os.open(path, flags, 0o600)
         os.dup2(opened, target)
+        os.close(opened)
+    os.dup2(1, 2)
     with suppress(OSError):  # a worker that fills the memory ends before others do, where that can be asked
         Path("/proc/self/oom_score_adj").write_text("1000")
     os.environ.clear()  # torch has added to it, too
