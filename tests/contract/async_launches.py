@@ -248,57 +248,6 @@ def probed() -> Iterator[dict[str, Any]]:
     yield {"fact": "devices", "found": probe.probe()["devices"]}
 
 
-def reads_and_events() -> Iterator[dict[str, Any]]:
-    """What the host finds before it waits, and after."""
-    import torch
-
-    seen = async_device.seen_by_the_host
-    numbers = torch.arange(4.0)
-    there = numbers.to(NAME)
-    numbers.zero_()
-    doubled = there * 2
-    unread = seen(doubled).tolist()
-    yield {"fact": "unread", "found": [str(number) for number in unread]}
-    yield {"fact": "read", "found": doubled.cpu().tolist()}
-
-    queued: Any = async_device.module
-    first, last = (queued.Event(enable_timing=True) for _ in range(2))
-    left, right = torch.ones(30, 40, device=NAME), torch.ones(40, 50, device=NAME)
-    queued.synchronize()
-    first.record()
-    left @ right
-    last.record()
-    try:
-        first.elapsed_time(last)
-    except RuntimeError as error:
-        yield {"fact": "early", "found": str(error)}
-    asked = 0
-    while not last.query():
-        asked += 1
-    yield {"fact": "asked", "found": asked * device.launch_ns}
-    yield {"fact": "product", "found": first.elapsed_time(last) * 1e6}
-    yield {"fact": "product by hand", "found": 2 * 30 * 40 * 50 / device.flops_per_s * 1e9}
-
-
-def memory() -> Iterator[dict[str, Any]]:
-    """What is counted as allocated."""
-    import torch
-
-    queued = async_device.module
-    before_bytes = queued.memory_allocated()
-    queued.reset_peak_memory_stats()
-    large = torch.full((1000,), 2.0, device=NAME)
-    sum_of_them = large.sum()
-    del large
-    held_bytes, peak_bytes = queued.memory_allocated(), queued.max_memory_allocated()
-    yield {"fact": "memory", "found": [held_bytes - before_bytes, peak_bytes - before_bytes]}
-    yield {"fact": "of memory that was released", "found": float(sum_of_them)}
-    try:
-        torch.empty(device.total_bytes, device=NAME)
-    except torch.OutOfMemoryError as error:
-        yield {"fact": "too much", "found": str(error)}
-
-
 def graphs() -> Iterator[dict[str, Any]]:
     """Kernels that are captured and repeated."""
     import torch
@@ -321,27 +270,6 @@ def graphs() -> Iterator[dict[str, Any]]:
         accelerator.captured(NAME, lambda: float(total))
     except RuntimeError as error:
         yield {"fact": "wait in a graph", "found": str(error)}
-
-
-def pace() -> Iterator[dict[str, Any]]:
-    """How closely kernels follow each other that the host launches slowly."""
-    import torch
-
-    queued = async_device.module
-    first, last = (queued.Event(enable_timing=True) for _ in range(2))
-    one, usual_ns = torch.zeros(1, device=NAME), device.launch_ns
-    device.launch_ns = 10 * device.least_kernel_ns
-    queued.synchronize()
-    for blocked_ns in (0, 1000 * device.least_kernel_ns):
-        device.launch(lambda: None, blocked_ns)
-        first.record()
-        for _ in range(20):
-            one.add_(1)
-        last.record()
-        queued.synchronize()
-        of_kernels = first.elapsed_time(last) * 1e6 / 20 / device.least_kernel_ns
-        yield {"fact": "behind other work" if blocked_ns else "alone", "found": of_kernels}
-    device.launch_ns = usual_ns
 
 
 def apart(small: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -403,7 +331,7 @@ def main() -> None:
     asked = json.loads(sys.argv[1])
     device.flops_per_s = device.bytes_per_s = asked["per_s"]
     device.least_kernel_ns, device.launch_ns = 2_000_000, 100
-    for fact in chain(probed(), reads_and_events(), memory(), graphs(), pace()):
+    for fact in chain(probed(), graphs()):
         print(json.dumps(fact), flush=True)
     if asked["small"]:
         print(json.dumps(crowded(asked["small"]["gpt_train"])), flush=True)

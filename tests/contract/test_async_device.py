@@ -162,23 +162,6 @@ def test_a_probe_names_a_device_of_a_kind_that_gputui_does_not_know(fact: Callab
     assert (other["bf16"], other["runs_here"]) == (True, True)
 
 
-def test_what_was_not_waited_for_is_not_there(fact: Callable[[str], Any]) -> None:
-    assert fact("unread") == ["nan"] * 4
-    assert fact("read") == [0.0, 2.0, 4.0, 6.0]
-
-
-def test_an_event_has_a_time_once_the_device_was_there(fact: Callable[[str], Any]) -> None:
-    assert fact("early") == "device not ready"
-    assert fact("product") == pytest.approx(fact("product by hand"), rel=0.001)
-    assert fact("asked") == pytest.approx(fact("product"), rel=0.001)
-
-
-def test_memory_is_free_once_it_was_released_and_kernels_still_find_it(fact: Callable[[str], Any]) -> None:
-    assert fact("memory") == [4, 4004]
-    assert fact("of memory that was released") == 2000
-    assert "out of memory" in fact("too much")
-
-
 def test_a_case_that_does_not_fit_leaves_the_memory_to_the_next(found: list[dict[str, Any]]) -> None:
     (one,) = (one for one in found if one.get("fact") == "crowded")
     assert one["found"] == ["oom", "ok"]
@@ -188,20 +171,3 @@ def test_a_case_that_does_not_fit_leaves_the_memory_to_the_next(found: list[dict
 def test_a_graph_repeats_its_kernels_in_one_launch_and_cannot_wait(fact: Callable[[str], Any]) -> None:
     assert fact("graph") == [14, 6, 3]
     assert fact("wait in a graph") == "nothing can wait while a graph is captured"
-
-
-def test_kernels_follow_each_other_closely_only_if_they_were_launched_before(
-    fact: Callable[[str], Any],
-) -> None:
-    assert fact("alone") == pytest.approx(10, rel=0.05)
-    assert fact("behind other work") == pytest.approx(1, rel=0.05)
-
-
-@pytest.mark.slow
-def test_the_shipped_sizes_for_cpus_are_timed_as_long_as_their_kernels_take() -> None:
-    shipped = [*(case for case in CASES if case.endswith("fp32")), "conv_train fp32"]
-    asked = {"cases": shipped, "small": {}, "profiled": (), "per_s": 1e11}
-    measured = [one for one in shown(asked) if "case" in one]
-    assert [one["case"] for one in measured] == shipped
-    for one in measured:
-        assert_measured(one)

@@ -5,7 +5,45 @@ from __future__ import annotations
 import pytest
 
 from gputui.services.share.vocabulary import message
+from gputui.worker.contract import Unsupported
 from gputui.worker.failures import MORE_SHM, RemoteError, outcome_of, reason_of
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (MemoryError(), "oom"),
+        (RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB"), "oom"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "oom"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), "oom"),
+        (type("OutOfMemoryError", (RuntimeError,), {})("no words that say so"), "oom"),
+        (Unsupported("no such mode"), "unsupported"),
+        (NotImplementedError("Could not run 'aten::x' with arguments from the 'MPS' backend"), "unsupported"),
+        (RuntimeError("CUDA error: no kernel image is available for execution"), "unsupported"),
+        (type("BackendCompilerFailed", (Exception,), {"__module__": "torch._dynamo.exc"})(), "unsupported"),
+        (RuntimeError("first line\nsecond line"), "failed"),
+        (AssertionError("Torch not compiled with CUDA enabled"), "failed"),
+        (AttributeError("module 'torch' has no attribute 'mps'"), "failed"),
+    ],
+)
+def test_an_error_means_too_little_memory_what_a_box_cannot_do_or_a_failure(
+    error: Exception, outcome: str
+) -> None:
+    assert outcome_of(error) == outcome
+    reason = reason_of(error)
+    assert reason.startswith((type(error).__name__, "no such mode"))
+    assert "\n" not in reason
+
+
+def test_the_amounts_in_a_message_of_an_allocator_are_kept_and_nothing_else_of_it() -> None:
+    error = MemoryError(
+        "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.1 GiB of which"
+        " 3.50 GiB is free. Process 7 of hf_SECRET"
+    )
+    assert reason_of(error) == (
+        "MemoryError (tried to allocate 20.00 GiB, 3.50 GiB free, 79.1 GiB in all); its message is in the"
+        " worker's log"
+    )
 
 
 @pytest.mark.parametrize(

@@ -126,26 +126,98 @@ def test_short_pauses_before_a_transfer_ends_are_no_waits() -> None:
     assert classes(found)["python"] == 100_000
 
 
-def test_a_thread_that_waits_inside_a_range_waits_for_the_transfer_all_the_same() -> None:
-    found = partition(
-        [
-            transfer("my backward", 0, 100, thread=MAIN),
-            op("aten::mm", 0, 10),
-            transfer("gloo:all_reduce", 10, 90, thread=AUTOGRAD),
-        ],
-        0,
-        100,
-        MAIN,
-    )
-    assert_exact(found)
-    assert classes(found) == {"compute": 10, "communication": 80, "python": 10}
+def during(name: str, kind: str, start: int, end: int) -> TraceEvent:
+    return TraceEvent(name, kind, start, end, thread=MAIN)
 
 
-def test_a_rank_of_which_only_transfers_were_recorded_communicates() -> None:
-    found = partition([transfer("gloo:all_reduce", 20, 90, thread=MAIN)], 0, 100, MAIN)
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param([], {"python": 100}, id="nothing was recorded"),
+        pytest.param(
+            [op("aten::mm", 0, 50), op("aten::mm", 0, 90, thread=9)],
+            {"compute": 50, "python": 50},
+            id="another thread of a CPU computes",
+        ),
+        pytest.param(
+            [op("aten::mm", 0, 60), op("c10d::allreduce_", 60, 100)],
+            {"compute": 60, "communication": 40},
+            id="CPUs communicate",
+        ),
+        pytest.param(
+            [
+                transfer("my backward", 0, 100, thread=MAIN),
+                op("aten::mm", 0, 10),
+                transfer("gloo:all_reduce", 10, 90, thread=AUTOGRAD),
+            ],
+            {"compute": 10, "communication": 80, "python": 10},
+            id="a thread waits inside a range for a transfer of another",
+        ),
+        pytest.param(
+            [transfer("gloo:all_reduce", 20, 90, thread=MAIN)],
+            {"communication": 70, "python": 30},
+            id="only transfers were recorded",
+        ),
+        pytest.param(
+            [
+                kernel("gemm", 10, 50),
+                kernel("Memcpy HtoD (Pinned -> Device)", 30, 70, stream=9),
+                kernel("ncclDevKernel_AllReduce", 60, 90, stream=11),
+                kernel("Memset (Device)", 90, 95),
+                kernel("Memcpy DtoD", 95, 97),
+            ],
+            {"compute": 40, "copy_h2d": 10, "communication": 30, "memset": 5, "copy_d2d": 2, "python": 13},
+            id="copies behind kernels cost nothing, and exposed ones what is exposed",
+        ),
+        pytest.param(
+            [
+                during("enumerate(DataLoader)#_Multi", "range", 0, 20),
+                op("aten::mm", 20, 40, number=1),
+                call("cudaLaunchKernel", 30, 38, 5),
+                call("cudaMalloc", 50, 60),
+                call("cudaStreamSynchronize", 70, 100),
+                kernel("gemm", 40, 50, operator=1, correlation=5),
+            ],
+            {
+                "data_wait": 20,
+                "dispatch": 12,
+                "launch": 8,
+                "compute": 10,
+                "runtime_api": 10,
+                "python": 10,
+                "sync": 30,
+            },
+            id="an idle device is explained by what the host does",
+        ),
+        pytest.param(
+            [
+                op("aten::linear", 0, 10, number=1),
+                during("Activity Buffer Request", "overhead", 10, 60),
+                kernel("gemm", 60, 100, operator=1),
+            ],
+            {"dispatch": 10, "profiler": 50, "compute": 40},
+            id="the device waits for the profiler",
+        ),
+        pytest.param(
+            [op("aten::mm", 10, 90), during("Buffer Flush", "overhead", 20, 50)],
+            {"compute": 50, "profiler": 30, "python": 20},
+            id="the profiler works within an operator",
+        ),
+        pytest.param(
+            [
+                during("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "range", 0, 80),
+                op("aten::stack", 10, 70, number=1),
+                kernel("conv", 80, 100),
+            ],
+            {"data_wait": 80, "compute": 20},
+            id="all that a data loader does on the host is waiting for data",
+        ),
+    ],
+)
+def test_each_instant_has_one_class_or_cause(events: list[TraceEvent], expected: dict[str, int]) -> None:
+    found = partition(events, 0, 100, MAIN)
     assert_exact(found)
-    assert classes(found) == {"communication": 70, "python": 30}
-    assert [(row.operator, row.category) for row in found.rows] == [("gloo:all_reduce", "communication")]
+    assert classes(found) == expected
 
 
 def test_the_kernels_of_a_row_count_in_full_where_others_run_at_the_same_time() -> None:
@@ -230,11 +302,6 @@ def test_memory_that_an_operator_asks_of_the_driver_is_its_call_even_if_it_names
     assert slices(partition(events, 0, 100, MAIN))["forward", "idle", "runtime_api"] == 60
 
 
-def test_what_other_threads_of_a_cpu_do_is_not_added_to_the_step() -> None:
-    found = partition([op("aten::mm", 0, 50), op("aten::mm", 0, 90, thread=9)], 0, 100, MAIN)
-    assert times(found) == {"aten::mm": 50}
-
-
 def test_kernels_that_overlap_share_the_instant_to_the_nanosecond() -> None:
     found = partition(
         [
@@ -278,57 +345,6 @@ def test_communication_is_hidden_or_exposed_to_the_nanosecond(work: list[tuple[b
 
     assert found.communication_ns == len(at(True))
     assert classes(found)["communication"] == len(at(True) - at(False)), "what is exposed"
-
-
-def test_a_copy_behind_a_kernel_costs_nothing_and_an_exposed_one_what_is_exposed() -> None:
-    found = partition(
-        [
-            kernel("gemm", 10, 50),
-            kernel("Memcpy HtoD (Pinned -> Device)", 30, 70, stream=9),
-            kernel("ncclDevKernel_AllReduce", 60, 90, stream=11),
-            kernel("Memset (Device)", 90, 95),
-            kernel("Memcpy DtoD", 95, 97),
-        ],
-        0,
-        100,
-        MAIN,
-    )
-    assert_exact(found)
-    assert classes(found) == {
-        "compute": 40,
-        "copy_h2d": 10,
-        "communication": 30,
-        "memset": 5,
-        "copy_d2d": 2,
-        "python": 13,
-    }
-    assert found.unmatched_ns == 87
-
-
-def test_an_idle_device_is_explained_by_what_the_host_did() -> None:
-    found = partition(
-        [
-            TraceEvent("enumerate(DataLoader)#_Multi", "range", 0, 20_000, thread=MAIN),
-            op("aten::mm", 20_000, 40_000, number=1),
-            call("cudaLaunchKernel", 30_000, 38_000, 5),
-            call("cudaMalloc", 50_000, 60_000),
-            call("cudaStreamSynchronize", 70_000, 100_000),
-            kernel("gemm", 40_000, 50_000, operator=1, correlation=5),
-        ],
-        0,
-        100_000,
-        MAIN,
-    )
-    assert_exact(found)
-    assert classes(found) == {
-        "data_wait": 20_000,
-        "dispatch": 12_000,
-        "launch": 8_000,
-        "compute": 10_000,
-        "runtime_api": 10_000,
-        "python": 10_000,
-        "sync": 30_000,
-    }
 
 
 def test_a_short_gap_before_queued_work_is_the_devices_own_and_a_long_one_is_not() -> None:
@@ -476,10 +492,6 @@ def test_a_copy_has_the_class_of_its_direction_and_other_work_that_of_its_name()
     assert seen("memset", "Memset (Device)") == "memset"
     assert seen("kernel", "ncclDevKernel_AllReduce_Sum_f32") == "communication"
     assert seen("kernel", "ampere_sgemm_128x64") == "compute"
-
-
-def test_a_window_without_events_is_all_python() -> None:
-    assert slices(partition([], 5, 25, MAIN)) == {("between", "idle", "python"): 20}
 
 
 NAMES = (
@@ -632,51 +644,6 @@ def test_work_that_another_threads_call_queued_long_before_it_began_waited_for_n
     )
     assert classes(found)["queue"] == 57_000
     assert {row.operator: row.cpu_ns for row in found.rows}["aten::relu"] == 50_000
-
-
-def test_what_the_profiler_itself_takes_is_a_cause_of_its_own() -> None:
-    found = partition(
-        [
-            op("aten::linear", 0, 10, number=1),
-            TraceEvent("Activity Buffer Request", "overhead", 10, 60, thread=MAIN),
-            kernel("gemm", 60, 100, operator=1),
-        ],
-        0,
-        100,
-        MAIN,
-    )
-    assert_exact(found)
-    assert classes(found)["profiler"] == 50
-
-
-def test_everything_that_a_data_loader_does_on_the_host_is_waiting_for_data() -> None:
-    found = partition(
-        [
-            TraceEvent(
-                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "range", 0, 80, thread=MAIN
-            ),
-            op("aten::stack", 10, 70, number=1),
-            kernel("conv", 80, 100),
-        ],
-        0,
-        100,
-        MAIN,
-    )
-    assert classes(found)["data_wait"] == 80
-
-
-def test_what_the_profiler_takes_within_an_operator_is_not_the_operators_time() -> None:
-    flush = TraceEvent("Buffer Flush", "overhead", 20, 50, thread=MAIN)
-    found = partition([op("aten::mm", 10, 90), flush], 0, 100, MAIN)
-    assert_exact(found)
-    assert times(found) == {"aten::mm": 50}
-    assert classes(found) == {"compute": 50, "profiler": 30, "python": 20}
-    assert [row.events for row in found.rows] == [1]
-
-
-def test_a_collective_of_cpus_is_communication() -> None:
-    found = partition([op("aten::mm", 0, 60), op("c10d::allreduce_", 60, 100)], 0, 100, MAIN)
-    assert classes(found) == {"compute": 60, "communication": 40}
 
 
 def test_an_operator_or_kernel_that_began_before_the_window_counts_as_one_call() -> None:

@@ -10,7 +10,9 @@ PROGRAM = """
 import json, os, socket, sys, threading
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as where torch is imported by the function itself
 import torch
-from gputui.worker.zygote import next_worker
+from gputui.worker import zygote
+
+zygote._IMPORTS = ("torch",)  # the rest takes longer and starts nothing
 
 def asked(is_initialized, has_thread):
     ours, theirs = socket.socketpair()
@@ -20,7 +22,7 @@ def asked(is_initialized, has_thread):
     if has_thread:
         threading.Thread(target=threading.Event().wait, daemon=True).start()
     ours.shutdown(socket.SHUT_WR)
-    words = next_worker()
+    words = zygote.next_worker()
     os.close(0)
     check = os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"]
     print(json.dumps([words, ours.recv(99).decode(), check]), flush=True)
