@@ -344,9 +344,9 @@ def activation_parts(training: Training) -> Parts:
 
 def all_at_once(training: Training) -> Parts:
     """Every part in full, as textbooks add them up; a step never holds them all at one instant."""
-    return _sum(
-        state_bytes(training.params, training.optimizer, training.precision), activation_parts(training)
-    )
+    kept = activation_parts(training)
+    state = state_bytes(training.params, training.optimizer, training.precision)
+    return replace(state, activations=kept.activations, copies=kept.copies, loss=kept.loss)
 
 
 @lru_cache(maxsize=4096)  # searches for GPUs of other sizes ask for the same batches
@@ -501,24 +501,12 @@ def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
     if tricks.checkpoint or tricks.offload:
         held = tokens * blocks.width * precision.stream * layers if tricks.checkpoint else 0
         held_copies, again, again_copies = 0, per_layer, whole.copies // layers
-    scores = tokens * blocks.vocabulary
     forward_scores = 2 * whole.loss  # the product's scores and their logarithms
     if precision.scores > precision.product:  # and the wider copy that is made of them between the two
-        forward_scores += scores * precision.product
-    yield Peak(
-        "the loss, forward",
-        _sum(
-            fixed,
-            Parts(gradients=before, activations=held + ends, copies=whole.copies, loss=forward_scores),
-        ),
-    )
-    yield Peak(
-        "the loss, backward",
-        _sum(
-            fixed,
-            Parts(gradients=before, activations=held + ends, copies=held_copies, loss=3 * whole.loss),
-        ),
-    )
+        forward_scores += tokens * blocks.vocabulary * precision.product
+    at_loss = replace(fixed, gradients=before, activations=held + ends, copies=whole.copies)
+    yield Peak("the loss, forward", replace(at_loss, loss=forward_scores))
+    yield Peak("the loss, backward", replace(at_loss, copies=held_copies, loss=3 * whole.loss))
     hidden_gradients = 3 if blocks.is_gated else 1
     temporary = tokens * (
         blocks.width * precision.stream + hidden_gradients * blocks.active_hidden * precision.product
@@ -527,45 +515,29 @@ def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
         temporary += tokens * blocks.width * 2 + blocks.width * blocks.hidden * 2
     embedding = head * precision.gradient
     first = min(embedding + blocks.width * blocks.hidden * precision.gradient, state.gradients)
+    in_blocks = replace(fixed, temporary=temporary + lent)
     yield Peak(
         "the last block, backward",
-        _sum(
-            fixed,
-            Parts(
-                gradients=before + math.ceil(first / gpus),
-                activations=held + again,
-                copies=held_copies + again_copies,
-                temporary=temporary + lent,
-            ),
+        replace(
+            in_blocks,
+            gradients=before + math.ceil(first / gpus),
+            activations=held + again,
+            copies=held_copies + again_copies,
         ),
     )
     matrices = 2 if blocks.is_gated else 1  # of its MLP, without the last, whose gradient comes first
     later = (4 * blocks.width**2 + matrices * blocks.width * blocks.hidden) * precision.gradient
     yield Peak(
         "the first block, backward",
-        _sum(
-            fixed,
-            Parts(
-                gradients=max(before, math.ceil(max(state.gradients - later, 0) / gpus)),
-                activations=held // layers + again,
-                copies=held_copies // layers + again_copies,
-                temporary=temporary + lent,
-            ),
+        replace(
+            in_blocks,
+            gradients=max(before, math.ceil(max(state.gradients - later, 0) / gpus)),
+            activations=held // layers + again,
+            copies=held_copies // layers + again_copies,
         ),
     )
     embedding_bytes = 0 if blocks.is_gated else math.ceil(embedding / gpus)  # it is added to that of the head
-    yield Peak(
-        "the embedding, backward",
-        _sum(
-            fixed,
-            Parts(
-                gradients=gradients,
-                temporary=embedding_bytes + lent + tokens * blocks.width * precision.stream,
-            ),
-        ),
-    )
-    yield Peak("the optimizer", _sum(fixed, Parts(gradients=gradients)))
-
-
-def _sum(*of: Parts) -> Parts:
-    return Parts(**{name: sum(getattr(parts, name) for parts in of) for name in PART_TITLES})
+    streamed = tokens * blocks.width * precision.stream
+    of_embedding = replace(fixed, gradients=gradients, temporary=embedding_bytes + lent + streamed)
+    yield Peak("the embedding, backward", of_embedding)
+    yield Peak("the optimizer", replace(fixed, gradients=gradients))

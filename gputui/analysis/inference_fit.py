@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from gputui.analysis.cost import Estimated
 from gputui.analysis.fit import (
@@ -107,15 +108,19 @@ def weight_bytes(serving: ServedModel) -> int:
     it (Shoeybi et al. 2019, arXiv 1909.08053, section 3). Heads of keys and values that are fewer than the
     GPUs are on several. Scales are in proportion where `params` is not the shape's number.
     """
-    model, form, gpus = serving.model, serving.weights, serving.gpus
+    return _weight_bytes(serving.params, serving.weights, serving.model, serving.gpus)
+
+
+@lru_cache(maxsize=1024)  # a search for the largest batch asks for the same weights again and again
+def _weight_bytes(params: int, form: WeightFormat, model: Shape, gpus: int) -> int:
     only_experts = form.of_experts_only and model.experts > 0
-    blocks = max(serving.params - model.end_weights - model.small_weights, 0)
+    blocks = max(params - model.end_weights - model.small_weights, 0)
     quantized = model.expert_weights if only_experts else model.block_weights
     bits: float = quantized * form.bits + (model.block_weights - quantized) * 8 * form.other_bytes
     if form.scale_bits:
         bits += model.scales(form.group, only_experts) * form.scale_bits
     bits *= blocks / model.block_weights * (1 + model.copied_weights(gpus) / model.block_weights)
-    others = (serving.params - blocks - model.small_weights) / gpus + model.small_weights
+    others = (params - blocks - model.small_weights) / gpus + model.small_weights
     return math.ceil(bits / 8 / gpus + max(others, 0) * form.other_bytes)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 from builders import make_plan
 from command_line import gputui_here
-from jsonschema import validate
 from model_server import Behaviour, serving
 from shell_app import make_app, picture, press, settled
 from stored_loads import Server, load_cases, load_lines, store_loads
@@ -34,7 +32,7 @@ def _text(lines: list[Line]) -> list[str]:
 
 
 async def test_the_results_screen_answers_with_the_limit_and_shows_the_curve(tmp_path: Path) -> None:
-    store_loads(tmp_path / "a.db", Server(failures=3), requests=150)
+    store_loads(tmp_path / "a.db", Server(failures=3), requests=40)
     app = make_app("results", str(tmp_path / "a.db"))
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
@@ -47,38 +45,12 @@ async def test_the_results_screen_answers_with_the_limit_and_shows_the_curve(tmp
     shown = [row for row in rows if re.match(r"(\d+ users?|limit \S+)  ", row)]
     assert len(shown) == 4
     assert shown[-1].startswith("limit")
-    assert any("of 450 requests 18 refused" in row for row in rows)
-
-
-async def test_a_narrow_results_screen_keeps_what_matters_most_of_the_curve(tmp_path: Path) -> None:
-    store_loads(tmp_path / "a.db", launches=1, requests=20)
-    app = make_app("results", str(tmp_path / "a.db"))
-    async with app.run_test(size=(44, 24)) as pilot:
-        await settled(pilot)
-        await press(pilot, "enter")
-        rows = picture(app).splitlines()
-    assert all(len(row) <= 44 for row in rows)
-    (heading,) = (row for row in rows if "TTFT p50" in row)
-    assert "tok/s" in heading
-    assert "TPOT p50" in heading
-
-
-def test_json_of_a_run_of_loads_has_every_load_and_its_outcomes(tmp_path: Path) -> None:
-    store_loads(tmp_path / "a.db", Server(failures=3), launches=1, requests=100)
-    plain = json.loads(gputui_here("show", "latest", tmp_path / "a.db", "--json").stdout)
-    schema = Path(__file__).parents[2] / "docs" / "schemas" / "show.json"
-    validate(plain, json.loads(schema.read_text()))
-    loads = plain["serving"]["loads"]
-    assert [load["load"] for load in loads] == ["closed", "closed", "closed", "search"]
-    assert loads[0]["outcomes"] == {"ok": 97, "refused": 3}
-    assert loads[0]["ttft"]["p99_s"] is None
-    low, high = loads[3]["interval"]
-    assert high > 3 * low  # one launch: as loads on a busy box of two cores differ
+    assert any("of 120 requests 9 refused" in row for row in rows)
 
 
 def test_the_page_of_a_comparison_has_the_loads_of_both_servers_and_no_blocks(tmp_path: Path) -> None:
-    store_loads(tmp_path / "a.db", requests=40)
-    store_loads(tmp_path / "b.db", Server(slots=10, decode_s=0.009), number=2, requests=40)
+    for number, name in enumerate(("a.db", "b.db"), 1):
+        store_loads(tmp_path / name, number=number, launches=1, requests=20)
     page = gputui_here("compare", tmp_path / "a.db", tmp_path / "b.db", "--format", "html").stdout
     assert page.count("vLLM 0.11.0, made-up-1b") == 2
     assert "Time per step" not in page

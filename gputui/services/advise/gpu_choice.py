@@ -152,7 +152,7 @@ def report(wish: Wish) -> FitReport[Training]:
     more = "; with --infer also fp16, fp8, int8, int4"
     precision = PRECISIONS[_one_of("--precision", wish.precision or "amp", PRECISIONS, more)]
     batch = whole_number("--batch", wish.batch, 2**20)
-    rows = rows_asked(wish.gpu)
+    names = {row.name for row in rows_asked(wish.gpu)}
     blocks, params, notes = _wished_model(wish)
     context = min(blocks.context, _TRAINED_CONTEXT)
     if wish.context is None:
@@ -164,7 +164,7 @@ def report(wish: Wish) -> FitReport[Training]:
         partial(fit, training),
         lambda on, row: train_speed(training, on.tricks, row.vendor, peak_for(GpuFacts(row, ""), "fp16")),
     )
-    asked = [pick for pick in everywhere if pick.row in rows]
+    asked = [pick for pick in everywhere if pick.row.name in names]
     subject = (
         f"training {_called(wish, blocks, params)} with {_OPTIMIZER_TITLES[optimizer]} in {precision.name}"
         f" (batch {batch} x {context} tokens)"
@@ -184,7 +184,7 @@ def inference_report(wish: Wish) -> FitReport[ServedModel]:
         cache = _one_of("--kv-precision", wish.cache_precision, CACHE_BYTES)
     batch = whole_number("--batch", wish.batch, MOST_BATCH)
     gpus = whole_number("--gpus", wish.gpus or "1", 1024)
-    rows = rows_asked(wish.gpu)
+    names = {row.name for row in rows_asked(wish.gpu)}
     if gpus not in (possible := possible_gpus(model)):
         raise GputuiError(
             f"--gpus {gpus}: {model.heads} attention heads do not split evenly over {gpus} GPUs",
@@ -199,7 +199,7 @@ def inference_report(wish: Wish) -> FitReport[ServedModel]:
             notes.append(f"{model.name} was trained for {model.context} tokens")
     serving = ServedModel(params, weights, cache, model, batch, context, gpus)
     everywhere = picks_of(partial(fit_inference, serving), partial(decode_speed_on, serving))
-    asked = [pick for pick in everywhere if pick.row in rows]
+    asked = [pick for pick in everywhere if pick.row.name in names]
     subject = f"{_called(wish, model, params)} in {weights.name} with {context} tokens x {batch}"
     return FitReport(
         headline(subject, asked, everywhere, needed_for_inference(serving)),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.analysis.cost import Energy, PoweredLaunch, energy_per_unit
 from gputui.analysis.statistics import Percentile, percentile
 from gputui.analysis.verdict import SpeedEstimate
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, known
 from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Measurement, Run
 from gputui.model.serving import ANSWERED, LoadStep, RequestRow, ServerFound, ServingRecords
@@ -27,20 +27,6 @@ class Times:
     p50_s: Percentile | Missing
     p99_s: Percentile | Missing
     n: int
-
-
-@dataclass(frozen=True, slots=True)
-class ServerDuring:
-    """A server's own metrics during a load, over its launches; None for what it does not offer."""
-
-    waiting: float | None
-    """The longest queue at the end of a launch."""
-    kv_cache_share: float | None
-    """The most of its key-value cache that was in use at the end of a launch, 0 to 1."""
-    prefix_hit_share: float | None
-    """The mean, 0 to 1."""
-    preemptions: float | None
-    """Of all launches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +62,10 @@ class Level:
     """Joules per output token, of all GPUs of the box."""
     offered: tuple[LoadStep, ...]
     """All its steps; a search offers several rates."""
-    server: ServerDuring | Missing
-    """What the server said of itself while this load was measured."""
+    server: Mapping[str, float | None]
+    """What the server said of itself at the ends of its launches, None for what it does not offer: the
+    longest queue, `waiting`; the most of its key-value cache in use and the mean share of prefixes that were
+    there, each 0 to 1; all preemptions. Empty if it offers none of these."""
     held_per_s: float | None
     """Of a search, the highest rate that held below all that failed; None if none did, as the next."""
     failed_per_s: float | None
@@ -164,8 +152,14 @@ def _level(result: CaseResult, records: ServingRecords) -> Level:
         for row in some.rows
         if row.counts
     ]
+    answered = [row for row in rows if row.outcome == ANSWERED]
     speed = speed_of(result)
     users, rate = parameter_of(result.case, "users"), parameter_of(result.case, "rate_per_s")
+    per_user: float | Missing = Missing("it has no users")
+    if isinstance(speed, Missing):
+        per_user = speed
+    elif isinstance(users, int) and users:
+        per_user = speed.units_per_s / users
     asked = _whole(result.case, "output_tokens")
     held, failed = _bracket(result, offered) if kind == SEARCH else (None, None)
     return Level(
@@ -174,15 +168,15 @@ def _level(result: CaseResult, records: ServingRecords) -> Level:
         users=users if isinstance(users, int) else None,
         rate_per_s=float(rate) if isinstance(rate, int | float) else None,
         speed=speed,
-        tokens_per_user=_per_user(speed, users),
+        tokens_per_user=per_user,
         output_per_s=_output(result, speed, kind),
-        ttft=_times(rows, lambda row: row.ttft_s),
-        tpot=_times(rows, lambda row: row.tpot_s),
-        e2e=_times(rows, lambda row: row.e2e_s),
+        ttft=_times(answered, lambda row: row.ttft_s),
+        tpot=_times(answered, lambda row: row.tpot_s),
+        e2e=_times(answered, lambda row: row.e2e_s),
         outcomes=Counter(row.outcome for row in rows),
-        cached_share=_cached(rows),
-        other_lengths=sum(row.outcome == ANSWERED and row.output_tokens != asked for row in rows),
-        in_one_piece=sum(row.outcome == ANSWERED and row.is_in_one_piece for row in rows),
+        cached_share=_cached(answered),
+        other_lengths=sum(row.output_tokens != asked for row in answered),
+        in_one_piece=sum(row.is_in_one_piece for row in answered),
         longest_lag_s=max((step.client_lag_p99_s or 0.0 for step in offered), default=0.0),
         energy=_energy(result, records, kind),
         offered=offered,
@@ -192,21 +186,19 @@ def _level(result: CaseResult, records: ServingRecords) -> Level:
     )
 
 
-def _server_during(steps: Sequence[LoadStep]) -> ServerDuring | Missing:
+def _server_during(steps: Sequence[LoadStep]) -> dict[str, float | None]:
     def values(of: Callable[[LoadStep], float | None]) -> list[float]:
         return [value for step in steps if (value := of(step)) is not None]
 
     hits = values(lambda step: step.prefix_hit_share)
     preemptions = values(lambda step: step.preemptions)
-    found = ServerDuring(
-        max(values(lambda step: step.server_waiting), default=None),
-        max(values(lambda step: step.kv_cache_share), default=None),
-        sum(hits) / len(hits) if hits else None,
-        sum(preemptions) if preemptions else None,
-    )
-    if found == ServerDuring(None, None, None, None):
-        return Missing("the server offers no /metrics that name them")
-    return found
+    found = {
+        "waiting": max(values(lambda step: step.server_waiting), default=None),
+        "kv_cache_share": max(values(lambda step: step.kv_cache_share), default=None),
+        "prefix_hit_share": sum(hits) / len(hits) if hits else None,
+        "preemptions": sum(preemptions) if preemptions else None,
+    }
+    return found if any(value is not None for value in found.values()) else {}
 
 
 def _bracket(result: CaseResult, offered: Sequence[LoadStep]) -> tuple[float | None, float | None]:
@@ -251,22 +243,21 @@ def _merit(step: LoadStep) -> float:
     return (step.good_share or 0.0) * (step.rate_per_s or 0.0)
 
 
-def _per_user(speed: SpeedEstimate | Missing, users: object) -> float | Missing:
-    if isinstance(speed, Missing):
-        return speed
-    return speed.units_per_s / users if isinstance(users, int) and users else Missing("it has no users")
-
-
 def _output(result: CaseResult, speed: SpeedEstimate | Missing, kind: str) -> float | Missing:
     if isinstance(speed, Missing) or kind != SEARCH:
         return speed if isinstance(speed, Missing) else speed.units_per_s
     found = sorted(
-        value
+        per_s
         for measurement in result.measurements
-        if measurement.outcome == "ok"
-        and not isinstance(value := _figure(measurement, "output_tokens_per_s"), Missing)
+        if measurement.outcome == "ok" and (per_s := _output_at_limit(measurement)) is not None
     )
     return found[len(found) // 2] if found else Missing("no launch reports it")
+
+
+def _output_at_limit(measurement: Measurement) -> float | None:
+    """Output tokens per second at the limit that a launch found."""
+    values = [figure.value for figure in measurement.figures if figure.key == "output_tokens_per_s"]
+    return known(values[0]) if values else None
 
 
 def _energy(result: CaseResult, records: ServingRecords, kind: str) -> Energy | Missing:
@@ -280,28 +271,21 @@ def _energy(result: CaseResult, records: ServingRecords, kind: str) -> Energy | 
         if power is None or measurement.outcome != "ok" or not measurement.blocks:
             continue
         wall_s = sum(block.wall_ns for block in measurement.blocks) * 1e-9
+        per_s = sum(block.steps for block in measurement.blocks) / wall_s
         if kind == SEARCH:
-            per_s = _figure(measurement, "output_tokens_per_s")
-            s_per_token = 0.0 if isinstance(per_s, Missing) or not per_s else 1 / per_s
-        else:
-            s_per_token = wall_s / sum(block.steps for block in measurement.blocks)
-        if s_per_token:
-            launches.append(PoweredLaunch(power.mean_w, power.samples, s_per_token, wall_s))
+            per_s = _output_at_limit(measurement) or 0.0
+        if per_s:
+            launches.append(PoweredLaunch(power.mean_w, power.samples, 1 / per_s, wall_s))
     return energy_per_unit(launches)
 
 
-def _figure(measurement: Measurement, key: str) -> float | Missing:
-    return next((f.value for f in measurement.figures if f.key == key), Missing("its launch does not say"))
-
-
-def _times(rows: Iterable[RequestRow], of: Callable[[RequestRow], float | None]) -> Times:
-    values = sorted(value for row in rows if row.outcome == ANSWERED and (value := of(row)) is not None)
+def _times(answered: Sequence[RequestRow], of: Callable[[RequestRow], float | None]) -> Times:
+    values = sorted(value for row in answered if (value := of(row)) is not None)
     return Times(percentile(values, 0.5), percentile(values, 0.99), len(values))
 
 
-def _cached(rows: Iterable[RequestRow]) -> float | Missing:
-    answered = [row for row in rows if row.outcome == ANSWERED and row.prompt_tokens]
-    if not any(row.cached_tokens is not None for row in answered):
+def _cached(answered: Sequence[RequestRow]) -> float | Missing:
+    counted = [row for row in answered if row.prompt_tokens]
+    if not any(row.cached_tokens is not None for row in counted):
         return Missing("the server does not say")
-    cached = sum(row.cached_tokens or 0 for row in answered)
-    return cached / sum(row.prompt_tokens or 0 for row in answered)
+    return sum(row.cached_tokens or 0 for row in counted) / sum(row.prompt_tokens or 0 for row in counted)

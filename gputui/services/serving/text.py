@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any  # Any: JSON
 
 from gputui.analysis.statistics import Percentile, sample_needed
@@ -93,32 +92,25 @@ def _row(level: Level) -> tuple[str | Span, ...]:
         spread = format_spread(speed.units_per_s, speed.low, speed.high)
     return (
         load_words(level),
-        _number_or_none(level.output_per_s),
+        _number(level.output_per_s),
         spread,
-        _number_or_none(level.tokens_per_user),
-        *_cells(level.ttft),
-        *_cells(level.tpot),
+        _number(level.tokens_per_user),
+        _time(level.ttft.p50_s),
+        _time(level.ttft.p99_s),
+        _time(level.tpot.p50_s),
+        _time(level.tpot.p99_s),
         str(level.ttft.n),
         Span(str(failed), "warn" if failed else ""),
         format_seconds(level.longest_lag_s),
     )
 
 
-def _cells(times: Times) -> tuple[str, str]:
-    return _time(times.p50_s), _time(times.p99_s)
-
-
 def _time(found: Percentile | Missing) -> str:
     return _NOTHING if isinstance(found, Missing) else format_seconds(found.value)
 
 
-def _number(value: float) -> str:
-    digits, prefix = with_prefix(value)
-    return f"{digits}{prefix}"
-
-
-def _number_or_none(value: float | Missing) -> str:
-    return _NOTHING if isinstance(value, Missing) else _number(value)
+def _number(value: float | Missing) -> str:
+    return _NOTHING if isinstance(value, Missing) else "".join(with_prefix(value))
 
 
 def headline_of(run: Run, serving: ServingRun | Missing | None, passes: Mapping[int, ProfiledPass]) -> str:
@@ -156,7 +148,7 @@ def _most_output(serving: ServingRun) -> str:
     profile = as_sentence(serving.profile)
     if users:
         most = max(users, key=lambda level: known(level.output_per_s) or 0.0)
-        rate = _number_or_none(most.output_per_s)
+        rate = _number(most.output_per_s)
         return f"{profile}: at most {rate} output tok/s, with {load_words(most)}."
     if rates := [level for level in found if level.kind == OPEN]:
         most = max(rates, key=lambda level: level.rate_per_s or 0.0)
@@ -243,10 +235,10 @@ def serving_notes(serving: ServingRun) -> Iterator[str]:
     )
     for level in measured:
         yield from _of_model(level, serving)
-        if not isinstance(level.server, Missing) and level.server.preemptions:
-            share = level.server.kv_cache_share
+        if preemptions := level.server.get("preemptions"):
+            share = level.server["kv_cache_share"]
             full = "" if share is None else f", {format_percent(share)} full at the end"
-            count = counted(round(level.server.preemptions), "preemption")
+            count = counted(round(preemptions), "preemption")
             yield f"{load_words(level)}: {count}, as the server's KV cache was too small{full}"
     for level in serving.levels:
         bad = [(outcome, n) for outcome, n in level.outcomes.most_common() if outcome != ANSWERED]
@@ -306,14 +298,12 @@ def server_table(serving: ServingRun) -> Table | None:
     """What the server said of itself during each load; None if it offers nothing."""
     rows: list[tuple[str, ...]] = []
     for level in serving.levels:
-        server = level.server
-        if isinstance(server, Missing):
-            continue
-        shares = (server.kv_cache_share, server.prefix_hit_share)
-        kv_cache, hits = (_NOTHING if share is None else format_percent(share) for share in shares)
-        counts = (server.waiting, server.preemptions)
-        waiting, preemptions = (_NOTHING if count is None else f"{count:.0f}" for count in counts)
-        rows.append((load_words(level), waiting, kv_cache, hits, preemptions))
+        if server := level.server:
+            shares = (server["kv_cache_share"], server["prefix_hit_share"])
+            kv_cache, hits = (_NOTHING if share is None else format_percent(share) for share in shares)
+            counts = (server["waiting"], server["preemptions"])
+            waiting, preemptions = (_NOTHING if count is None else f"{count:.0f}" for count in counts)
+            rows.append((load_words(level), waiting, kv_cache, hits, preemptions))
     headings = ("load", "queue", "KV cache", "prefix cache hits", "preemptions")
     return table_of(headings, rows, right=(1, 2, 3, 4)) if rows else None
 
@@ -341,19 +331,28 @@ def load_options(case: Case) -> str:
     name = case.work.workload.removeprefix("serve:").split(" ")[0]
     is_shipped = any(profile.name == name for profile in shipped_request_profiles())
     options = ["--profile", name if is_shipped else f"{name}.toml"]
-    shared, users = parameter_of(case, "shared_tokens"), parameter_of(case, "users")
-    if shared:
-        options += ["--shared-prefix", f"{shared}"]
     if str(parameter_of(case, "prompts")).startswith("file"):
         options += ["--prompts", "FILE"]
     if parameter_of(case, "body") not in (None, "none"):
         options += ["--body", "JSON"]
-    if users is not None:
-        return shlex.join([*options, "--concurrency", f"{users}", "--slo", "none"])
-    rate = parameter_of(case, "rate_per_s")
-    if rate is not None:
-        return shlex.join([*options, "--rate", f"{rate:g}", "--concurrency", "none", "--slo", "none"])
-    return shlex.join([*options, "--concurrency", "none", "--slo", limits_of(case).option])
+    return shlex.join([*options, *_options_of_loads([case])])
+
+
+def _options_of_loads(cases: Sequence[Case]) -> list[str]:
+    """The options that say which loads are offered."""
+    users, rates = (
+        [f"{value:.10g}" for case in cases if isinstance(value := parameter_of(case, name), int | float)]
+        for name in ("users", "rate_per_s")
+    )
+    options = ["--concurrency", ",".join(users) or "none"]
+    options += ["--rate", ",".join(rates)] if rates else []
+    search = next((case for case in cases if parameter_of(case, "load") == SEARCH), None)
+    options += ["--slo", "none" if search is None else limits_of(search).option]
+    share = None if search is None else parameter_of(search, "attained_share")
+    if isinstance(share, float) and share != DEFAULT_ATTAINED_SHARE:
+        options += ["--attain", f"{share:g}"]
+    shared = parameter_of(cases[0], "shared_tokens")
+    return [*options, "--shared-prefix", f"{shared}"] if shared else options
 
 
 def break_even_line(serving: ServingRun, price: Price | Missing, api: tuple[float, float]) -> str:
@@ -442,7 +441,7 @@ def _level(level: Level, price: Price | Missing) -> dict[str, Any]:
         "other_lengths": level.other_lengths,
         "held_requests_per_s": level.held_per_s,
         "failed_requests_per_s": level.failed_per_s,
-        "server": None if isinstance(level.server, Missing) else asdict(level.server),
+        "server": dict(level.server) or None,
         "client_lag_p99_s": level.longest_lag_s,
         "outcomes": dict(level.outcomes),
         "requests": level.outcomes.total(),
@@ -503,21 +502,7 @@ def commands_of(serving: ServingRun, run: RunSummary, db: str) -> tuple[str, ...
     engine = "" if isinstance(serving.server, Missing) else serving.server.engine
     address = f"http://127.0.0.1:{_PORTS.get(engine, 8000)}"
     words = ["gputui", "serve-bench", address, "--profile", profile]
-    words += ["--name", serving.model, *_offered(serving)]
+    words += ["--name", serving.model, "--api", serving.api]
+    words += _options_of_loads([level.case for level in serving.levels])
     words += ["--launches", str(run.replicates), "--budget", f"{run.budget_s:g}", "--db", db]
     return (*lines, shlex.join(words))
-
-
-def _offered(serving: ServingRun) -> tuple[str, ...]:
-    """The options of `gputui serve-bench` that say which loads are offered."""
-    users = [str(level.users) for level in serving.levels if level.kind == CLOSED]
-    rates = [f"{level.rate_per_s or 0.0:.10g}" for level in serving.levels if level.kind == OPEN]
-    limit = serving.limit
-    share = None if limit is None else parameter_of(limit.case, "attained_share")
-    return (
-        *("--api", serving.api, "--concurrency", ",".join(users) or "none"),
-        *(("--rate", ",".join(rates)) if rates else ()),
-        *("--slo", "none" if limit is None else limits_of(limit.case).option),
-        *(("--attain", f"{share:g}") if isinstance(share, float) and share != DEFAULT_ATTAINED_SHARE else ()),
-        *("--shared-prefix", str(serving.shared_tokens)),
-    )

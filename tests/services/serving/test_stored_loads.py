@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import printed, printed_json
+from jsonschema import validate
 from stored_loads import USERS, Server, load_lines, store_loads
 
 from gputui.analysis.cost import Energy
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.model.serving import LoadStep, Requests, ServerFound
+from gputui.model.result import Run
+from gputui.model.serving import LoadStep, Requests, ServerFound, ServingRecords
 from gputui.model.telemetry import LaunchPower
 from gputui.services.results.selectors import run_in
 from gputui.services.serving.curve import ServingRun, serving_of
@@ -22,40 +25,52 @@ from gputui.store.opening import CATALOG
 from gputui.store.reading import open_result
 from gputui.store.writing import opened_for_writing
 
+SCHEMA = Path(__file__).parents[3] / "docs" / "schemas" / "show.json"
 
-def _serving(db: Path, run_id: str) -> ServingRun:
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Loads on a server of eight slots; nothing is written to it."""
+    db = tmp_path_factory.mktemp("loads") / "a.db"
+    store_loads(db, requests=130)
+    return db
+
+
+def _run(db: Path) -> tuple[Run, ServingRecords]:
     with open_result(db) as file:
-        found = serving_of(run_in(file, run_id), file.serving(run_id))
+        (summary,) = file.summaries()
+        return run_in(file, summary.run_id), file.serving(summary.run_id)
+
+
+def _serving(run: Run, records: ServingRecords) -> ServingRun:
+    found = serving_of(run, records)
     assert isinstance(found, ServingRun)
     return found
 
 
-def test_servers_steps_and_requests_are_read_back_as_they_were_reported(tmp_path: Path) -> None:
-    run_id = store_loads(tmp_path / "a.db", requests=30)
-    with open_result(tmp_path / "a.db") as file:
-        records = file.serving(run_id)
-
-    lines = load_lines(Server(), requests=30)
+def test_servers_steps_and_requests_are_read_back_as_they_were_reported(db: Path) -> None:
+    _, records = _run(db)
+    lines = load_lines(Server(), requests=130)
     assert set(records.servers) == {line for line in lines if isinstance(line, ServerFound)}
     assert set(records.steps) == {line for line in lines if isinstance(line, LoadStep)}
     assert set(records.requests) == {line for line in lines if isinstance(line, Requests)}
 
 
-def test_the_curve_has_users_in_order_and_then_the_limit(tmp_path: Path) -> None:
+def test_the_curve_has_users_in_order_and_then_the_limit(db: Path) -> None:
     server = Server(slots=8, prefill_s=0.05, decode_s=0.01)
-    found = _serving(tmp_path / "a.db", store_loads(tmp_path / "a.db", server))
+    found = _serving(*_run(db))
 
     assert [level.users for level in found.levels] == [*USERS, None]
     one, *_, limit = found.levels
     assert not isinstance(one.speed, str)
     assert one.tokens_per_user == pytest.approx(200 / server.service_s, rel=0.03)
     assert limit.speed.units_per_s == pytest.approx(0.8 * server.capacity_per_s, rel=0.03)  # type: ignore[union-attr]
-    assert one.ttft.n == 1200
+    assert one.ttft.n == 390
     assert one.ttft.p99_s.value == pytest.approx(0.0525, rel=0.05)  # type: ignore[union-attr]
 
 
-def test_the_headline_is_the_limit_with_its_interval_and_cost(tmp_path: Path) -> None:
-    found = _serving(tmp_path / "a.db", store_loads(tmp_path / "a.db"))
+def test_the_headline_is_the_limit_with_its_interval_and_cost(db: Path) -> None:
+    found = _serving(*_run(db))
 
     price = Price(3.6, 1.0, "stated", "", "", "", "")
     text = serving_headline(found, price)
@@ -68,7 +83,8 @@ def test_the_headline_is_the_limit_with_its_interval_and_cost(tmp_path: Path) ->
 
 def test_what_limits_the_meaning_is_named(tmp_path: Path) -> None:
     server = Server(cached_tokens=256, failures=2)
-    found = _serving(tmp_path / "a.db", store_loads(tmp_path / "a.db", server, requests=100))
+    store_loads(tmp_path / "a.db", server, requests=100)
+    found = _serving(*_run(tmp_path / "a.db"))
 
     notes = "\n".join(serving_notes(found))
     assert "\n50 % of the prompt tokens came from a cache\n" in notes
@@ -96,17 +112,14 @@ def test_what_the_server_says_of_its_queue_and_caches_is_shown_for_each_load(
     }
 
 
-def test_a_search_that_ended_early_says_between_which_rates_the_limit_lies(tmp_path: Path) -> None:
-    run_id = store_loads(tmp_path / "a.db", requests=40)
-    with open_result(tmp_path / "a.db") as file:
-        run, records = run_in(file, run_id), file.serving(run_id)
+def test_a_search_that_ended_early_says_between_which_rates_the_limit_lies(db: Path) -> None:
+    run, records = _run(db)
     *cases, search = run.cases
     why = "its 91 s ended before these were close enough: raise --budget"
     ended = replace(search, outcome="skipped", reason=why, measurements=())
     held = next(step for step in records.steps if step.rate_per_s is not None)
     steps = (replace(held, rate_per_s=12.0), replace(held, rate_per_s=24.0, good_share=0.4))
-    found = serving_of(replace(run, cases=(*cases, ended)), replace(records, steps=steps))
-    assert isinstance(found, ServingRun)
+    found = _serving(replace(run, cases=(*cases, ended)), replace(records, steps=steps))
 
     text = serving_headline(found, Missing("no price"))
     assert text.endswith(
@@ -116,23 +129,25 @@ def test_a_search_that_ended_early_says_between_which_rates_the_limit_lies(tmp_p
     broken = [replace(one, launch_id=held.launch_id, outcome="failed") for one in search.measurements[:1]]
     gone = replace(ended, outcome="failed", measurements=tuple(broken))
     away = replace(held, rate_per_s=20.0, good_share=0.0, step_index=1)
-    last = serving_of(replace(run, cases=(*cases, gone)), replace(records, steps=(*steps, away)))
-    assert isinstance(last, ServingRun)
+    last = _serving(replace(run, cases=(*cases, gone)), replace(records, steps=(*steps, away)))
     assert last.limit is not None
     assert (last.limit.held_per_s, last.limit.failed_per_s) == (12.0, 24.0)  # at 20 the server went away
 
 
 def test_show_prints_the_curve_and_its_json_has_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    db: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store_loads(tmp_path / "a.db")
-    status, out, _ = printed(capsys, "show", "latest", tmp_path / "a.db")
+    status, out, _ = printed(capsys, "show", "latest", db)
     assert status == 0
     assert "vLLM 0.11.0, made-up-1b, chat: 512 tokens in, 200 out, random words" in out
     assert "16 users" in out
 
-    plain = printed_json(capsys, "show", "latest", tmp_path / "a.db")["serving"]
+    whole = printed_json(capsys, "show", "latest", db)
+    validate(whole, json.loads(SCHEMA.read_text()))
+    plain = whole["serving"]
+    assert [load["load"] for load in plain["loads"]] == ["closed", "closed", "closed", "search"]
     assert [load["users"] for load in plain["loads"]] == [*USERS, None]
+    assert plain["loads"][0]["outcomes"] == {"ok": 390}
     assert plain["loads"][0]["ttft"]["p99_s"] is not None
     assert plain["loads"][0]["limit_requests_per_s"] is None
 
@@ -140,8 +155,9 @@ def test_show_prints_the_curve_and_its_json_has_the_same(
 def test_two_servers_are_compared_by_the_requests_they_answer_within_the_limits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store_loads(tmp_path / "a.db", Server(slots=8), number=1, requests=40)
-    store_loads(tmp_path / "b.db", Server(slots=24), number=2, requests=40)
+    """And one is not called different from itself."""
+    for number, (name, slots) in enumerate((("a", 8), ("b", 24), ("c", 8)), 1):
+        store_loads(tmp_path / f"{name}.db", Server(slots=slots), number=number, requests=40)
 
     _, out, _ = printed(capsys, "compare", tmp_path / "a.db", tmp_path / "b.db")
     first = " ".join(out.split("\n\n")[0].split())
@@ -154,23 +170,16 @@ def test_two_servers_are_compared_by_the_requests_they_answer_within_the_limits(
     sooner = r"b\.db gives the first token 97\.\d % sooner than a\.db \(9\d\.\d to 9\d\.\d\)"
     assert re.search(rf"{sooner} in chat serving, TTFT p50 with 16 users\.$", first)
 
-
-def test_a_server_is_not_called_different_from_itself(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store_loads(tmp_path / "a.db", number=1, requests=40)
-    store_loads(tmp_path / "b.db", number=2, requests=40)
-
-    _, out, _ = printed(capsys, "compare", tmp_path / "a.db", tmp_path / "b.db")
-    apart = "Chat: can't tell a.db and b.db apart"
-    assert out.startswith((apart, "Chat: b.db answers as many requests within"))
+    _, out, _ = printed(capsys, "compare", tmp_path / "a.db", tmp_path / "c.db")
+    apart = "Chat: can't tell a.db and c.db apart"
+    assert out.startswith((apart, "Chat: c.db answers as many requests within"))
 
 
 def test_merged_and_removed_runs_keep_and_lose_their_requests(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a, b = tmp_path / "a.db", tmp_path / "b.db"
-    first, second = store_loads(a, number=1, requests=20), store_loads(b, number=2, requests=20)
+    first, second = (store_loads(db, number=n, launches=1, requests=5) for n, db in ((1, a), (2, b)))
     merged = tmp_path / "both.db"
     assert printed(capsys, "merge", a, b, "-o", merged)[0] == 0
     with open_result(merged) as file, open_result(b) as alone:
@@ -179,19 +188,15 @@ def test_merged_and_removed_runs_keep_and_lose_their_requests(
     assert printed(capsys, "rm", first[-8:], merged, "--yes")[0] == 0
     with open_result(merged) as file:
         assert file.serving(first).requests == ()
-        assert len(file.serving(second).requests) == 12
+        assert len(file.serving(second).requests) == 4
 
 
-def test_energy_per_token_is_that_of_all_gpus_over_the_output(tmp_path: Path) -> None:
-    db = tmp_path / "a.db"
-    run_id = store_loads(db, requests=100)
-    with open_result(db) as file:
-        run, records = run_in(file, run_id), file.serving(run_id)
+def test_energy_per_token_is_that_of_all_gpus_over_the_output(db: Path) -> None:
+    run, records = _run(db)
     powers = tuple(
         LaunchPower(case.case_id, m.launch_id, 50, 400.0) for case in run.cases for m in case.measurements
     )
-    found = serving_of(run, replace(records, powers=powers))
-    assert isinstance(found, ServingRun)
+    found = _serving(run, replace(records, powers=powers))
 
     for level in found.levels:
         assert isinstance(level.energy, Energy)
@@ -199,14 +204,13 @@ def test_energy_per_token_is_that_of_all_gpus_over_the_output(tmp_path: Path) ->
         assert level.energy.joules_per_unit == pytest.approx(400.0 / level.output_per_s, rel=0.02)
     assert energy_line(found).startswith("energy of the GPUs: ")
     elsewhere = tuple(replace(server, is_here=False) for server in records.servers)
-    apart = serving_of(run, replace(records, powers=powers, servers=elsewhere))
-    assert isinstance(apart, ServingRun)
+    apart = _serving(run, replace(records, powers=powers, servers=elsewhere))
     assert {level.energy for level in apart.levels} == {Missing("the server is elsewhere")}
 
 
 def test_power_is_summed_over_the_gpus_that_were_sampled_in_the_window(tmp_path: Path) -> None:
     db = tmp_path / "a.db"
-    run_id = store_loads(db, requests=100)
+    run_id = store_loads(db, launches=1, requests=30)
     with open_result(db) as file:
         span = file.measured_spans(run_id)[0]
     rows = [
