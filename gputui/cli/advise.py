@@ -54,8 +54,8 @@ from gputui.services.advise.rent import (
 from gputui.services.compare.pairing import side_of_runs
 from gputui.services.prices import price_of, price_of_run, price_source
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.exports import case_identity
 from gputui.services.results.labels import case_words, device_words
+from gputui.services.results.run_forms import case_identity
 from gputui.services.results.selectors import Selection, select_all, split_selector
 from gputui.worker import PRECISIONS
 

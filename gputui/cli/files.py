@@ -71,7 +71,7 @@ def runs(file: Path | None, trust: bool, as_json: bool) -> None:
     listed = list_runs(paths, trust, as_stored=as_json)
     warn(warning for file_path in paths for warning in warnings_of(file_path))
     if as_json:
-        from gputui.services.results.exports import summary_as_json
+        from gputui.services.results.run_forms import summary_as_json
 
         plain = [
             {**summary_as_json(one.summary), **({"file": str(one.path)} if is_directory else {})}

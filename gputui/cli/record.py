@@ -188,7 +188,7 @@ def recorded(
         told = ": " + ", ".join(filter(None, (format_seconds(wall_s), reason)))
     run_id = _store(run_dir, target, recorder, told)
     if as_json:
-        from gputui.services.results.exports import run_as_json
+        from gputui.services.results.run_forms import run_as_json
 
         with open_result(target) as result:
             run = result.run(run_id)

@@ -22,11 +22,10 @@ from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.results.conditions import recorded_use
 from gputui.services.results.headline import answering_run
-from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of, where_messages_are
 from gputui.services.results.labels import plain_case_name, run_heading, run_heading_in_one, some_of
+from gputui.services.results.next_steps import HOW_TO_OPEN, traces_of, where_messages_are
 from gputui.services.results.selectors import from_here, is_there, run_and_file, run_in
-from gputui.services.results.step_breakdown import breakdown_of, is_believed
-from gputui.services.results.step_tables import profiled_cases, step_parts
+from gputui.services.results.step_breakdown import breakdown_of, is_believed, profiled_cases, step_parts
 from gputui.services.serving.curve import serving_of
 from gputui.services.serving.text import API_PRICE_HELP, api_price_from, serving_as_json
 from gputui.services.support.paths import exports_cache
@@ -82,7 +81,7 @@ def command(
     warn((*warnings, *said))
     used = recorded_use(found, telemetry)
     if as_json:
-        from gputui.services.results.exports import run_as_json
+        from gputui.services.results.run_forms import run_as_json
 
         plain = run_as_json(found, passes)
         if not isinstance(loads, Missing):
@@ -155,11 +154,10 @@ def _telemetry(telemetry: TelemetrySummary) -> Iterator[str]:
             if not isinstance(share, Missing) and share > 0:
                 parts.append(f"{word} {format_percent(share)} of the time")
         yield (f"GPU {device.device_index}: {'; '.join(parts)} ({device.samples} samples)")
-    host = telemetry.host
-    if not isinstance(host, Missing) and not isinstance(host.cpu_busy_mean_pct, Missing):
-        steal = host.cpu_steal_mean_pct
+    busy, steal = telemetry.cpu_busy_mean_pct, telemetry.cpu_steal_mean_pct
+    if not isinstance(busy, Missing):
         stolen = "" if isinstance(steal, Missing) else f", {steal:.0f} % taken by the hypervisor"
-        yield (f"host: CPU {with_unit(host.cpu_busy_mean_pct, 'cores')}{stolen} ({host.samples} samples)")
+        yield (f"host: CPU {with_unit(busy, 'cores')}{stolen} ({telemetry.host_samples} samples)")
 
 
 def _write_breakdowns(

@@ -21,7 +21,7 @@ from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
 from gputui.services.results.selectors import from_here, run_and_file
 from gputui.services.results.step_answer import StepAnswer, sentence, tells_nothing
-from gputui.services.results.step_tables import step_parts
+from gputui.services.results.step_breakdown import step_parts
 from gputui.services.traces.difference import TraceDifference, difference_of, sentences
 from gputui.services.traces.difference import as_json as difference_as_json
 from gputui.services.traces.forms import (

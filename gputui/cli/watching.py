@@ -33,9 +33,14 @@ from gputui.model.plan import Plan
 from gputui.model.result import Run
 from gputui.model.serving import SERVE_PROFILE
 from gputui.recording.run_directory import Spec
-from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of, where_messages_are
 from gputui.services.results.labels import has_failed, has_measured
-from gputui.services.results.next_steps import NextStep, next_steps
+from gputui.services.results.next_steps import (
+    HOW_TO_OPEN,
+    NextStep,
+    next_steps,
+    traces_of,
+    where_messages_are,
+)
 from gputui.services.results.selectors import from_here, run_in
 from gputui.services.runs.alerts import Alerts, alerts_of, notification
 from gputui.services.runs.device_history import HistoryReader
@@ -213,7 +218,7 @@ def finish(
             like=like,
         )
     if as_json:
-        from gputui.services.results.exports import run_as_json
+        from gputui.services.results.run_forms import run_as_json
         from gputui.services.results.step_answer import why_sentence
 
         plain = [{**run_as_json(result), "why": why_sentence(result, passes)} for result in results]

@@ -43,7 +43,7 @@ from gputui.services.results.step_answer import (
     StepAnswer,
     answer_of_case,
 )
-from gputui.services.results.step_tables import profiled_cases
+from gputui.services.results.step_breakdown import profiled_cases
 from gputui.services.runs.process import writable_target
 from gputui.services.traces.difference import TraceDifference, change_sentence, difference_of
 from gputui.services.traces.forms import answer_of, as_json, brief

@@ -24,7 +24,6 @@ from gputui.model.units import (
 )
 from gputui.services.compare.pairing import gains_of
 from gputui.services.compare.row_text import judgement_text, style_of
-from gputui.services.results.case_table import brief_table, metric_rows, metric_table
 from gputui.services.results.expected import PEAK_WORKLOADS, peak_name, performance_checks, uses_of
 from gputui.services.results.headline import (
     HAD_THE_CPU,
@@ -45,9 +44,16 @@ from gputui.services.results.labels import (
     run_notes,
     some_of,
 )
+from gputui.services.results.run_forms import brief_table, metric_rows, metric_table
 from gputui.services.results.step_answer import why_sentence
-from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
-from gputui.services.results.step_tables import memory_table, operator_table, step_of, step_words
+from gputui.services.results.step_breakdown import (
+    StepBreakdown,
+    breakdown_of,
+    memory_table,
+    operator_table,
+    step_of,
+    step_words,
+)
 from gputui.services.results.throughput import Speeds, speed_of, speeds_of
 from gputui.services.serving.curve import ServingRun
 from gputui.services.serving.text import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gputui.errors import GputuiError, NotStored
 from gputui.store import schema
 from gputui.store.locking import cleared, lock_of, log_of, merge_draft
-from gputui.store.opening import CATALOG, check_place, expanded, rows_of
+from gputui.store.opening import CATALOG, Checked, check_place, expanded, rows_of
 from gputui.store.reading import check_runs, open_result, open_results, summaries_of
 from gputui.store.writing import delete_runs, explaining, opened_for_writing, real_path
 
@@ -109,8 +109,7 @@ def _collect(
     merged: list[Merged] = []
     holder: dict[str, Path] = {}
     """The file that a run is copied from: of two in this batch, the later one has its end."""
-    columns: dict[Path, frozenset[tuple[str, str]]] = {}
-    empty: dict[Path, frozenset[str]] = {}
+    opened: dict[Path, Checked] = {}
     with open_results(paths) as files:
         summaries = summaries_of(files)
         chosen = []
@@ -125,7 +124,7 @@ def _collect(
             chosen.append(new)
             merged.append(Merged(path, tuple(one.run_id for one in new), len(of_file) - len(new)))
             holder.update((one.run_id, path) for one in new)
-            columns[path], empty[path] = file.layout
+            opened[path] = file.opened
         check_runs(files, chosen)
     wanted = {path: tuple(run for run, place in holder.items() if place == path) for path in holder.values()}
     if wanted:
@@ -138,9 +137,9 @@ def _collect(
                     connection,
                     table,
                     {
-                        name: (columns[path], wanted[path])
+                        name: (opened[path].columns, wanted[path])
                         for name, path in names.items()
-                        if table.name not in empty[path]
+                        if table.name not in opened[path].empty
                     },
                 )
             connection.execute("COMMIT")
@@ -156,15 +155,14 @@ def _move(collection: Path, out: Path) -> None:
         runs = [str(run) for (run,) in rows_of(connection, collection, "SELECT run_id FROM d1.main.runs")]
         delete_runs(connection, runs)
         for table in schema.RUN_TABLES:
-            every = frozenset((table.name, name) for name in table.column_names)
-            _insert(connection, table, {"d1": (every, ())})
+            _insert(connection, table, {"d1": ([(table.name, name) for name in table.column_names], ())})
         connection.execute("COMMIT")
 
 
 def _insert(
     connection: DuckDBPyConnection,
     table: schema.Table,
-    sources: Mapping[str, tuple[frozenset[tuple[str, str]], tuple[str, ...]]],
+    sources: Mapping[str, tuple[Collection[tuple[str, str]], Sequence[str]]],
 ) -> None:
     """Rows of one table of attached files, of these runs, or of all; NULL for columns that a file lacks."""
     each, parameters = [], list[object]()

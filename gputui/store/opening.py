@@ -42,9 +42,11 @@ READ_LIMIT_S = 30.0
 """How long a file may be read by a command, or else from its opening on."""
 MOST_BYTES = 64 * 2**20
 """Of a query, as Python holds them."""
+CELL_BYTES = 24
+"""What a cell counts for; a text also with what it takes in Python."""
 TEXT_MOST_BYTES = 64 * 2**10
 """Of one value."""
-_TEXTS_AT_A_TIME = 256
+TEXTS_AT_A_TIME = 256
 """Rows that are fetched before they are counted."""
 NUMBERS_AT_A_TIME = 2048
 """The same where no text is long."""
@@ -280,38 +282,6 @@ def limited(connection: DuckDBPyConnection, deadline: Deadline, what: str) -> It
         timer.join()
 
 
-def chunks_of(
-    connection: DuckDBPyConnection,
-    deadline: Deadline,
-    sql: str,
-    parameters: tuple[object, ...] = (),
-    *,
-    what: str,
-    most: int = 5_000_000,
-    at_a_time: int = _TEXTS_AT_A_TIME,
-) -> Iterator[list[tuple[Any, ...]]]:
-    """The rows of a query, a few at a time, so that a reader can stop before they take much memory.
-
-    Raises TooLarge for too much time, GputuiError for damage or more than `most` rows of `what`.
-    """
-    with limited(connection, deadline, what):
-        connection.execute(f"{sql} LIMIT {most + 1}", list(parameters))
-        left = most
-        while rows := connection.fetchmany(at_a_time):
-            left -= len(rows)
-            if left < 0:
-                raise _too_many(deadline, what, f"{most:,} rows")
-            deadline.left_s()
-            yield rows
-
-
-def _too_many(deadline: Deadline, what: str, most: str) -> GputuiError:
-    """One of the files is too large; which one is found out by reading them alone."""
-    return GputuiError(
-        f"{deadline.files[0]} holds more than {most} in {what}, which are not read", "do not trust this file"
-    )
-
-
 def rows_of(
     connection: DuckDBPyConnection,
     db: Path | Deadline,
@@ -319,31 +289,34 @@ def rows_of(
     parameters: tuple[object, ...] = (),
     *,
     what: str = "",
-    most: int = 5_000_000,
-    at_a_time: int = _TEXTS_AT_A_TIME,
+    most: int = MOST_BYTES // CELL_BYTES,
+    at_a_time: int = TEXTS_AT_A_TIME,
 ) -> list[tuple[Any, ...]]:
-    """All rows of a query about one file or several. Raises as `chunks_of`, also for more than MOST_BYTES.
+    """All rows of a query about one file or several.
 
-    `what` is what errors name; by default the tables that it reads.
+    `what` is what errors name; by default the tables that it reads. Raises as `limited`, and GputuiError for
+    more than `most` rows or MOST_BYTES: of several files one is too large, which reading them alone tells.
     """
     deadline = db if isinstance(db, Deadline) else Deadline([db])
     what = what or " and ".join(dict.fromkeys(re.findall(r"\.main\.(\w+)", sql)))
     rows: list[tuple[Any, ...]] = []
     left = MOST_BYTES * len(deadline.files)
-    for some in chunks_of(connection, deadline, sql, parameters, what=what, most=most, at_a_time=at_a_time):
-        if not rows:
-            described = connection.description or ()
-            texts = [place for place, column in enumerate(described) if str(column[1]) == "VARCHAR"]
-        left -= CELL_BYTES * len(some[0]) * len(some)
-        left -= sum(sum(map(getsizeof, map(itemgetter(place), some))) for place in texts)
-        if left < 0:
-            raise _too_many(deadline, what, f"{MOST_BYTES // 2**20} MiB")
-        rows += some
+    with limited(connection, deadline, what):
+        connection.execute(f"{sql} LIMIT {most + 1}", list(parameters))
+        described = connection.description or ()
+        texts = [place for place, column in enumerate(described) if str(column[1]) == "VARCHAR"]
+        while some := connection.fetchmany(at_a_time):
+            deadline.left_s()
+            left -= CELL_BYTES * len(some[0]) * len(some)
+            left -= sum(sum(map(getsizeof, map(itemgetter(place), some))) for place in texts)
+            rows += some
+            if left < 0 or len(rows) > most:
+                too_much = f"{MOST_BYTES // 2**20} MiB" if left < 0 else f"{most:,} rows"
+                raise GputuiError(
+                    f"{deadline.files[0]} holds more than {too_much} in {what}, which are not read",
+                    "do not trust this file",
+                )
     return rows
-
-
-CELL_BYTES = 24
-"""What a cell counts for; a text also with what it takes in Python."""
 
 
 @dataclass(frozen=True, slots=True)

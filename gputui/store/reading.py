@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from sys import getsizeof
-from threading import get_ident
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -39,14 +39,15 @@ from gputui.store.opening import (
     MOST_BYTES,
     NUMBERS_AT_A_TIME,
     TEXT_MOST_BYTES,
+    TEXTS_AT_A_TIME,
     Checked,
     TooLarge,
     attach_to_read,
     check_are_ours,
-    chunks_of,
     connect_for,
     expanded,
     is_generated,
+    limited,
     open_read_only,
     open_together,
     rows_of,
@@ -160,22 +161,15 @@ class DeviceTelemetry:
 
 
 @dataclass(frozen=True, slots=True)
-class HostTelemetry:
-    """The host over a whole run."""
-
-    samples: int
-    cpu_steal_mean_pct: float | Missing
-    """100 per logical CPU."""
-    cpu_busy_mean_pct: float | Missing
-
-
-@dataclass(frozen=True, slots=True)
 class TelemetrySummary:
     """The machine over a whole run."""
 
     devices: tuple[DeviceTelemetry, ...]
     """In order of their indexes, without those that have no samples."""
-    host: HostTelemetry | Missing
+    host_samples: int
+    cpu_steal_mean_pct: float | Missing
+    """100 per logical CPU."""
+    cpu_busy_mean_pct: float | Missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,13 +223,8 @@ class MeasuredSpan:
     last_utc_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchSeries:
-    """The machine from the first block of a case to its last in one launch."""
-
-    span: MeasuredSpan
-    series: tuple[TelemetrySeries, ...]
-    """Of each device that was sampled in that time."""
+LaunchSeries = tuple[MeasuredSpan, tuple[TelemetrySeries, ...]]
+"""The machine from the first block of a case to its last in one launch: each device that was sampled then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,29 +256,18 @@ class ResultFile:
     """An open result file. For one thread; its results outlive it."""
 
     def __init__(self, opened: Checked, as_stored: bool = False) -> None:
-        self._opened = opened
-        self._clean = str if as_stored else clean_text
+        self.opened = opened
         self.db = opened.db
         self.warnings = warnings_of(opened.db)
         """What the user should know about this file, one sentence each."""
+        self.held_bytes = 0
+        """Of what was read, until the caller says that it keeps nothing of it."""
+        self._clean = str if as_stored else clean_text
         self._summaries: tuple[RunSummary, ...] | None = None
-        self._held_bytes = 0
-        """Of what was read and not dropped."""
-        self._small_tables = set[str]()
-        """Those whose texts may all be read together."""
-
-    @property
-    def layout(self) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
-        """Its tables and columns, and the tables without rows."""
-        return frozenset(self._opened.columns), self._opened.empty
-
-    def drop(self) -> None:
-        """Forget how much was read: the caller keeps nothing of it."""
-        self._held_bytes = 0
 
     def interrupt(self) -> None:
         """Interrupt the query that another thread waits for, if any; it raises there."""
-        self._opened.connection.interrupt()
+        self.opened.connection.interrupt()
 
     def summaries(self) -> tuple[RunSummary, ...]:
         """All runs, newest first; `machine_id` is equal for those of one box.
@@ -300,45 +278,46 @@ class ResultFile:
             self._summaries = summaries_of([self])[0]
         return self._summaries
 
+    def summary(self, run_id: str) -> RunSummary:
+        """One run without its cases. Raises GputuiError if the file does not contain it."""
+        found = next((summary for summary in self.summaries() if summary.run_id == run_id), None)
+        if found is None:
+            raise GputuiError(f"{self.db} has no run {clean_text(run_id)[:60]}", f"gputui runs {self.db}")
+        return found
+
+    def has_measured(self) -> dict[str, bool]:
+        """By run, whether it measured any of the cases that it tried; without runs that tried none."""
+        sql = f"SELECT run_id::VARCHAR, bool_or(outcome = 'ok') FROM {self._table('cases')} GROUP BY run_id"
+        return {run_id: has_some is True for run_id, has_some in self._rows(sql)}
+
     def measured_summaries(self) -> tuple[RunSummary, ...]:
         """As `summaries`, but only runs that measured a case."""
-        sql = f"SELECT DISTINCT run_id::VARCHAR FROM {self._opened.catalog}.main.cases WHERE outcome = 'ok'"
-        measured = {run_id for (run_id,) in self._rows(sql)}
-        return tuple(summary for summary in self.summaries() if summary.run_id in measured)
+        measured = self.has_measured()
+        return tuple(summary for summary in self.summaries() if measured.get(summary.run_id))
 
     def origins(self) -> dict[str, str]:
         """The file or command that each run was stored from, the latest first; empty for this box."""
-        rows = _fetch([self], "runs", [None], columns=("run_id", "stored_us", "imported_from"))[0]
+        rows = self._fetch("runs", None, columns=("run_id", "stored_us", "imported_from"))
         rows.sort(key=_key_of("stored_us", "run_id"), reverse=True)
         return {str(row["run_id"]): str(row["imported_from"] or "") for row in rows}
 
-    def fruitless(self) -> frozenset[str]:
-        """The ids of the runs that tried cases and measured none."""
-        sql = f"""SELECT run_id::VARCHAR FROM {self._opened.catalog}.main.cases
-            GROUP BY run_id HAVING NOT bool_or(outcome = 'ok')"""
-        return frozenset(run_id for (run_id,) in self._rows(sql))
-
     def run(self, run_id: str) -> Run:
         """One run with all its cases and blocks. Raises GputuiError if the file does not contain it."""
-        found = [summary for summary in self.summaries() if summary.run_id == run_id]
-        if not found:
-            raise GputuiError(f"{self.db} has no run {clean_text(run_id)[:60]}", f"gputui runs {self.db}")
-        return runs_of([self], [found])[0][0]
+        return runs_of([self], [[self.summary(run_id)]])[0][0]
 
     def profiled(self, run_id: str) -> dict[int, ProfiledPass]:
         """The profiled passes of a run by case, including those without a result."""
-        found = passes_of([self], [(run_id,)])[0]
-        return next(iter(found.values()), {})
+        return passes_of([self], [(run_id,)])[0].get(run_id, {})
 
     def serving(self, run_id: str) -> ServingRecords:
         """The loads that a run offered to a server, and every request; empty for other runs."""
-        with self._valid(f"loads of run {run_id}"):
-            servers = [strict(row, ServerFound) for row in self._fetch("servers", run_id, "launch_id")]
-            steps = [strict(row, LoadStep) for row in self._fetch("load_steps", run_id, "launch_id")]
+        with self.valid(f"loads of run {run_id}"):
+            servers = [strict(row, ServerFound) for row in self._fetch("servers", run_id, order="launch_id")]
+            steps = [strict(row, LoadStep) for row in self._fetch("load_steps", run_id, order="launch_id")]
             found: dict[tuple[Any, ...], list[RequestRow]] = {}
             every = _each_row([self], "requests", [(run_id,)])
             while some := [row for _, row in islice(every, _ROWS_CONVERTED)]:
-                self._opened.deadline.left_s()
+                self.opened.deadline.left_s()
                 for row, one in zip(some, converted(some, tuple[RequestRow, ...]), strict=True):
                     found.setdefault((row["launch_id"], row["case_id"], row["step_index"]), []).append(one)
             requests = [
@@ -358,20 +337,20 @@ class ResultFile:
 
     def events(self, run_id: str) -> tuple[StoredEvent, ...]:
         """What the user should know about a run, oldest first."""
-        with self._valid(f"events of run {run_id}"):
-            return tuple(strict(row, StoredEvent) for row in self._fetch("events", run_id, "t_us"))
+        with self.valid(f"events of run {run_id}"):
+            return tuple(strict(row, StoredEvent) for row in self._fetch("events", run_id, order="t_us"))
 
     def failed_launches(self, run_id: str) -> tuple[FailedLaunch, ...]:
         """Those whose worker's log may say more, in order."""
-        measured = _grouped(self._fetch("measurements", run_id, "case_id"), "launch_id")
+        measured = _grouped([self], "measurements", [(run_id,)], "launch_id", order="case_id")
         found: list[FailedLaunch] = []
-        for row in self._fetch("launches", run_id, "launch_id"):
-            cases = measured.get(row["launch_id"], [])
+        for row in self._fetch("launches", run_id, order="launch_id"):
+            cases = measured.get((0, row["launch_id"]), [])
             failed = [case for case in cases if case["outcome"] == "failed"]
             if failed and row["outcome"] == "ok":
                 row |= {"outcome": "failed", "reason": failed[0]["reason"]}
             if row["outcome"] == "failed" or row["exit_status"]:
-                with self._valid(f"launches of run {run_id}"):
+                with self.valid(f"launches of run {run_id}"):
                     found.append(
                         strict({**row, "case_ids": [case["case_id"] for case in cases]}, FailedLaunch)
                     )
@@ -384,15 +363,14 @@ class ResultFile:
                 median(temperature_c), max(temperature_c), min(sm_clock_mhz), median(sm_clock_mhz),
                 avg((throttle_bits & {SLOWED_BITS} <> 0)::INT),
                 avg((throttle_bits & {POWER_CAP} <> 0)::INT), avg(sm_busy_pct)
-            FROM {self._opened.catalog}.main.telemetry WHERE run_id = TRY_CAST(? AS UUID)
+            FROM {self._table("telemetry")} WHERE run_id = TRY_CAST(? AS UUID)
             GROUP BY device_index ORDER BY device_index"""
         host_sql = f"""
             SELECT count(*), avg(cpu_steal_pct), avg(cpu_busy_pct)
-            FROM {self._opened.catalog}.main.host_telemetry WHERE run_id = TRY_CAST(? AS UUID)"""
-        with self._valid(f"telemetry of run {run_id}"):
-            devices = tuple(_made(DeviceTelemetry, row) for row in self._rows(gpu_sql, (run_id,)))
-            host = _made(HostTelemetry, self._rows(host_sql, (run_id,))[0])
-        return TelemetrySummary(devices, host if host.samples else Missing("the host was not sampled"))
+            FROM {self._table("host_telemetry")} WHERE run_id = TRY_CAST(? AS UUID)"""
+        with self.valid(f"telemetry of run {run_id}"):
+            devices = [_named(DeviceTelemetry, row) for row in self._rows(gpu_sql, (run_id,))]
+            return _made(TelemetrySummary, (devices, *self._rows(host_sql, (run_id,))[0]))
 
     def telemetry_series(
         self, run_id: str, pieces: int, within_us: tuple[int, int] | None = None
@@ -410,7 +388,7 @@ class ResultFile:
     ) -> tuple[LaunchSeries, ...]:
         """The machine while a case was timed in these launches, in pieces as in `telemetry_series`."""
         return tuple(
-            LaunchSeries(span, self._series_between(run_id, (span.first_utc_us, span.last_utc_us), pieces))
+            (span, self._series_between(run_id, (span.first_utc_us, span.last_utc_us), pieces))
             for span in sorted(self.measured_spans(run_id), key=attrgetter("launch_id"))
             if span.case_id == case_id and span.launch_id in launch_ids
         )
@@ -426,13 +404,13 @@ class ResultFile:
             metrics = tuple(m for m in STORED if m.scope == scope)
             chosen = ", ".join(
                 _COMBINED_SQL[m.combine].format(m.stored.key)
-                if (table, m.stored.key) in self._opened.columns
+                if (table, m.stored.key) in self.opened.columns
                 else "NULL"
                 for m in metrics
             )
             sql = f"""
                 SELECT {device} AS device, min(t_us), max(t_us), {chosen}
-                FROM {self._opened.catalog}.main.{table}
+                FROM {self._table(table)}
                 WHERE run_id = TRY_CAST(? AS UUID) AND t_us BETWEEN ? AND ?
                 GROUP BY device, (t_us - ?) // ? ORDER BY device, 3"""
             parameters = (run_id, first_us, last_us, first_us, piece_us)
@@ -446,27 +424,27 @@ class ResultFile:
         """First and last instant with a reading, in microseconds; impossible ones are left out."""
         sql = f"""
             SELECT min(t_us), max(t_us) FROM (
-                SELECT run_id, t_us FROM {self._opened.catalog}.main.telemetry
-                UNION ALL SELECT run_id, t_us FROM {self._opened.catalog}.main.host_telemetry)
+                SELECT run_id, t_us FROM {self._table("telemetry")}
+                UNION ALL SELECT run_id, t_us FROM {self._table("host_telemetry")})
             WHERE run_id = TRY_CAST(? AS UUID) AND t_us BETWEEN 0 AND {LATEST_US}"""
         ((first, last),) = self._rows(sql, (run_id,))
         return (first, last) if isinstance(first, int) and isinstance(last, int) else None
 
     def conditions(self, run_id: str) -> dict[int, CaseConditions]:
         """The machine while each case was timed; without cases whose blocks have no samples."""
-        return next(iter(conditions_of([self], [(run_id,)]).values()), {})
+        return conditions_of([self], [(run_id,)]).get(run_id, {})
 
     def powers(self, run_id: str) -> dict[int, tuple[LaunchPower, ...]]:
         """By case, the GPU's power in each launch; without those whose blocks have no power samples."""
-        return next(iter(powers_of([self], [(run_id,)]).values()), {})
+        return powers_of([self], [(run_id,)]).get(run_id, {})
 
     def _box_powers(self, run_id: str) -> tuple[LaunchPower, ...]:
-        if not self._opened.columns.keys() >= {("blocks", "t_us"), ("telemetry", "power_w")}:
+        if not self.opened.columns.keys() >= {("blocks", "t_us"), ("telemetry", "power_w")}:
             return ()
         sql = f"""
             SELECT case_id, launch_id, min(samples), sum(mean_w) FROM (
                 SELECT b.case_id, b.launch_id, t.device_index, count(*) AS samples, avg(t.power_w) AS mean_w
-                FROM {self._opened.catalog}.main.blocks b JOIN {self._opened.catalog}.main.telemetry t
+                FROM {self._table("blocks")} b JOIN {self._table("telemetry")} t
                     ON t.run_id = b.run_id AND t.t_us BETWEEN b.t_us AND b.t_us + b.wall_ns // 1000
                 WHERE b.run_id = TRY_CAST(? AS UUID) AND isfinite(t.power_w) AND t.power_w >= 0
                 GROUP BY b.case_id, b.launch_id, t.device_index)
@@ -475,39 +453,52 @@ class ResultFile:
 
     def measured_spans(self, run_id: str) -> tuple[MeasuredSpan, ...]:
         """When each launch timed each case, ordered by time."""
-        if ("blocks", "t_us") not in self._opened.columns:
+        if ("blocks", "t_us") not in self.opened.columns:
             return ()
         sql = f"""
             SELECT case_id, launch_id, min(t_us) AS first_us, max(t_us + wall_ns // 1000)
-            FROM {self._opened.catalog}.main.blocks WHERE run_id = TRY_CAST(? AS UUID)
+            FROM {self._table("blocks")} WHERE run_id = TRY_CAST(? AS UUID)
             GROUP BY case_id, launch_id ORDER BY first_us, case_id, launch_id"""
-        with self._valid(f"blocks of run {run_id}"):
+        with self.valid(f"blocks of run {run_id}"):
             return tuple(_made(MeasuredSpan, row) for row in self._rows(sql, (run_id,)))
 
-    def _fetch(self, name: str, run_id: str, order: str) -> list[Row]:
-        return _fetch([self], name, [(run_id,)], order=order)[0]
+    def _table(self, name: str) -> str:
+        return f"{self.opened.catalog}.main.{name}"
+
+    def _fetch(
+        self, name: str, run_id: str | None, *, order: str = "", columns: Sequence[str] | None = None
+    ) -> list[Row]:
+        """The rows of a run in a table, or of all runs."""
+        ids = None if run_id is None else (run_id,)
+        return _grouped([self], name, [ids], order=order, columns=columns).get((0,), [])
 
     def _rows(
-        self, sql: str, parameters: tuple[object, ...] = (), most: int = 5_000_000
+        self, sql: str, parameters: tuple[object, ...] = (), most: int = MOST_BYTES // CELL_BYTES
     ) -> list[tuple[Any, ...]]:
-        return rows_of(self._opened.connection, self._opened.deadline, sql, parameters, most=most)
+        return rows_of(self.opened.connection, self.opened.deadline, sql, parameters, most=most)
 
-    def _check_texts(self, name: str, columns: Sequence[str], run_ids: Sequence[str] | None) -> None:
-        """Raise TooLarge if these columns of a table hold more than MOST_BYTES."""
-        if name in self._small_tables:
+    def check_texts(self, name: str, columns: Sequence[str], run_ids: Sequence[str] | None = None) -> None:
+        """Raise TooLarge if these columns of a table hold more than MOST_BYTES, of these runs or of all.
+
+        One column is measured after the other: DuckDB holds 2048 values of each that a query reads.
+        """
+        if self.opened.sizes.get(name, 0) * len(columns) * TEXT_MOST_BYTES <= MOST_BYTES:
             return
-        size = text_size(self._opened, name, columns)
-        if size <= MOST_BYTES:
-            self._small_tables.add(name)
-            return
-        if run_ids is not None:
-            size = text_size(self._opened, name, columns, run_ids)
+        where, size = "" if run_ids is None else f" WHERE {_of_runs(run_ids)}", 0
+        for column in columns:
+            if (name, column) in self.opened.columns:
+                sum_sql = f'SELECT coalesce(sum(strlen("{column}")), 0)::BIGINT'
+                ((of_column,),) = self._rows(
+                    f"{sum_sql} FROM {self._table(name)}{where}", tuple(run_ids or ())
+                )
+                size += of_column
         if size > MOST_BYTES:
             raise too_large(self.db, name, f"at least {size:,} bytes of text", f"{MOST_BYTES // 2**20} MiB")
 
     @contextmanager
-    def _valid(self, what: str) -> Iterator[None]:
-        self._opened.deadline.left_s()
+    def valid(self, what: str) -> Iterator[None]:
+        """Values that cannot be, in the user's words; `what` is read meanwhile."""
+        self.opened.deadline.left_s()
         try:
             yield
         except NotValid as error:
@@ -515,25 +506,6 @@ class ResultFile:
                 f"{self.db} holds what cannot be ({what}): {clean_text(str(error))[:200]}",
                 "it is damaged or was not written by gputui; use a copy made before",
             ) from error
-
-
-def text_size(
-    opened: Checked, name: str, columns: Sequence[str], run_ids: Sequence[str] | None = None
-) -> int:
-    """Bytes of these columns of a table, of these runs or of all; 0 for tables that are small anyway.
-
-    One column is measured after the other: DuckDB holds 2048 values of each that a query reads.
-    """
-    size = 0
-    if opened.sizes.get(name, 0) * len(columns) * TEXT_MOST_BYTES > MOST_BYTES:
-        where = "" if run_ids is None else f" WHERE {_of_runs(run_ids)}"
-        for column in columns:
-            if (name, column) in opened.columns:
-                sum_sql = f'SELECT coalesce(sum(strlen("{column}")), 0)::BIGINT'
-                sql = f"{sum_sql} FROM {opened.catalog}.main.{name}{where}"
-                ((of_column,),) = rows_of(opened.connection, opened.deadline, sql, tuple(run_ids or ()))
-                size += of_column
-    return size
 
 
 @contextmanager
@@ -560,20 +532,66 @@ def open_results(files: Sequence[Path], trust: bool = False) -> Iterator[tuple[R
         yield tuple(map(ResultFile, opened))
 
 
+def read_each(
+    files: Sequence[Path],
+    read: Callable[[Sequence[ResultFile]], list[_Kind]],
+    *,
+    trust: bool = False,
+    as_stored: bool = False,
+    at_a_time: int = 16,
+    threads: int = 1,
+) -> list[_Kind]:
+    """What `read` makes of these files by absolute paths, of which some are open together, in their order.
+
+    Where that fails they are read one by one: each is then waited for while it is written, and the one at
+    fault is named. Raises GputuiError, TooLarge.
+    """
+    idle: list[DuckDBPyConnection] = []
+
+    def read_some(some: Sequence[Path]) -> list[_Kind]:
+        if len(some) == 1:
+            with open_result(some[0], trust, as_stored) as file:
+                return read((file,))
+        connection = idle.pop() if idle else connect_for(files)
+        try:
+            attached = attach_to_read(connection, some)
+            checked = check_are_ours(connection, attached, trust)
+            found = read([ResultFile(one, as_stored) for one in checked])
+            for name in attached:
+                connection.execute(f"DETACH {name}")
+            idle.append(connection)
+            return found
+        except BaseException as error:  # after some of them the connection is of no use
+            connection.close()
+            if isinstance(error, TooLarge) or not isinstance(error, GputuiError | Locked):
+                raise
+            return [one for file in some for one in read_some([file])]
+
+    parts = [files[start : start + at_a_time] for start in range(0, len(files), at_a_time)]
+    with ThreadPoolExecutor(threads) as executor:
+        each = executor.map if min(threads, len(parts)) > 1 else map
+        try:
+            return [one for found in each(read_some, parts) for one in found]
+        finally:
+            executor.shutdown(cancel_futures=True)
+            for connection in idle:
+                connection.close()
+
+
 def summaries_of(files: Sequence[ResultFile]) -> list[tuple[RunSummary, ...]]:
     """As `ResultFile.summaries` for files that were opened together."""
     every = [None] * len(files)
     parts = {
-        name: [_grouped(rows, "run_id") for rows in _fetch(files, name, every, order=order)]
+        name: _grouped(files, name, every, "run_id", order=order)
         for name, order in (("machines", ""), ("devices", "device_index"), ("identities", ""), ("prices", ""))
     }
-    runs = _fetch(files, "runs", every, columns=RUN_COLUMNS)
+    runs = _grouped(files, "runs", every, columns=RUN_COLUMNS)
     found: list[tuple[RunSummary, ...]] = []
     for place, file in enumerate(files):
         summaries = []
-        for row in sorted(runs[place], key=_key_of("started_us", "run_id"), reverse=True):
-            mine = {name: of_file[place].get(row["run_id"], []) for name, of_file in parts.items()}
-            with file._valid(f"run {row['run_id']}"):
+        for row in sorted(runs.get((place,), []), key=_key_of("started_us", "run_id"), reverse=True):
+            mine = {name: rows.get((place, row["run_id"]), []) for name, rows in parts.items()}
+            with file.valid(f"run {row['run_id']}"):
                 summaries.append(summary_from(row, mine))
         found.append(tuple(summaries))
     return with_common_ids(found)
@@ -590,31 +608,30 @@ def runs_of(
     ids = [[summary.run_id for summary in of_file] for of_file in chosen]
     of_more: list[list[str]] = [[] for _ in files] if only_rates else ids
     where = "outcome = 'ok'" if only_rates else ""
-    launches = _fetch(files, "launches", of_more, columns=("run_id", "launch_id", "is_fork"))
-    measurements = _fetch(files, "measurements", ids, order="launch_id", where=where)
-    blocks: list[dict[tuple[Cell, Cell], dict[Cell, list[Block]]]] = [{} for _ in files]
-    """By file, by run and case, by launch: as they are stored, not yet checked."""
-    names = _names_of("blocks", BLOCK_COLUMNS)
-    for place, (run_id, case_id, launch_id, *cells) in _each_cells(files, "blocks", ids, names):
-        of_case = blocks[place].setdefault((run_id, case_id), {})
+    launches = _grouped(files, "launches", of_more, "run_id", "launch_id", columns=("is_fork",))
+    forks = {launch for launch, rows in launches.items() if any(row["is_fork"] for row in rows)}
+    measurements = _grouped(files, "measurements", ids, "run_id", "case_id", order="launch_id", where=where)
+    figures = _grouped(files, "figures", of_more, "run_id", "case_id", order="figure_index")
+    blocks: dict[tuple[Any, ...], dict[Cell, list[Block]]] = {}
+    """By file, run and case, by launch: as they are stored, not yet checked."""
+    for place, (run_id, case_id, launch_id, *cells) in _each_cells(files, "blocks", ids, BLOCK_COLUMNS):
+        of_case = blocks.setdefault((place, run_id, case_id), {})
         of_case.setdefault(launch_id, []).append(Block(launch_id, case_id, *cells))
-    figures = _fetch(files, "figures", of_more, order="figure_index")
-    cases = _fetch(files, "cases", ids, order="case_id", where=where)
-    found: list[tuple[Run, ...]] = []
-    for place, file in enumerate(files):
-        forks = {(row["run_id"], row["launch_id"]) for row in launches[place] if row["is_fork"]}
-        for row in measurements[place]:
-            row["is_fork"] = (row["run_id"], row["launch_id"]) in forks
-        parts = [_grouped(part[place], "run_id", "case_id") for part in (measurements, figures)]
-        results: dict[Cell, list[CaseResult]] = {}
-        for row in cases[place]:
-            run_id, case_id = row["run_id"], row["case_id"]
-            with file._valid(f"case {case_id} of run {run_id}"):
-                launched, of_launches = (part.get((run_id, case_id), []) for part in parts)
-                timed = blocks[place].pop((run_id, case_id), {})
-                results.setdefault(run_id, []).append(case_from(row, launched, timed, of_launches))
-        found.append(tuple(Run(s, tuple(results.get(s.run_id, ()))) for s in chosen[place]))
-    return found
+    results: dict[tuple[Any, ...], list[CaseResult]] = {}
+    for key, rows in _grouped(files, "cases", ids, "run_id", order="case_id", where=where).items():
+        place, run_id = key
+        for row in rows:
+            one = (*key, row["case_id"])
+            launched = measurements.get(one, [])
+            for measurement in launched:
+                measurement["is_fork"] = (*key, measurement["launch_id"]) in forks
+            with files[place].valid(f"case {row['case_id']} of run {run_id}"):
+                case = case_from(row, launched, blocks.pop(one, {}), figures.get(one, []))
+            results.setdefault(key, []).append(case)
+    return [
+        tuple(Run(one, tuple(results.get((place, one.run_id), ()))) for one in of_file)
+        for place, of_file in enumerate(chosen)
+    ]
 
 
 def check_runs(files: Sequence[ResultFile], chosen: Sequence[Sequence[RunSummary]]) -> None:
@@ -622,49 +639,44 @@ def check_runs(files: Sequence[ResultFile], chosen: Sequence[Sequence[RunSummary
 
     Raises GputuiError for an impossible value, TooLarge for too many.
     """
-    at_a_time = runs_at_a_time(files)
-    for start in range(0, max(map(len, chosen)), at_a_time):
-        some = [of_file[start : start + at_a_time] for of_file in chosen]
+    for some in in_parts(files, chosen):
         ids = [[summary.run_id for summary in of_file] for of_file in some]
         runs_of(files, some)
         passes_of(files, ids)
         for name in ("runs", "launches"):  # of which only some columns were read
-            _fetch(files, name, ids)
+            _grouped(files, name, ids)
         for file, of_file in zip(files, ids, strict=True):
             for run_id in of_file:
                 file.serving(run_id)
                 file.events(run_id)
                 file.telemetry_summary(run_id)
-            file.drop()
+            file.held_bytes = 0
 
 
-def runs_at_a_time(files: Sequence[ResultFile]) -> int:
-    """How many runs of each of these files can be read together, by the blocks that its runs have."""
-    most = max(file._opened.sizes.get("blocks", 0) / (file._opened.sizes["runs"] or 1) for file in files)
-    return max(1, min(_RUNS_AT_A_TIME // len(files), int(_BLOCKS_AT_A_TIME / max(1, most))))
-
-
-_PASS = ("run_id", "case_id", "launch_id")
+def in_parts(
+    files: Sequence[ResultFile], chosen: Sequence[Sequence[RunSummary]]
+) -> Iterator[list[Sequence[RunSummary]]]:
+    """These runs of each file, as many at a time as can be read together, by the blocks that runs have."""
+    most = max(file.opened.sizes.get("blocks", 0) / (file.opened.sizes["runs"] or 1) for file in files)
+    at_a_time = max(1, min(_RUNS_AT_A_TIME // len(files), int(_BLOCKS_AT_A_TIME / max(1, most))))
+    for start in range(0, max(map(len, chosen)), at_a_time):
+        yield [of_file[start : start + at_a_time] for of_file in chosen]
 
 
 def passes_of(
     files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
 ) -> list[dict[str, dict[int, ProfiledPass]]]:
     """The profiled passes of runs of each file, by run and case, including those without a result."""
-    listed = _fetch(files, "profiled_passes", run_ids, order="launch_id")
-    with_any = [ids if rows else () for ids, rows in zip(run_ids, listed, strict=True)]
-    parts = {
-        table: [_grouped(rows, *_PASS) for rows in _fetch(files, table, with_any)] for table in PROFILED_PARTS
-    }
+    listed = _grouped(files, "profiled_passes", run_ids, order="launch_id")
+    with_any = [ids if (place,) in listed else () for place, ids in enumerate(run_ids)]
+    keys = ("run_id", "case_id", "launch_id")
+    parts = {table: _grouped(files, table, with_any, *keys) for table in PROFILED_PARTS}
     found: list[dict[str, dict[int, ProfiledPass]]] = [{} for _ in files]
-    for place, file in enumerate(files):
-        for row in listed[place]:
-            run_id, case_id, launch_id = (row[name] for name in _PASS)
-            with file._valid(f"the profiled pass of case {case_id} of run {run_id}"):
-                mine = {
-                    table: of_file[place].get((run_id, case_id, launch_id), [])
-                    for table, of_file in parts.items()
-                }
+    for (place,), rows in listed.items():
+        for row in rows:
+            run_id, case_id, launch_id = (row[name] for name in keys)
+            with files[place].valid(f"the profiled pass of case {case_id} of run {run_id}"):
+                mine = {table: of.get((place, run_id, case_id, launch_id), []) for table, of in parts.items()}
                 one = profiled_from(row, mine)
                 found[place].setdefault(str(run_id), {})[one.case_id] = one
     return found
@@ -710,11 +722,11 @@ def _sampled(
         return
     seen = _SEEN_SQL.format(samples=" UNION ALL ".join(samples), blocks=blocks[0], cases=cases[0])
     parameters = (*(one for _, union in unions for one in union[1]), *blocks[1], *cases[1])
-    first = files[0]._opened
+    first = files[0].opened
     for place, run_id, *cells in rows_of(
         first.connection, first.deadline, seen + sql, parameters, at_a_time=NUMBERS_AT_A_TIME
     ):
-        with files[place]._valid(f"telemetry of run {run_id}"):
+        with files[place].valid(f"telemetry of run {run_id}"):
             one = _made(kind, cells)
         yield run_id, one
 
@@ -728,17 +740,17 @@ def _union(
     """Index of the file, run and these columns, NULL where a file lacks one; of these runs, or of all."""
     alike: dict[str, list[int]] = {}
     for place, (file, ids) in enumerate(zip(files, run_ids, strict=True)):
-        is_there = (name, "run_id") in file._opened.columns and name not in file._opened.empty
+        is_there = (name, "run_id") in file.opened.columns and name not in file.opened.empty
         if is_there and (ids is None or ids):
-            alike.setdefault(file._opened.statements[name], []).append(place)
+            alike.setdefault(file.opened.statements[name], []).append(place)
     each, parameters = [], list[object]()
     for statement, places in alike.items():
-        cells = TABLE_BY_NAME[name].cells_sql(files[places[0]]._opened.columns, columns)
+        cells = TABLE_BY_NAME[name].cells_sql(files[places[0]].opened.columns, columns)
         # DuckDB takes as long to parse the columns of many files as to read them; generated ones may fail
         own = f"run_id, {cells}" if is_generated(statement) else "*"
         parts = []
         for place in places:
-            part = f"SELECT {place} AS place, {own} FROM {files[place]._opened.catalog}.main.{name}"
+            part = f"SELECT {place} AS place, {own} FROM {files[place].opened.catalog}.main.{name}"
             if (ids := run_ids[place]) is not None:
                 part += f" WHERE {_of_runs(ids)}"
                 parameters += ids
@@ -753,37 +765,25 @@ def _of_runs(run_ids: Sequence[str]) -> str:
     return f"run_id IN ({', '.join(['TRY_CAST(? AS UUID)'] * len(run_ids))})"
 
 
-def _grouped(rows: Iterable[Row], *names: str) -> dict[Any, list[Row]]:
-    """Rows grouped by the values of these columns, in order; keyed by the value itself for a single
-    column."""
-    key_of = itemgetter(*names)
-    found: dict[Any, list[Row]] = {}
-    for row in rows:
-        found.setdefault(key_of(row), []).append(row)
-    return found
-
-
-def _fetch(
+def _grouped(
     files: Sequence[ResultFile],
     name: str,
     run_ids: Sequence[Sequence[str] | None],
-    *,
+    *keys: str,
     order: str = "",
     columns: Sequence[str] | None = None,
     where: str = "",
-) -> list[list[Row]]:
-    """Rows of one table of each file by column name, of these runs; None: of all.
+) -> dict[tuple[Any, ...], list[Row]]:
+    """Rows of one table by the index of their file and these of their cells, in the order of one column.
 
-    `where` is a condition in SQL.
-    Ordered by one column, if given. A column that a file lacks is None; texts are cleaned unless their file
-    is read as stored. All files are queried at once.
+    As `_each_row`.
     """
-    found: list[list[Row]] = [[] for _ in files]
-    for place, row in _each_row(files, name, run_ids, columns=columns, where=where):
-        found[place].append(row)
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for place, row in _each_row(files, name, run_ids, columns and (*keys, *columns), where):
+        found.setdefault((place, *(row[key] for key in keys)), []).append(row)
     # DuckDB takes longer to plan sorting many small tables than to read them.
-    for of_file in found if order else ():
-        of_file.sort(key=_key_of(order))
+    for rows in found.values() if order else ():
+        rows.sort(key=_key_of(order))
     return found
 
 
@@ -791,116 +791,72 @@ def _each_row(
     files: Sequence[ResultFile],
     name: str,
     run_ids: Sequence[Sequence[str] | None],
-    *,
     columns: Sequence[str] | None = None,
     where: str = "",
 ) -> Iterator[tuple[int, Row]]:
-    """As `_fetch`, one row after the other with the index of its file, in no order. Raises TooLarge."""
+    """As `_each_cells`, each row by column name."""
     names = _names_of(name, columns)
-    for place, cells in _each_cells(files, name, run_ids, names, where):
+    for place, cells in _each_cells(files, name, run_ids, columns, where):
         yield place, dict(zip(names, cells, strict=True))
 
 
 def _names_of(name: str, columns: Sequence[str] | None) -> list[str]:
     """These columns of a table in its order, or all of them; the run first."""
-    known = (column.name for column in TABLE_BY_NAME[name].columns if column.name != "run_id")
-    return ["run_id", *(one for one in known if columns is None or one in columns)]
+    known = TABLE_BY_NAME[name].column_names
+    return [one for one in known if one == "run_id" or columns is None or one in columns]
 
 
 def _each_cells(
     files: Sequence[ResultFile],
     name: str,
     run_ids: Sequence[Sequence[str] | None],
-    names: Sequence[str],
+    columns: Sequence[str] | None = None,
     where: str = "",
 ) -> Iterator[tuple[int, list[Any]]]:
-    """The cells of these columns of each row, as `_each_row`; `names` are from `_names_of`.
+    """The cells of each row of a table in these files, of these runs, with the index of its file.
+
+    `run_ids` are those of each file; None: of all. `where` is a condition in SQL. The run comes first, then
+    these columns in their order, or all; one that a file lacks is None; texts are cleaned unless their file
+    is read as stored. All files are queried at once, so rows are in no order.
 
     Raises TooLarge if one file has more than MOST_BYTES of them, or more than _MOST_HELD_BYTES of all that
     was read of it.
     """
+    names = _names_of(name, columns)
     types = {column.name: column.sql_type for column in TABLE_BY_NAME[name].columns}
-    texts = [place for place, column in enumerate(names) if place and types[column] == "VARCHAR"]
+    texts = [place for place, column in enumerate(names) if types[column] == "VARCHAR"]
     union, parameters = _union(files, name, run_ids, names[1:])
     if not union:
         return
     of_text = [names[place] for place in texts]
     for file, ids in zip(files, run_ids, strict=True):
         if ids is None or ids:
-            file._check_texts(name, of_text, ids)
-    whole = whole_texts(union, name, of_text, "place")
-    sql = f"SELECT * REPLACE (run_id::VARCHAR AS run_id) FROM ({whole})"
-    sql += f" WHERE {where}" if where else ""
+            file.check_texts(name, of_text, ids)
+    sql = f"SELECT * REPLACE (run_id::VARCHAR AS run_id) FROM ({whole_texts(union, name, of_text, 'place')})"
     row_bytes = CELL_BYTES * len(names)
-    left = [min(MOST_BYTES, _MOST_HELD_BYTES - file._held_bytes) for file in files]
-    first = files[0]._opened
-    for some in chunks_of(first.connection, first.deadline, sql, parameters, what=name):
-        for place, *cells in some:
-            size = row_bytes
-            for column in texts:
-                if isinstance(cells[column], str):
-                    cells[column] = files[place]._clean(cells[column])
-                    size += getsizeof(cells[column])
-            left[place] -= size
-            files[place]._held_bytes += size
-            if left[place] < 0:
-                rows = f"{files[place]._opened.sizes.get(name, 0):,} rows"
-                raise too_large(files[place].db, name, rows, f"{MOST_BYTES // 2**20} MiB")
-            yield place, cells
+    left = [min(MOST_BYTES, _MOST_HELD_BYTES - file.held_bytes) for file in files]
+    first = files[0].opened
+    with limited(first.connection, first.deadline, name):
+        first.connection.execute(f"{sql} WHERE {where or 'true'}", list(parameters))
+        while some := first.connection.fetchmany(TEXTS_AT_A_TIME):
+            first.deadline.left_s()
+            for place, *cells in some:
+                size = row_bytes
+                for column in texts:
+                    if isinstance(cells[column], str):
+                        cells[column] = files[place]._clean(cells[column])
+                        size += getsizeof(cells[column])
+                left[place] -= size
+                files[place].held_bytes += size
+                if left[place] < 0:
+                    rows = f"{files[place].opened.sizes.get(name, 0):,} rows"
+                    raise too_large(files[place].db, name, rows, f"{MOST_BYTES // 2**20} MiB")
+                yield place, cells
 
 
 def _key_of(*names: str) -> Callable[[Row], Any]:
     """A sort key; rows without a value come last."""
     return lambda row: [(row[name] is None, row[name]) for name in names]
-
-
-class Readers:
-    """Reads many result files some at a time, for several threads, with one connection for each."""
-
-    def __init__(self, files: Sequence[Path], trust: bool = False, as_stored: bool = False) -> None:
-        """`files` by absolute paths."""
-        self._files = files
-        self._trust = trust
-        self._as_stored = as_stored
-        self._connections: dict[int, DuckDBPyConnection] = {}
-        """By thread."""
-
-    def read(self, files: Sequence[Path], read: Callable[[Sequence[ResultFile]], list[_Kind]]) -> list[_Kind]:
-        """What `read` makes of some of the files, open together.
-
-        Where that fails they are read one by one: each is then waited for while it is written, and the one
-        at fault is named. Raises GputuiError, TooLarge.
-        """
-        if len(files) == 1:
-            with open_result(files[0], self._trust, self._as_stored) as file:
-                return read((file,))
-        try:
-            with self._opened(files) as opened:
-                return read(opened)
-        except TooLarge:
-            raise
-        except (GputuiError, Locked):
-            return [one for file in files for one in self.read([file], read)]
-
-    @contextmanager
-    def _opened(self, files: Sequence[Path]) -> Iterator[list[ResultFile]]:
-        thread = get_ident()
-        if thread not in self._connections:
-            self._connections[thread] = connect_for(self._files)
-        connection = self._connections[thread]
-        try:
-            attached = attach_to_read(connection, files)
-            checked = check_are_ours(connection, attached, self._trust)
-            yield [ResultFile(one, self._as_stored) for one in checked]
-            for name in attached:
-                connection.execute(f"DETACH {name}")
-        except BaseException:  # after some errors a connection is of no use
-            self._connections.pop(thread).close()
-            raise
-
-    def close(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
 
 
 def warnings_of(db: Path) -> tuple[str, ...]:
@@ -926,6 +882,11 @@ def _finite(value: object) -> float:
 
 
 def _made(kind: type[_Kind], cells: Sequence[object]) -> _Kind:
-    """A value from the cells of its fields, NULL as Missing. Raises NotValid."""
+    """A value from the cells of its fields. Raises NotValid."""
+    return strict(_named(kind, cells), kind)
+
+
+def _named(kind: type, cells: Sequence[object]) -> dict[str, object]:
+    """The cells of a value by its fields, NULL as Missing."""
     plain = ({"missing": "not measured"} if cell is None else cell for cell in cells)
-    return strict({field.name: one for field, one in zip(fields(kind), plain, strict=True)}, kind)  # type: ignore[arg-type]
+    return {field.name: one for field, one in zip(fields(kind), plain, strict=True)}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
-from operator import attrgetter
 from threading import Lock
 from typing import Any, TypeVar  # Any: JSON that is not yet checked
 
@@ -132,19 +130,12 @@ def _missing_restored(plain: object, depth: int) -> object:
 _NESTED = (dict, list, tuple)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """The constraints on the values of one class."""
-
-    words: tuple[tuple[str, tuple[str, ...]], ...]
-    values: Callable[[Any], tuple[object, ...]]
-    """Returns the values of all fields."""
-    limits: tuple[tuple[str, int, int, bool], ...]
-    """Per field the least and the largest integer, and whether a float may be negative."""
+_Limits = tuple[tuple[str, int, int, bool], ...]
+"""Per field of a class the least and the largest integer, and whether a float may be negative."""
 
 
 @cache
-def _rule_of(kind: type) -> _Rule:
+def _limits_of(kind: type) -> _Limits:
     limits = []
     for field in fields(kind):
         is_signed = kind is Work and field.name == "parameters"
@@ -153,17 +144,16 @@ def _rule_of(kind: type) -> _Rule:
         if field.name.endswith("_utc_us"):
             most = LATEST_US
         limits.append((field.name, least, most, is_signed))
-    names = [field.name for field in fields(kind)]
-    values = attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)
-    return _Rule(_WORDS.get(kind, ()), values, tuple(limits))
+    return tuple(limits)
 
 
 def _check(value: Any) -> None:
-    rule = _rule_of(value.__class__)
-    for name, words in rule.words:
+    kind = value.__class__
+    for name, words in _WORDS.get(kind, ()):
         if getattr(value, name) not in words:
             raise NotValid(f"{name} is {getattr(value, name)!r}")
-    for part, (name, least, most, is_signed) in zip(rule.values(value), rule.limits, strict=True):
+    for name, least, most, is_signed in _limits_of(kind):
+        part = getattr(value, name)
         if type(part) is not int or not least <= part <= most:  # most numbers are valid
             _check_value(name, part, least, most, is_signed)
     if isinstance(value, Case) and not LEAST_UNITS <= value.units_per_step <= MOST_UNITS:

@@ -107,9 +107,9 @@ def _curves_of_side(cell: Cell, evidence: Evidence) -> SideCurves | Missing:
     timed = [m.launch_id for m in cell.result.measurements if m.outcome == "ok" and m.blocks]
     launches = evidence.launches(cell.run.run_id, cell.result.case_id, timed[:MOST_LAUNCHES], _PIECES)
     starts, seconds = [], 0.0
-    for launch in launches:
+    for span, _ in launches:
         starts.append(seconds)
-        seconds += (launch.span.last_utc_us - launch.span.first_utc_us) * 1e-6
+        seconds += (span.last_utc_us - span.first_utc_us) * 1e-6
     wanted = charted(device)[:_MOST_METRICS]
     made = {metric.key: _joined(launches, starts, device, metric.key) for metric in wanted}
     curves = {key: series for key, series in made.items() if series.known}
@@ -121,14 +121,14 @@ def _curves_of_side(cell: Cell, evidence: Evidence) -> SideCurves | Missing:
 def _joined(launches: Sequence[LaunchSeries], starts: Sequence[float], device: int, key: str) -> TimeSeries:
     t_s: list[float] = []
     values: list[float] = []
-    for launch, start_s in zip(launches, starts, strict=True):
+    for (span, of_devices), start_s in zip(launches, starts, strict=True):
         t_s.append(start_s)  # of a launch without a reading nothing is known, whatever came before
         values.append(math.nan)
-        for series in launch.series:
+        for series in of_devices:
             if series.device_index == device and key in series.columns:
                 # the first reading stands for the time before it
                 for number, (t_us, value) in enumerate(zip(series.t_us, series.columns[key], strict=True)):
-                    t_s.append(start_s + (number > 0) * (t_us - launch.span.first_utc_us) * 1e-6)
+                    t_s.append(start_s + (number > 0) * (t_us - span.first_utc_us) * 1e-6)
                     values.append(value)
     return TimeSeries(t_s, values)
 

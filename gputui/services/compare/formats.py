@@ -39,7 +39,7 @@ from gputui.services.compare.reports import (
 from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.compare.tables import pair_parts
 from gputui.services.compare.why import sentence
-from gputui.services.results.exports import (
+from gputui.services.results.run_forms import (
     case_identity,
     cost_as_json,
     estimate_as_json,

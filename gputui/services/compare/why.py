@@ -30,7 +30,7 @@ from gputui.services.results.conditions import (
     step_findings,
 )
 from gputui.services.results.expected import sheet_peak
-from gputui.services.results.step_tables import CATEGORY_WORDS
+from gputui.services.results.step_breakdown import CATEGORY_WORDS
 
 _WIDEST_BAR = 40
 _LEAST_NS = 500

@@ -20,9 +20,8 @@ from gputui.model.telemetry import LaunchPower
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.results.expected import measured_peak
 from gputui.services.results.labels import is_recording
-from gputui.services.results.selectors import Selection, batches
+from gputui.services.results.selectors import Selection
 from gputui.services.results.throughput import busy_share, speed_of, waited_share
-from gputui.store.locking import Locked
 from gputui.store.reading import (
     CaseConditions,
     LaunchSeries,
@@ -30,12 +29,15 @@ from gputui.store.reading import (
     TelemetrySummary,
     conditions_of,
     open_result,
-    open_results,
+    passes_of,
     powers_of,
+    read_each,
 )
 
 _Found = TypeVar("_Found")
 NOT_PROFILED = "it has no profiled pass"
+_TOGETHER = 50
+"""Files that are open at the same time: some 0.7 MiB and a descriptor each."""
 
 
 class Evidence:
@@ -75,49 +77,52 @@ class Evidence:
 
     def profiled(self, run_id: str, case_id: int) -> ProfiledPass | Missing:
         """The profiled pass of a case. Raises GputuiError if the file can no longer be read."""
-        found = self._of_run(run_id, self._passes, ResultFile.profiled)
-        return found.get(case_id, Missing(NOT_PROFILED))
+        self._read([run_id], self._passes, lambda files, ids: passes_of(files, ids)[0])
+        return self._passes[run_id].get(case_id, Missing(NOT_PROFILED))
+
+    def conditions(self, run_id: str, case_id: int) -> CaseConditions | Missing:
+        """Telemetry of a timed case, summarised. Raises GputuiError if the file can no longer be read."""
+        self._read([run_id], self._conditions, conditions_of)
+        return self._conditions[run_id].get(case_id, Missing("there is no telemetry of its blocks"))
+
+    def powers(self, run_id: str, case_id: int) -> tuple[LaunchPower, ...] | Missing:
+        """What the GPU of a case drew in each launch. Raises GputuiError as `conditions` does."""
+        self._read([run_id], self._powers, powers_of)
+        return self._powers[run_id].get(case_id, Missing("no power was sampled in its blocks"))
 
     def read_conditions(self, run_ids: Iterable[str]) -> None:
-        """Read the conditions of these runs ahead, many at once."""
-        self._read_together(run_ids, self._conditions, conditions_of)
+        """Read the conditions of these runs ahead, many at once; an error is reported on demand."""
+        with suppress(GputuiError):
+            self._read(run_ids, self._conditions, conditions_of)
 
     def read_powers(self, run_ids: Iterable[str]) -> None:
-        """Read the powers of these runs ahead, many at once."""
-        self._read_together(run_ids, self._powers, powers_of)
+        """Likewise their powers."""
+        with suppress(GputuiError):
+            self._read(run_ids, self._powers, powers_of)
 
-    def _read_together(
+    def _read(
         self,
         run_ids: Iterable[str],
         known: dict[str, Mapping[int, _Found]],
         read: Callable[[Sequence[ResultFile], Sequence[Sequence[str]]], Mapping[str, Mapping[int, _Found]]],
     ) -> None:
-        """What cannot be read this way is read on demand, which reports the error."""
+        """Add by run and case what `read` gives of these runs and is not known yet."""
         by_file: dict[Path, list[str]] = {}
         for run_id in dict.fromkeys(run_ids):
             if run_id not in known:
                 by_file.setdefault(self._files[run_id].resolve(), []).append(run_id)
-        if sum(map(len, by_file.values())) < 2:
-            return
-        for some in batches(list(by_file)):
-            ids = [by_file[path] for path in some]
-            with suppress(GputuiError, Locked), open_results(some, self._trust) as files:
-                found = read(files, ids)
-                known.update((run_id, found.get(run_id, {})) for of_file in ids for run_id in of_file)
 
-    def conditions(self, run_id: str, case_id: int) -> CaseConditions | Missing:
-        """Telemetry of a timed case, summarised. Raises GputuiError if the file can no longer be read."""
-        found = self._of_run(run_id, self._conditions, ResultFile.conditions)
-        return found.get(case_id, Missing("there is no telemetry of its blocks"))
+        def by_run(files: Sequence[ResultFile]) -> list[tuple[str, Mapping[int, _Found]]]:
+            ids = [by_file[file.db] for file in files]
+            found = read(files, ids)
+            return [(run_id, found.get(run_id, {})) for of_file in ids for run_id in of_file]
 
-    def powers(self, run_id: str, case_id: int) -> tuple[LaunchPower, ...] | Missing:
-        """What the GPU of a case drew in each launch. Raises GputuiError as `conditions` does."""
-        found = self._of_run(run_id, self._powers, ResultFile.powers)
-        return found.get(case_id, Missing("no power was sampled in its blocks"))
+        known.update(read_each(list(by_file), by_run, trust=self._trust, at_a_time=_TOGETHER))
 
     def loads(self, run_id: str) -> ServingRecords:
         """What a run offered to a server. Raises GputuiError if that can no longer be read."""
-        return self._read(run_id, lambda file: file.serving(run_id))
+        with open_result(self._files[run_id], self._trust) as file:
+            return file.serving(run_id)
 
     def launches(
         self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int
@@ -126,22 +131,8 @@ class Evidence:
 
         Raises GputuiError if it can no longer be read.
         """
-        return self._read(run_id, lambda file: file.launch_series(run_id, case_id, launch_ids, pieces))
-
-    def _of_run(
-        self,
-        run_id: str,
-        known: dict[str, Mapping[int, _Found]],
-        read: Callable[[ResultFile, str], Mapping[int, _Found]],
-    ) -> Mapping[int, _Found]:
-        """By case; read once."""
-        if run_id not in known:
-            known[run_id] = self._read(run_id, lambda file: read(file, run_id))
-        return known[run_id]
-
-    def _read(self, run_id: str, read: Callable[[ResultFile], _Found]) -> _Found:
         with open_result(self._files[run_id], self._trust) as file:
-            return read(file)
+            return file.launch_series(run_id, case_id, launch_ids, pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +232,7 @@ def recorded_use(run: Run, telemetry: TelemetrySummary) -> RecordedUse | Missing
     blocks = [block for case in run.cases for one in case.measurements for block in one.blocks]
     if not is_recording(run) or len(blocks) != 1 or blocks[0].cpu_ns is None:
         return Missing("it is no recording of a program")
-    used_cores, host = blocks[0].cpu_ns / blocks[0].wall_ns, telemetry.host
-    busy_pct = host if isinstance(host, Missing) else host.cpu_busy_mean_pct
+    used_cores, busy_pct = blocks[0].cpu_ns / blocks[0].wall_ns, telemetry.cpu_busy_mean_pct
     return RecordedUse(
         cpu_s=blocks[0].cpu_ns * 1e-9,
         waited_share=waited_share(run.cases[0]),

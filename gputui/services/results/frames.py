@@ -19,16 +19,12 @@ from gputui.services.results.throughput import cost_of, speed_of
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
 from gputui.store.opening import (
-    MOST_BYTES,
-    Checked,
     expanded,
     limited,
-    open_read_only,
-    open_together,
     too_large,
     whole_texts,
 )
-from gputui.store.reading import ResultFile, text_size
+from gputui.store.reading import ResultFile, open_result, open_results
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.selecting import find_runs, with_common_ids
 from gputui.store.text import clean_text
@@ -155,8 +151,7 @@ def _loaded(
     rates: list[dict[str, object]] = []
     seen: dict[str, RunSummary] = {}
     with closing(_opened(list(named), trust)) as files:
-        for opened, path, selector in files:
-            file = ResultFile(opened)
+        for file, path, selector in files:
             summaries = file.summaries()
             if selector:
                 summaries = find_runs(summaries, selector)
@@ -164,7 +159,7 @@ def _loaded(
                 summaries = tuple(s for s in summaries if s.run_id in run_ids)
             summaries = tuple(s for s in summaries if s.run_id not in seen)
             seen.update((summary.run_id, summary) for summary in summaries)
-            for name, frame in _tables(opened, path, summaries, parts).items():
+            for name, frame in _tables(file, path, summaries, parts).items():
                 parts.setdefault(name, []).append(frame)
             for run in judged_runs(file, summaries):
                 rates.extend(_rates(run, path))
@@ -184,39 +179,25 @@ def _loaded(
     return Frames(rates=made, **whole)
 
 
-def _opened(named: Sequence[tuple[Path, str, bool]], trust: bool) -> Generator[tuple[Checked, Path, str]]:
+def _opened(named: Sequence[tuple[Path, str, bool]], trust: bool) -> Generator[tuple[ResultFile, Path, str]]:
     """Each file and its run; it is open until the next one is taken.
 
     Several are opened on one connection, and one by one if one of them cannot be opened.
     """
     for start in range(0, len(named), _AT_ONCE):
         some = named[start : start + _AT_ONCE]
-        paths = [path.absolute() for path, _, _ in some]
-        together: Sequence[Checked] = ()
-        if len({path.resolve() for path in paths}) == len(some) > 1:
-            with suppress(GputuiError, Locked):
-                together = open_together(paths, trust)
-        if together:
-            with closing(together[0].connection):
-                for opened, (path, selector, _) in zip(together, some, strict=True):
-                    yield opened, path, selector
-        else:
-            yield from _opened_alone(some, trust)
-
-
-def _opened_alone(
-    named: Iterable[tuple[Path, str, bool]], trust: bool
-) -> Iterator[tuple[Checked, Path, str]]:
-    for path, selector, is_asked in named:
-        try:
-            opened = open_read_only(path.absolute(), trust)
-        except GputuiError as error:
-            if is_asked:
-                raise
-            warnings.warn(f"left out: {error.message}", stacklevel=5)  # the caller of `load`
+        with suppress(GputuiError, Locked), open_results([path for path, _, _ in some], trust) as files:
+            for file, (path, selector, _) in zip(files, some, strict=True):
+                yield file, path, selector
             continue
-        with closing(opened.connection):
-            yield opened, path, selector
+        for path, selector, is_asked in some:
+            try:
+                with open_result(path, trust) as file:
+                    yield file, path, selector
+            except GputuiError as error:
+                if is_asked:
+                    raise
+                warnings.warn(f"left out: {error.message}", stacklevel=4)  # the caller of `load`
 
 
 _RATES = (
@@ -264,7 +245,7 @@ def _rates(run: Run, path: Path) -> Iterator[dict[str, object]]:
 
 
 def _tables(
-    opened: Checked, path: Path, summaries: Sequence[RunSummary], known: Collection[str]
+    file: ResultFile, path: Path, summaries: Sequence[RunSummary], known: Collection[str]
 ) -> dict[str, DataFrame]:
     """The stored tables of these runs by name, `runs` with machine and price.
 
@@ -272,12 +253,9 @@ def _tables(
     """
     stored = [f.name for f in fields(Frames) if f.name in TABLE_BY_NAME]
     ids = [summary.run_id for summary in summaries]
-    needless = opened.empty.intersection(known) - {"runs"}
-    read = {
-        name: _table(opened, path, name, ids)
-        for name in (*stored, "machines", "prices")
-        if name not in needless
-    }
+    needless = file.opened.empty.intersection(known) - {"runs"}
+    names = [name for name in (*stored, "machines", "prices") if name not in needless]
+    read = {name: _table(file, name, ids) for name in names}
     runs = read.pop("runs").merge(read.pop("machines"), on="run_id", how="left", suffixes=("", "_machine"))
     prices = read.pop("prices").rename(columns={"kind": "price_kind"})
     columns = ["run_id", "usd_per_hour", "gpu_count", "price_kind"]
@@ -289,30 +267,28 @@ def _tables(
     return {**read, "runs": runs}
 
 
-def _table(opened: Checked, path: Path, name: str, run_ids: Sequence[str]) -> DataFrame:
+def _table(file: ResultFile, name: str, run_ids: Sequence[str]) -> DataFrame:
     """One base table; identifiers as text, strings without control characters, instants as such."""
     import pandas as pd
 
-    columns = ", ".join(
-        f"NULL::{column.sql_type} AS {column.name}"
-        if (name, column.name) not in opened.columns
-        else f"{column.name}::VARCHAR AS {column.name}"
-        if column.name == "run_id"
-        else column.name
-        for column in TABLE_BY_NAME[name].columns
+    opened, columns = file.opened, TABLE_BY_NAME[name].columns
+    rows = opened.sizes.get(name, 0)
+    if rows > _MOST_ROWS:
+        raise too_large(file.db, name, f"{rows:,} rows", f"{_MOST_ROWS:,}")
+    is_there = (name, "run_id") in opened.columns  # a table may be newer than the file
+    where = (
+        f"FROM {opened.catalog}.main.{name} WHERE run_id = ANY(?::UUID[])" if is_there else "WHERE len(?) < 0"
     )
-    sql = f"SELECT {columns} FROM {opened.catalog}.main.{name} WHERE run_id = ANY(?::UUID[])"
-    if (name, "run_id") not in opened.columns:  # a table newer than the file
-        sql = f"SELECT {columns} WHERE len(?) < 0"
-    texts = [column.name for column in TABLE_BY_NAME[name].columns if column.sql_type == "VARCHAR"]
-    _check_size(opened, path, name, texts)
-    sql = whole_texts(sql, name, texts)
+    cells = f"SELECT {TABLE_BY_NAME[name].cells_sql(opened.columns)} {where}"
+    sql = f"SELECT * REPLACE (run_id::VARCHAR AS run_id) FROM ({cells})"
+    texts = [column.name for column in columns if column.sql_type == "VARCHAR"]
+    file.check_texts(name, texts)
     with limited(opened.connection, opened.deadline, name):
-        frame = opened.connection.execute(sql, [list(run_ids)]).df()
+        frame = opened.connection.execute(whole_texts(sql, name, texts), [list(run_ids)]).df()
     for column, dtype in frame.dtypes.items():
         if pd.api.types.is_string_dtype(dtype):
             frame[column] = frame[column].map(clean_text, na_action="ignore")
-    instants = [column.name for column in TABLE_BY_NAME[name].columns if column.name.endswith("_us")]
+    instants = [column.name for column in columns if column.name.endswith("_us")]
     for column in instants:
         frame[column] = _instants(frame[column])
     return frame.rename(
@@ -326,13 +302,3 @@ def _instants(microseconds: Series) -> Series:
 
     # of plain integers, pandas 2 makes nanoseconds
     return pd.to_datetime(microseconds.astype("Int64"), unit="us", utc=True, errors="coerce")
-
-
-def _check_size(opened: Checked, path: Path, name: str, texts: Sequence[str]) -> None:
-    """Raise TooLarge if a table has more rows, or more in its texts, than a frame may have."""
-    rows = opened.sizes.get(name, 0)
-    if rows > _MOST_ROWS:
-        raise too_large(path, name, f"{rows:,} rows", f"{_MOST_ROWS:,}")
-    size = text_size(opened, name, texts)
-    if size > MOST_BYTES:
-        raise too_large(path, name, f"at least {size:,} bytes of text", f"{MOST_BYTES // 2**20} MiB")

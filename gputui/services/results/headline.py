@@ -358,9 +358,12 @@ def answering_run(file: ResultFile, selector: str) -> tuple[RunSummary, tuple[st
     """
     summaries = file.summaries()
     named = find_run(summaries, selector)
-    fruitless = file.fruitless() if selector == "latest" else frozenset()
-    found = next((one for one in summaries if one.run_id not in fruitless or _is_profiled(file, one)), named)
-    if found is named or selector != "latest":
+    if selector != "latest":
+        return named, ()
+    measured = file.has_measured()
+    answering = (one for one in summaries if measured.get(one.run_id, True) or _is_profiled(file, one))
+    found = next(answering, named)
+    if found is named:
         return named, ()
     run = file.run(named.run_id)
     why = named.status_reason or _commonest_end(run.cases)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import ProfiledPass
@@ -25,11 +23,11 @@ from gputui.services.results.variation import (
 from gputui.services.support.paths import default_result_file, exports_cache, make_directory
 from gputui.store.opening import SUFFIXES, check_place, expanded, is_export
 from gputui.store.reading import (
-    Readers,
     ResultFile,
+    in_parts,
     open_result,
     passes_of,
-    runs_at_a_time,
+    read_each,
     runs_of,
     summaries_of,
     warnings_of,
@@ -73,7 +71,6 @@ def result_file_of(path: Path) -> Path:
     return copy
 
 
-_File = TypeVar("_File", str, Path)
 _TOGETHER = 12
 """Files that are open at a time in each thread: some 2 MiB each; with fewer, the connections take long."""
 _THREADS = 2
@@ -241,17 +238,8 @@ def select_all(
     if len(missing) > 1:
         raise GputuiError(f"there are no result files {listed(missing)}", "name files that are there")
     read = partial(_selected, asked=asked, pool=pool, with_passes=with_passes, only_rates=only_rates)
-    executor = ThreadPoolExecutor(_THREADS)
-    readers = Readers(list(asked), trust)
-    groups = batches(list(asked), _TOGETHER)
-    each = executor.map if len(groups) > 1 else map
-    try:
-        read_in_turn = each(partial(readers.read, read=read), groups)
-        found = _of_common_boxes([selection for group in read_in_turn for selection in group], pool)
-    finally:
-        executor.shutdown(cancel_futures=True)
-        readers.close()
-    of_text = {selection.text: selection for selection in found}
+    found = read_each(list(asked), read, trust=trust, at_a_time=_TOGETHER, threads=_THREADS)
+    of_text = {selection.text: selection for selection in _of_common_boxes(found, pool)}
     return [of_text[text] for text in texts]
 
 
@@ -277,9 +265,7 @@ def _selected(
         needed[place].update((summary.run_id, summary) for summary in (*some, *more))
         profiled[place].update((summary.run_id, None) for summary in some)
     runs: dict[tuple[int, str], Run] = {}
-    at_a_time = runs_at_a_time(files)
-    for start in range(0, max(map(len, needed)), at_a_time):
-        part = [tuple(of_file.values())[start : start + at_a_time] for of_file in needed]
+    for part in in_parts(files, [list(of_file.values()) for of_file in needed]):
         for place, found in enumerate(runs_of(files, part, only_rates=only_rates)):
             runs.update(((place, run.summary.run_id), run) for run in found)
     passes = passes_of(files, [tuple(of_file) for of_file in profiled]) if with_passes else []
@@ -310,11 +296,6 @@ def _of_common_boxes(selections: Sequence[Selection], pool: bool) -> list[Select
     ]
 
 
-def batches(files: Sequence[_File], size: int = 50) -> list[Sequence[_File]]:
-    """Files in groups that may be open at the same time: some 0.7 MiB and a descriptor each."""
-    return [files[start : start + size] for start in range(0, len(files), size)]
-
-
 def identity(path: Path) -> object:
     """The identity of a file, since DuckDB opens none twice."""
     try:
@@ -329,8 +310,7 @@ def run_in(file: ResultFile, run_id: str) -> Run:
 
     Raises GputuiError if the file does not contain it, or a row holds an impossible value.
     """
-    known = [summary for summary in file.summaries() if summary.run_id == run_id]
-    (found,) = judged_runs(file, known or [file.run(run_id).summary])
+    (found,) = judged_runs(file, [file.summary(run_id)])
     return found
 
 
@@ -340,16 +320,15 @@ def judged_runs(file: ResultFile, chosen: Sequence[RunSummary]) -> Iterator[Run]
     Raises GputuiError if a row holds an impossible value.
     """
     variations: dict[str, BoxVariation] = {}
-    at_a_time = runs_at_a_time([file])
-    for start in range(0, len(chosen), at_a_time):
-        for run in runs_of([file], [chosen[start : start + at_a_time]])[0]:
+    for some in in_parts([file], [chosen]):
+        for run in runs_of([file], some)[0]:
             machine = run.summary.machine.machine_id
             if machine not in variations:
                 variations |= variation_by_machine(
                     runs_of([file], [_of_boxes((machine,), file.summaries())])[0]
                 )
             yield with_spreads(run, variations[machine])
-        file.drop()
+        file.held_bytes = 0
 
 
 def _of_boxes(machine_ids: Collection[str], all_runs: Iterable[RunSummary]) -> Sequence[RunSummary]:

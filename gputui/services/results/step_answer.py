@@ -30,9 +30,11 @@ from gputui.model.result import CaseResult, Run
 from gputui.model.units import format_percent, format_seconds, format_size_of_change
 from gputui.services.results.conditions import Evidence, seen_step, step_findings
 from gputui.services.results.headline import case_subject, main_case
-from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of, is_believed
-from gputui.services.results.step_tables import (
+from gputui.services.results.step_breakdown import (
     CATEGORY_WORDS,
+    StepBreakdown,
+    breakdown_of,
+    is_believed,
     main_step,
     reached_peak,
     step_parts,

@@ -32,7 +32,7 @@ from gputui.recording.run_directory import (
     read_holder,
 )
 from gputui.recording.worker_process import end_left_worker
-from gputui.services.results.kept_files import keep_traces
+from gputui.services.results.next_steps import keep_traces
 from gputui.services.support.paths import (
     default_result_file,
     directories_in,

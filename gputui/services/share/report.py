@@ -30,7 +30,6 @@ from gputui.model.journal import ProfiledPass
 from gputui.model.machine import Gpu
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_hourly, format_percent, format_rate
-from gputui.services.results.case_table import brief_table, case_lines, metric_rows, metric_table, rates_table
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import main_first, run_headline
 from gputui.services.results.labels import (
@@ -42,7 +41,8 @@ from gputui.services.results.labels import (
     run_notes,
     torch_words,
 )
-from gputui.services.results.step_tables import step_of
+from gputui.services.results.run_forms import brief_table, metric_rows, metric_table, rates_table
+from gputui.services.results.step_breakdown import step_of
 from gputui.services.results.throughput import speeds_of
 from gputui.services.run_page import missing_lines, serving_page, with_gains, write_answer
 from gputui.services.serving.curve import ServingRun
@@ -283,18 +283,15 @@ def _links(gpus: Sequence[Gpu]) -> Iterator[str]:
 
 
 def _host(box: SharedSide) -> Iterator[str]:
-    host = box.telemetry.host
-    if isinstance(host, Missing):
-        return
-    if not isinstance(host.cpu_steal_mean_pct, Missing) and host.cpu_steal_mean_pct >= 1:
-        yield f"the hypervisor took {host.cpu_steal_mean_pct:.0f} % of one CPU from the box during the run"
+    steal = box.telemetry.cpu_steal_mean_pct
+    if not isinstance(steal, Missing) and steal >= 1:
+        yield f"the hypervisor took {steal:.0f} % of one CPU from the box during the run"
 
 
 def _rates(run: Run) -> Table:
     """Every case with its rate, its share of a peak and how often it was launched."""
     measured = speeds_of(run)
-    lines, cost = case_lines(run, measured, case_name)
-    table = rates_table(lines, cost=cost)
+    table = rates_table(run, measured, [case_name(case) for case, _ in measured])
     launches = Column("launches", [str(speed.launches) for _, speed in measured], True)
     return replace(table, columns=(*table.columns, launches))
 

@@ -16,7 +16,7 @@ from gputui.model.units import counted, listed
 from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.pairing import Side
 from gputui.services.compare.session import Answer, Asked, ask
-from gputui.services.results.kept_files import copy_whole
+from gputui.services.results.next_steps import copy_whole
 from gputui.services.results.selectors import every_file, judged_runs, split_selector
 from gputui.services.serving.curve import serving_of
 from gputui.services.share.copying import Keep, Names, shared_copy
@@ -138,7 +138,7 @@ def _picked(text: str, trust: bool) -> Picked:
             raise GputuiError(f"{text}: holds no run", "gputui runs lists those of a file")
         chosen = (find_run(summaries, selector),) if selector else summaries
         check_runs([file], [chosen])
-        return Picked(expanded(path).resolve(), chosen, file.layout[0])
+        return Picked(expanded(path).resolve(), chosen, frozenset(file.opened.columns))
 
 
 def _each_once(picked: Iterable[Picked]) -> Iterator[Picked]:

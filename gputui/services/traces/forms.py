@@ -21,8 +21,7 @@ from gputui.services.results.step_answer import (
     limit,
     sentence,
 )
-from gputui.services.results.step_breakdown import efficiency_text
-from gputui.services.results.step_tables import CATEGORY_WORDS, operator_table, step_parts
+from gputui.services.results.step_breakdown import CATEGORY_WORDS, efficiency_text, operator_table, step_parts
 from gputui.services.traces.difference import (
     TraceDifference,
     kernel_table,

@@ -16,8 +16,7 @@ from gputui.analysis.findings import WORTH_A_LINE
 from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass
 from gputui.model.units import format_percent, format_seconds
-from gputui.services.results.step_breakdown import breakdown_of
-from gputui.services.results.step_tables import CATEGORY_WORDS
+from gputui.services.results.step_breakdown import CATEGORY_WORDS, breakdown_of
 from gputui.services.traces.imported import TraceRun
 
 _EVEN_SHARE = 0.02

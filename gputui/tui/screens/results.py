@@ -22,8 +22,8 @@ from gputui.services.results.browser import (
     read_runs,
     read_series,
     recent_files,
+    runs_sheet,
 )
-from gputui.services.results.exports import runs_sheet
 from gputui.services.results.labels import day
 from gputui.services.results.selectors import split_selector
 from gputui.services.support.background import Job

@@ -27,16 +27,16 @@ from gputui.model.units import (
     three_digits,
 )
 from gputui.services.profiles.loader import shipped_profiles
-from gputui.services.results.browser import RunDetail, breakdown_for
-from gputui.services.results.exports import (
+from gputui.services.results.browser import (
     TRACE_ENDING,
+    RunDetail,
     Sheet,
+    breakdown_for,
     default_name,
     save_sheet,
     save_trace,
 )
 from gputui.services.results.headline import headline_sentences
-from gputui.services.results.kept_files import HOW_TO_OPEN, traces_of
 from gputui.services.results.labels import (
     case_name,
     interval_words,
@@ -46,9 +46,10 @@ from gputui.services.results.labels import (
     shared_case_words,
     short_result_name,
 )
+from gputui.services.results.next_steps import HOW_TO_OPEN, traces_of
 from gputui.services.results.selectors import from_here
 from gputui.services.results.step_answer import answer_of_trace, sentence
-from gputui.services.results.step_tables import step_parts
+from gputui.services.results.step_breakdown import step_parts
 from gputui.services.results.throughput import (
     measured_blocks,
     own_launches_of,

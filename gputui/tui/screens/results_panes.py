@@ -16,11 +16,18 @@ from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.result import CaseResult, RunSummary
 from gputui.model.units import counted, format_bytes
-from gputui.services.results import exports as saving
-from gputui.services.results.browser import FileEntry, FileRuns, RunDetail, breakdown_for
-from gputui.services.results.exports import Sheet
+from gputui.services.results.browser import (
+    FileEntry,
+    FileRuns,
+    RunDetail,
+    Sheet,
+    breakdown_for,
+    cases_sheet,
+    operators_sheet,
+    telemetry_sheet,
+)
 from gputui.services.results.labels import case_name, day, device_words
-from gputui.services.results.step_tables import profiled_cases
+from gputui.services.results.step_breakdown import profiled_cases
 from gputui.services.results.throughput import speeds_of
 from gputui.services.run_page import whole_table
 from gputui.store.reading import TelemetrySeries
@@ -286,13 +293,13 @@ class RunPane(Vertical):
         if detail is None:
             return Missing("no run is shown")
         if self.tab == "timeline" and self._window is not None:
-            return saving.telemetry_sheet(detail, self._series, (self._window.from_us, self._window.to_us))
+            return telemetry_sheet(detail, self._series, (self._window.from_us, self._window.to_us))
         if case is None:
-            return saving.cases_sheet(detail)
+            return cases_sheet(detail)
         breakdown = breakdown_for(detail, case)
         if isinstance(breakdown, Missing):
             return breakdown
-        return saving.operators_sheet(detail, case, breakdown.operators)
+        return operators_sheet(detail, case, breakdown.operators)
 
     @property
     def shown_case(self) -> CaseResult | None:

@@ -13,7 +13,7 @@ def series(first_us: int, *watts: float) -> LaunchSeries:
     """One reading a second, the first half a second after the first block began."""
     times = array("q", (first_us + 500_000 + second * 1_000_000 for second in range(len(watts))))
     one = TelemetrySeries(0, times[0], times, {"power_w": array("d", watts)})
-    return LaunchSeries(MeasuredSpan(0, 0, first_us, first_us + len(watts) * 1_000_000), (one,))
+    return MeasuredSpan(0, 0, first_us, first_us + len(watts) * 1_000_000), (one,)
 
 
 def test_readings_lie_where_they_were_taken_in_their_launch_and_gaps_are_gaps() -> None:

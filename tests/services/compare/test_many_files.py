@@ -20,12 +20,12 @@ from gputui.services.results.selectors import select_all
 from gputui.store import locking, opening
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import (
-    Readers,
     ResultFile,
     conditions_of,
     open_result,
     open_results,
     powers_of,
+    read_each,
     summaries_of,
 )
 from gputui.store.writing import store_run
@@ -171,7 +171,7 @@ def test_a_file_that_is_held_is_reported_with_the_holder(
 def test_a_connection_with_several_files_reaches_nothing_else(files: list[Path], tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     with open_results(files) as opened:
-        connection = opened[0]._opened.connection
+        connection = opened[0].opened.connection
         for statement in (
             f"SELECT * FROM read_text('{tmp_path}/secret')",
             f"ATTACH '{tmp_path}/other.db' AS other",
@@ -193,7 +193,6 @@ def test_files_opened_in_turn_reach_nothing_else_and_one_that_fails_does_not_hin
     quoted = files[2].rename(tmp_path / "box's.db")
     (tmp_path / "text.db").write_text("no database" * 1000)
     spoil(files[1], "ALTER TABLE runs ADD COLUMN place INTEGER DEFAULT 7")
-    readers = Readers([files[0], files[1], quoted, tmp_path / "text.db"])
     together: list[int] = []
 
     def read(opened: Sequence[ResultFile]) -> list[int]:
@@ -205,17 +204,15 @@ def test_files_opened_in_turn_reach_nothing_else_and_one_that_fails_does_not_hin
             "DELETE FROM d1.main.runs",
         ):
             with pytest.raises(duckdb.Error):
-                opened[0]._opened.connection.execute(statement)
+                opened[0].opened.connection.execute(statement)
         return [len(found) for found in summaries_of(opened)]
 
-    assert readers.read(files[:2], read) == [2, 2]
+    assert read_each([*files[:2], files[1], quoted], read, at_a_time=2) == [2, 2, 2, 2]
     with pytest.raises(GputuiError, match=r"text\.db is not a gputui result file"):
-        readers.read([files[0], tmp_path / "text.db"], read)
-    assert readers.read([files[1], quoted], read) == [2, 2]
-    assert together == [2, 1, 2]
+        read_each([files[0], tmp_path / "text.db"], read)
+    assert together == [2, 2, 1]
     with duckdb.connect(str(files[0])):  # nothing holds it any more
         pass
-    readers.close()
 
 
 def test_a_layout_that_was_seen_before_does_not_pass_for_another(files: list[Path]) -> None:

@@ -39,8 +39,8 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.rows_table import rows_of_sides, rows_table
 from gputui.services.compare.tables import Naming, disturbances, remarks, row_table
-from gputui.services.results.exports import run_as_json
 from gputui.services.results.labels import has_failed, run_notes
+from gputui.services.results.run_forms import run_as_json
 
 LATER_US = STARTED_US + 3_600_000_000
 GEMM = make_case()

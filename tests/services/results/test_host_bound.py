@@ -25,13 +25,12 @@ from gputui.services.compare.pairing import Comparison, compare_sides, main_row,
 from gputui.services.compare.reports import turning_points
 from gputui.services.compare.rows_table import rows_of_sides, rows_table
 from gputui.services.compare.tables import Naming, disturbances
-from gputui.services.results.case_table import brief_table, metric_rows
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.expected import measured_peak, performance_checks
-from gputui.services.results.exports import run_as_json
 from gputui.services.results.headline import main_case, run_headline
 from gputui.services.results.labels import run_notes
 from gputui.services.results.reference_making import reference_of
+from gputui.services.results.run_forms import brief_table, metric_rows, run_as_json
 from gputui.services.results.throughput import (
     HOST_BOUND,
     LIFTS,

@@ -17,10 +17,22 @@ from gputui.model.journal import trace_name
 from gputui.services.compare.columns import columns_of
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
 from gputui.services.compare.session import ask
-from gputui.services.results import exports as saving
-from gputui.services.results.browser import RunDetail, read_detail, read_runs
-from gputui.services.results.exports import Sheet, save_sheet, save_trace, sheet_as_csv, sheet_as_json
-from gputui.services.results.kept_files import traces_directory
+from gputui.services.results.browser import (
+    RunDetail,
+    Sheet,
+    cases_sheet,
+    default_name,
+    operators_sheet,
+    read_detail,
+    read_runs,
+    runs_sheet,
+    save_sheet,
+    save_trace,
+    sheet_as_csv,
+    sheet_as_json,
+    telemetry_sheet,
+)
+from gputui.services.results.next_steps import traces_directory
 from gputui.services.support.background import Job
 from gputui.services.support.output_files import write, write_output
 from gputui.store.journal_reader import read_journal, read_telemetry
@@ -51,10 +63,10 @@ def sheets(detail: RunDetail) -> list[Sheet]:
     case = detail.run.cases[1]
     window = (0, 2**60)
     return [
-        saving.cases_sheet(detail),
-        saving.operators_sheet(detail, case, detail.passes[1].operators),
-        saving.telemetry_sheet(detail, detail.series, window),
-        saving.runs_sheet(detail.path, [detail.run.summary]),
+        cases_sheet(detail),
+        operators_sheet(detail, case, detail.passes[1].operators),
+        telemetry_sheet(detail, detail.series, window),
+        runs_sheet(detail.path, [detail.run.summary]),
     ]
 
 
@@ -77,10 +89,10 @@ def test_every_page_of_a_run_can_be_saved_and_both_forms_hold_the_same(db: Path,
 def test_numbers_are_those_that_were_measured(db: Path) -> None:
     detail = detail_of(db, 2)
     gpt = detail.run.cases[1]
-    operators = cells(saving.operators_sheet(detail, gpt, detail.passes[1].operators))
-    telemetry = cells(saving.telemetry_sheet(detail, detail.series, (0, 2**60)))
+    operators = cells(operators_sheet(detail, gpt, detail.passes[1].operators))
+    telemetry = cells(telemetry_sheet(detail, detail.series, (0, 2**60)))
 
-    assert float(cells(saving.cases_sheet(detail))[0]["step_s"]) == pytest.approx(0.02, rel=0.01)
+    assert float(cells(cases_sheet(detail))[0]["step_s"]) == pytest.approx(0.02, rel=0.01)
     assert sum(float(row["share"]) for row in operators) == pytest.approx(0.9)
     assert sum(float(row["step_s"]) for row in operators) == pytest.approx(0.09)
     assert [row["power_w"] for row in telemetry if row["device"] == "host"][:1] == [""]
@@ -90,14 +102,14 @@ def test_numbers_are_those_that_were_measured(db: Path) -> None:
 def test_only_the_part_of_the_telemetry_that_is_shown_is_saved(db: Path) -> None:
     detail = detail_of(db, 1)
     begun_us = detail.series[0].first_us
-    rows = cells(saving.telemetry_sheet(detail, detail.series, (begun_us, begun_us + 1_000_000)))
+    rows = cells(telemetry_sheet(detail, detail.series, (begun_us, begun_us + 1_000_000)))
 
     assert [float(row["since_start_s"]) for row in rows] == [tenth / 10 for tenth in range(11)]
 
 
 def test_no_cell_is_a_formula_and_no_page_is_spoilt_by_a_label(db: Path) -> None:
     held = read_runs(db, a_job())
-    labels = [row["label"] for row in cells(saving.runs_sheet(db, held.runs))]
+    labels = [row["label"] for row in cells(runs_sheet(db, held.runs))]
 
     assert labels[1] == "'=HYPERLINK(1)"
     assert "\x1b" not in "".join(labels)
@@ -106,16 +118,16 @@ def test_no_cell_is_a_formula_and_no_page_is_spoilt_by_a_label(db: Path) -> None
 def test_the_suggested_name_contains_run_page_and_case_and_is_safe_in_a_shell(db: Path) -> None:
     detail = detail_of(db, 1)
 
-    assert saving.default_name(saving.cases_sheet(detail)) == "cccc0001-cases.csv"
+    assert default_name(cases_sheet(detail)) == "cccc0001-cases.csv"
     case = detail.run.cases[1]
-    operators = saving.operators_sheet(detail, case, detail.passes[1].operators)
-    assert saving.default_name(operators) == "cccc0001-operators-gpt_train-mini-cpu-fp32-all-cores.csv"
+    operators = operators_sheet(detail, case, detail.passes[1].operators)
+    assert default_name(operators) == "cccc0001-operators-gpt_train-mini-cpu-fp32-all-cores.csv"
 
 
 @pytest.mark.parametrize("ending", [".csv", ".json", ".JSON"])
 def test_a_sheet_is_written_in_the_form_of_its_ending(db: Path, tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"cases{ending}"
-    sheet = saving.cases_sheet(detail_of(db, 1))
+    sheet = cases_sheet(detail_of(db, 1))
 
     assert save_sheet(path, sheet) == f"saved 3 rows in {path}"
     form = sheet_as_csv if ending == ".csv" else sheet_as_json
@@ -125,7 +137,7 @@ def test_a_sheet_is_written_in_the_form_of_its_ending(db: Path, tmp_path: Path, 
 def test_what_cannot_be_written_is_reported_with_the_next_step_and_leaves_nothing_behind(
     db: Path, tmp_path: Path
 ) -> None:
-    sheet = saving.cases_sheet(detail_of(db, 1))
+    sheet = cases_sheet(detail_of(db, 1))
     (tmp_path / "d.csv").mkdir()
     (tmp_path / "file").write_text("x")
     for name, reported, hint in (

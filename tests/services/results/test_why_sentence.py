@@ -16,8 +16,7 @@ from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run
 from gputui.services.results.headline import headline_sentences
 from gputui.services.results.step_answer import why_sentence
-from gputui.services.results.step_breakdown import breakdown_of, is_believed
-from gputui.services.results.step_tables import step_parts
+from gputui.services.results.step_breakdown import breakdown_of, is_believed, step_parts
 
 GPT, MINI = shipped_case("gpt_train", "base", "amp"), shipped_case("gpt_train", "mini", "amp")
 CPU = replace(GPT, variant=replace(GPT.variant, device_class="cpu", threads="all"))

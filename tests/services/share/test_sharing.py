@@ -133,7 +133,7 @@ def texts_of(db: Path) -> str:
 
 def summaries(db: Path) -> tuple[tuple[RunSummary, ...], frozenset[tuple[str, str]]]:
     with open_result(db) as file:
-        return file.summaries(), file.layout[0]
+        return file.summaries(), frozenset(file.opened.columns)
 
 
 def test_every_text_column_has_a_rule() -> None:
