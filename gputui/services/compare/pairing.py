@@ -7,6 +7,7 @@ precision, number of threads, mode, machine or runtime. The first side is the ba
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -228,6 +229,11 @@ class Row:
     """Why it is faster or slower; None of any other row."""
 
     @property
+    def results(self) -> list[tuple[str, CaseResult]]:
+        """What either side has of the case, by its letter."""
+        return [(letter, one.result) for letter, one in (("a", self.a), ("b", self.b)) if one.result]
+
+    @property
     def estimate(self) -> RatioEstimate | Missing:
         """Of the rate of B against A; above 1 B is faster."""
         found = self.rate.estimate
@@ -246,15 +252,21 @@ class Row:
     @property
     def is_host_bound(self) -> bool:
         """Whether the host of a side holds its GPU back: the row does not compare GPUs."""
-        return any(cell.result is not None and is_host_bound(cell.result) for cell in (self.a, self.b))
+        return any(is_host_bound(result) for _, result in self.results)
+
+    @property
+    def is_of_one_device(self) -> bool:
+        """Whether both sides measured it on devices of one name."""
+        names = [result.device_name for _, result in self.results]
+        return len(names) == 2 and names[0] == names[1] != ""
 
     @property
     def is_hidden_by_waiting(self) -> bool:
         """Whether only an idle box would tell more: not launches or runs, but waiting for CPUs hides it."""
-        found, a, b = self.estimate, self.a.result, self.b.result
-        if isinstance(found, Missing) or a is None or b is None:
+        found, results = self.estimate, [result for _, result in self.results]
+        if isinstance(found, Missing) or len(results) < 2:
             return False
-        return own_ratio_sd(a, b) ** 2 > found.runs.variance / 2
+        return own_ratio_sd(*results) ** 2 > found.runs.variance / 2
 
     @property
     def models_band(self) -> float | Missing:
@@ -347,12 +359,26 @@ def check_one_box(name: str, runs: Sequence[RunSummary]) -> None:
 
 
 def joined(name: str, runs: Sequence[Run], pool: bool, variations: Mapping[str, BoxVariation]) -> Side:
-    """One side of runs whose cases carry their spreads, as `side_of_runs` makes it."""
-    measuring = [run for run in runs if any(case.outcome == "ok" for case in run.cases)]
+    """One side of runs whose cases carry their spreads, as `side_of_runs` makes it.
+
+    Each case is from the newest run that measured it, or else from the newest that lists it; with `pool` with
+    the launches of all runs. Of a run that measured several GPUs, from the first.
+    """
+    chosen: dict[Pairing, SideCase] = {}
+    ordered = sorted(runs, key=lambda run: run.summary.started_utc_us)
+    for run in ordered:
+        for result in run.cases:
+            key = pairing(result.case)
+            known = chosen.get(key)
+            is_there = known is not None and known.result.outcome == "ok"
+            is_first = known is None or known.run.run_id != run.summary.run_id  # of several GPUs
+            if not is_there or (result.outcome == "ok" and is_first):
+                chosen[key] = SideCase(run.summary, result)
+    measuring = [run for run in ordered if any(case.outcome == "ok" for case in run.cases)]
     return Side(
         name,
         max((run.summary for run in measuring or runs), key=lambda run: run.started_utc_us),
-        newest_cases(runs, pool=pool),
+        tuple(_pooled(case, ordered) if pool else case for case in chosen.values()),
         variations,
         1 if pool else max(len(measuring), 1),
     )
@@ -561,18 +587,18 @@ def with_telemetry(
     return replace(comparison, rows=tuple(found[:count]), one_sided=tuple(found[count:]))
 
 
-def runs_with_conditions(comparison: Comparison) -> Iterable[str]:
-    """Runs whose conditions `with_telemetry` will read; some come up several times."""
-    for row in (*comparison.rows, *comparison.one_sided):
-        names = {cell.result.device_name for cell in (row.a, row.b) if cell.result is not None}
-        is_told = row.rate.differs and len(names) == 1
-        yield from (cell.run.run_id for cell in (row.a, row.b) if cell.run and (is_told or cell.is_of_gpu))
-
-
-def runs_with_power(comparison: Comparison) -> Iterable[str]:
-    """Runs whose power `with_telemetry` will read."""
+def runs_of_gpus(comparison: Comparison) -> Iterator[str]:
+    """Runs whose power `with_telemetry` will read; some come up several times."""
     for row in (*comparison.rows, *comparison.one_sided):
         yield from (cell.run.run_id for cell in (row.a, row.b) if cell.run and cell.is_of_gpu)
+
+
+def runs_with_conditions(comparison: Comparison) -> Iterator[str]:
+    """Those whose conditions it will read: also of a difference that clocks may explain."""
+    yield from runs_of_gpus(comparison)
+    for row in comparison.rows:
+        if row.rate.differs and row.is_of_one_device:
+            yield from (cell.run.run_id for cell in (row.a, row.b) if cell.run)
 
 
 def pairing(case: Case, ignore: str = "") -> Pairing:
@@ -607,34 +633,15 @@ def measured_values(dimension: str, runs: Sequence[Run]) -> set[str]:
     return {value_of(run.summary, case) for run in runs for case in run.cases if case.outcome == "ok"} - {""}
 
 
-def newest_cases(runs: Sequence[Run], *, pool: bool) -> tuple[SideCase, ...]:
-    """Each case from the newest run that measured it, or else from the newest that lists it; with `pool` with
-    the launches of all runs.
-
-    Of a run that measured several GPUs, from the first.
-    """
-    chosen: dict[Pairing, SideCase] = {}
-    for run in sorted(runs, key=lambda r: r.summary.started_utc_us):
-        for result in run.cases:
-            key = pairing(result.case)
-            known = chosen.get(key)
-            is_there = known is not None and known.result.outcome == "ok"
-            is_first = known is None or known.run.run_id != run.summary.run_id  # of several GPUs
-            if not is_there or (result.outcome == "ok" and is_first):
-                chosen[key] = SideCase(run.summary, result)
-    return tuple(_pooled(case, runs) if pool else case for case in chosen.values())
-
-
 def _pooled(case: SideCase, runs: Sequence[Run]) -> SideCase:
     """The case with the launches of all runs on its GPU, oldest run first.
 
     Launch ids stay the same across cases, since they identify pairs.
     """
     key = pairing(case.result.case)
-    ordered = sorted(runs, key=lambda r: r.summary.started_utc_us)
     numbered = tuple(
         replace(measurement, launch_id=place * LAUNCH_IDS_OF_A_RUN + measurement.launch_id)
-        for place, run in enumerate(ordered)
+        for place, run in enumerate(runs)
         for result in run.cases
         if pairing(result.case) == key and result.device_index == case.result.device_index
         for measurement in result.measurements
@@ -663,55 +670,52 @@ def estimate_pair(a: SideCase | None, b: SideCase | None, pair_sd: float = 0.0) 
     """
     if a is None or b is None:
         return Missing(f"{'a' if a is None else 'b'} does not have this case")
-    for side, letter in ((a, "a"), (b, "b")):
-        if side.result.outcome != "ok":
-            said = side.result.outcome if side.result.outcome != "oom" else "out of memory"
-            return Missing(f"{letter} {said}{': ' + side.result.reason if side.result.reason else ''}")
-    units = a.result.case.unit, b.result.case.unit
-    if units[0] != units[1]:
-        return Missing(f"a counts {units[0]}, b {units[1]}")
+    for letter, side in (("a", a), ("b", b)):
+        outcome, reason = side.result.outcome, side.result.reason
+        if outcome != "ok":
+            said = "out of memory" if outcome == "oom" else outcome
+            return Missing(f"{letter} {said}{reason and f': {reason}'}")
+    if a.result.case.unit != b.result.case.unit:
+        return Missing(f"a counts {a.result.case.unit}, b {b.result.case.unit}")
     if is_as_offered(a.result.case):
         return AS_OFFERED
     is_one_run = a.run.run_id == b.run.run_id and a.result.case_id != b.result.case_id
-    pair_sd = pair_sd if a.run.seed == b.run.seed else 0.0
-    estimate = speed_ratio(a.result, b.result, is_one_run=is_one_run, pair_sd=pair_sd)
-    if isinstance(estimate, Missing):
-        return estimate
-    return replace(estimate, doubt=_doubt((a, b)))
+    paired_sd = pair_sd if a.run.seed == b.run.seed else 0.0
+    estimate = speed_ratio(a.result, b.result, is_one_run=is_one_run, pair_sd=paired_sd)
+    return estimate if isinstance(estimate, Missing) else replace(estimate, doubt=_doubt(a, b))
 
 
 def _explained(row: Row, verdict: Verdict) -> Verdict:
     """The verdict, with the reason that a reader can do most about; what is in doubt keeps its own."""
-    estimate, cells = row.estimate, [("a", row.a.result), ("b", row.b.result)]
-    results = [(letter, result) for letter, result in cells if result is not None]
+    estimate = row.estimate
     if verdict.word != "inconclusive" or isinstance(estimate, Missing) or estimate.doubt:
         return verdict
     if row.is_hidden_by_waiting:
-        shares = [(letter, contention_of(result)) for letter, result in results]
+        shares = [(letter, contention_of(result)) for letter, result in row.results]
         times = listed([f"{format_percent(share)} of {letter}'s" for letter, share in shares if share])
         return replace(verdict, reason=f"{CROWDED} for {times} time: run again when it is idle")
-    if cut := [letter for letter, result in results if had_no_time(result)]:
+    if cut := [letter for letter, result in row.results if had_no_time(result)]:
         why = f"the budget left no time for all launches of {' and '.join(cut)}: raise --budget"
         return replace(verdict, reason=why)
     return verdict
 
 
-def _doubt(pair: tuple[SideCase, SideCase]) -> str:
+def _doubt(a: SideCase, b: SideCase) -> str:
     """Why nothing may be decided of two sides that were measured; empty for most."""
+    sides = (("a", a), ("b", b))
     impossible = [
         letter
-        for side, letter in zip(pair, "ab", strict=True)
+        for letter, side in sides
         if any(use.is_impossible for use in uses_of(side.result, (), side.run.machine))
     ]
     if impossible:
         which = f"{' and '.join(impossible)} {'is' if len(impossible) == 1 else 'are'}"
         return f"{which} above the physical peak: a measurement error"
-    waited = [
+    return "; ".join(
         f"{letter}: {undecidable_reason(side.result)}"
-        for side, letter in zip(pair, "ab", strict=True)
+        for letter, side in sides
         if is_undecidable(side.result)
-    ]
-    return "; ".join(waited)
+    )
 
 
 def _differences_of_launches(row: Row) -> Iterator[str]:
@@ -722,9 +726,8 @@ def _differences_of_launches(row: Row) -> Iterator[str]:
         ("layout ", lambda one: one.layout),
         ("workers ", lambda one: "forked" if one.is_fork else "started anew"),
     )
-    results = [one.result for one in (row.a, row.b) if one.result]
     for what, word_of in ways:
-        words = [{word_of(m) for m in one.measurements if m.outcome == "ok"} - {""} for one in results]
+        words = [{word_of(m) for m in one.measurements if m.outcome == "ok"} - {""} for _, one in row.results]
         if len(words) == 2 and words[0] != words[1] and all(words):
             on_a, on_b = (" and ".join(sorted(of_one)) for of_one in words)
             yield f"{what}{on_a} on a, {on_b} on b"
@@ -772,8 +775,7 @@ def _figure_ratio(a: LaunchValues | None, b: LaunchValues | None) -> RatioEstima
 
 def _explained_by_clock(row: Row, conditions: ConditionsOf | None) -> str:
     """That the difference is one of clocks, between two of one chip; empty if it is not, or unknown."""
-    names = [cell.result.device_name for cell in (row.a, row.b) if cell.result is not None]
-    if not row.rate.differs or len(names) != 2 or names[0] != names[1] or not names[0]:
+    if not row.rate.differs or not row.is_of_one_device:
         return ""
     seen = [_conditions(cell, conditions) for cell in (row.a, row.b)]
     clocks = [s.clock_median_mhz for s in seen if not isinstance(s, Missing)]
@@ -850,22 +852,17 @@ def _group_means(rows: Sequence[Row], ignore: str) -> Iterable[GroupMean]:
 
 def differences(a: RunSummary, b: RunSummary) -> tuple[tuple[str, str, str], ...]:
     """Recorded properties that differ between the sides, the most interesting first."""
-    seen = [(name, _shown(value(a)), _shown(value(b))) for name, value in _COMPARED]
-    return tuple(
-        one for one in seen if one[1] != one[2] and (one[0] not in _ASKED_LATER or _UNKNOWN not in one[1:])
-    )
-
-
-def _shown(value: object) -> str:
-    return _UNKNOWN if isinstance(value, Missing) else str(value)
+    found = []
+    for name, value in _COMPARED:
+        on_a, on_b = (_UNKNOWN if isinstance(of := value(run), Missing) else str(of) for run in (a, b))
+        if on_a != on_b and (name not in _ASKED_LATER or _UNKNOWN not in (on_a, on_b)):
+            found.append((name, on_a, on_b))
+    return tuple(found)
 
 
 def _gpu_names(run: RunSummary) -> str:
-    names = [gpu.name for gpu in run.machine.gpus]
-    return (
-        ", ".join(f"{names.count(n)}x {n}" if names.count(n) > 1 else n for n in dict.fromkeys(names))
-        or "none"
-    )
+    names = Counter(gpu.name for gpu in run.machine.gpus)
+    return ", ".join(f"{count}x {name}" if count > 1 else name for name, count in names.items()) or "none"
 
 
 def _power_limits(run: RunSummary) -> str | Missing:

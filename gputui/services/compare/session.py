@@ -21,8 +21,8 @@ from gputui.services.compare.pairing import (
     compare_sides,
     in_order,
     measured_values,
+    runs_of_gpus,
     runs_with_conditions,
-    runs_with_power,
     side_of_runs,
     sides_by,
     telling_dimension,
@@ -145,7 +145,7 @@ class Asked:
         judged = [compare_sides(first, side, ignore=self.ignore) for side in others]
         self.evidence.read_conditions(run for one in judged for run in runs_with_conditions(one))
         if with_energy and not self.pool:
-            self.evidence.read_powers(run for one in judged for run in runs_with_power(one))
+            self.evidence.read_powers(run for one in judged for run in runs_of_gpus(one))
         powers = self._powers if with_energy else None
         comparisons = tuple(
             explained(with_telemetry(one, conditions=self.evidence.conditions, powers=powers), self.evidence)
