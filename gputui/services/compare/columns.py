@@ -80,10 +80,12 @@ class ComparisonColumn:
         values = [self.on_side(cell, sides, in_full=in_full) for cell in sides]
         return ["—" if isinstance(value, Missing) else value for value in values]
 
-    def cells_of(self, row: Row) -> tuple[str | Span, ...]:
+    @property
+    def cells_of(self) -> Callable[[Row], tuple[str | Span, ...]]:
         """One for each heading."""
-        if self.cells is not None:
-            return self.cells(row)
+        return self.cells or self._joined
+
+    def _joined(self, row: Row) -> tuple[str]:
         both, unit = self.of_both(row), self.unit(row) if self.unit else ""
         is_blank = set(both) == {"—"}
         return ("" if is_blank else f"{self.between.join(both)}{unit and f' per {unit}'}",)

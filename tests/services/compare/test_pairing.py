@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME, STARTED_US
 
 from gputui.analysis.cost import Cost
 from gputui.analysis.spread import RUN_SD, effect_of_waiting
-from gputui.analysis.verdict import GeometricMean, RatioEstimate, SpeedEstimate
+from gputui.analysis.verdict import GeometricMean, RatioEstimate
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import Figure, Price
@@ -33,7 +32,6 @@ from gputui.services.compare.pairing import (
 from gputui.services.compare.row_text import (
     both_text,
     boxes_text,
-    change_text,
     choice_words,
     side_parts,
 )
@@ -194,26 +192,37 @@ def test_what_neither_side_measured_is_named_by_its_reason_and_is_no_row() -> No
     assert comparison.unmeasured == (("no GPU", ("matmul mini gpu fp32", "memory copy mini gpu fp32")),)
 
 
-def test_sides_whose_workers_were_started_differently_are_compared_and_noted() -> None:
-    anew = measured(GEMM, steady(0.1), steady(0.1))
-    forked = replace(anew, measurements=tuple(replace(m, is_fork=True) for m in anew.measurements))
-    mixed = replace(anew, measurements=(anew.measurements[0], forked.measurements[1]))
+@pytest.mark.parametrize(
+    ("changed", "a", "b", "note"),
+    [
+        ("layout", ("nhwc", "nhwc"), ("nchw", "nchw"), "layout nhwc on a, nchw on b"),
+        ("layout", ("nhwc", "nhwc"), ("nhwc", "nchw"), "layout nhwc on a, nchw and nhwc on b"),
+        ("layout", ("nhwc", "nhwc"), ("nhwc", "nhwc"), ""),
+        ("layout", ("", ""), ("nhwc", "nhwc"), ""),
+        ("is_fork", (False, False), (True, True), "workers started anew on a, forked on b"),
+        ("is_fork", (False, True), (False, False), "workers forked and started anew on a, started anew on b"),
+        ("is_fork", (True, True), (True, True), ""),
+        ("precision_used", ("amp-bf16",) * 2, ("amp-fp16",) * 2, "amp-bf16 on a, amp-fp16 on b"),
+        ("precision_used", ("amp-bf16",) * 2, ("amp-bf16",) * 2, ""),
+    ],
+)
+def test_a_row_says_in_what_the_launches_of_its_sides_differ(
+    changed: str, a: tuple[object, object], b: tuple[object, object], note: str
+) -> None:
+    def of(values: tuple[object, object]) -> CaseResult:
+        case = measured(GPU_GEMM, steady(0.1), steady(0.1))
+        launches = zip(case.measurements, values, strict=True)
+        return replace(
+            case,
+            measurements=tuple(
+                replace(one, **{changed: value})  # type: ignore[arg-type]
+                for one, value in launches
+            ),
+        )
 
-    assert only_row(compared(anew, b=(forked,))).note == "workers started anew on a, forked on b"
-    assert (
-        only_row(compared(mixed, b=(anew,))).note == "workers forked and started anew on a, started anew on b"
-    )
-    assert only_row(compared(forked, b=(forked,))).note == ""
-
-
-def test_amp_that_became_another_type_is_compared_and_noted() -> None:
-    same = measured(GPU_GEMM, steady(0.1), precision_used="amp-bf16")
-
-    row = only_row(compared(same, b=(measured(GPU_GEMM, steady(0.1), precision_used="amp-fp16"),)))
-
-    assert row.note == "amp-bf16 on a, amp-fp16 on b"
+    row = only_row(compared(of(a), b=(of(b),)))
+    assert row.note == note
     assert ratio_of(row).ratio == pytest.approx(1.0)
-    assert only_row(compared(same, b=(same,))).note == ""
 
 
 # The text of a row
@@ -402,80 +411,11 @@ def test_contention_of_one_side_widens_its_mean_as_much_as_its_rows() -> None:
     assert (mean.low, mean.high) == pytest.approx((row.low, row.high), rel=0.03)
 
 
-@given(
-    st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=6),
-    st.integers(1, 4),
-    st.floats(0, 0.9),
-    st.floats(0, 0.9),
-)
-@settings(max_examples=60, deadline=None, derandomize=True)
-def test_no_form_prints_a_ratio_below_zero_or_a_lopsided_interval_as_if_it_were_even(
-    factors: list[float], launches: int, waited_a: float, waited_b: float
-) -> None:
-    cases = [make_case(size=f"mini-{place}") for place in range(len(factors))]
-    comparison = compared(
-        *(measured(c, *[steady(0.1)] * launches, waited_share=waited_a) for c in cases),
-        b=tuple(
-            measured(c, *[steady(0.1 * f)] * launches, waited_share=waited_b)
-            for c, f in zip(cases, factors, strict=True)
-        ),
-    )
-    changes = [change_text(row.rate) for row in comparison.rows]
-    changes += [change_text(group.rate) for group in comparison.groups]
-    for text in changes:
-        assert "±" not in text
-        for number in re.findall(r"-[\d.]+", text):
-            assert float(number) > -100, text
-
-
-def test_columns_and_change_come_from_one_estimator_and_divide_to_each_other() -> None:
-    """Autocorrelated blocks are merged for the interval; the estimates use all blocks."""
-    rng = random.Random(3)
-
-    def series(step_s: float, follows: float) -> list[float]:
-        away, found = 0.0, []
-        for _ in range(40):
-            away = follows * away + rng.expovariate(8)
-            found.append(step_s * (1 + away))
-        return found
-
-    a, b = measured(GEMM, series(0.1, 0.95)), measured(GEMM, series(0.1, 0.0))
-    row = only_row(compared(a, b=(b,)))
-
-    estimate = ratio_of(row)
-    assert isinstance(row.a.speed, SpeedEstimate)
-    assert isinstance(row.b.speed, SpeedEstimate)
-    assert estimate.independent_a < estimate.n_a == row.a.speed.blocks == 40
-    assert estimate.n_b == row.b.speed.blocks == 40
-    assert estimate.ratio == pytest.approx(row.b.speed.units_per_s / row.a.speed.units_per_s, rel=1e-12)
-    assert row_table(compared(a, b=(b,)), Naming(compared(a, b=(b,)), "")).rows[0][-1] == "40/40"
-
-
 # Differences
 
 
 def test_nothing_differs_between_two_runs_of_one_box_and_runtime() -> None:
     assert compared(measured(GEMM, steady(0.1)), b=(measured(GEMM, steady(0.1)),)).differs == ()
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "note"),
-    [
-        (("nhwc", "nhwc"), ("nchw", "nchw"), "layout nhwc on a, nchw on b"),
-        (("nhwc", "nhwc"), ("nhwc", "nchw"), "layout nhwc on a, nchw and nhwc on b"),
-        (("nhwc", "nhwc"), ("nhwc", "nhwc"), ""),
-        (("", ""), ("nhwc", "nhwc"), ""),
-    ],
-)
-def test_a_row_says_where_images_lie_in_another_layout(
-    a: tuple[str, str], b: tuple[str, str], note: str
-) -> None:
-    def of(layouts: tuple[str, str]) -> CaseResult:
-        case = measured(GPU_GEMM, steady(0.1), steady(0.1))
-        launches = zip(case.measurements, layouts, strict=True)
-        return replace(case, measurements=tuple(replace(one, layout=layout) for one, layout in launches))
-
-    assert only_row(compared(of(a), b=(of(b),))).note == note
 
 
 def test_variables_are_named_where_they_differ_and_both_sides_say_theirs() -> None:
@@ -593,6 +533,17 @@ def test_sides_stand_in_a_plain_order(dimension: str, cases: list[Case], order: 
     run = make_run(*(measured(case, steady(0.1)) for case in cases))
 
     assert [side.name for side in sides_by(dimension, [run])] == order
+
+
+def test_machines_stand_in_the_order_of_their_runs() -> None:
+    later, earlier = (
+        make_run(measured(GEMM, steady(0.1)), machine=replace(CPU_MACHINE, machine_id=name * 12))
+        for name in ("f", "a")
+    )
+    assert [side.name for side in sides_by("machine", [later, earlier])] == [
+        "machine ffffffffffff",
+        "machine aaaaaaaaaaaa",
+    ]
 
 
 def test_a_value_without_a_measured_case_is_no_side() -> None:
