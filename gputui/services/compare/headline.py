@@ -109,15 +109,15 @@ def headline_of(comparisons: Sequence[Comparison], ignore: str, evidence: Eviden
     (comparison,) = comparisons
     main = main_row(comparison.rows)
     if main is None:
-        failed = _only_on_one(comparison, None)
+        failed, said = _failure(comparison, None)
         steps = steps_to_pair(comparison, evidence) if ignore in ("", "machine") else ()
         if failed:
-            return Headline((_failure_sentence(failed, comparison),), steps, "to compare")
+            return Headline((said,), steps, "to compare")
         nothing = _NOTHING.format(*names_of(comparison))
         if terms := load_terms(comparison):
             return Headline((nothing, as_sentence(terms)), is_empty=True)
-        said = (nothing,) if steps or ignore not in ("", "machine") else (nothing, _SAME_PROFILE)
-        return Headline(said, steps, "to compare", is_empty=True)
+        hint = () if steps or ignore not in ("", "machine") else (_SAME_PROFILE,)
+        return Headline((nothing, *hint), steps, "to compare", is_empty=True)
     if ignore:
         return _of_values(comparison, main, ignore, evidence)
     return _of_boxes(comparison, main, evidence)
@@ -128,20 +128,21 @@ def _of_boxes(comparison: Comparison, main: Row, evidence: Evidence) -> Headline
         return Headline(
             (f"Both sides are the same run, {main.a.run.short_id}: name another for one of them.",)
         )
-    failed = _only_on_one(comparison, main)
-    sentences = [_failure_sentence(failed, comparison) if failed else ""]
+    failed, said = _failure(comparison, main)
+    sentences = [said]
     where = _where(main, comparison, failed)
     if is_limit(main.case):
         sentences.append(_of_limits(main, comparison))
     else:
-        is_told = main.rate.is_decided
-        said = claim(main, comparison, where) if is_told else _undecided(main, comparison, where)
-        sentences += [f"{said}.", _because(main, comparison)]
-    sentences.append(_limit(main, comparison))
+        told = claim if main.rate.is_decided else _undecided
+        sentences += [f"{told(main, comparison, where)}.", _because(main, comparison)]
+    sentences += [
+        _limit(main, comparison),
+        _busy(main, comparison),
+        _what_changes_the_choice(main, comparison),
+        as_sentence(load_terms(comparison)),
+    ]
     steps = () if main.rate.is_decided else settling_steps(main, evidence)
-    sentences.append(_busy(main, comparison))
-    sentences.append(_what_changes_the_choice(main, comparison))
-    sentences.append(as_sentence(load_terms(comparison)))
     return Headline(tuple(filter(None, sentences)), steps)
 
 
@@ -167,11 +168,10 @@ def _limit(main: Row, comparison: Comparison) -> str:
         return ""
     if e.doubt and not _busy(main, comparison):
         return as_sentence(f"{e.doubt}.")
-    cases = [cell.result for cell in (main.a, main.b) if cell.result is not None]
     is_out_of_reach = only_runs_help(e, nearest_edge(e), main.rate.verdict.error_rate)
     if main.is_hidden_by_waiting or not is_out_of_reach:
         return ""
-    run_sd = math.sqrt(mean([run_spread_of(case).variance for case in cases]))
+    run_sd = math.sqrt(mean([run_spread_of(result).variance for _, result in main.results]))
     return (
         f"Boxes like these differ from themselves by {format_percent(run_sd)} between runs:"
         " measure again in 20 minutes, then compare --pool."
@@ -209,8 +209,7 @@ def _busy(main: Row, comparison: Comparison) -> str:
     said = [f"{word} for {listed(shares[word])} time" for word in (CROWDED, SHARED) if word in shares]
     is_known = CROWDED in shares and not isinstance(main.estimate, Missing) and not main.estimate.doubt
     without = "; rates are without it" if is_known else ""
-    results = (("a", main.a.result), ("b", main.b.result))
-    if clock := [names[letter] for letter, found in results if found is not None and is_by_clock(found)]:
+    if clock := [names[letter] for letter, found in main.results if is_by_clock(found)]:
         without = f"; in {subject(main, comparison.rows)} the rate of {listed(clock)} is what {GAVE}"
     sentences = [f"Measured on a busy box: {listed(said)}{without}."] if said else []
     if HOST_BOUND in shares:
@@ -361,35 +360,20 @@ def _log(judgement: Judgement) -> float:
 _FAILS = {"oom": "runs out of memory", "failed": "fails"}
 
 
-def _only_on_one(comparison: Comparison, main: Row | None) -> Row | None:
-    """A case that matters more than the main one, and that failed or ran out of memory on one side."""
+def _failure(comparison: Comparison, main: Row | None) -> tuple[Row | None, str]:
+    """A case that matters more than the main one, and that failed or ran out of memory on one side, with a
+    sentence: `GPT training (xl): L4 runs out of memory, H200 does 5.10k tok/s.`"""
+    a, b = names_of(comparison)
     for row in sorted(comparison.rows, key=lambda row: case_order(row.case)):
-        if row is main or _failing(row):
-            return None if row is main else row
-    return None
-
-
-def _failing(row: Row) -> str:
-    """`ab` if a failed where b has a speed, `ba` if it is the other way round; empty otherwise."""
-    for cell, other, letters in ((row.a, row.b, "ab"), (row.b, row.a, "ba")):
-        is_failure = cell.result is not None and cell.result.outcome in _FAILS
-        if is_failure and isinstance(other.speed, SpeedEstimate):
-            return letters
-    return ""
-
-
-def _failure_sentence(row: Row, comparison: Comparison) -> str:
-    """`GPT training (xl): L4 runs out of memory, H200 does 5.10k tok/s.`"""
-    letters = _failing(row)
-    cells = {"a": row.a, "b": row.b}
-    names = dict(zip("ab", names_of(comparison), strict=True))
-    result, speed = cells[letters[0]].result, cells[letters[1]].speed
-    if result is None or isinstance(speed, Missing):
-        raise ValueError("one side failed and the other has a speed")
-    name, size = as_sentence(subject(row, comparison.rows, row)), f"({row.case.work.size})"
-    named = name if size in name or row.case.is_program else f"{name} {size}"
-    rate = format_rate(speed.units_per_s, row.case.unit)
-    return f"{named}: {names[letters[0]]} {_FAILS[result.outcome]}, {names[letters[1]]} does {rate}."
+        if row is main:
+            break
+        for failed, other, who, better in ((row.a, row.b, a, b), (row.b, row.a, b, a)):
+            if failed.outcome in _FAILS and isinstance(other.speed, SpeedEstimate):
+                name, size = as_sentence(subject(row, comparison.rows, row)), f"({row.case.work.size})"
+                named = name if size in name or row.case.is_program else f"{name} {size}"
+                rate = format_rate(other.speed.units_per_s, row.case.unit)
+                return row, f"{named}: {who} {_FAILS[failed.outcome]}, {better} does {rate}."
+    return None, ""
 
 
 def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidence) -> Headline:
