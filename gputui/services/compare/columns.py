@@ -15,14 +15,13 @@ from gputui.services.compare.pairing import Cell, Row
 from gputui.services.compare.row_text import (
     change_text,
     cost_text,
-    costs_text,
+    cost_unit_of,
     energy_text,
-    peak_text,
     rate_cells,
     rate_text,
     time_text,
 )
-from gputui.services.results.expected import share_of_sheet
+from gputui.services.results.expected import share_of_sheet, share_text
 from gputui.services.results.throughput import GAVE, gave_text, rate_of
 from gputui.services.support.output_files import Value
 
@@ -122,7 +121,9 @@ def _peak(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str | Missing:
     reasons = [use.of_sheet.reason for use in cell.uses if isinstance(use.of_sheet, Missing)]
     if cell.result is not None and cell.result.case.variant.device_class == "cpu":
         reasons = ["no peak is known for a CPU"]
-    return peak_text(cell) or Missing(reasons[0] if reasons else "its operations and bytes are not counted")
+    return share_text(share_of_sheet(cell.uses)) or Missing(
+        reasons[0] if reasons else "its operations and bytes are not counted"
+    )
 
 
 def _cost(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str | Missing:
@@ -199,7 +200,7 @@ COST = ComparisonColumn(
     default="below",
     value=_cost,
     title="cost",
-    unit=lambda row: costs_text((row.a, row.b))[1],
+    unit=lambda row: cost_unit_of((row.a, row.b))[1],
     absent="cost",
     table_heading="cost",
     csv=lambda cell: _with_ends("usd_per_million", cell.cost),

@@ -27,7 +27,7 @@ from gputui.services.compare.pairing import Cell, Comparison, Row, Side
 from gputui.services.compare.row_text import (
     boxes_text,
     change_text,
-    costs_text,
+    cost_unit_of,
     figure_values,
     figure_verdict,
     rate_text,
@@ -180,7 +180,7 @@ def _values(row: Row) -> Iterator[tuple[str, Sequence[str], Judgement | None, st
     if row.case.has_steps and not row.case.is_whole:
         yield "a step", [time_text(cell) for cell in cells], None, ""
     columns: list[tuple[str, ComparisonColumn, Judgement | None]] = [
-        (f"cost per {costs_text(cells)[1]}", COST, row.cost),
+        (f"cost per {cost_unit_of(cells)[1]}", COST, row.cost),
         ("energy", ENERGY, row.energy),
         ("of spec", PEAK, None),
     ]

@@ -25,7 +25,6 @@ from gputui.model.units import (
 )
 from gputui.services.compare.pairing import Cell, Comparison, FigureRow, GroupMean, Row, Side
 from gputui.services.prices import age_at_run
-from gputui.services.results.expected import share_of_sheet, share_text
 from gputui.services.results.labels import (
     cpu_words,
     day,
@@ -51,13 +50,16 @@ def side_parts(side: Side, ignore: str, label_cells: int = 1000) -> tuple[str, s
         age = age_at_run(run)
         price = f"{format_usd(run.price.usd_per_hour)}/h{f' ({age})' if age else ''}"
     name = side.name if side.name.startswith(ignore) else f"{ignore} {side.name}"
-    label = "" if ignore else cut(clean_text(label_of(side)), label_cells)
+    labels = {case.run.label for case in side.cases} or {run.label}
+    label = "" if ignore or len(labels) > 1 else cut(clean_text(labels.pop()), label_cells)
+    counts = {sum(m.outcome == "ok" for m in one.result.measurements) for one in side.cases} - {0} or {0}
+    few, most = min(counts), max(counts)
     return (
         f"{name} ({label})" if label and label not in name else name,
         where + device_words(run),
         price,
         torch_words(run),
-        launches_words(side),
+        counted(most, "launch") if few == most else f"{few} to {most} launches",
         day(run),
     )
 
@@ -88,23 +90,10 @@ def short_name(name: str) -> str:
     return f"{path.rpartition('/')[2]}@{run[-8:] if len(run) == 36 else run}"
 
 
-def label_of(side: Side) -> str:
-    """The label that all of its runs have; empty if there is none."""
-    labels = {case.run.label for case in side.cases} or {side.run.label}
-    return labels.pop() if len(labels) == 1 else ""
-
-
 def called(side: Side) -> str:
     """What a person calls a side: the label of a run that was chosen, else as it was asked for."""
     label = side.run.label if "@" in side.name else ""
     return cut(clean_text(label), LABEL_CELLS) or short_name(side.name)
-
-
-def launches_words(side: Side) -> str:
-    """`3 launches`, or `1 to 3 launches` where cases differ."""
-    launches = {sum(m.outcome == "ok" for m in c.result.measurements) for c in side.cases} - {0} or {0}
-    few, most = min(launches), max(launches)
-    return counted(most, "launch") if few == most else f"{few} to {most} launches"
 
 
 def letter_of(place: int) -> str:
@@ -356,39 +345,23 @@ def boxes_text(band: float) -> str:
     return f"true of these two boxes; boxes of one model may differ by {how_far}, so others may not"
 
 
-def peak_text(cell: Cell) -> str:
-    """Share of the data sheet's peak; empty if unknown."""
-    return share_text(share_of_sheet(cell.uses))
-
-
 def cost_text(cell: Cell, beside: Sequence[Cell] = (), *, with_interval: bool = True) -> str:
-    """The cost of so much work that the cheapest side of the row pays cents to dollars (`costs_text`)."""
-    if not isinstance(cell.cost, Cost) or cell.result is None:
+    """The cost of so much work that the cheapest side of the row pays cents to dollars (`cost_unit_of`)."""
+    if not isinstance(cell.cost, Cost):
         return "—"
-    cost = cell.cost
-    known = [one.cost.usd_per_million for one in (cell, *beside) if isinstance(one.cost, Cost)]
-    millions, _ = cost_unit(min(known), cell.result.case.unit)
+    cost, (millions, _) = cell.cost, cost_unit_of((cell, *beside))
     share = f" ({format_percent(cost.share)} share)" if cost.is_share else ""
     is_free = cost.usd_per_million <= 0
     spread = "" if is_free else f" {format_spread(cost.usd_per_million, cost.low, cost.high)}"
-    interval = spread if with_interval else ""
-    return format_usd(cost.usd_per_million * millions) + interval + share
+    return f"{format_usd(cost.usd_per_million * millions)}{spread if with_interval else ''}{share}"
 
 
-def costs_text(cells: Sequence[Cell]) -> tuple[list[str], str]:
-    """The costs of sides of one case, and what so much is paid for: `$4.52`, `$3.52`, `Gtok`.
-
-    The cheapest is from cents to dollars. A text is empty where the cost is unknown.
-    """
+def cost_unit_of(cells: Sequence[Cell]) -> tuple[float, str]:
+    """How many million units of work the costs of sides of one case are of, and what people call that: of so
+    much the cheapest is from cents to dollars. An empty name where none is known."""
     known = [cell.cost.usd_per_million for cell in cells if isinstance(cell.cost, Cost)]
     units = {cell.result.case.unit for cell in cells if cell.result is not None}
-    if not known or len(units) != 1:
-        return [""] * len(cells), ""
-    millions, name = cost_unit(min(known), units.pop())
-    return [
-        format_usd(cell.cost.usd_per_million * millions) if isinstance(cell.cost, Cost) else ""
-        for cell in cells
-    ], name
+    return cost_unit(min(known), units.pop()) if known and len(units) == 1 else (1.0, "")
 
 
 def energy_text(cell: Cell, *, with_interval: bool = True) -> str:

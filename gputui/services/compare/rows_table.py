@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from gputui.analysis.cost import Cost
 from gputui.analysis.judgement import Judgement
 from gputui.document.drawings import Interval, intervals
 from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Table
 from gputui.model.absent import Missing
+from gputui.model.units import format_usd
 from gputui.services.compare.columns import CLOCK, COLUMNS, RATE, RATIO, ComparisonColumn
 from gputui.services.compare.pairing import (
     MEANS,
@@ -26,7 +28,7 @@ from gputui.services.compare.row_text import (
     both_text,
     case_heading,
     change_text,
-    costs_text,
+    cost_unit_of,
     doubted_point_text,
     letter_of,
     mark_of,
@@ -309,9 +311,18 @@ def _fastest(lines: Sequence[_Line], is_drawn: bool) -> Column:
 
 def _prices(lines: Sequence[_Line]) -> list[Column]:
     """What a unit of work costs on either side, and which unit."""
-    found = [costs_text((row.a, row.b)) if (row := _row(line)) else (["", ""], "") for line in lines]
+    shown: list[tuple[str, str, str]] = []
+    for line in lines:
+        row = _row(line)
+        millions, unit = cost_unit_of(() if row is None else (row.a, row.b))
+        a, b = (
+            format_usd(cell.cost.usd_per_million * millions) if cell and isinstance(cell.cost, Cost) else ""
+            for cell in (row and row.a, row and row.b)
+        )
+        shown.append((a, b, unit))
+    on_a, on_b, units = zip(*shown, strict=True)
     return [
-        Column("$ a", [Span(texts[0], "dim") for texts, _ in found], True, _PRICES),
-        Column("$ b", [texts[1] for texts, _ in found], True, _PRICES),
-        Column("per", [Span(unit, "dim") for _, unit in found], priority=_PRICES),
+        Column("$ a", [Span(text, "dim") for text in on_a], True, _PRICES),
+        Column("$ b", on_b, True, _PRICES),
+        Column("per", [Span(unit, "dim") for unit in units], priority=_PRICES),
     ]
