@@ -16,7 +16,7 @@ from gputui.machine.layers import find_layers, instance_type, region
 from gputui.machine.tree import Tree, confinement, parse_cpu_list
 from gputui.model.absent import Missing
 from gputui.model.machine import Cpu, Machine, Memory
-from gputui.sources.base import meminfo
+from gputui.sources.base import integer, meminfo
 
 FEATURES = (
     "avx", "avx2", "f16c", "fma", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16",
@@ -45,8 +45,9 @@ def describe_cpu(tree: Tree, affinity: frozenset[int] | None = None) -> Cpu:
     """The processor, as far as it is visible; `affinity` None asks the operating system."""
     processors, rest = _read_cpuinfo(tree)
     host_threads = len(processors) or os.cpu_count() or 1
-    allowed = _affinity(host_threads) if affinity is None else affinity
-    usable, usable_threads, limited_by = _usable(tree, host_threads, allowed)
+    if affinity is None:
+        affinity = frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ())
+    usable, usable_threads, limited_by = _usable(tree, host_threads, affinity)
     cores = _cores(tree, processors, range(host_threads))
     usable_cores = _cores(tree, processors, sorted(usable))
     most = len(usable) if isinstance(usable_cores, Missing) else usable_cores
@@ -61,12 +62,6 @@ def describe_cpu(tree: Tree, affinity: frozenset[int] | None = None) -> Cpu:
         last_level_cache_bytes=_last_level_cache(tree, host_threads),
         features=_features(processors),
     )
-
-
-def _affinity(host_threads: int) -> frozenset[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return frozenset(os.sched_getaffinity(0))
-    return frozenset(range(host_threads))
 
 
 def _usable(tree: Tree, host_threads: int, affinity: frozenset[int]) -> tuple[frozenset[int], float, str]:
@@ -166,9 +161,9 @@ def _last_level_cache(tree: Tree, host_threads: int) -> int | Missing:
     best: tuple[int, int] | None = None
     for index in range(8):
         base = f"/sys/devices/system/cpu/cpu0/cache/index{index}"
-        level = tree.integer(f"{base}/level")
+        level = integer(tree.found_text(f"{base}/level"))
         size = _parse_size(tree.found_text(f"{base}/size"))
-        if isinstance(level, Missing) or size is None or tree.found_text(f"{base}/type") == "Instruction":
+        if level is None or size is None or tree.found_text(f"{base}/type") == "Instruction":
             continue
         sharers = len(parse_cpu_list(tree.found_text(f"{base}/shared_cpu_list"))) or 1
         best = max(best or (0, 0), (level, size * max(1, round(host_threads / sharers))))

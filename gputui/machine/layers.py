@@ -171,58 +171,61 @@ def _harmless(tree: Tree, layers: tuple[Layer, ...], names: dict[str, str], what
 _COPY = "copy it away with scp before the box ends"
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """What lasts on one platform."""
-
-    lasting: tuple[str, ...]
-    """Directories whose files outlive a session; `~` is the home, `./` the working directory."""
-    advice: str
-    """One sentence for a file elsewhere."""
-
-
-_PLACES = {
-    "colab": _Place(
+_PLACES: dict[str, tuple[tuple[str, ...], str]] = {
+    "colab": (
         ("/content/drive",),
-        "The result file is lost when the Colab session ends: mount Drive and use "
-        "--db /content/drive/MyDrive/results.db, or download the file.",
+        (
+            "The result file is lost when the Colab session ends: mount Drive and use "
+            "--db /content/drive/MyDrive/results.db, or download the file."
+        ),
     ),
-    "kaggle": _Place(
+    "kaggle": (
         ("/kaggle/working",),
-        "The result file is lost when the Kaggle session ends: use --db /kaggle/working/results.db, "
-        "which is kept with a saved version.",
+        (
+            "The result file is lost when the Kaggle session ends: use --db /kaggle/working/results.db, "
+            "which is kept with a saved version."
+        ),
     ),
-    "sagemaker": _Place(
+    "sagemaker": (
         ("/home/sagemaker-user", "/home/ec2-user/SageMaker", "/opt/ml/checkpoints", "/opt/ml/model"),
-        "SageMaker keeps the home of a Studio space, ~/SageMaker of a notebook instance, and /opt/ml/model "
-        "and /opt/ml/checkpoints of a job: use --db there.",
+        (
+            "SageMaker keeps the home of a Studio space, ~/SageMaker of a notebook instance, and /opt/ml/model"
+            " and /opt/ml/checkpoints of a job: use --db there."
+        ),
     ),
-    "azureml": _Place(
+    "azureml": (
         ("/mnt/batch/tasks/shared/LS_root/mounts/clusters", "~/cloudfiles", "./outputs"),
-        "Azure ML keeps ./outputs of a job and ~/cloudfiles of a compute instance: use --db "
-        "outputs/results.db, or copy it there.",
+        (
+            "Azure ML keeps ./outputs of a job and ~/cloudfiles of a compute instance: use --db "
+            "outputs/results.db, or copy it there."
+        ),
     ),
-    "databricks": _Place(
+    "databricks": (
         ("/dbfs", "/Volumes", "/Workspace"),
-        "The result file is lost when the Databricks cluster ends: copy it to /Volumes or /Workspace, "
-        "where it cannot be written in place.",
+        (
+            "The result file is lost when the Databricks cluster ends: copy it to /Volumes or /Workspace, "
+            "where it cannot be written in place."
+        ),
     ),
-    "lightning": _Place(
+    "lightning": (
         ("/teamspace",),
         "The result file is lost when the Studio sleeps: use --db /teamspace/studios/this_studio/results.db.",
     ),
-    "codespaces": _Place(
+    "codespaces": (
         ("/workspaces",),
         "A codespace keeps /workspaces alone when its container is rebuilt: use --db /workspaces/results.db.",
     ),
-    "github-actions": _Place(
-        (), "The result file is lost when the job ends: keep it with actions/upload-artifact."
+    "github-actions": (
+        (),
+        "The result file is lost when the job ends: keep it with actions/upload-artifact.",
     ),
-    "gitlab-ci": _Place(
+    "gitlab-ci": (
         (),
         "The result file is lost when the job ends: write it below the project, and list it as an artifact.",
     ),
 }
+"""Directories whose files outlive a session, where `~` is the home and `./` the working directory; and a
+sentence for a file elsewhere."""
 _OWN_DISK = {
     "dstack": "dstack keeps volumes only: use --db on one, or copy the result file away before the run ends.",
     "skypilot": f"The result file is lost at `sky down`: use --db on a mounted bucket, or {_COPY}.",
@@ -253,9 +256,9 @@ def storage_warning(
     is_own_disk = mount is not None and mount.point == "/"
     for name in names:
         if name.removesuffix("-enterprise") in _PLACES:
-            kept = _PLACES[name.removesuffix("-enterprise")]
-            is_kept = any(place.is_relative_to(_directory(one, tree.environ)) for one in kept.lasting)
-            return "" if is_kept else kept.advice
+            lasting, advice = _PLACES[name.removesuffix("-enterprise")]
+            is_kept = any(place.is_relative_to(_directory(one, tree.environ)) for one in lasting)
+            return "" if is_kept else advice
         if name in ("runpod", "vast") and any(m.point == "/workspace" for m in mounts):
             if place.is_relative_to("/workspace"):
                 return ""

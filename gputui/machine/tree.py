@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gputui.model.absent import Missing
 from gputui.model.machine import Confinement
+from gputui.sources.base import integer
 
 _MAX_BYTES = 2 * 2**20
 """/proc/cpuinfo of 512 threads is below 1 MiB, and Linux refuses to read 4 MiB of a file in /proc/sys."""
@@ -56,16 +57,6 @@ class Tree:
         text = self.text(path)
         return "" if isinstance(text, Missing) else text
 
-    def integer(self, path: str) -> int | Missing:
-        """The content of a file with one whole number."""
-        text = self.text(path)
-        if isinstance(text, Missing):
-            return text
-        try:
-            return int(text)
-        except ValueError:
-            return Missing(f"{path} holds no number")
-
     def exists(self, path: str) -> bool:
         """Whether something exists at this path; False if permission is denied."""
         try:
@@ -108,22 +99,14 @@ def _unescape(text: str) -> str:
 _NO_LIMIT_BYTES = 2**62  # v1 writes "no limit" as the largest page-aligned number, about 2^63
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupDirectory:
-    """One directory of a cgroup hierarchy."""
-
-    path: str
-    version: int
-
-
-def groups(tree: Tree, controller: str) -> tuple[CgroupDirectory, ...]:
-    """This process's group and all its parents up to the mount root, innermost first.
+def _groups(tree: Tree, controller: str) -> Iterator[tuple[str, int]]:
+    """Directory and version of this process's group and of all its parents up to the mount root, innermost
+    first.
 
     Of both versions, if both are mounted: a missing file limits nothing. If the path in `/proc/self/cgroup`
     belongs to another namespace, only the mount root remains.
     """
     mounts = tree.mounts()
-    found: list[CgroupDirectory] = []
     for line in tree.found_text("/proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -135,8 +118,8 @@ def groups(tree: Tree, controller: str) -> tuple[CgroupDirectory, ...]:
         else:
             continue
         for mount in matching[-1:]:  # a later mount hides an earlier one
-            found.extend(CgroupDirectory(directory, version) for directory in _upwards(mount, path))
-    return tuple(found)
+            for directory in _upwards(mount, path):
+                yield directory, version
 
 
 def _upwards(mount: Mount, path: str) -> Iterator[str]:
@@ -150,14 +133,9 @@ def _upwards(mount: Mount, path: str) -> Iterator[str]:
         yield posixpath.join(mount.point, *parts[:length])
 
 
-def _quota(tree: Tree, group: CgroupDirectory) -> float | None:
-    if group.version == 2:
-        fields = tree.found_text(f"{group.path}/cpu.max").split()
-    else:
-        fields = [
-            tree.found_text(f"{group.path}/cpu.cfs_quota_us"),
-            tree.found_text(f"{group.path}/cpu.cfs_period_us"),
-        ]
+def _quota(tree: Tree, directory: str, version: int) -> float | None:
+    names = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    fields = " ".join(tree.found_text(f"{directory}/{name}") for name in names).split()
     try:
         quota_us, period_us = (int(field) for field in fields)
     except ValueError:  # "max", empty or missing
@@ -165,23 +143,19 @@ def _quota(tree: Tree, group: CgroupDirectory) -> float | None:
     return quota_us / period_us if quota_us > 0 and period_us > 0 else None
 
 
-def cpuset(tree: Tree) -> frozenset[int]:
+def _cpuset(tree: Tree) -> frozenset[int]:
     """Logical CPUs of the innermost cpuset that names any; empty if none does."""
-    for group in groups(tree, "cpuset"):
-        name = "cpuset.cpus.effective" if group.version == 2 else "cpuset.cpus"
-        cpus = parse_cpu_list(tree.found_text(f"{group.path}/{name}"))
-        if cpus:
+    for directory, version in _groups(tree, "cpuset"):
+        name = "cpuset.cpus.effective" if version == 2 else "cpuset.cpus"
+        if cpus := parse_cpu_list(tree.found_text(f"{directory}/{name}")):
             return cpus
     return frozenset()
 
 
-def _memory_limit(tree: Tree, group: CgroupDirectory) -> int | None:
-    names = ("memory.max", "memory.high") if group.version == 2 else ("memory.limit_in_bytes",)
-    limits = [tree.integer(f"{group.path}/{name}") for name in names]
-    return min(
-        (limit for limit in limits if not isinstance(limit, Missing) and 0 < limit < _NO_LIMIT_BYTES),
-        default=None,
-    )
+def _memory_limit(tree: Tree, directory: str, version: int) -> int | None:
+    names = ("memory.max", "memory.high") if version == 2 else ("memory.limit_in_bytes",)
+    limits = [integer(tree.found_text(f"{directory}/{name}")) for name in names]
+    return min((limit for limit in limits if limit is not None and 0 < limit < _NO_LIMIT_BYTES), default=None)
 
 
 def confinement(tree: Tree) -> Confinement:
@@ -190,25 +164,17 @@ def confinement(tree: Tree) -> Confinement:
     Use is read at the level with the least limit: everything that runs below it counts against it.
     """
     cpu_limit, usage_file = None, ""
-    for group in groups(tree, "cpu"):
-        quota = _quota(tree, group)
+    for directory, version in _groups(tree, "cpu"):
+        quota = _quota(tree, directory, version)
         if quota is not None and (cpu_limit is None or quota < cpu_limit):
-            name = "cpu.stat" if group.version == 2 else "cpuacct.usage"
-            path = f"{group.path}/{name}"
+            path = f"{directory}/{'cpu.stat' if version == 2 else 'cpuacct.usage'}"
             cpu_limit, usage_file = quota, path if tree.exists(path) else ""
-    memory_bytes, memory_directory, version = None, "", 2
-    for group in groups(tree, "memory"):
-        limit = _memory_limit(tree, group)
+    memory_bytes, memory_directory, memory_version = None, "", 2
+    for directory, version in _groups(tree, "memory"):
+        limit = _memory_limit(tree, directory, version)
         if limit is not None and (memory_bytes is None or limit < memory_bytes):
-            memory_bytes, memory_directory, version = limit, group.path, group.version
-    return Confinement(
-        cpu_limit_cores=cpu_limit,
-        cpu_usage_file=usage_file,
-        cpus=cpuset(tree),
-        memory_limit_bytes=memory_bytes,
-        memory_directory=memory_directory,
-        version=version,
-    )
+            memory_bytes, memory_directory, memory_version = limit, directory, version
+    return Confinement(cpu_limit, usage_file, _cpuset(tree), memory_bytes, memory_directory, memory_version)
 
 
 def parse_cpu_list(text: str) -> frozenset[int]:

@@ -63,20 +63,15 @@ WORTH_SAYING = 0.1
 """Share of their time that threads waited for a CPU, from which a run that ended early mentions it."""
 AT_WORK = 0.1
 """A silent worker that got more than this share of a CPU may be slow; one that got less hangs."""
+START_SILENCE_S = 120.0
+"""How long a worker may be silent before it counts as hanging, until its first message: it may import torch from
+a cold or a remote disk."""
+MORE_SILENCE_S = 20.0
+"""And afterwards: its allowance, in which one step may lie, plus this; its limit, if it is at work."""
 LOG_LIMIT_BYTES = 8 * 2**20
 STORE_TIMEOUT_S = 120.0
 RESERVE_BYTES, RESERVE_SHARE = 1_500_000_000, 0.125
 """Heap that a profiled pass may reserve, and the largest share of the usable memory for that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a worker may be silent before it counts as hanging, and is ended."""
-
-    start_s: float = 120.0
-    """Until its first message: it may import torch from a cold or a remote disk."""
-    besides_s: float = 20.0
-    """Afterwards: its allowance, in which one step may lie, plus this; its limit, if it is at work."""
 
 
 @dataclass
@@ -125,9 +120,15 @@ class Supervisor:
     stores it; SIGHUP changes nothing, since there is no terminal to lose.
     """
 
-    def __init__(self, run_dirs: Sequence[Path], patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        run_dirs: Sequence[Path],
+        start_silence_s: float = START_SILENCE_S,
+        more_silence_s: float = MORE_SILENCE_S,
+    ) -> None:
         self._run_dirs = run_dirs
-        self._patience = patience or Patience()
+        self._start_silence_s = start_silence_s
+        self._more_silence_s = more_silence_s
         self._signal = 0
         self._clock = WakingClock()
         self._zygotes: dict[object, Zygote | None] = {}
@@ -316,8 +317,8 @@ class Supervisor:
     ) -> tuple[str, str]:
         """Record the worker's messages until the last one, its exit, its silence, a signal, a full disk,
         or the hard stop."""
-        patience_s, heard_s = (self._patience.start_s, self._patience.start_s), self._clock.now_s()
-        besides_s = profiled_s(run.spec.plan, launch) + self._patience.besides_s
+        patience_s, heard_s = (self._start_silence_s, self._start_silence_s), self._clock.now_s()
+        besides_s = profiled_s(run.spec.plan, launch) + self._more_silence_s
         heard_cpu_s = worker.cpu_s()
         stopped_s = self._clock.stopped_s
         while True:

@@ -90,6 +90,12 @@ def target_of(link: Path) -> str:
         return ""
 
 
+def integer(text: str) -> int | None:
+    """The content of a file that holds one number."""
+    stripped = text.strip()
+    return int(stripped) if stripped.isascii() and stripped.isdigit() else None
+
+
 def meminfo(text: str) -> dict[str, int]:
     """The bytes that `/proc/meminfo` names."""
     return {name: int(kib) * 1024 for name, kib in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gputui.model.absent import Missing
 from gputui.model.machine import FREE, Confinement
 from gputui.model.telemetry import AT_SECOND_READING, HOST, DeviceSample, Value
-from gputui.sources.base import load_1min, meminfo, text_of
+from gputui.sources.base import integer, load_1min, meminfo, text_of
 
 _NAME = "host"
 _LIMITS_KEPT_NS = 10 * 10**9
@@ -322,9 +322,3 @@ def _rate(
         return sum(max(0, delta) for delta in deltas) / seconds
 
     return per_second(n[0] - b[0] for b, n in kept), per_second(n[1] - b[1] for b, n in kept)
-
-
-def integer(text: str) -> int | None:
-    """A file that holds one number."""
-    stripped = text.strip()
-    return int(stripped) if stripped.isascii() and stripped.isdigit() else None

@@ -132,8 +132,8 @@ class Supervised:
 _IMPATIENT = """
 import sys
 from pathlib import Path
-from gputui.recording.supervisor import Patience, Supervisor
-sys.exit(Supervisor([Path(run_dir) for run_dir in sys.argv[1:]], Patience(2, 1)).run())
+from gputui.recording.supervisor import Supervisor
+sys.exit(Supervisor([Path(run_dir) for run_dir in sys.argv[1:]], 2, 1).run())
 """
 
 
