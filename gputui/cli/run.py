@@ -49,9 +49,8 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_seconds, format_whole_seconds
-from gputui.recording.deployment import copy_worker
 from gputui.recording.pacing import least_budget_s
-from gputui.recording.probing import ChosenInterpreter
+from gputui.recording.probing import ChosenInterpreter, copy_worker
 from gputui.recording.run_directory import Spec
 from gputui.services.compare.rerun import RepeatedRun, differences_here, read_model, repetition_of
 from gputui.services.prices import STATED, price_source

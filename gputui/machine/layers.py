@@ -189,8 +189,8 @@ _PLACES: dict[str, tuple[tuple[str, ...], str]] = {
     "sagemaker": (
         ("/home/sagemaker-user", "/home/ec2-user/SageMaker", "/opt/ml/checkpoints", "/opt/ml/model"),
         (
-            "SageMaker keeps the home of a Studio space, ~/SageMaker of a notebook instance, and /opt/ml/model"
-            " and /opt/ml/checkpoints of a job: use --db there."
+            "SageMaker keeps the home of a Studio space, ~/SageMaker of a notebook instance, and"
+            " /opt/ml/model and /opt/ml/checkpoints of a job: use --db there."
         ),
     ),
     "azureml": (

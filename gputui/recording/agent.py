@@ -23,6 +23,7 @@ import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any  # Any: JSON
 
@@ -67,47 +68,13 @@ class _Closed(Exception):
     """The other side is gone."""
 
 
-class _Wire:
-    """Requests from a descriptor, answers to another. For one thread."""
-
-    def __init__(self, requests: int, answers: int) -> None:
-        self._requests = requests
-        self._answers = answers
-        self._pending = b""
-
-    def request(self, timeout_s: float | None) -> dict[str, Any] | None:
-        """The next request; None if there is none in time. Raises _Closed at the end of stdin."""
-        while b"\n" not in self._pending:
-            readable, _, _ = select.select([self._requests], [], [], timeout_s)
-            if not readable:
-                return None
-            data = os.read(self._requests, 1 << 16)
-            if not data or len(self._pending) > _REQUEST_BYTES:
-                raise _Closed
-            self._pending += data
-        line, _, self._pending = self._pending.partition(b"\n")
-        found: dict[str, Any] = read_json(line)
-        return found
-
-    def answer(self, payload: bytes = b"", **fields: object) -> None:
-        """Send one line, and the bytes that belong to it. Raises _Closed if nobody reads them."""
-        if payload:
-            fields["bytes"] = len(payload)
-        data = json.dumps(fields).encode() + b"\n" + payload
-        try:
-            while data:
-                data = data[os.write(self._answers, data) :]
-        except OSError as error:
-            raise _Closed from error
-
-
 def serve(home: Path, archive: Path, descriptor: int, digest: str) -> None:
     """Answer requests until stdin ends. `archive` is the zip that this code is in, open and of this hash."""
     answers = os.dup(1)
     os.dup2(2, 1)  # what a library prints is no answer
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     write_only_below(home)
-    agent = _Agent(home, archive, descriptor, digest, _Wire(0, answers))
+    agent = _Agent(home, partial(verified_name, descriptor, archive, digest), descriptor, 0, answers)
     with contextlib.suppress(_Closed, KeyboardInterrupt):
         while True:
             agent.serve_one()
@@ -153,12 +120,18 @@ def run_dirs_in(home: Path) -> list[Path]:
 
 
 class _Agent:
-    def __init__(self, home: Path, archive: Path, descriptor: int, digest: str, wire: _Wire) -> None:
+    """Requests come from one descriptor, and answers go to another. For one thread."""
+
+    def __init__(
+        self, home: Path, supervisor_source: Callable[[], str], archive: int, requests: int, answers: int
+    ) -> None:
+        """`supervisor_source`: the path by which the zip is run, once it is verified; `archive` is the open zip."""
         self._home = home
+        self._supervisor_source = supervisor_source
         self._archive = archive
-        self._descriptor = descriptor
-        self._digest = digest
-        self._wire = wire
+        self._requests = requests
+        self._answers = answers
+        self._pending = b""
         self._does: Mapping[str, Callable[..., None]] = {
             "describe": self._describe,
             "describe_step": self._describe_step,
@@ -174,32 +147,57 @@ class _Agent:
 
     def serve_one(self) -> None:
         """Wait for a request and answer it. Raises _Closed at the end of stdin."""
-        request = self._wire.request(None)
+        request = self._request(None)
         assert request is not None
         try:
             does = self._does[request.pop("do")]
             does(**request)
         except GputuiError as error:
-            self._wire.answer(error=error.message, hint=error.hint, code=error.exit_code)
+            self._answer(error=error.message, hint=error.hint, code=error.exit_code)
         except NotOurs as error:
-            self._wire.answer(error=str(error), hint="name another directory: --dir", code=0)
+            self._answer(error=str(error), hint="name another directory: --dir", code=0)
         except OSError as error:
-            self._wire.answer(error=error.strerror or str(error), hint="", code=0, errno=error.errno or 0)
+            self._answer(error=error.strerror or str(error), hint="", code=0, errno=error.errno or 0)
         except (_Closed, KeyboardInterrupt):
             raise
         except Exception as error:  # one request must not end the others
             traceback.print_exc()
-            self._wire.answer(error=f"{type(error).__name__}: {error}", hint="", code=0)
+            self._answer(error=f"{type(error).__name__}: {error}", hint="", code=0)
+
+    def _request(self, timeout_s: float | None) -> dict[str, Any] | None:
+        """The next request; None if there is none in time. Raises _Closed at the end of stdin."""
+        while b"\n" not in self._pending:
+            readable, _, _ = select.select([self._requests], [], [], timeout_s)
+            if not readable:
+                return None
+            data = os.read(self._requests, 1 << 16)
+            if not data or len(self._pending) > _REQUEST_BYTES:
+                raise _Closed
+            self._pending += data
+        line, _, self._pending = self._pending.partition(b"\n")
+        found: dict[str, Any] = read_json(line)
+        return found
+
+    def _answer(self, payload: bytes = b"", **fields: object) -> None:
+        """Send one line, and the bytes that belong to it. Raises _Closed if nobody reads them."""
+        if payload:
+            fields["bytes"] = len(payload)
+        data = json.dumps(fields).encode() + b"\n" + payload
+        try:
+            while data:
+                data = data[os.write(self._answers, data) :]
+        except OSError as error:
+            raise _Closed from error
 
     def _describe(self, key: str, python: str | None) -> None:
-        self._wire.answer(**_described(self._home, key, python))
+        self._answer(**_described(self._home, key, python))
 
     def _describe_step(self, python: str, step: str) -> None:
         """What a user's workload declares, as the interpreter that would measure it reads it."""
         with tempfile.TemporaryDirectory(prefix="step-") as scratch:
             path = Path(scratch) / STEP_NAME
             path.write_text(step, encoding="utf-8")
-            self._wire.answer(step=describe_step((python,), path))
+            self._answer(step=describe_step((python,), path))
 
     def _start(self, run_id: str, spec: dict[str, Any], step: str) -> None:
         """Start a run that goes on by itself; does nothing to one that was started before."""
@@ -211,16 +209,16 @@ class _Agent:
                 spec["plan"]["step_file"] = str(run_dir / STEP_NAME)
             write_spec(run_dir, spec)
             self._supervise(run_dir)
-        self._wire.answer(started=True)
+        self._answer(started=True)
 
     def _supervise(self, run_dir: Path) -> None:
         if shutil.disk_usage(run_dir).free < 4 * RESERVE_BYTES:
             raise GputuiError(f"no space is left in {self._home}", "make some there, or name another: --dir")
-        source = verified_name(self._descriptor, self._archive, self._digest)
+        source = self._supervisor_source()
         with (run_dir / SUPERVISOR_LOG).open("wb") as log:
             supervisor = subprocess.Popen(
                 [sys.executable, "-I", source, str(run_dir)],
-                pass_fds=(self._descriptor,),
+                pass_fds=(self._archive,),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -249,16 +247,16 @@ class _Agent:
                     spoken_s = time.monotonic()
                 if is_over:
                     end_left_worker(run_dir)
-                    self._wire.answer(ended=True, logs=[path.name for path in _logs(run_dir)])
+                    self._answer(ended=True, logs=[path.name for path in _logs(run_dir)])
                     return
                 if time.monotonic() - spoken_s > ALIVE_EVERY_S:
-                    self._wire.answer(more=True)
+                    self._answer(more=True)
                     spoken_s = time.monotonic()
                 self._listen_for_stop(run_dir)
 
     def _listen_for_stop(self, run_dir: Path) -> None:
         """Wait a moment for the only request that a run is followed with."""
-        asked = self._wire.request(_POLL_S)
+        asked = self._request(_POLL_S)
         if asked is not None:
             if asked.get("do") != "stop":
                 raise GputuiError(f"{asked.get('do')}: a run is being followed")
@@ -276,7 +274,7 @@ class _Agent:
         case, sent = "", None
         try:
             while True:
-                asked = self._wire.request(min(interval_s, ALIVE_EVERY_S))
+                asked = self._request(min(interval_s, ALIVE_EVERY_S))
                 if asked is not None and asked.get("do") == "processes":
                     collector.want_processes(bool(asked["wanted"]))
                 elif asked is not None and asked.get("do") == "interval":
@@ -290,7 +288,7 @@ class _Agent:
                 sample = collector.latest()
                 if sample is not sent or now_s - spoken_s > ALIVE_EVERY_S:
                     text = json.dumps(plain_sample(sample, case), separators=(",", ":")).encode() + b"\n"
-                    self._wire.answer(packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH), more=1)
+                    self._answer(packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH), more=1)
                     sent, spoken_s = sample, now_s
         finally:
             collector.close()
@@ -321,22 +319,22 @@ class _Agent:
             while piece := file.read(_PIECE_BYTES):
                 self._send(piece, offset)
                 offset += len(piece)
-        self._wire.answer(offset=offset)
+        self._answer(offset=offset)
 
     def _send(self, piece: bytes, offset: int) -> None:
         packed = zlib.compress(piece, 6)
-        self._wire.answer(packed, more=True, offset=offset, unpacked=len(piece))
+        self._answer(packed, more=True, offset=offset, unpacked=len(piece))
 
     def _stop(self, run_id: str) -> None:
         _end(self._run_dir(run_id))
-        self._wire.answer(stopped=True)
+        self._answer(stopped=True)
 
     def _forget(self, run_id: str) -> None:
         """Remove the directory of a run that was brought home."""
         run_dir = self._run_dir(run_id)
         if not is_held(run_dir):
             shutil.rmtree(run_dir, ignore_errors=True)
-        self._wire.answer(forgotten=not run_dir.exists())
+        self._answer(forgotten=not run_dir.exists())
 
     def _left(self) -> None:
         """What gputui has made in the directory."""
@@ -346,7 +344,7 @@ class _Agent:
                 size += path.lstat().st_size if path.is_file() else 0
         runs = [{"run_id": d.name, "in_progress": is_held(d)} for d in run_dirs_in(self._home)]
         names = [entry.name for entry in made]
-        self._wire.answer(path=str(self._home), entries=names, size=size, runs=runs)
+        self._answer(path=str(self._home), entries=names, size=size, runs=runs)
 
     def _clean(self) -> None:
         """Remove what gputui has made in the directory, unless a run is in progress there."""
@@ -354,7 +352,7 @@ class _Agent:
         if held:
             raise GputuiError(f"run {held[0][-8:]} is in progress there", "end it first, or wait")
         others = clean(self._home)
-        self._wire.answer(path=str(self._home), others=len(others))
+        self._answer(path=str(self._home), others=len(others))
 
     def _run_dir(self, run_id: str) -> Path:
         if not run_id or not set(run_id) <= set("0123456789abcdef-"):

@@ -1,17 +1,21 @@
 """Which directory is this account's alone: gputui writes, runs and removes nothing in any other.
 
-Sent as text ahead of the first stage, so it imports only the standard library and nothing of gputui.
+Also the first code on another machine, sent as text to `python -c`, so it imports only the standard library:
+it finds gputui's directory, takes the measuring half over stdin, and serves.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import re
 import shutil
 import stat
+import sys
 import tempfile
 from pathlib import Path
 
@@ -251,3 +255,57 @@ def _is_older_home(place: Path) -> bool:
     markers = {name for name in names if name.startswith(MARKER)}  # another process is just making
     is_named = place.name in (DEFAULT_NAME, own_name())
     return bool(is_named or archives) and names <= _MADE | _OF_A_TEMPORARY_HOME | archives | markers
+
+
+def _say(nonce: str, **fields: object) -> None:
+    os.write(1, b"gputui %s %s\n" % (nonce.encode(), json.dumps(fields).encode()))
+
+
+def _take(archive: Path, length: int) -> None:
+    """Read the zip from stdin and keep it. Raises OSError, and ValueError if the link is cut."""
+    pieces, left = [], length
+    while left:
+        piece = os.read(0, min(left, 1 << 16))
+        if not piece:
+            raise ValueError("the link was cut while the measuring half was sent")
+        pieces.append(piece)
+        left -= len(piece)
+    write_whole(archive, b"".join(pieces))
+
+
+def first_stage(nonce: str, digest: str, length: str, directory: str, makes: str) -> None:
+    """Serve requests until stdin ends.
+
+    `digest` (SHA-256) and `length` are the zip's; `directory` is the one that the user named, in base64, empty
+    for `~/.gputui`; and `makes` is `makes` to make what is missing.
+    """
+    stated = Path(base64.b64decode(directory).decode() or f"~/{DEFAULT_NAME}")
+    try:
+        stated = stated.expanduser().absolute()
+        home = find_home(stated, makes=makes == "makes")
+        if home is None:
+            _say(nonce, state="absent", path=str(stated))
+            return
+        archive = home / f"gputui-{digest[:16]}.zip"
+        try:
+            descriptor = open_verified(archive, digest)
+        except (OSError, NotOurs):
+            _say(nonce, state="needs")
+            _take(archive, int(length))
+            descriptor = open_verified(archive, digest)
+    except NotOurs as error:
+        _say(nonce, state="refused", reason=str(error))
+        return
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        _say(nonce, state="failed", reason=reason, code=getattr(error, "errno", None) or 0, path=str(stated))
+        return
+    _say(nonce, state="ready")
+    sys.path.insert(0, verified_name(descriptor, archive, digest))
+    from gputui.recording.agent import serve
+
+    serve(home, archive, descriptor, digest)
+
+
+if __name__ == "__main__":
+    first_stage(*sys.argv[1:6])

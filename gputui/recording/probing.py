@@ -1,8 +1,13 @@
-"""Which Python of a box measures, what it can measure with, and how long a user's steps take."""
+"""Which Python of a box measures, what it can measure with, and how long a user's steps take.
+
+Also the code that is sent to another Python: the worker's, or the measuring half as one zip.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.resources
+import io
 import os
 import shutil
 import signal
@@ -10,24 +15,28 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any  # Any: the JSON of a probe
+from typing import TYPE_CHECKING, Any  # Any: the JSON of a probe
 
-from gputui.errors import GputuiError, MachineLacks
+from gputui.errors import EXIT_MACHINE_LACKS, GputuiError, MachineLacks
 from gputui.machine.gpus import gpu_addresses, join_gpu
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Runtime, TorchDevice
 from gputui.model.plan import Plan
-from gputui.recording.deployment import copy_worker
 from gputui.recording.pacing import PROFILED_S
 from gputui.recording.worker_process import WorkerProcess, described_launch
+from gputui.version import version
 from gputui.worker import MIN_BLOCKS
 from gputui.worker.accelerator import narrow
 from gputui.worker.foreign_json import read_json_file
 from gputui.worker.probe import NEEDED_TORCH
 from gputui.worker.start import NEEDED_PYTHON, OLDEST_PYTHON
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 PROBE_TIMEOUT_S = 120.0
 """Importing torch from a cold network disk takes up to a minute."""
@@ -359,3 +368,71 @@ def _has_torch(path: str) -> bool:
     if has_torch == "1" and is_old:
         raise old_python(path, version)
     return has_torch == "1"
+
+
+WORKER_PACKAGE = "gputui_worker"
+MEASURING_HALF = ("model", "sources", "machine", "worker", "recording")
+_CODE = (".py", ".csv")
+_MAIN = f"""import sys
+if sys.version_info < {OLDEST_PYTHON}:
+    version = ".".join(map(str, sys.version_info[:3]))
+    sys.stderr.write(sys.executable + " is Python " + version + "; {NEEDED_PYTHON}\\n")
+    sys.exit({EXIT_MACHINE_LACKS})
+from gputui.recording.__main__ import main
+sys.exit(main())
+"""
+"""Valid in every Python, so that one that is too old can say so."""
+
+
+def copy_worker(target: Path) -> Path:
+    """Copy the worker under its own package name into `target`; returns the path of its first file."""
+    for name, data in _files(importlib.resources.files("gputui.worker"), ""):
+        path = target / ("start.py" if name == "start.py" else f"{WORKER_PACKAGE}/{name}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return target / "start.py"
+
+
+def measuring_half() -> bytes:
+    """A zip that any Python >= 3.10 runs: `python3 FILE.zip RUNDIR`. Includes pynvml if it
+    is installed.
+
+    The same code makes the same bytes, so that a host needs it only once.
+    """
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in sorted(_measuring_files()):
+            entry = zipfile.ZipInfo(name)  # of 1980, whenever it is made
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, data)
+    return buffer.getvalue()
+
+
+def _measuring_files() -> Iterator[tuple[str, bytes]]:
+    yield "__main__.py", _MAIN.encode()
+    yield "gputui/built_version.py", f"VERSION = {version()!r}\n".encode()
+    package = importlib.resources.files("gputui")
+    for name in ("__init__.py", "errors.py", "metrics.py", "version.py"):
+        yield f"gputui/{name}", package.joinpath(name).read_bytes()
+    for room in MEASURING_HALF:
+        for name, data in _files(package.joinpath(room), ""):
+            yield f"gputui/{room}/{name}", data
+    yield from _pynvml()
+
+
+def _files(directory: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+    for entry in directory.iterdir():
+        if entry.is_dir() and entry.name != "__pycache__":
+            yield from _files(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(_CODE):
+            yield prefix + entry.name, entry.read_bytes()
+
+
+def _pynvml() -> Iterator[tuple[str, bytes]]:
+    """The single module of nvidia-ml-py, or nothing."""
+    try:
+        import pynvml
+    except ImportError:
+        return
+    if pynvml.__file__:
+        yield "pynvml.py", Path(pynvml.__file__).read_bytes()

@@ -43,8 +43,8 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Machine
 from gputui.model.plan import FOUND_BY_TRYING, PlannedDevice, PlannedLaunch
-from gputui.recording.deployment import copy_worker
 from gputui.recording.pacing import Pace, WakingClock, profiled_s
+from gputui.recording.probing import copy_worker
 from gputui.recording.run_directory import NO_ROOM, JournalWriter, Spec
 from gputui.recording.sampler import Sampler, sampler_of_run
 from gputui.recording.worker_process import (
@@ -64,8 +64,8 @@ WORTH_SAYING = 0.1
 AT_WORK = 0.1
 """A silent worker that got more than this share of a CPU may be slow; one that got less hangs."""
 START_SILENCE_S = 120.0
-"""How long a worker may be silent before it counts as hanging, until its first message: it may import torch from
-a cold or a remote disk."""
+"""How long a worker may be silent before it counts as hanging, until its first message: it may import torch
+from a cold or a remote disk."""
 MORE_SILENCE_S = 20.0
 """And afterwards: its allowance, in which one step may lie, plus this; its limit, if it is at work."""
 LOG_LIMIT_BYTES = 8 * 2**20

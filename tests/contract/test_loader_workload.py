@@ -15,7 +15,7 @@ from builders import make_case, make_plan
 from supervised import Supervised, ends_by_itself
 
 from gputui.model.journal import Block, CaseEnd, Figure
-from gputui.recording.deployment import copy_worker
+from gputui.recording.probing import copy_worker
 from gputui.worker.contract import Parameter, Request, Step
 from gputui.worker.steps import resolve
 from gputui.worker.workloads import loader

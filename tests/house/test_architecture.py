@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gputui.cli.verbs import COMMANDS
-from gputui.recording.deployment import MEASURING_HALF
+from gputui.recording.probing import MEASURING_HALF
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.worker.workloads import WORKLOADS
 
@@ -214,7 +214,7 @@ def test_an_installed_wheel_finds_its_profiles_and_sends_its_measuring_half(
     zipfile.ZipFile(wheel).extractall(site)
     # gputui's dependencies are taken from here, after the wheel; this checkout's .pth is not followed.
     (site / "needs.pth").write_text("\n".join(p for p in sys.path if p.endswith("site-packages")))
-    send = "from gputui.recording.deployment import measuring_half; print(len(measuring_half()))"
+    send = "from gputui.recording.probing import measuring_half; print(len(measuring_half()))"
     done = subprocess.run(
         [str(tmp_path / "env" / "bin" / "python"), "-c", LIST + send],
         cwd=tmp_path,

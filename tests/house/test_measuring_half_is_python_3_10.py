@@ -13,8 +13,7 @@ import pytest
 
 import gputui
 from gputui.errors import EXIT_MACHINE_LACKS
-from gputui.recording.deployment import _MAIN, copy_worker, measuring_half
-from gputui.recording.probing import _PROBE
+from gputui.recording.probing import _MAIN, _PROBE, copy_worker, measuring_half
 
 PACKAGE = Path(gputui.__file__).parent
 MEASURING = [

@@ -17,7 +17,7 @@ from builders import make_case, make_plan, make_spec
 
 from gputui.model.journal import JOURNAL_NAME, Block, CaseEnd, LaunchEnd, RunEnd, RunStart
 from gputui.model.plan import Plan, Variant
-from gputui.recording.deployment import measuring_half
+from gputui.recording.probing import measuring_half
 from gputui.services.profiles.planner import case_of
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.reading import open_result

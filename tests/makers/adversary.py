@@ -17,8 +17,8 @@ from pathlib import Path
 from builders import make_plan, make_spec
 
 from gputui.errors import GputuiError
-from gputui.recording.deployment import measuring_half
 from gputui.recording.own_directory import MARKER
+from gputui.recording.probing import measuring_half
 from gputui.services.hosts.host import Host, via_host
 from gputui.services.hosts.link import Link
 from gputui.services.runs.process import new_run_id

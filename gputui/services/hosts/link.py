@@ -30,7 +30,7 @@ from typing import Any, TypeVar  # Any: JSON of another machine
 
 from gputui.errors import EXIT_BUG, EXIT_MACHINE_LACKS, GputuiError, bug_text
 from gputui.model.units import format_seconds
-from gputui.recording.deployment import measuring_half
+from gputui.recording.probing import measuring_half
 from gputui.services.hosts.host import Host, quoted, why_unreachable
 from gputui.store.text import clean_text
 from gputui.worker.foreign_json import read_json
@@ -69,8 +69,6 @@ _PYTHONS = (
     "python",
 )
 """Any of them may serve; which one measures is decided there."""
-_RULE = "gputui.recording.own_directory"
-"""What is sent ahead as text imports it from here, before there is a zip."""
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./~+=@:-]+")
 """What no shell takes for anything else."""
 
@@ -114,27 +112,14 @@ def find_python(host: Host, run: str, none: str) -> str:
     )
 
 
-def run_text(text: str, words: str) -> str:
-    """The words by which `sh` has a Python run a text that may import `own_directory`, which goes with it."""
-    rule = _source("own_directory.py")
-    code = (
-        f"import sys, types; m = types.ModuleType({_RULE!r}); sys.modules[{_RULE!r}] = m\n"
-        f"exec({rule!r}, m.__dict__)\nexec({text!r})"
-    )
-    packed = base64.b64encode(zlib.compress(code.encode(), 9)).decode()
-    unpack = "import base64, sys, zlib; exec(zlib.decompress(base64.b64decode(sys.argv.pop(1))))"
-    return f'-I -c "{unpack}" {packed} {words}'
-
-
-def _source(name: str) -> str:
-    return importlib.resources.files("gputui.recording").joinpath(name).read_text(encoding="utf-8")
-
-
 def _script(host: Host, nonce: str, makes: str) -> str:
     """The command that starts the first stage there."""
     data, digest = half()
     directory = base64.b64encode(host.directory.encode()).decode()
-    run = run_text(_source("first_stage.py"), f'{nonce} {digest} {len(data)} "{directory}" "{makes}"')
+    stage = importlib.resources.files("gputui.recording").joinpath("own_directory.py").read_bytes()
+    packed = base64.b64encode(zlib.compress(stage, 9)).decode()
+    unpack = "import base64, sys, zlib; exec(zlib.decompress(base64.b64decode(sys.argv.pop(1))))"
+    run = f'-I -c "{unpack}" {packed} {nonce} {digest} {len(data)} "{directory}" "{makes}"'
     return find_python(host, run, f'echo "gputui {nonce} nopython $o"')
 
 
