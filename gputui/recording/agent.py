@@ -74,7 +74,7 @@ def serve(home: Path, archive: Path, descriptor: int, digest: str) -> None:
     os.dup2(2, 1)  # what a library prints is no answer
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     write_only_below(home)
-    agent = _Agent(home, partial(verified_name, descriptor, archive, digest), descriptor, 0, answers)
+    agent = _Agent(home, descriptor, partial(verified_name, descriptor, archive, digest), answers)
     with contextlib.suppress(_Closed, KeyboardInterrupt):
         while True:
             agent.serve_one()
@@ -120,16 +120,13 @@ def run_dirs_in(home: Path) -> list[Path]:
 
 
 class _Agent:
-    """Requests come from one descriptor, and answers go to another. For one thread."""
+    """Requests come from stdin, and answers go to another descriptor. For one thread."""
 
-    def __init__(
-        self, home: Path, supervisor_source: Callable[[], str], archive: int, requests: int, answers: int
-    ) -> None:
-        """`supervisor_source`: the path by which the zip is run, once it is verified; `archive` is the open zip."""
+    def __init__(self, home: Path, archive: int, verified: Callable[[], str], answers: int) -> None:
+        """`archive` is the open zip, and `verified` the path by which it is run once its hash is checked."""
         self._home = home
-        self._supervisor_source = supervisor_source
         self._archive = archive
-        self._requests = requests
+        self._verified = verified
         self._answers = answers
         self._pending = b""
         self._does: Mapping[str, Callable[..., None]] = {
@@ -167,10 +164,10 @@ class _Agent:
     def _request(self, timeout_s: float | None) -> dict[str, Any] | None:
         """The next request; None if there is none in time. Raises _Closed at the end of stdin."""
         while b"\n" not in self._pending:
-            readable, _, _ = select.select([self._requests], [], [], timeout_s)
+            readable, _, _ = select.select([0], [], [], timeout_s)
             if not readable:
                 return None
-            data = os.read(self._requests, 1 << 16)
+            data = os.read(0, 1 << 16)
             if not data or len(self._pending) > _REQUEST_BYTES:
                 raise _Closed
             self._pending += data
@@ -214,7 +211,7 @@ class _Agent:
     def _supervise(self, run_dir: Path) -> None:
         if shutil.disk_usage(run_dir).free < 4 * RESERVE_BYTES:
             raise GputuiError(f"no space is left in {self._home}", "make some there, or name another: --dir")
-        source = self._supervisor_source()
+        source = self._verified()
         with (run_dir / SUPERVISOR_LOG).open("wb") as log:
             supervisor = subprocess.Popen(
                 [sys.executable, "-I", source, str(run_dir)],

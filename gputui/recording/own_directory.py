@@ -276,8 +276,8 @@ def _take(archive: Path, length: int) -> None:
 def first_stage(nonce: str, digest: str, length: str, directory: str, makes: str) -> None:
     """Serve requests until stdin ends.
 
-    `digest` (SHA-256) and `length` are the zip's; `directory` is the one that the user named, in base64, empty
-    for `~/.gputui`; and `makes` is `makes` to make what is missing.
+    `digest` (SHA-256) and `length` are the zip's; `directory` is the one that the user named, in base64, or
+    empty for `~/.gputui`; and `makes` is `makes` to make what is missing.
     """
     stated = Path(base64.b64decode(directory).decode() or f"~/{DEFAULT_NAME}")
     try:
