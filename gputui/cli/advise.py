@@ -42,7 +42,6 @@ from gputui.services.advise.llm_serving import (
 from gputui.services.advise.rent import (
     Advice,
     Buying,
-    Choice,
     Offer,
     Pick,
     PricedSide,
@@ -184,13 +183,14 @@ def command(
             _print_each(found, llm_headline, lambda page, one: _write_llm(page, one, is_verbose=verbose))
         return _report(refusals)
     evidence = Evidence(selections, trust=trust)
-    choice = Choice(name, size, precision or "")
 
     def answer(job: Batch) -> tuple[Advice, Sequence[Buying]]:
         advice = advise(
             job,
             boxes,
-            choice,
+            workload=name,
+            size=size,
+            precision=precision or "",
             start_s=start * 60,
             hours_per_month=hours_per_month,
             conditions=evidence.conditions,

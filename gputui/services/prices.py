@@ -90,17 +90,20 @@ def known_instances() -> tuple[InstanceRow, ...]:
     )
 
 
-def days_old(date: str, today: datetime.date) -> int | None:
-    """Days since a price was read; None for one whose date is unknown or not a day."""
-    return (today - datetime.date.fromisoformat(date)).days if _DATE.fullmatch(date) else None
-
-
 def age_words(date: str, today: datetime.date) -> str:
-    """`124 days old` where that matters, `undated`; empty for a recent price."""
+    """`124 days old` where that matters, `date unsure`; empty for a price of the last OLD_DAYS days.
+
+    One that is older, or of an unknown day, is never called the cheapest.
+    """
     days = days_old(date, today)
     if days is None:
         return "" if re.fullmatch(r"\d{4}-\d{2}", date) and date >= f"{today:%Y-%m}" else "date unsure"
     return f"{days} days old" if days > OLD_DAYS else ""
+
+
+def days_old(date: str, today: datetime.date) -> int | None:
+    """Days since a price was read; None for one whose date is unknown or not a day."""
+    return (today - datetime.date.fromisoformat(date)).days if _DATE.fullmatch(date) else None
 
 
 def date_words(date: str, today: datetime.date) -> str:
@@ -351,17 +354,14 @@ def date_of(row: InstanceRow) -> str:
 
 
 def is_recent(date: str, today: datetime.date) -> bool:
-    """Whether a price is of the last OLD_DAYS days: an older one, or one of an unknown day, is never called
-    the cheapest."""
     return not age_words(date, today)
 
 
 def _staleness(row: InstanceRow, today: datetime.date) -> tuple[int, int]:
     """Sorts recent prices before old ones, these by age, and those of an unknown day last."""
-    date = date_of(row)
-    if is_recent(date, today):
+    days = days_old(date_of(row), today)
+    if is_recent(date_of(row), today):
         return 0, 0
-    days = days_old(date, today)
     return (2, 0) if days is None else (1, days)
 
 

@@ -83,26 +83,8 @@ def test_a_job_is_written_out_as_people_write_it(text: str) -> None:
 
 
 PIECES = (
-    "50M",
-    "1e9",
-    "200",
-    "rps",
-    "p99<50ms",
-    "p99",
-    "<",
-    "50",
-    "ms",
-    "train",
-    "write",
-    "answer",
-    "in",
-    "8h",
-    "M",
-    "million",
-    "200rps",
-    "1,000",
-    "training",
-    "hours",
+    *("50M", "1e9", "200", "rps", "p99<50ms", "p99", "<", "50", "ms", "train", "write", "answer"),
+    *("in", "8h", "M", "million", "200rps", "1,000", "training", "hours"),
 )
 WORDS = st.sampled_from([*PIECES, *UNITS])
 
@@ -114,7 +96,7 @@ def parsed_or_error(text: str) -> Batch | GputuiError:
         return error
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.text(max_size=40) | st.lists(WORDS, max_size=6).map(" ".join))
 def test_any_text_is_a_job_or_an_error_of_usage_with_a_hint(text: str) -> None:
     found = parsed_or_error(text)

@@ -56,9 +56,8 @@ def test_a_name_of_several_gpus_is_answered_with_what_distinguishes_them(
 @pytest.mark.parametrize(
     ("typed", "name"),
     [
-        *(("4090", "RTX 4090"), ("rtx4090", "RTX 4090"), ("h100 sxm", "H100 SXM 80GB"), ("t4", "T4")),
-        *(("rtx 6000 ada", "RTX 6000 Ada"), ("l40s", "L40S"), ("mi300x", "Instinct MI300X")),
-        ("b200", "B200 SXM6"),
+        *(("rtx4090", "RTX 4090"), ("h100 sxm", "H100 SXM 80GB"), ("t4", "T4")),
+        *(("rtx 6000 ada", "RTX 6000 Ada"), ("mi300x", "Instinct MI300X")),
     ],
 )
 def test_a_name_as_people_type_it_is_that_gpu_with_rates_in_one_unit(
@@ -184,22 +183,20 @@ FOUR = "driver gpus 4\n* name NVIDIA H100 80GB HBM3\n* memory_used_mib 0\n* sm_b
 
 
 def test_the_gpus_that_are_free_and_healthy_now_are_printed_for_cuda_visible_devices() -> None:
-    env = standin_environment(f"{FOUR}1 process {os.getpid()} C 512\n2 error * 15\n")
-
-    done = gputui("gpu", "--free", env=env)
+    done = gputui(
+        "gpu", "--free", env=standin_environment(f"{FOUR}1 process {os.getpid()} C 512\n2 error * 15\n")
+    )
 
     assert (done.returncode, done.stdout) == (0, "0,3\n")
-    plain = json.loads(gputui("gpu", "--free", "--json", env=env).stdout)
-    assert plain["free"] == [0, 3]
-    assert [one["gpu"] for one in plain["others"]] == [1, 2]
 
 
 def test_where_no_gpu_is_free_the_status_is_1_and_each_has_its_reason() -> None:
     env = standin_environment(f"driver gpus 1\n0 process {os.getpid()} C 512\n")
 
-    done = gputui("gpu", "--free", env=env)
+    done = gputui("gpu", "--free", "--json", env=env)
 
-    assert (done.returncode, done.stdout) == (1, "")
+    plain = json.loads(done.stdout)
+    assert (done.returncode, plain["free"], plain["others"][0]["gpu"]) == (1, [], 0)
     assert "GPU 0: a process uses it" in done.stderr
 
 

@@ -122,7 +122,16 @@ def _offer(job: LlmJob, box: PricedSide, hours_per_month: float) -> LlmOffer | M
     searched = [one for one in box.side.cases if is_limit(one.result.case)]
     if not searched:
         return Missing("has no limit of serve-bench")
-    alike = [one for one in searched if _is_alike(job, one.result.case)]
+    wanted_tokens = {"prompt_tokens": job.prompt_tokens, "output_tokens": job.output_tokens}
+    alike = [
+        one
+        for one in searched
+        if all(
+            isinstance(measured := parameter_of(one.result.case, name), int)
+            and 1 / LENGTH_RATIO <= wanted / max(measured, 1) <= LENGTH_RATIO
+            for name, wanted in wanted_tokens.items()
+        )
+    ]
     if not alike:
         lengths = {
             f"{parameter_of(one.result.case, 'prompt_tokens')} in"
@@ -130,7 +139,7 @@ def _offer(job: LlmJob, box: PricedSide, hours_per_month: float) -> LlmOffer | M
             for one in searched
         }
         return Missing(f"measured {listed(sorted(lengths))}")
-    strict = [one for one in alike if _implies(limits_of(one.result.case), job.limits)]
+    strict = [one for one in alike if limits_of(one.result.case).imply(job.limits)]
     if not strict:
         return Missing(f"measured other limits: {limits_of(alike[0].result.case).text}")
     known = [(one, speed) for one in strict if isinstance(speed := speed_of(one.result), SpeedEstimate)]
@@ -149,25 +158,6 @@ def _offer(job: LlmJob, box: PricedSide, hours_per_month: float) -> LlmOffer | M
         boxes,
         price if isinstance(price, Missing) else boxes.scaled(price.usd_per_hour * hours_per_month),
         price if isinstance(price, Missing) else boxes.value * price.usd_per_hour / 3600 / job.per_s * 1e6,
-    )
-
-
-def _is_alike(job: LlmJob, case: Case) -> bool:
-    pairs = (
-        (job.prompt_tokens, parameter_of(case, "prompt_tokens")),
-        (job.output_tokens, parameter_of(case, "output_tokens")),
-    )
-    return all(
-        isinstance(measured, int) and 1 / LENGTH_RATIO <= wanted / max(measured, 1) <= LENGTH_RATIO
-        for wanted, measured in pairs
-    )
-
-
-def _implies(measured: Limits, wanted: Limits) -> bool:
-    """Whether whoever meets the measured limits meets the wanted ones."""
-    return all(
-        limit is None or (other is not None and other <= limit * (1 + 1e-9))
-        for (_, limit), (_, other) in zip(wanted.parts, measured.parts, strict=True)
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.analysis.cost import Estimated, share_of_price
@@ -66,15 +66,6 @@ class PricedSide:
     price: Price | Missing
     cpu_price: Price | Missing
     """Of a CPU machine like this one's CPU: the CPU of a machine with GPUs has no separate price."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which rows are to answer; empty for what was measured on most machines."""
-
-    workload: str = ""
-    size: str = ""
-    precision: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,26 +156,30 @@ class Advice:
 def advise(
     job: Batch,
     boxes: Sequence[PricedSide],
-    choice: Choice = Choice(),
     *,
+    workload: str = "",
+    size: str = "",
+    precision: str = "",
     start_s: float = START_S,
     hours_per_month: float = HOURS_PER_MONTH,
     conditions: ConditionsOf | None = None,
 ) -> Advice:
-    """Answer one job from what these machines measured.
+    """Answer one job from what these machines measured: the rows that most of them have, if none is named.
 
     `conditions` gives the state of a machine while a case was timed; without it no doubt comes from
     telemetry. Raises GputuiError if no machine has a row that answers it, with what would measure one.
     """
-    if job.is_verb_assumed:
-        job = _with_verb(job, {choice.workload} if choice.workload else _workloads_of(boxes))
-    work = _chosen_work(job, boxes, choice)
+    if job.is_verb_assumed:  # then it is one that these workloads answer, of several the usual one
+        known = {workload} if workload else _workloads_of(boxes)
+        answered = [verb for verb in VERBS[job.unit] if not {*ANSWERS[job.unit, verb]}.isdisjoint(known)]
+        job = replace(job, verb=(answered or [job.verb])[0], is_verb_assumed=len(answered) > 1)
+    work = _chosen_work(job, boxes, workload, size, precision)
     made: list[_Measured] = []
     left_out: list[tuple[str, str]] = []
     for box in boxes:
         count = len(made) + len(left_out)
         for device_class in ("gpu", "cpu"):
-            found = _measured_cases(box.side, work, device_class, choice.precision)
+            found = _measured_cases(box.side, work, device_class, precision)
             if isinstance(found, Missing):
                 left_out += [(f"{box.side.name} {device_class}", found.reason)] * bool(found.reason)
                 continue
@@ -194,7 +189,7 @@ def advise(
             ]
             made.append(max(variants, key=lambda one: (one.offer.meets, one.offer.speed.units_per_s)))
         if count == len(made) + len(left_out):
-            row = " ".join(filter(None, (work.workload, work.size, choice.precision)))
+            row = " ".join(filter(None, (work.workload, work.size, precision)))
             left_out.append((box.side.name, f"has no {row}"))
     made.sort(key=lambda one: _order(one.offer))
     offers = [one.offer for one in made]
@@ -289,12 +284,6 @@ def _workloads_of(boxes: Sequence[PricedSide]) -> set[str]:
     return {case.case.work.workload for case in cases if isinstance(speed_of(case), SpeedEstimate)}
 
 
-def _with_verb(job: Batch, workloads: Collection[str]) -> Batch:
-    """The job with the verb that these workloads answer; the usual one is assumed of several."""
-    answered = [verb for verb in VERBS[job.unit] if not {*ANSWERS[job.unit, verb]}.isdisjoint(workloads)]
-    return replace(job, verb=(answered or [job.verb])[0], is_verb_assumed=len(answered) > 1)
-
-
 def example_job(boxes: Sequence[PricedSide]) -> str:
     """A job that they can answer, as it is typed; empty if none."""
     workloads = _workloads_of(boxes)
@@ -302,21 +291,21 @@ def example_job(boxes: Sequence[PricedSide]) -> str:
     return next((f"{_EXAMPLES[unit]} {verb}" for unit, verb in answered), "")
 
 
-def _chosen_work(job: Batch, boxes: Sequence[PricedSide], choice: Choice) -> Work:
+def _chosen_work(job: Batch, boxes: Sequence[PricedSide], workload: str, size: str, precision: str) -> Work:
     """What most machines have measured; if several, the likeliest workload, then the largest model."""
     names = ANSWERS[job.unit, job.verb]
-    if choice.workload and choice.workload not in names:
+    if workload and workload not in names:
         raise GputuiError(
-            f"--workload {choice.workload}: does not answer {job.text!r}", f"one of {', '.join(names)}"
+            f"--workload {workload}: does not answer {job.text!r}", f"one of {', '.join(names)}"
         )
-    wanted = (choice.workload,) if choice.workload else names
+    wanted = (workload,) if workload else names
     having: dict[Work, set[str]] = {}
     tried: list[CaseResult] = []
     weight: dict[Work, tuple[float, ...]] = {}
     for name, result in ((box.side.name, one.result) for box in boxes for one in box.side.cases):
         case, work = result.case, result.case.work
-        is_meant = work.workload in wanted and choice.size in ("", work.size)
-        if not is_meant or choice.precision not in ("", case.variant.precision):
+        is_meant = work.workload in wanted and size in ("", work.size)
+        if not is_meant or precision not in ("", case.variant.precision):
             continue
         if case.unit != job.unit and (case.unit, job.unit) != ("seq", "tok"):
             continue  # a newer gputui may count the same work in another unit
@@ -330,7 +319,7 @@ def _chosen_work(job: Batch, boxes: Sequence[PricedSide], choice: Choice) -> Wor
         return max(having, key=lambda work: (len(having[work]), *weight[work], work.size, work.version))
     from gputui.services.profiles.loader import shipped_with  # only an error needs profiles
 
-    request = " ".join(filter(None, (" or ".join(wanted), choice.size, choice.precision)))
+    request = " ".join(filter(None, (" or ".join(wanted), size, precision)))
     file = "" if len(boxes) > 1 else boxes[0].side.name
     into = f" --db {shlex.quote(str(split_selector(file)[0]))}" if file else ""
     raise GputuiError(
@@ -436,8 +425,7 @@ def _doubts(found: SideCase, speed: SpeedEstimate, conditions: ConditionsOf | No
 def _overlong(job: Batch, time_s: Estimated, hours_per_month: float) -> Iterable[str]:
     """How many boxes work that returns takes, if one is not done in time."""
     hours = 24.0 if job.per == "day" else hours_per_month
-    boxes = math.ceil(time_s.value / 3600 / hours)
-    if job.per and boxes > 1:
+    if job.per and (boxes := math.ceil(time_s.value / 3600 / hours)) > 1:
         yield f"{_ONE_BOX_HAS} {hours:g} h a {job.per}: it takes {boxes} boxes"
 
 
@@ -544,24 +532,19 @@ def _kind_of(pick: Pick | Missing) -> str:
 
 
 def _stands_for(work: Work) -> str:
-    """Which model was measured, and how well it represents others."""
-    how = "your time only if your model has this shape"
-    if work.size.startswith("mini"):
-        how = "a ranking of boxes, not your time, unless your model is this small"
-    return f"measured with {describe_work(work)}: {how}"
-
-
-def describe_work(work: Work) -> str:
-    """Workload and size, with the shape of the model as far as the parameters give it."""
+    """Which model was measured, with its shape as far as the parameters give it, and how well it represents
+    others."""
     parameters = dict(work.parameters)
     keys = ("layers", "width", "context", "model", "image", "batch")
     shape = ", ".join(f"{key} {parameters[key]}" for key in keys if key in parameters)
-    return f"{work.workload} {work.size}" + (f" ({shape})" if shape else "")
+    how = "your time only if your model has this shape"
+    if work.size.startswith("mini"):
+        how = "a ranking of boxes, not your time, unless your model is this small"
+    return f"measured with {work.workload} {work.size}{f' ({shape})' if shape else ''}: {how}"
 
 
 def _assumptions(offers: Sequence[Offer], start_s: float) -> Iterable[str]:
     yield f"time and cost include {format_seconds(start_s).removesuffix(' 0 s')} of setup on every box"
-    shares = {o.share for o in offers if isinstance(o.share, float) and o.share < 1}
-    if shares:
+    if shares := {o.share for o in offers if isinstance(o.share, float) and o.share < 1}:
         shown = " and ".join(format_percent(share) for share in sorted(shares))
         yield f"the job carries only its share of a box's price ({shown}): its other GPUs do other work"

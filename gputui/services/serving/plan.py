@@ -188,7 +188,14 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
     if options.prompts is not None:
         _with_prompts(profile, options.prompts, load.api)  # the API that the server has may not take them
         load = replace(load, prompts_path=str(options.prompts.resolve()))
-    _check_context(server, profile)
+    longest = 1 + LENGTHS if profile.prompts == RANDOM_WORDS else 1.0
+    needed = math.ceil(profile.prompt_tokens * longest) + profile.output_tokens
+    if server.context_tokens is not None and needed > server.context_tokens:
+        raise GputuiError(
+            f"profile {profile.name} needs a context of {needed} tokens,"
+            f" the server has {server.context_tokens}",
+            "start the server with a larger context, or choose a shorter profile: see docs/serving.md",
+        )
     notes = []
     if not load.ignores_eos:
         notes.append("the server does not know ignore_eos: answers may end before their wanted length")
@@ -342,17 +349,6 @@ def _check_budget(plan: Plan, profile: RequestProfile, alone_s: float | None) ->
         f" {format_seconds(plan.budget_s * share)}",
         f"--budget {needed_s}{'' if is_small else ', or fewer loads: --concurrency 1,8 --launches 2'}",
     )
-
-
-def _check_context(server: ServerIdentity, profile: RequestProfile) -> None:
-    longest = 1 + LENGTHS if profile.prompts == RANDOM_WORDS else 1.0
-    needed = math.ceil(profile.prompt_tokens * longest) + profile.output_tokens
-    if server.context_tokens is not None and needed > server.context_tokens:
-        raise GputuiError(
-            f"profile {profile.name} needs a context of {needed} tokens,"
-            f" the server has {server.context_tokens}",
-            "start the server with a larger context, or choose a shorter profile: see docs/serving.md",
-        )
 
 
 def _plan(options: ServeOptions, profile: RequestProfile, load: PlannedLoad) -> Plan:

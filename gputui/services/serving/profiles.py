@@ -42,7 +42,7 @@ class Limits:
     def text(self) -> str:
         """`TTFT 500 ms, TPOT 50 ms`."""
         return ", ".join(
-            f"{name.upper()} {format_limit(limit)}" for name, limit in self.parts if limit is not None
+            f"{name.upper()} {_format_limit(limit)}" for name, limit in self.parts if limit is not None
         )
 
     @property
@@ -51,8 +51,15 @@ class Limits:
         known = [(name, limit) for name, limit in self.parts if limit is not None]
         return ",".join(f"{name}={1e3 * limit:.10g}ms" for name, limit in known) or "none"
 
+    def imply(self, others: Limits) -> bool:
+        """Whether whoever meets these limits meets the others."""
+        return all(
+            other is None or (limit is not None and limit <= other * (1 + 1e-9))
+            for (_, other), (_, limit) in zip(others.parts, self.parts, strict=True)
+        )
 
-def format_limit(seconds: float) -> str:
+
+def _format_limit(seconds: float) -> str:
     """A limit with the digits it was stated with: `500 ms`, `1.5 s`."""
     if seconds < 1:
         return f"{1e3 * seconds:.6g} ms"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 
@@ -20,13 +21,20 @@ from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.facts.tables import gpu_rows, memory_of
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.services.advise.gpu_choice import GpuPick, Wish, headline, inference_report, picks_of, rows_asked
+from gputui.services.advise.gpu_choice import (
+    GpuPick,
+    Wish,
+    headline,
+    inference_report,
+    picks_of,
+    report,
+    rows_asked,
+)
 from gputui.services.advise.published_models import model_named
 from gputui.services.prices import is_on_demand
 
 EIGHT = model_named("Llama 3.1 8B")
 SERVING = ServedModel(EIGHT.parameters, WEIGHT_FORMATS["bf16"], "bf16", EIGHT, 1, 8192)
-TRAINING = Wish(params="7e9")
 
 
 def served(memory_bytes: int) -> Fit:
@@ -161,3 +169,32 @@ def test_what_is_tight_gives_both_ends_of_what_it_needs_and_is_not_what_holds_it
     picks = picks_of(lambda size: tight, lambda fit, row: Missing("not asked"))
     assert not any(pick.holds for pick in picks)
     assert "Tight: it needs " in headline("it", picks, picks, tight.needed_bytes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "change", "message", "hint"),
+    [
+        (report, {"gpu": "H210"}, "--gpu: unknown GPU 'H210'", "H200"),
+        (report, {"gpu": ""}, "--gpu: unknown GPU ''", "--all"),
+        (report, {"gpu": "Apple M2"}, "--gpu: Apple M2", "--all"),
+        (report, {"optimizer": "adamwx"}, "--optimizer: unknown optimizer 'adamwx'", "did you mean adamw?"),
+        (report, {"precision": "fp7"}, "--precision: unknown precision 'fp7'", "--infer also fp16"),
+        (report, {"batch": "0"}, "--batch: 0 is out of range", "from 1"),
+        (report, {"context": "1.5"}, "--context: must be a whole number, got '1.5'", "2048"),
+        (report, {"params": None}, "the size of the model is missing", "--params"),
+        (inference_report, {"params": "many"}, "--params: must be a whole number, got 'many'", "7e9"),
+        (inference_report, {"precision": "amp"}, "--precision: unknown precision 'amp'", "--train also amp"),
+        (inference_report, {"cache_precision": "int4"}, "--kv-precision: unknown", "one of fp32"),
+        (inference_report, {"gpus": "3"}, "--gpus 3: 32 attention heads do not split", "one of 1, 2, 4, 8,"),
+        (inference_report, {"gpus": "0"}, "--gpus: 0 is out of range", "from 1"),
+        (inference_report, {"context": "-1"}, "--context: -1 is out of range", "from 1"),
+    ],
+)
+def test_each_bad_value_is_an_error_that_names_it(
+    asked: Callable[[Wish], object], change: dict[str, str | None], message: str, hint: str
+) -> None:
+    with pytest.raises(GputuiError) as caught:
+        asked(replace(Wish(params="8B"), **change))  # type: ignore[arg-type]
+    assert caught.value.exit_code == EXIT_USAGE
+    assert caught.value.message.startswith(message)
+    assert hint in caught.value.hint

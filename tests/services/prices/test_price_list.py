@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -13,14 +12,13 @@ import pytest
 from journals import GPU_MACHINE
 
 from gputui.errors import GputuiError
-from gputui.facts.tables import InstanceRow, distribution_rows, instance_rows
+from gputui.facts.tables import InstanceRow, instance_rows
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.services.prices import (
     age_words,
     best_offer,
     date_of,
-    days_old,
     find_instance,
     gpu_named,
     import_prices,
@@ -28,7 +26,6 @@ from gputui.services.prices import (
     is_recent,
     known_instances,
     list_price,
-    listed_here,
     most_rented,
     offers_of,
     per_gpu,
@@ -301,46 +298,18 @@ THE_DAY = datetime.date(2026, 11, 26)
 """On which the built-in lists were last looked at."""
 
 
-def test_of_the_16_most_offered_gpus_each_has_a_price_on_demand_and_13_a_recent_one(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    spreads = {row.gpu: row for row in distribution_rows() if row.boxes is None or row.boxes >= 5}
-    recent, spread = 0, 0
-    for name in most_rented()[:16]:
-        best = best_offer(name, THE_DAY)
-        assert best is not None
-        assert is_on_demand(best.price_kind), name
-        assert not NO_PRICE_BY_THE_HOUR.search(f"{best.price_kind} {best.notes}"), name
-        recent += is_recent(best.price_date, THE_DAY)
-        spread += name in spreads
-        known = spreads.get(name)
-        says = "no published spread" if known is None else f"{known.boxes or 'many'} boxes: {known.measure}"
-        days = days_old(best.price_date, THE_DAY)
-        print(
-            f"{name:38} ${per_gpu(best.usd_per_hour, best):6.2f} {best.provider:12} {days:4} days old  {says}"
-        )
-    print(f"{recent} of 16 with a price of the last 90 days, {spread} with five boxes or a published spread")
-
-    assert (recent, spread) == (13, 4)
-    assert "13 of 16" in capsys.readouterr().out
+def test_of_the_16_most_offered_gpus_each_has_a_price_on_demand_and_13_a_recent_one() -> None:
+    """And a price with terms stands in only where no other is listed."""
+    best = {name: best_offer(name, THE_DAY) for name in most_rented()}
+    for name, offer in best.items():
+        assert offer is not None
+        others = [row for row in priced(name) if is_on_demand(row.price_kind)]
+        assert is_on_demand(offer.price_kind) == bool(others), name
+    sixteen = [offer for name in most_rented()[:16] if (offer := best[name]) is not None]
+    for offer in sixteen:
+        assert is_on_demand(offer.price_kind)
+        assert not NO_PRICE_BY_THE_HOUR.search(f"{offer.price_kind} {offer.notes}"), offer
+    assert sum(is_recent(offer.price_date, THE_DAY) for offer in sixteen) == 13
 
 
 NO_PRICE_BY_THE_HOUR = re.compile(r"commit|reserv|interrupt|preempt|communit|marketplace|flex", re.IGNORECASE)
-
-
-def test_a_price_with_terms_stands_in_only_where_no_other_is_listed() -> None:
-    for name in most_rented():
-        of_gpu = [row for row in known_instances() if row.gpu == name and row.gpu_count >= 1]
-        priced = [row for row in of_gpu if 0 < per_gpu(row.usd_per_hour, row) < float("inf")]
-        by_the_hour = [row for row in priced if is_on_demand(row.price_kind)]
-        best = best_offer(name, THE_DAY)
-        assert best is not None
-        assert is_on_demand(best.price_kind) == bool(by_the_hour), name
-
-
-def test_the_only_listed_price_of_a_box_is_no_list_price_if_it_takes_a_commitment() -> None:
-    machine = replace(GPU_MACHINE, instance_type="A100-80G")
-
-    assert listed_here(machine) == Missing(
-        "A100-80G lists $1.15/h, which is not on demand (commitment): state yours"
-    )
