@@ -51,7 +51,7 @@ from gputui.services.compare.tables import (
     row_table,
     sides_table,
 )
-from gputui.services.results.throughput import run_spread_of
+from gputui.services.results.throughput import is_undecidable, run_spread_of
 from gputui.services.results.variation import NOTHING_KNOWN
 
 _LEAST_ROWS = 3
@@ -112,7 +112,7 @@ def comparison_pages(
             shown,
             ignore,
             columns or None,
-            note=naming.note if is_verbose else lambda row: "",
+            note=naming.note if is_verbose else _by_clock,
             is_drawn=is_pair and out.is_terminal and not is_full,
             has_costs=not is_full,
             has_means=is_pair and (room is None or room >= len(shown) + len(first_one.groups)),
@@ -130,6 +130,12 @@ def comparison_pages(
             page.hint(counted(len(rows) - len(shown), "more row"), "--all")
         page.lines += end.lines
         yield page
+
+
+def _by_clock(row: Row) -> str:
+    """` (b by the clock)`: which of its rates holds waiting for CPUs, unlike those in the other rows."""
+    sides = [letter for letter, result in row.results if is_undecidable(result)]
+    return f" ({' and '.join(sides)} by the clock)" if sides else ""
 
 
 def _write_sides(

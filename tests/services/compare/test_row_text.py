@@ -194,6 +194,16 @@ def test_a_cost_has_the_color_of_its_own_verdict() -> None:
     assert ("-75 %", "green") in list(painted(page))
 
 
+def test_a_rate_that_holds_waiting_for_cpus_is_marked_among_those_that_do_not() -> None:
+    cases = [replace(GPT, variant=replace(GPT.variant, device_class=one)) for one in ("cpu", "gpu")]
+    busy = make_run(*(measured(case, steady(0.1), waited_share=0.7) for case in cases), machine=GPU_MACHINE)
+    quiet = make_run(*(measured(case, steady(0.1)) for case in cases), machine=GPU_MACHINE)
+    asked = asked_of(quiet, busy)
+    answer = Answer((compare_sides(*asked.sides),), Headline(()))
+    text = comparison_as_text(asked, answer, width=120)
+    assert text.count("can't tell (b by the clock)") == 1
+
+
 def test_a_heading_says_all_cores_only_of_a_cpu() -> None:
     headings = [case_heading(words) for words in (["mini", "cpu", "all"], ["mini", "all"], ["all"], ["gpu"])]
     assert headings == ["case (mini cpu all)", "case (mini)", "case", "case (gpu)"]
