@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any  # torch's own types
 
 import pytest
@@ -14,15 +15,28 @@ from gputui.worker.steps import resolve
 from gputui.worker.workloads import burn
 
 
-class FlipsABit(TorchDispatchMode):  # type: ignore[misc]  # mypy does not read torch
-    """A device that gets the last bit of one number of every product wrong."""
+class Products(TorchDispatchMode):  # type: ignore[misc]  # mypy does not read torch
+    """A device, or a library, whose products come out as `spoil` makes them."""
+
+    def __init__(self, spoil: Callable[[Any], object]) -> None:
+        super().__init__()
+        self.spoil = spoil
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         done = func(*args, **(kwargs or {}))
         if func.overloadpacket.__name__ == "mm":
-            bits = kwargs["out"].view(torch.int16 if done.dtype.itemsize == 2 else torch.int32)
-            bits[7, 5] ^= 1
+            self.spoil(done)
         return done
+
+
+def flip_a_bit(product: Any) -> None:
+    """The last one of one number."""
+    product.view(torch.int16 if product.dtype.itemsize == 2 else torch.int32)[7, 5] ^= 1
+
+
+def spoil_bfloat16(product: Any) -> None:
+    if product.dtype == torch.bfloat16:
+        product[33, 4] = torch.nan
 
 
 def built(precision: str = "fp32") -> Step:
@@ -49,7 +63,7 @@ def test_products_that_repeat_bit_by_bit_are_no_fault(precision: str) -> None:
 def test_a_single_wrong_bit_is_counted_and_fails_the_case(precision: str) -> None:
     step = built(precision)
     step.run()
-    with FlipsABit():
+    with Products(flip_a_bit):
         step.run()
         step.run()
     step.run()
@@ -79,16 +93,6 @@ class NeverSteady(AddsInAnyOrder):
     is_ever_steady = False
 
 
-class HasNaN(TorchDispatchMode):  # type: ignore[misc]
-    """A library whose products in bfloat16 have NaN."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        done = func(*args, **(kwargs or {}))
-        if func.overloadpacket.__name__ == "mm" and done.dtype == torch.bfloat16:
-            done[33, 4] = torch.nan
-        return done
-
-
 def test_a_sum_whose_order_is_free_is_no_fault_and_its_bits_are_not_compared() -> None:
     with AddsInAnyOrder():
         step = built()
@@ -113,17 +117,10 @@ def test_numbers_that_vary_with_deterministic_algorithms_too_are_the_devices_fau
 
 
 def test_a_number_that_is_far_off_is_the_devices_fault_even_where_the_order_of_sums_is_free() -> None:
-    class AndOneIsFar(AddsInAnyOrder):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            done = super().__torch_dispatch__(func, types, args, kwargs)
-            if func.overloadpacket.__name__ == "mm":
-                done[5, 7] += 1.0
-            return done
-
     with AddsInAnyOrder():
         step = built()
         step.run()
-    with AndOneIsFar():
+    with Products(lambda product: product[5, 7].add_(1.0)), AddsInAnyOrder():
         step.run()
         assert step.fault is not None
         assert step.fault().endswith("a fault of the device")
@@ -131,9 +128,9 @@ def test_a_number_that_is_far_off_is_the_devices_fault_even_where_the_order_of_s
 
 @pytest.mark.parametrize("is_always", [True, False], ids=["always", "now and then"])
 def test_nan_in_one_type_is_the_librarys_fault(is_always: bool) -> None:
-    with HasNaN() if is_always else contextlib.nullcontext():
+    with Products(spoil_bfloat16) if is_always else contextlib.nullcontext():
         step = built("amp")
-    with HasNaN():
+    with Products(spoil_bfloat16):
         step.run()
         assert step.fault is not None
         assert step.fault() == (
@@ -142,14 +139,7 @@ def test_nan_in_one_type_is_the_librarys_fault(is_always: bool) -> None:
 
 
 def test_nan_in_every_type_is_not_called_the_librarys() -> None:
-    class Everywhere(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            done = func(*args, **(kwargs or {}))
-            if func.overloadpacket.__name__ == "mm":
-                done[3, 4] = torch.nan
-            return done
-
-    with Everywhere():
+    with Products(lambda product: product[3, 4].fill_(torch.nan)):
         step = built("amp")
         step.run()
         assert step.fault is not None
@@ -157,14 +147,7 @@ def test_nan_in_every_type_is_not_called_the_librarys() -> None:
 
 
 def test_a_device_that_is_wrong_the_same_way_every_time_is_found_too() -> None:
-    class Zeroes(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            done = func(*args, **(kwargs or {}))
-            if func.overloadpacket.__name__ == "mm":
-                kwargs["out"][3].zero_()
-            return done
-
-    with Zeroes():
+    with Products(lambda product: product[3].zero_()):
         step = built()
         step.run()
     assert wrong_in(step) == (0.0, 1)

@@ -202,31 +202,19 @@ def test_the_bus_carries_what_the_formula_of_nccl_tests_says() -> None:
         assert bus_bytes_per_s(kind, 10**9, 0.1, ranks) == pytest.approx(rate)
 
 
-def test_a_launcher_that_starts_nothing_is_reported_at_once() -> None:
-    with pytest.raises(RankLost, match="the launcher ended with status 3"):
-        RankGroup("workloads.ddp", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
-
-
-def test_what_its_processes_leave_in_their_temporary_directory_goes_with_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["short", "long" * 30])
+def test_a_launcher_that_starts_nothing_is_reported_at_once_and_leaves_nothing_behind(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    leaves = "import tempfile; tempfile.mkdtemp(); raise SystemExit(3)"
-    with pytest.raises(RankLost):
-        RankGroup("workloads.ddp", 2, launcher=(sys.executable, "-c", leaves))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_long_temporary_directory_leaves_room_for_the_name_of_a_socket(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = tmp_path / ("long" * 30)
+    """Also in a temporary directory whose path leaves no room for the name of a socket."""
+    place = tmp_path / name
     place.mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr(tempfile, "tempdir", None)
+    leaves = "import tempfile; tempfile.mkdtemp(); raise SystemExit(3)"
     with pytest.raises(RankLost, match="the launcher ended with status 3"):
-        RankGroup("workloads.ddp", 2, launcher=(sys.executable, "-c", "raise SystemExit(3)"))
+        RankGroup("workloads.ddp", 2, launcher=(sys.executable, "-c", leaves))
+    assert list(place.iterdir()) == []
 
 
 @pytest.mark.slow

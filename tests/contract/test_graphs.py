@@ -57,12 +57,26 @@ class FakeGraph:
         self.recorder.replay()
 
 
+ENTERED: list[Any] = []
+"""The streams on which something was launched or captured."""
+
+
+def on_stream(stream: Any) -> Any:
+    ENTERED.append(stream)
+    return contextlib.nullcontext()
+
+
+def on_graph(graph: FakeGraph, stream: Any) -> Recorder:
+    ENTERED.append(stream)
+    return graph.recorder
+
+
 FAKE_TORCH = SimpleNamespace(
     CUDAGraph=FakeGraph,
     Stream=mock.MagicMock,
     current_stream=mock.MagicMock,
-    stream=lambda stream: contextlib.nullcontext(),
-    graph=lambda graph, stream: graph.recorder,
+    stream=on_stream,
+    graph=on_graph,
 )
 """What torch has for a device of one stream; its tensors lie on the CPU."""
 
@@ -122,6 +136,8 @@ def test_a_step_that_keeps_its_place_in_python_would_be_found(fake_device: None)
         place += 1
 
     replay = steps.recorded(run, request_of("decode", "graph", "mini"))
+    assert cells.tolist() == [1, 1, 1, 1, 0, 0, 0, 0]  # on a device, the captured call computes nothing
+    assert ENTERED[-2] is ENTERED[-1], "libraries set themselves up on the stream of the capture"
     for _ in range(3):
         replay()
     assert cells.tolist() == [1, 1, 1, 4, 0, 0, 0, 0]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +10,6 @@ import torch
 from gputui.worker.accelerator import (
     Unsupported,
     allocator,
-    captured,
     first_gpu,
     hidden_by,
     require_named,
@@ -68,68 +65,6 @@ def test_gpus_are_hidden_by_a_list_that_begins_with_none_and_not_by_a_wrong_numb
 )
 def test_the_first_gpu_is_the_number_that_a_list_begins_with(value: str, expected: int | None) -> None:
     assert first_gpu({"CUDA_VISIBLE_DEVICES": value}) == expected
-
-
-class FakeKind:
-    """A kind of device as a module of torch, whose graphs hold the calls made while they are captured."""
-
-    def __init__(self) -> None:
-        self.at = "default"
-        self.streams: list[str] = []
-        self.capturing: list[Callable[[], None]] | None = None
-
-    def Stream(self) -> SimpleNamespace:
-        return SimpleNamespace(name="side", wait_stream=lambda other: None)
-
-    def current_stream(self) -> SimpleNamespace:
-        return SimpleNamespace(name=self.at, wait_stream=lambda other: None)
-
-    @contextlib.contextmanager
-    def stream(self, chosen: SimpleNamespace) -> Iterator[None]:
-        before, self.at = self.at, chosen.name
-        yield
-        self.at = before
-
-    def CUDAGraph(self) -> SimpleNamespace:
-        calls: list[Callable[[], None]] = []
-        return SimpleNamespace(calls=calls, replay=lambda: [call() for call in calls])
-
-    @contextlib.contextmanager
-    def graph(self, graph: SimpleNamespace, stream: SimpleNamespace) -> Iterator[None]:
-        self.capturing = graph.calls
-        with self.stream(stream):
-            yield
-        self.capturing = None
-
-    def launch(self, work: Callable[[], None]) -> None:
-        self.streams.append(self.at)
-        if self.capturing is None:
-            work()
-        else:
-            self.capturing.append(work)
-
-
-def test_a_captured_step_is_repeated_without_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind, numbers, calls = FakeKind(), torch.zeros(3), list[int]()
-    monkeypatch.setattr(torch, "fake", kind, raising=False)
-
-    def run() -> None:
-        calls.append(1)
-        kind.launch(lambda: numbers.add_(1))
-
-    replay = captured("fake", run)
-    warm = len(calls) - 1
-    assert numbers.tolist() == [warm] * 3  # the call that was captured computed nothing
-    assert set(kind.streams) == {"side"}
-    replay()
-    replay()
-    assert numbers.tolist() == [warm + 2] * 3
-    assert len(calls) == warm + 1
-
-
-def test_a_cpu_has_no_graphs() -> None:
-    with pytest.raises(Unsupported, match="torch captures no graphs on cpu"):
-        captured("cpu", lambda: None)
 
 
 def test_a_process_that_sees_another_device_than_planned_measures_nothing(

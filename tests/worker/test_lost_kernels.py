@@ -21,34 +21,22 @@ STEPS, OPERATORS, KERNELS = 6, 50, 20
 STEP_NS = 1_000_000
 
 
+def call(name: str, at: int, correlation: int = 0, operator: int = 0) -> TraceEvent:
+    return TraceEvent(name, "runtime", at, at + 400, thread=1, correlation=correlation, operator=operator)
+
+
 def steps_of_work() -> list[TraceEvent]:
     """Six steps of 50 operators, each of which launches 20 kernels: 1,000 kernels a step."""
     made = []
-    for step in range(STEPS):
-        for operator in range(OPERATORS):
-            number = step * OPERATORS + operator + 1
-            begin = step * STEP_NS + operator * 20_000
-            made.append(
-                TraceEvent(f"aten::op{operator}", "op", begin, begin + 19_000, thread=1, number=number)
-            )
-            for k in range(KERNELS):
-                at, launch = begin + 900 * k, number * KERNELS + k
-                made.append(
-                    TraceEvent(
-                        "cudaLaunchKernel",
-                        "runtime",
-                        at,
-                        at + 400,
-                        thread=1,
-                        correlation=launch,
-                        operator=number,
-                    )
-                )
-                made.append(
-                    TraceEvent(
-                        f"k{operator}", "kernel", at + 500, at + 900, correlation=launch, operator=number
-                    )
-                )
+    for number in range(STEPS * OPERATORS):
+        step, operator = divmod(number, OPERATORS)
+        begin, name = step * STEP_NS + operator * 20_000, f"aten::op{operator}"
+        made.append(TraceEvent(name, "op", begin, begin + 19_000, thread=1, number=number + 1))
+        for k in range(KERNELS):
+            at, launch = begin + 900 * k, number * KERNELS + k
+            made.append(call("cudaLaunchKernel", at, launch, number + 1))
+            work = TraceEvent(f"k{operator}", "kernel", at + 500, at + 900, correlation=launch)
+            made.append(replace(work, operator=number + 1))
     return made
 
 
@@ -89,9 +77,6 @@ def test_kernels_that_were_lost_alone_show_in_their_launches(share: float) -> No
 
 
 def test_launches_into_a_captured_graph_start_nothing_and_lose_nothing() -> None:
-    def call(name: str, at: int, correlation: int = 0) -> TraceEvent:
-        return TraceEvent(name, "runtime", at, at + 1, thread=1, correlation=correlation)
-
     captured = [call("cudaLaunchKernel", 20 + k, 100 + k) for k in range(50)]
     events = [call("cudaStreamBeginCapture", 10), *captured, call("cudaStreamEndCapture", 90)]
     assert launches_without_work(events) == (0, 0)
@@ -99,20 +84,12 @@ def test_launches_into_a_captured_graph_start_nothing_and_lose_nothing() -> None
 
 def test_a_window_of_copies_alone_is_believed() -> None:
     events = []
-    for step in range(STEPS):
-        begin, number = step * STEP_NS, step + 1
+    for number in range(1, STEPS + 1):
+        begin = (number - 1) * STEP_NS
         events += [
             TraceEvent("aten::copy_", "op", begin, begin + 1_000, thread=1, number=number),
-            TraceEvent(
-                "cudaMemcpyAsync",
-                "runtime",
-                begin + 10,
-                begin + 90,
-                thread=1,
-                correlation=number,
-                operator=number,
-            ),
-            TraceEvent("Memcpy HtoD", "copy", begin + 100, begin + 900, correlation=number, operator=number),
+            call("cudaMemcpyAsync", begin + 10, number, number),
+            TraceEvent("Memcpy HtoD", "copy", begin + 500, begin + 900, correlation=number, operator=number),
         ]
     assert found_in(events) == ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from scipy import stats
 
@@ -48,16 +47,12 @@ def test_a_seed_gives_the_same_weights_in_every_dtype() -> None:
         assert torch.equal(exact.to(torch.bfloat16), rounded)
 
 
-@pytest.mark.parametrize("name", ["decode", "gpt_train", "gemm"])
-def test_a_seed_decides_what_is_computed(name: str) -> None:
-    workload = workload_named(name)
-    small = {"m": 64, "n": 64, "k": 64, "layers": 1, "heads": 2, "width": 32, "hidden": 48, "vocabulary": 64}
-    described = workload.sizes["mini"].parameters
-    parameters = described | {key: value for key, value in small.items() if key in described}
+def test_a_seed_decides_which_matrices_are_multiplied() -> None:
+    def product(seed: int) -> torch.Tensor:
+        step = workload_named("gemm").build(
+            Request({"m": 64, "n": 64, "k": 64}, "cpu", resolve("fp32", "cpu"), 1, seed)
+        )
+        return torch.as_tensor(step.run())
 
-    def result(seed: int) -> float:
-        step = workload.build(Request(parameters, "cpu", resolve("fp32", "cpu"), 1, seed))
-        answer = step.run()
-        return step.loss() if step.loss else float(torch.as_tensor(answer).double().abs().mean())
-
-    assert result(1) == result(1) != result(2)
+    assert torch.equal(product(1), product(1))
+    assert not torch.equal(product(1), product(2))
