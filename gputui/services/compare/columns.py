@@ -86,8 +86,8 @@ class ComparisonColumn:
 
     def _joined(self, row: Row) -> tuple[str]:
         both, unit = self.of_both(row), self.unit(row) if self.unit else ""
-        is_blank = set(both) == {"—"}
-        return ("" if is_blank else f"{self.between.join(both)}{unit and f' per {unit}'}",)
+        per = f" per {unit}" if unit else ""
+        return ("" if set(both) == {"—"} else f"{self.between.join(both)}{per}",)
 
     def reasons(self, cells: Sequence[tuple[str, Cell]]) -> dict[str, list[str]]:
         """Why measured cells, given with their names, have no value: the names by reason."""

@@ -477,10 +477,8 @@ def compare_sides(a: Side, b: Side, *, ignore: str = "") -> Comparison:
     rows = [[_row(*pair, a, b, pair_sd) for pair in of_case] for of_case in pairs]
     rows.sort(key=lambda of_case: table_order(of_case[0].case))
     judged, groups = _judged([row for of_case in rows for row in of_case], ignore)
-    shared: list[Row] = []
-    one_sided: list[Row] = []
-    for row in judged:
-        (one_sided if ignore and None in (row.a.result, row.b.result) else shared).append(row)
+    shared = [row for row in judged if not ignore or len(row.results) == 2]
+    one_sided = [row for row in judged if ignore and len(row.results) < 2]
     comparison = Comparison(
         a=a,
         b=b,
@@ -674,7 +672,7 @@ def estimate_pair(a: SideCase | None, b: SideCase | None, pair_sd: float = 0.0) 
         outcome, reason = side.result.outcome, side.result.reason
         if outcome != "ok":
             said = "out of memory" if outcome == "oom" else outcome
-            return Missing(f"{letter} {said}{reason and f': {reason}'}")
+            return Missing(f"{letter} {said}{f': {reason}' if reason else ''}")
     if a.result.case.unit != b.result.case.unit:
         return Missing(f"a counts {a.result.case.unit}, b {b.result.case.unit}")
     if is_as_offered(a.result.case):
@@ -747,7 +745,7 @@ def _figures(rows: Sequence[Row]) -> list[tuple[FigureRow, ...]]:
         )
         unsaid = () if row.is_host_bound else STEP_KEYS  # else its rate compares the devices
         keys = [k for k in {**a, **b} if k not in (*_shared_times(row.a, row.b), *unsaid)]
-        found.append([({**b, **a}[key][0], a.get(key), b.get(key)) for key in keys])
+        found.append([((a.get(key) or b[key])[0], a.get(key), b.get(key)) for key in keys])
     judged = iter(judgements(FIGURE, [_figure_ratio(*sides) for of_row in found for _, *sides in of_row]))
     absent = Missing("this side lacks it")
     return [

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from gputui.errors import GputuiError
@@ -136,13 +135,7 @@ def differences_here(
 ) -> tuple[tuple[str, str, str], ...]:
     """(what, there, here) for each recorded property that differs here."""
     there = model.run.summary
-    here = replace(
-        there,
-        started_utc_us=time.time_ns() // 1000,
-        gputui_version=version(),
-        machine=machine,
-        runtime=runtime,
-    )
+    here = replace(there, gputui_version=version(), machine=machine, runtime=runtime)
     return differences(there, here)
 
 
@@ -166,19 +159,16 @@ def _workload(case: Case, given: Profile | None) -> Workload | Missing:
     ):
         if value not in allowed:
             return Missing(f"cannot run with {what} {value} here, only {', '.join(allowed)}")
-    if case_of(workload, work.size, variant).work.key != work.key:
-        return Missing(
-            f"its size {work.size} is different work here: {_other(work.parameters, workload, work.size)}"
-        )
-    return workload
-
-
-def _other(there: Sequence[tuple[str, object]], workload: Workload, size: str) -> str:
-    """The parameters that differ: `batch 4 there, 8 here`."""
-    theirs, ours = dict(there), dict[str, object](workload.sizes[size].parameters)
-    names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
-    told = [f"{name} {theirs.get(name, '—')} there, {ours.get(name, '—')} here" for name in names]
-    return "; ".join(told) or "it is implemented differently"
+    if case_of(workload, work.size, variant).work.key == work.key:
+        return workload
+    theirs, ours = dict[str, object](work.parameters), dict[str, object](workload.sizes[work.size].parameters)
+    told = [
+        f"{name} {theirs.get(name, '—')} there, {ours.get(name, '—')} here"
+        for name in {**theirs, **ours}
+        if theirs.get(name) != ours.get(name)
+    ]
+    why = "; ".join(told) or "it is implemented differently"
+    return Missing(f"its size {work.size} is different work here: {why}")
 
 
 _OTHERS = {
@@ -192,10 +182,10 @@ def _command(case: Case, given: Profile | None) -> ProfileCommand | Missing:
     """The command of a profile that made this case."""
     if why := _OTHERS.get(case.work.workload.partition(":")[0]):
         return Missing(why)
-    same = [c for c in (() if given is None else given.commands) if c.workload == case.work.workload]
-    if not same:
+    commands = () if given is None else given.commands
+    command = next((one for one in commands if one.workload == case.work.workload), None)
+    if command is None:
         return Missing("is a program, and result files hold no commands: give its profile.toml as well")
-    command = same[0]
     if command.case.work.key != case.work.key or command.case.variant != case.variant:
         return Missing("differs in the given profile: version, pattern, unit, units or device")
     return command

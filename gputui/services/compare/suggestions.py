@@ -12,7 +12,7 @@ from gputui.analysis.judgement import TIME, Judgement, surely_slower
 from gputui.analysis.verdict import BAND, RatioEstimate, launches_needed, nearest_edge, runs_needed
 from gputui.model.absent import Missing
 from gputui.model.plan import Case
-from gputui.model.result import CaseResult, RunSummary
+from gputui.model.result import Measurement, RunSummary
 from gputui.model.units import counted, format_change, format_minutes, format_usd, listed
 from gputui.services.compare.pairing import CROWDED, Cell, Comparison, Row
 from gputui.services.compare.row_text import change_text, mean_devices, mean_name
@@ -75,7 +75,8 @@ def _repeated(
         run, launches = cell.run, max(wanted, before)
         if run and cell.result and run.run_id not in found and (before < wanted or letter in crowded):
             again = _again(cell, evidence, only=only_text(row, cell) if is_alone else "")
-            seconds = launches * _launch_s(cell.result) if row.case.has_steps else run.budget_s
+            longest_s = max(_taken_s(one) for one in cell.result.measurements)
+            seconds = launches * (_START_S + longest_s) if row.case.has_steps else run.budget_s
             found[run.run_id] = _step(
                 letter, run, f"{again} --launches {launches}", seconds, was_busy=letter in crowded
             )
@@ -131,13 +132,11 @@ _START_S = 8.0
 """A worker that imports torch, and the probe before it."""
 
 
-def _launch_s(result: CaseResult) -> float:
-    taken = [
-        ((m.first_step_ns or 0) + (m.warmup_ns or 0) + sum(block.wall_ns for block in m.blocks)) * 1e-9
-        for m in result.measurements
-        if m.outcome == "ok"
-    ]
-    return _START_S + (max(taken) if taken else 0.0)
+def _taken_s(launch: Measurement) -> float:
+    taken_ns = (
+        (launch.first_step_ns or 0) + (launch.warmup_ns or 0) + sum(one.wall_ns for one in launch.blocks)
+    )
+    return taken_ns * 1e-9 if launch.outcome == "ok" else 0.0
 
 
 def next_steps(row: Row, evidence: Evidence) -> tuple[str, ...]:
@@ -202,20 +201,17 @@ def _again(cell: Cell, evidence: Evidence, *, same_side: bool = True, only: str 
         budget = f"--budget {math.ceil(cell.run.budget_s) * (1 + is_short)}"
         load = f"gputui serve-bench URL {load_options(cell.result.case)} {budget}"
         return f"{load} --db {shlex.quote(file)}" if same_side else load
-    defined = "" if cell.result is None else _definition(cell.result.case, cell.run)
+    defined = ""  # by a file of the user's, which a profile is called after
+    if cell.result is not None:
+        case = cell.result.case
+        is_built_in = case.work.workload in {workload.name for workload in WORKLOADS}
+        ending = "toml" if case.is_program else "" if is_built_in else "py"
+        defined = f"{shlex.quote(f'{cell.run.profile}.{ending}')} " if ending else ""
     like = f"gputui run {defined}--like {shlex.quote(f'{file}@{cell.run.short_id}')}"
     if cell.result is not None and had_no_time(cell.result):
         like += f" --budget {math.ceil(2 * cell.run.budget_s)}"
     like += f" --db {shlex.quote(file)}" if same_side else ""
     return f"{like} --only {only}" if only else like
-
-
-def _definition(case: Case, run: RunSummary) -> str:
-    """The user's file that defines a case, as a profile is called after it; empty for a built-in workload."""
-    if case.is_program:
-        return f"{shlex.quote(f'{run.profile}.toml')} "
-    is_built_in = case.work.workload in {workload.name for workload in WORKLOADS}
-    return "" if is_built_in else f"{shlex.quote(f'{run.profile}.py')} "
 
 
 _TERMS = {

@@ -89,15 +89,31 @@ def without_intervals(found: Headline) -> tuple[str, ...]:
     return tuple(re.sub(r" \([^()]* to [^()]*\)", "", sentence) for sentence in found.sentences)
 
 
-def test_slower_and_cheaper_stand_in_one_sentence_with_the_interval_of_the_row() -> None:
-    said = headline(run_of({GPT: 0.064}, 3.5), run_of({GPT: 0.1}, 1.75))
-    assert without_intervals(said) == (
-        "b.db is 36 % slower than a.db in GPT training and costs 22 % less per token.",
-    )
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        ((0.064, 3.5), (0.1, 1.75), "b.db is 36 % slower than a.db{} and costs 22 % less per token."),
+        ((0.1, 1.0), (0.05, 4.0), "b.db is 2.00x as fast as a.db{}; a.db costs 50 % less per token."),
+        ((0.1, 1.0), (0.08, 4.0), "b.db is 25 % faster than a.db{}; a.db costs 69 % less per token."),
+        ((0.1, 0.0), (0.01, 0.0), "b.db is 10.0x as fast as a.db{}."),
+        ((0.1, 0.0), (0.065, 0.0), "b.db is 1.54x as fast as a.db{}."),
+        ((0.1, 0.0), (0.07, 0.0), "b.db is 43 % faster than a.db{}."),
+    ],
+)
+def test_rate_and_cost_stand_in_one_sentence_in_which_no_cost_is_a_factor(
+    a: tuple[float, float], b: tuple[float, float], said: str
+) -> None:
+    (step_a, usd_a), (step_b, usd_b) = a, b
+    found = headline(run_of({GPT: step_a}, usd_a), run_of({GPT: step_b}, usd_b))
+    assert without_intervals(found) == (said.format(" in GPT training"),)
+
+
+def test_the_interval_of_a_sentence_is_that_of_the_row() -> None:
     sides = [side_of_runs("", [run_of({GPT: step_s})]) for step_s in (0.064, 0.1)]
     estimate = compare_sides(*sides).rows[0].estimate
     assert isinstance(estimate, RatioEstimate)
-    assert f"({100 * (1 - estimate.high):.0f} to {100 * (1 - estimate.low):.0f})" in said.text
+    ends = f"({100 * (1 - estimate.high):.0f} to {100 * (1 - estimate.low):.0f})"
+    assert ends in headline(run_of({GPT: 0.064}), run_of({GPT: 0.1})).text
 
 
 def test_a_run_beside_itself_has_no_verdict_but_a_word_about_its_name() -> None:
@@ -113,20 +129,6 @@ def test_a_case_that_would_change_the_choice_follows() -> None:
     assert without_intervals(headline(a, b))[1] == (
         "b.db is 56 % slower than a.db in text generation; a.db costs 12 % less per token:"
         " take a.db for that."
-    )
-
-
-def test_faster_and_dearer() -> None:
-    said = headline(run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.05}, 4.0))
-    assert without_intervals(said) == (
-        "b.db is 2.00x as fast as a.db in GPT training; a.db costs 50 % less per token.",
-    )
-
-
-def test_of_two_costs_the_lower_one_is_named_so_that_it_is_never_a_factor() -> None:
-    said = headline(run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.08}, 4.0))
-    assert without_intervals(said) == (
-        "b.db is 25 % faster than a.db in GPT training; a.db costs 69 % less per token.",
     )
 
 
@@ -196,16 +198,6 @@ def test_an_interval_over_two_decades_is_called_unknown_and_left_out_of_the_sent
     assert high > 100 * low > 0
     assert (change_text(row.rate), judgement_text(row.rate)) == ("unknown", "can't tell")
     assert headline(a, b).sentences[0] == "Can't tell a.db and b.db apart in GPT training."
-
-
-def test_without_a_price_only_the_rate_is_there() -> None:
-    said = headline(run_of({GPT: 0.1}), run_of({GPT: 0.05}))
-    assert without_intervals(said) == ("b.db is 2.00x as fast as a.db in GPT training.",)
-
-
-def test_half_as_fast_again_is_a_factor_and_less_a_percentage() -> None:
-    for step_s, said in ((0.01, "10.0x as fast as"), (0.065, "1.54x as fast as"), (0.07, "43 % faster than")):
-        assert headline(run_of({GPT: 0.1}), run_of({GPT: step_s})).text.startswith(f"b.db is {said} a.db (")
 
 
 def test_the_same_is_said_with_its_interval() -> None:

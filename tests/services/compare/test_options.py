@@ -409,28 +409,21 @@ def test_energy_is_power_times_time_with_the_interval_of_the_launches() -> None:
     assert (found.launches, found.samples) == (3, 120)
 
 
-def test_two_launches_have_energy_without_an_interval() -> None:
+def test_energy_takes_five_samples_in_a_launch_five_seconds_and_for_its_interval_three_launches() -> None:
     found = energy_per_unit([PoweredLaunch(500.0, 5, 0.002, 2.5)] * 2)
-
     assert isinstance(found, Energy)
     assert found.joules_per_unit == pytest.approx(1.0)
     assert (found.low, found.high) == (None, None)
 
-
-def test_launches_with_few_samples_do_not_count() -> None:
-    assert energy_per_unit([PoweredLaunch(500.0, 4, 0.002, 60.0)]) == Missing(
-        "at most 4 samples of power in a launch, 5 are needed"
-    )
-    assert energy_per_unit([]) == Missing("no power was sampled in its blocks")
-
-
-def test_there_is_no_energy_of_less_than_five_seconds() -> None:
-    short = [PoweredLaunch(500.0, 12, 0.002, 1.2)] * 4
-
-    assert energy_per_unit(short) == Missing("power was sampled for 4.8 s of its blocks, 5 s are needed")
+    uncounted, short = PoweredLaunch(500.0, 4, 0.002, 60.0), [PoweredLaunch(500.0, 12, 0.002, 1.2)] * 4
+    for launches, reason in (
+        ([], "no power was sampled in its blocks"),
+        ([uncounted], "at most 4 samples of power in a launch, 5 are needed"),
+        (short, "power was sampled for 4.8 s of its blocks, 5 s are needed"),
+        ([*short, uncounted], "power was sampled for 4.8 s of its blocks, 5 s are needed"),
+    ):
+        assert energy_per_unit(launches) == Missing(reason)
     assert isinstance(energy_per_unit([*short, short[0]]), Energy)
-    uncounted = PoweredLaunch(500.0, 4, 0.002, 60.0)
-    assert isinstance(energy_per_unit([*short, uncounted]), Missing)
 
 
 def test_energy_of_a_case_is_of_the_blocks_of_each_launch() -> None:

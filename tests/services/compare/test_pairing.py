@@ -833,7 +833,7 @@ def side_cases(
     )
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(files, files)
 def test_exchanging_the_files_mirrors_the_whole_comparison(
     a: tuple[list[list[float]], list[list[float]], list[list[float]], float, str],
