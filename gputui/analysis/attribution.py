@@ -74,7 +74,6 @@ class Split:
 
     @property
     def total_ns(self) -> int:
-        """B less A."""
         return self.more_work_ns + self.per_call_ns + self.unsplit_ns
 
     def __add__(self, other: Split) -> Split:
@@ -113,7 +112,6 @@ class OperatorDifference:
 
     @property
     def difference_ns(self) -> int:
-        """B less A."""
         return self.time_b_ns - self.time_a_ns
 
 
@@ -140,12 +138,13 @@ class Part:
 
     @property
     def difference_ns(self) -> int:
-        """B less A."""
         return self.time_b_ns - self.time_a_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
+    """How two steps differ; differences are B less A, as everywhere here."""
+
     step_a_ns: int
     step_b_ns: int
     parts: tuple[Part, ...]
@@ -164,7 +163,6 @@ class Attribution:
 
     @property
     def difference_ns(self) -> int:
-        """B less A."""
         return self.step_b_ns - self.step_a_ns
 
     def shown(self) -> tuple[Part, ...]:
@@ -207,7 +205,9 @@ def divide_difference(a: ProfiledSide, b: ProfiledSide) -> Attribution:
     operators = [_difference(pair, a.peak_flops, b.peak_flops) for pair in pairs]
     operators.sort(key=lambda o: (-abs(o.difference_ns), o.category, o.phase, o.operator, o.shapes))
     parts = tuple(_parts(operators))
-    coverage = _coverage(operators)
+    moved = sum(abs(row.difference_ns) for row in operators)
+    in_both = sum(abs(row.difference_ns) for row in operators if _is_matched(row))
+    coverage = in_both / moved if moved else 1.0
     doubts = tuple(_doubts(a, b, parts, coverage))
     weak = coverage < _FAIR_COVERAGE or _unexplained(parts) > abs(b.step_ns - a.step_ns) / 2
     return Attribution(
@@ -246,7 +246,7 @@ def doubtful(side: ProfiledSide) -> str:
             return f"under the profiler the GPU was busy for {busy:.2f}x the timed step"
         net = seen if seen < 1 else 1.0  # a profiler increases idle time, so nothing is subtracted from it
     else:
-        net = _net_window_ns(found) / found.steps / side.step_ns
+        net = (sum(_net_work_ns(found)) + _net_idle_ns(found)) / found.steps / side.step_ns
     if seen > (MOST_INFLATION_ON_DEVICE if side.is_on_device else MOST_INFLATION) or not low <= net <= high:
         return f"the profiled step took {seen:.2f}x as long as the timed one, so its parts do not explain it"
     return ""
@@ -271,23 +271,17 @@ _Pair = tuple[Piece, Piece, str]
 def divide_step(side: ProfiledSide) -> list[Piece]:
     """The pieces of a timed step; they sum to it exactly."""
     found = side.found
-    rows = [
-        Piece(o.phase, o.category, o.operator, o.shapes, 0, Fraction(o.calls, found.steps))
-        for o in found.operators
-    ]
-    gaps = [
-        Piece(s.phase, f"idle: {s.cause.replace('_', ' ')}", "", "", 0, Fraction(0))
-        for s in found.slices
-        if s.time_class == IDLE
-    ]
-    idle_ns = [s.time_ns for s in found.slices if s.time_class == IDLE]
+    gaps = [part for part in found.slices if part.time_class == IDLE]
     work_ns = [o.time_ns for o in found.operators] if side.is_on_device else _net_work_ns(found)
     busy_step_ns, idle_step_ns = busy_and_idle_ns(side)
     pieces = [
-        replace(piece, time_ns=ns) for piece, ns in zip(rows, apportioned(work_ns, busy_step_ns), strict=True)
+        Piece(o.phase, o.category, o.operator, o.shapes, ns, Fraction(o.calls, found.steps))
+        for o, ns in zip(found.operators, apportioned(work_ns, busy_step_ns), strict=True)
     ]
+    idle_ns = apportioned([gap.time_ns for gap in gaps], idle_step_ns)
     pieces += [
-        replace(piece, time_ns=ns) for piece, ns in zip(gaps, apportioned(idle_ns, idle_step_ns), strict=True)
+        Piece(gap.phase, f"idle: {gap.cause.replace('_', ' ')}", "", "", ns, Fraction(0))
+        for gap, ns in zip(gaps, idle_ns, strict=True)
     ]
     rest_ns = side.step_ns - sum(piece.time_ns for piece in pieces)
     return [*_merged(pieces, _BY_SHAPES), Piece("", NOT_EXPLAINED, "", "", rest_ns, Fraction(0))]
@@ -336,8 +330,7 @@ def apportioned(weights: Sequence[int], total: int) -> list[int]:
         return [0] * len(weights)
     shares = [divmod(weight * total, whole) for weight in weights]
     left = total - sum(share for share, _ in shares)
-    first = sorted(range(len(weights)), key=lambda i: (-shares[i][1], i))[:left]
-    lucky = set(first)
+    lucky = set(sorted(range(len(weights)), key=lambda i: (-shares[i][1], i))[:left])
     return [share + (i in lucky) for i, (share, _) in enumerate(shares)]
 
 
@@ -351,10 +344,6 @@ def _net_idle_ns(found: ProfiledPass) -> int:
     idle_ns = sum(s.time_ns for s in found.slices if s.time_class == IDLE)
     outside = max(0, found.events - sum(o.events for o in found.operators))
     return max(0, idle_ns - outside * found.event_cost_ns)
-
-
-def _net_window_ns(found: ProfiledPass) -> int:
-    return sum(_net_work_ns(found)) + _net_idle_ns(found)
 
 
 Key = Callable[[Piece], Hashable]
@@ -447,8 +436,15 @@ def _difference(pair: _Pair, peak_a: float | Missing, peak_b: float | Missing) -
     peak_ns: int | Missing = _NO_FLOPS
     efficiency_ns: int | Missing = _NO_FLOPS
     if has_calls and not isinstance(flops, Missing):
-        peak_ns = _by_peak(*times, peak_a, peak_b)
-        efficiency_ns = peak_ns if isinstance(peak_ns, Missing) else split.per_call_ns - peak_ns
+        if isinstance(peak_a, Missing) or isinstance(peak_b, Missing):
+            peak_ns = efficiency_ns = Missing("a peak is not known")
+        else:
+            # A call takes work / (peak x efficiency): the mean effect of exchanging the peaks at either
+            # side's efficiency, as in `split_by_calls`, times the mean number of calls.
+            ratio = Fraction(peak_a) / Fraction(peak_b)
+            expected = (a.time_ns / a.calls * (ratio - 1) + b.time_ns / b.calls * (1 - 1 / ratio)) / 2
+            peak_ns = _rounded(expected * (a.calls + b.calls) / 2)
+            efficiency_ns = split.per_call_ns - peak_ns
     return OperatorDifference(
         phase=a.phase if a.phase == b.phase else "",
         category=a.category,
@@ -474,27 +470,6 @@ def split_by_calls(time_a_ns: int, time_b_ns: int, calls_a: Fraction, calls_b: F
     per_a, per_b = time_a_ns / calls_a, time_b_ns / calls_b
     more_work_ns = _rounded((calls_b - calls_a) * (per_a + per_b) / 2)
     return Split(more_work_ns, time_b_ns - time_a_ns - more_work_ns, 0)
-
-
-def _by_peak(
-    time_a_ns: int,
-    time_b_ns: int,
-    calls_a: Fraction,
-    calls_b: Fraction,
-    peak_a: float | Missing,
-    peak_b: float | Missing,
-) -> int | Missing:
-    """The part of the difference per call that the ratio of the peaks explains.
-
-    A call takes work / (peak x efficiency). The mean effect of exchanging the peaks at either side's
-    efficiency, as in `split_by_calls`, times the mean number of calls.
-    """
-    if isinstance(peak_a, Missing) or isinstance(peak_b, Missing):
-        return Missing("a peak is not known")
-    ratio = Fraction(peak_a) / Fraction(peak_b)
-    per_a, per_b = time_a_ns / calls_a, time_b_ns / calls_b
-    expected = (per_a * (ratio - 1) + per_b * (1 - 1 / ratio)) / 2
-    return _rounded(expected * (calls_a + calls_b) / 2)
 
 
 def _rounded(value: Fraction) -> int:
@@ -534,12 +509,6 @@ def _part(category: str, rows: Sequence[OperatorDifference]) -> Part:
 
 def _is_matched(row: OperatorDifference) -> bool:
     return row.match in ("shapes", "operator", "category", "idle")
-
-
-def _coverage(operators: Sequence[OperatorDifference]) -> float:
-    moved = sum(abs(row.difference_ns) for row in operators)
-    matched = sum(abs(row.difference_ns) for row in operators if _is_matched(row))
-    return matched / moved if moved else 1.0
 
 
 def _unexplained(parts: Sequence[Part]) -> int:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.statistics import sample_sd, t_quantile
+from gputui.analysis.statistics import sample_variance, t_quantile
 from gputui.analysis.verdict import LAUNCHES_MEASURED, SpeedEstimate
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
@@ -151,7 +151,7 @@ def energy_per_unit(launches: Sequence[PoweredLaunch]) -> Energy | Missing:
     center = math.fsum(logs) / len(logs)
     low = high = None
     if len(logs) >= LAUNCHES_MEASURED:
-        half = t_quantile(0.975, len(logs) - 1) * sample_sd(logs) / math.sqrt(len(logs))
+        half = t_quantile(0.975, len(logs) - 1) * math.sqrt(sample_variance(logs) / len(logs))
         low, high = math.exp(center - half), math.exp(center + half)
     samples = sum(launch.samples for launch in seen)
     power_w = math.fsum(launch.mean_power_w * launch.samples for launch in seen) / samples

@@ -139,16 +139,14 @@ def _is_surely_normal(logs: Sequence[float]) -> bool:
     if sd == 0:
         return True
     normal = -math.log(sd) - math.log(2 * math.pi) / 2 - 0.5
-    t = max(
-        statistics.fmean(_log_density((log - middle) / scale) - math.log(scale) for log in logs)
-        for scale in (sd * part / 10 for part in range(5, 11))
-    )
+
+    def log_density(log: float, scale: float) -> float:
+        """Of Student's t with _HEAVY_DF degrees of freedom."""
+        return math.log(3 / 8) - 2.5 * math.log1p(((log - middle) / scale) ** 2 / 4) - math.log(scale)
+
+    scales = (sd * part / 10 for part in range(5, 11))
+    t = max(statistics.fmean(log_density(log, scale) for log in logs) for scale in scales)
     return len(logs) * (normal - t) > _SURELY_NORMAL
-
-
-def _log_density(x: float) -> float:
-    """Of Student's t with 4 degrees of freedom."""
-    return math.log(3 / 8) - 2.5 * math.log1p(x * x / 4)
 
 
 def slower_group(logs: Sequence[float], *, is_one_of_many: bool = False) -> frozenset[int]:
@@ -174,14 +172,10 @@ def slower_group(logs: Sequence[float], *, is_one_of_many: bool = False) -> froz
 
     size = max(range(least, count - least + 1), key=between)
     within = max(statistics.pvariance(logs) * count - between(size), 0.0)
-    needed = max(LEAST_CHANGE, _least_apart(count, is_one_of_many) * math.sqrt(within / (count - 2)))
+    known = max(row for row in _APART if row[0] <= count)  # between two of the table, the stricter
+    least_sds = known[2 if is_one_of_many else 1]
+    needed = max(LEAST_CHANGE, least_sds * math.sqrt(within / (count - 2)))
     return frozenset(order[:size]) if apart(size) >= needed else frozenset()
-
-
-def _least_apart(count: int, is_one_of_many: bool) -> float:
-    """The quantile for so many boxes; between two of the table, the stricter."""
-    known = max(row for row in _APART if row[0] <= count)
-    return known[2 if is_one_of_many else 1]
 
 
 def apart_from(log: float, others: Sequence[float]) -> tuple[float, float] | Missing:

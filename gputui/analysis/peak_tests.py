@@ -53,11 +53,6 @@ class Expectation:
         """Whether its boxes were measured with gputui."""
         return self.rates is not None and not self.is_public
 
-    @property
-    def of_figures(self) -> str:
-        """What a share is of, where figures are few: `the one public figure`."""
-        return f"the lowest of {self.figures} public figures" if self.figures > 1 else "the one public figure"
-
 
 @dataclass(frozen=True, slots=True)
 class PeakTest:
@@ -136,7 +131,9 @@ class PeakTest:
             if round(share, 2) < 1:
                 phrase = f"{phrase}, {format_percent(share)} of the slowest that is usual"
         else:
-            phrase = f"{self.label} {rate}, {format_percent(share)} of {expectation.of_figures}, {elsewhere}"
+            few = expectation.figures
+            of = f"the lowest of {few} public figures" if few > 1 else "the one public figure"
+            phrase = f"{self.label} {rate}, {format_percent(share)} of {of}, {elsewhere}"
         if self.word == BELOW_NORMAL:
             is_single = expectation.rates is None and expectation.figures == 1
             other = ", or the card of that one report was a better one" if is_single else ""

@@ -80,7 +80,9 @@ def learn_launches(runs: Sequence[Mapping[Hashable, Spread]], launches: int = 0)
     found = [scatter for run in runs for scatter in run.values()]
     if not found:
         return ASSUMED
-    df = math.fsum(map(_df_together, runs))
+    # Sample variances of values correlated by r are correlated by r squared.
+    alike = ROW_CORRELATION**2
+    df = math.fsum(sum(row.df for row in run.values()) / (1 + (len(run) - 1) * alike) for run in runs)
     factor = (BOX_DF + df * pooled(found).variance) / (BOX_DF + df)
     return BoxSpread(factor, BOX_DF + df, len({row for run in runs for row in run}), launches)
 
@@ -93,7 +95,11 @@ def learn_runs(cases: Sequence[Sequence[RunMean]], *, rows: int, table_sd: float
     """
     table = table_sd**2
     seen = [
-        (len(runs) - 1, sample_variance([run.log_time for run in runs]), _mean_error(runs))
+        (
+            len(runs) - 1,
+            sample_variance([run.log_time for run in runs]),
+            mean([run.error_variance for run in runs]),
+        )
         for runs in cases
         if len(runs) > 1
     ]
@@ -134,15 +140,6 @@ def together(parts: Sequence[Spread]) -> Spread:
     lost = math.fsum(error**2 for error in errors.values())
     (source,) = errors if len(errors) == 1 else ("",)
     return Spread(total, 1 / lost if lost else math.inf, source if isinstance(source, str) else "")
-
-
-def _df_together(run: Mapping[Hashable, Spread]) -> float:
-    """Of all rows of a run: sample variances of values correlated by r are correlated by r squared."""
-    return math.fsum(row.df for row in run.values()) / (1 + (len(run) - 1) * ROW_CORRELATION**2)
-
-
-def _mean_error(runs: Sequence[RunMean]) -> float:
-    return mean([run.error_variance for run in runs])
 
 
 # Origin of the GPU values: variance components computed from the public logs of lambdal/deeplearning-

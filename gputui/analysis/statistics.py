@@ -23,6 +23,7 @@ MERGED_AT_LEAST = 10  # rank intervals keep their coverage from 5 blocks on; 10 
 _ALPHA = 0.05
 _LEAST_BLOCKS = 8
 _EXACT_PAIRS = 400  # up to this many pairs the rank statistic's own distribution is used
+_ByRank = Callable[[int], float]
 _SORTED_PAIRS = 10_000  # up to this many pairs sorting them all is faster than counting
 
 
@@ -107,11 +108,6 @@ def mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def sample_sd(values: Sequence[float]) -> float:
-    """The standard deviation of a sample of at least 2 values."""
-    return math.sqrt(sample_variance(values))
-
-
 def sample_variance(values: Sequence[float]) -> float:
     """The variance of a sample of at least 2 values; 0 for values that differ by rounding only."""
     middle = mean(values)
@@ -121,8 +117,7 @@ def sample_variance(values: Sequence[float]) -> float:
 
 def hodges_lehmann(values: Sequence[float]) -> float:
     """The center of the values: the median of the means of all pairs, each value with itself included."""
-    ordered = sorted(values)
-    return _middle_of(_walsh_averages(ordered))
+    return _middle_of(_walsh_averages(sorted(values)), _pairs_of(values))
 
 
 def hodges_lehmann_interval(values: Sequence[float]) -> Interval | Missing:
@@ -133,8 +128,8 @@ def hodges_lehmann_interval(values: Sequence[float]) -> Interval | Missing:
     critical = _signed_rank_critical(len(values))
     if critical == 0:
         return Missing(f"only {counted(len(values), 'block')}: a 95 % interval needs 6")
-    pairs = _walsh_averages(sorted(values))
-    return Interval(_middle_of(pairs), pairs.smallest(critical), pairs.smallest(pairs.count + 1 - critical))
+    by_rank, count = _walsh_averages(sorted(values)), _pairs_of(values)
+    return Interval(_middle_of(by_rank, count), by_rank(critical), by_rank(count + 1 - critical))
 
 
 def location_error(values: Sequence[float]) -> float:
@@ -153,56 +148,44 @@ def location_error(values: Sequence[float]) -> float:
     return error * dependence_factor(values)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """Values computed from pairs, accessed by rank without sorting them all."""
-
-    count: int
-    smallest: Callable[[int], float]
-    """The value of a rank from 1."""
+def _pairs_of(values: Sequence[float]) -> int:
+    return len(values) * (len(values) + 1) // 2
 
 
-def _middle_of(pairs: _Pairs) -> float:
-    middle = (pairs.count + 1) // 2
-    upper = pairs.count + 1 - middle
-    return (pairs.smallest(middle) + pairs.smallest(upper)) / 2
+def _middle_of(by_rank: _ByRank, count: int) -> float:
+    middle = (count + 1) // 2
+    return (by_rank(middle) + by_rank(count + 1 - middle)) / 2
 
 
-def _walsh_averages(values: Sequence[float]) -> _Pairs:
-    """The means of all pairs of one sorted sequence, each value with itself included."""
-    n = len(values)
-    if n * n <= _SORTED_PAIRS:
+def _walsh_averages(values: Sequence[float]) -> _ByRank:
+    """The means of all pairs of one sorted sequence, each value with itself included, by rank from 1.
+
+    Where they are too many to be sorted, a rank is found by counting, to 1e-12 of the range.
+    """
+    if len(values) ** 2 <= _SORTED_PAIRS:
         ordered = sorted([(x + y) / 2 for i, x in enumerate(values) for y in values[i:]])
-        return _Pairs(len(ordered), lambda rank: ordered[rank - 1])
-    negated = [-value for value in reversed(values)]
+        return lambda rank: ordered[rank - 1]
 
     def count_up_to(limit: float) -> int:
-        both_ways = _count_differences(negated, values, 2 * limit)
+        both_ways = within = 0
+        for value in reversed(values):
+            while within < len(values) and values[within] + value <= 2 * limit:
+                within += 1
+            both_ways += within
         return (both_ways + sum(value <= limit for value in values)) // 2
 
-    return _Pairs(n * (n + 1) // 2, lambda rank: _by_counting(count_up_to, values[0], values[-1], rank))
+    def by_counting(rank: int) -> float:
+        low, high = values[0], values[-1]
+        least_step = 1e-12 * (high - low)
+        while high - low > least_step:
+            middle = (low + high) / 2
+            if count_up_to(middle) >= rank:
+                high = middle
+            else:
+                low = middle
+        return high
 
-
-def _count_differences(x: Sequence[float], y: Sequence[float], limit: float) -> int:
-    """How many y - x of two sorted sequences are at most `limit`."""
-    count = below = 0
-    for a in x:
-        while below < len(y) and y[below] - a <= limit:
-            below += 1
-        count += below
-    return count
-
-
-def _by_counting(count_up_to: Callable[[float], int], low: float, high: float, rank: int) -> float:
-    """The value of one rank, to 1e-12 of the range, when the values are too many to be sorted."""
-    least_step = 1e-12 * (high - low)
-    while high - low > least_step:
-        middle = (low + high) / 2
-        if count_up_to(middle) >= rank:
-            high = middle
-        else:
-            low = middle
-    return high
+    return by_counting
 
 
 def _is_rounding(spread: float, mean: float, count: int) -> bool:
@@ -221,15 +204,10 @@ def _signed_rank_critical(n: int) -> int:
     for rank in range(1, n + 1):
         for at in range(pairs, rank - 1, -1):
             ways[at] += ways[at - rank]
-    return _ranks_within(ways, 2**n)
-
-
-def _ranks_within(ways: Sequence[int], all_ways: int) -> int:
-    """How many of the smallest values of a statistic have at most 2.5 % of all arrangements together."""
     total = count = 0
-    for number in ways:
+    for number in ways:  # of the smallest values, so many as have at most 2.5 % of all arrangements together
         total += number
-        if 2 * total > _ALPHA * all_ways:
+        if 2 * total > _ALPHA * 2**n:
             break
         count += 1
     return count
@@ -347,7 +325,8 @@ def percentile(ascending: Sequence[float], share: float) -> Percentile | Missing
     ranks = range(1, n + 1)
 
     def below(rank: int) -> float:
-        return _at_most(rank - 1, n, share)
+        """The probability that fewer of n values than this lie below the percentile. DLMF 8.17.5."""
+        return 1.0 if rank > n else 1 - incomplete_beta(rank, n - rank + 1, share)
 
     low = bisect_right(ranks, ERROR_RATE / 2, key=below)
     high = bisect_left(ranks, 1 - ERROR_RATE / 2, key=below) + 1
@@ -360,8 +339,3 @@ def sample_needed(share: float) -> int:
     0.99.
     """
     return max(math.ceil(math.log(ERROR_RATE / 2) / math.log(part)) for part in (share, 1 - share))
-
-
-def _at_most(count: int, n: int, share: float) -> float:
-    """The probability that at most `count` of n values lie below the percentile. DLMF 8.17.5."""
-    return 1.0 if count >= n else 1 - incomplete_beta(count + 1, n - count, share)

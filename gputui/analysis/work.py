@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from gputui.model.absent import Missing
@@ -227,7 +227,11 @@ def different_work(a: ProfiledPass, b: ProfiledPass) -> str:
     sides = [[o for o in _products(found) if o.operator in common] for found in (a, b)]
     if not common or any(_share(rows, [o for o in rows if o.shapes]) < _KNOWN for rows in sides):
         return ""
-    calls = [_calls(rows, found) for rows, found in zip(sides, (a, b), strict=True)]
+    calls: list[dict[tuple[str, str], float]] = []
+    for rows, found in zip(sides, (a, b), strict=True):
+        calls.append(defaultdict(float))
+        for row in rows:
+            calls[-1][_call_of(row)] += row.calls / found.steps
     alike = {key for key in calls[0] if math.isclose(calls[0][key], calls[1].get(key, 0.0), rel_tol=_EQUAL)}
     shares = [_share(rows, [o for o in rows if _call_of(o) in alike]) for rows in sides]
     if min(shares) >= _ALIKE or _is_divided(sides, (a, b)):
@@ -235,7 +239,13 @@ def different_work(a: ProfiledPass, b: ProfiledPass) -> str:
     least = shares.index(min(shares))
     row = max((o for o in sides[least] if _call_of(o) not in alike), key=lambda o: o.time_ns)
     others = (o for o in sides[1 - least] if o.operator == row.operator)
-    other = max(others, key=lambda o: (_equal_lengths(o.shapes, row.shapes), o.time_ns))
+
+    def likeness(one: Operator) -> tuple[int, int]:
+        """In how many dimensions its inputs have the length of those of `row`; then its time."""
+        pairs = zip(re.split("[x,]", one.shapes), re.split("[x,]", row.shapes), strict=False)
+        return sum(mine == its for mine, its in pairs), one.time_ns
+
+    other = max(others, key=likeness)
     name = bare_name(row.operator)
     if row.shapes != other.shapes:
         in_a, in_b = (row.shapes, other.shapes)[:: -1 if least else 1]
@@ -288,11 +298,12 @@ def even_factor(a: ProfiledPass, b: ProfiledPass) -> str:
     not known.
     """
     times = [_times(found) for found in (a, b)]
-    common = [
-        key
-        for key, of_a in times[0].items()
-        if key[2] and key in times[1] and _is_equal(of_a, times[1][key], a, b)
-    ]
+    common = []
+    for key, (ns_a, calls_a) in times[0].items():
+        ns_b, calls_b = times[1].get(key, (0, 0))
+        is_known = key[2] and ns_a > 0 and ns_b > 0 and calls_a > 0
+        if is_known and math.isclose(calls_a / a.steps, calls_b / b.steps, rel_tol=_EQUAL):
+            common.append(key)
     for of_side in times:
         whole_ns = sum(ns for ns, _ in of_side.values())
         if sum(of_side[key][0] for key in common) < _KNOWN * whole_ns or not whole_ns:
@@ -310,12 +321,6 @@ def even_factor(a: ProfiledPass, b: ProfiledPass) -> str:
     )
 
 
-def _equal_lengths(shapes: str, others: str) -> int:
-    """In how many dimensions they agree."""
-    pairs = zip(re.split("[x,]", shapes), re.split("[x,]", others), strict=False)
-    return sum(mine == other for mine, other in pairs)
-
-
 def _products(found: ProfiledPass) -> list[Operator]:
     return [o for o in found.operators if o.category in PRODUCTS and o.calls]
 
@@ -329,14 +334,6 @@ def _call_of(row: Operator) -> tuple[str, str]:
     return row.operator, row.shapes
 
 
-def _calls(rows: Sequence[Operator], found: ProfiledPass) -> dict[tuple[str, str], float]:
-    """Calls a step."""
-    calls: Counter[tuple[str, str]] = Counter()
-    for row in rows:
-        calls[_call_of(row)] += row.calls
-    return {key: count / found.steps for key, count in calls.items()}
-
-
 def _times(found: ProfiledPass) -> dict[_Key, tuple[int, int]]:
     """Time and calls of each operator."""
     times: dict[_Key, tuple[int, int]] = {}
@@ -345,11 +342,6 @@ def _times(found: ProfiledPass) -> dict[_Key, tuple[int, int]]:
         time_ns, calls = times.get(key, (0, 0))
         times[key] = (time_ns + row.time_ns, calls + row.calls)
     return times
-
-
-def _is_equal(mine: tuple[int, int], other: tuple[int, int], a: ProfiledPass, b: ProfiledPass) -> bool:
-    is_known = mine[0] > 0 and other[0] > 0 and mine[1] > 0
-    return is_known and math.isclose(mine[1] / a.steps, other[1] / b.steps, rel_tol=0.02)
 
 
 def _quantile(ratios: Sequence[tuple[float, int]], share: float) -> float:
