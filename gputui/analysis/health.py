@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -128,7 +128,11 @@ def health(
     found = _reachable(now_ns, gpu, stale_after_s)
     if gpu.problem is None:
         here = () if isinstance(processes, Missing) else _on(gpu.device, processes)
-        found += [*_slowed(gpu, slowed), *_errors(gpu), *_link(gpu), *_shared(here, user)]
+        found += [*_slowed(gpu, slowed), *_errors(gpu), *_link(gpu)]
+        foreign = sum(is_foreign(process, user) for process in here)
+        if foreign:
+            who = "1 process" if foreign == 1 else f"{foreign} processes"
+            found.append(GpuFinding("SHARED", "warn", f"{who} of other users on this GPU"))
         if not here and gpu.source == "nvml":
             found += _ghost(gpu)
     return tuple(sorted(found, key=lambda finding: WORST_FIRST[finding.severity]))
@@ -151,14 +155,6 @@ def _on(device: int, processes: Sequence[ProcessSample]) -> tuple[ProcessSample,
     return tuple(process for process in processes if any(use.device == device for use in process.uses))
 
 
-def _shared(here: Sequence[ProcessSample], user: str) -> list[GpuFinding]:
-    foreign = sum(is_foreign(process, user) for process in here)
-    if not foreign:
-        return []
-    who = "1 process" if foreign == 1 else f"{foreign} processes"
-    return [GpuFinding("SHARED", "warn", f"{who} of other users on this GPU")]
-
-
 def is_foreign(process: ProcessSample, user: str) -> bool:
     """Whether its user is known and not `user`, the current user, empty if unknown; or the system hides it.
 
@@ -168,18 +164,17 @@ def is_foreign(process: ProcessSample, user: str) -> bool:
     return who in (FOREIGN, HIDDEN) if isinstance(who, Missing) else bool(user) and who != user
 
 
-def _ghost(gpu: DeviceSample) -> list[GpuFinding]:
-    busy, used = number(gpu.values, "sm_busy_pct"), number(gpu.values, "memory_used_bytes")
-    power, limit = number(gpu.values, "power_w"), number(gpu.values, "power_limit_w")
+def _ghost(gpu: DeviceSample) -> Iterator[GpuFinding]:
+    keys = ("sm_busy_pct", "memory_used_bytes", "power_w", "power_limit_w")
+    busy, used, power, limit = (number(gpu.values, key) for key in keys)
     if busy is None or used is None or power is None or limit is None:
-        return []
-    if busy < GHOST_PCT or used > GHOST_BYTES or power > GHOST_POWER_SHARE * limit:
-        return []
-    why = (
-        f"{busy:.0f} % busy, no process, idle power ({power:.0f} W): left over from a killed process;"
-        " opening and closing a context clears it"
-    )
-    return [GpuFinding(GHOST, "warn", why, "GHOST")]
+        return
+    if busy >= GHOST_PCT and used <= GHOST_BYTES and power <= GHOST_POWER_SHARE * limit:
+        why = (
+            f"{busy:.0f} % busy, no process, idle power ({power:.0f} W): left over from a killed process;"
+            " opening and closing a context clears it"
+        )
+        yield GpuFinding(GHOST, "warn", why, "GHOST")
 
 
 def is_lost(problem: Missing) -> bool:
@@ -205,38 +200,31 @@ def _reachable(now_ns: int, gpu: DeviceSample, stale_after_s: float) -> list[Gpu
     return [GpuFinding(stale or "NO READING", "alarm", reason)]
 
 
-def _slowed(gpu: DeviceSample, slowed: Slowed) -> list[GpuFinding]:
+def _slowed(gpu: DeviceSample, slowed: Slowed) -> Iterator[GpuFinding]:
     bits = int(number(gpu.values, "throttle_bits") or 0)
-    found: list[GpuFinding] = []
+    now, limit = number(gpu.values, "temperature_c"), number(gpu.values, "temperature_limit_c")
+    is_hot = now is not None and limit is not None and now >= limit - NEAR_C
     if _is_now(bits & (SW_THERMAL | HW_THERMAL), slowed, "thermal"):
-        severity: Severity = "alarm" if _is_hot(gpu) else _severity(slowed, "thermal")
-        found.append(_slowed_finding("THERMAL", severity, _heat_sentence(gpu), slowed, "thermal"))
+        severity: Severity = "alarm" if is_hot else _severity(slowed, "thermal")
+        why = "heat holds the clocks down" + (f": {now:.0f} °C" if now is not None else "")
+        if now is not None and limit is not None:
+            why += f", and it slows itself from {limit:.0f} °C on"
+        yield _slowed_finding("THERMAL", severity, why, slowed, "thermal")
     else:
-        found += [*_past("slowed by heat", "heat held the clocks down", slowed, "thermal"), *_warm(gpu)]
+        yield from _past("slowed by heat", "heat held the clocks down", slowed, "thermal")
+        if is_hot and now is not None and limit is not None:
+            why = f"{now:.0f} °C: it slows itself from {limit:.0f} °C on"
+            yield GpuFinding("HOT", "alarm" if now >= limit else "warn", why)
     if _is_now(bits & POWER_CAP, slowed, "power"):
-        found.append(_power_capped(gpu, slowed))
+        yield _power_capped(gpu, slowed)
     else:
-        found += _past("capped", "the power limit held the clocks down", slowed, "power")
+        yield from _past("capped", "the power limit held the clocks down", slowed, "power")
     if bits & HW_POWER_BRAKE:
         why = "the box tells the GPU to draw less: its power supply is at its limit"
-        found.append(_slowed_finding("POWER BRAKE", _severity(slowed, "other"), why, slowed, "other"))
+        yield _slowed_finding("POWER BRAKE", _severity(slowed, "other"), why, slowed, "other")
     elif bits & HW_SLOWDOWN and not bits & HW_THERMAL:
         why = "the hardware has halved the clocks or worse: heat, or the power supply"
-        found.append(_slowed_finding("HW SLOWDOWN", _severity(slowed, "other"), why, slowed, "other"))
-    return found
-
-
-def _is_hot(gpu: DeviceSample) -> bool:
-    now, limit = number(gpu.values, "temperature_c"), number(gpu.values, "temperature_limit_c")
-    return now is not None and limit is not None and now >= limit - NEAR_C
-
-
-def _warm(gpu: DeviceSample) -> list[GpuFinding]:
-    if not _is_hot(gpu):
-        return []
-    now, limit = (number(gpu.values, key) or 0.0 for key in ("temperature_c", "temperature_limit_c"))
-    why = f"{now:.0f} °C: it slows itself from {limit:.0f} °C on"
-    return [GpuFinding("HOT", "alarm" if now >= limit else "warn", why)]
+        yield _slowed_finding("HW SLOWDOWN", _severity(slowed, "other"), why, slowed, "other")
 
 
 def _severity(slowed: Slowed, cause: Cause) -> Severity:
@@ -263,77 +251,54 @@ def _slowed_finding(word: str, severity: Severity, why: str, slowed: Slowed, cau
 
 
 def _power_capped(gpu: DeviceSample, slowed: Slowed) -> GpuFinding:
-    limit, power = number(gpu.values, "power_limit_w"), number(gpu.values, "power_w")
-    word, part = "POWER-CAPPED", _share_of_time(slowed, "power")
+    keys = ("power_w", "power_limit_w", "power_limit_default_w")
+    power, limit, default = (number(gpu.values, key) for key in keys)
+    word, why, part = "POWER-CAPPED", "the power limit holds the clocks down", _share_of_time(slowed, "power")
     if limit is None:
-        return _slowed_finding(word, "warn", _power_sentence(gpu), slowed, "power")
-    word += f" at {limit:.0f} W"
+        return _slowed_finding(word, "warn", why, slowed, "power")
+    word, why = f"{word} at {limit:.0f} W", f"{why}: {limit:.0f} W"
+    if default is not None and round(limit) < round(default):
+        why += f" (factory {default:.0f} W)"
     severity: Severity = "warn" if power is None or power >= AT_CAP_SHARE * limit else "note"
-    return GpuFinding(f"{word}, {part}" if part else word, severity, _power_sentence(gpu), word)
+    return GpuFinding(f"{word}, {part}" if part else word, severity, why, word)
 
 
-def _past(word: str, why: str, slowed: Slowed, cause: Cause) -> list[GpuFinding]:
+def _past(word: str, why: str, slowed: Slowed, cause: Cause) -> Iterator[GpuFinding]:
     """`was capped 0.8 % of 5 min, 2 min ago`."""
     since_s, part = slowed.since_s.get(cause), _share_of_time(slowed, cause)
-    if since_s is None or not part:
-        return []
-    ago = f"{age(since_s if since_s >= 99.5 else since_s // 10 * 10)} ago"
-    brief = f"was {word} {part.partition(' of ')[0]}, {ago}"
-    return [GpuFinding(f"was {word} {part}, {ago}", "note", f"{why} in that time, but not now", brief)]
+    if since_s is not None and part:
+        ago = f"{age(since_s if since_s >= 99.5 else since_s // 10 * 10)} ago"
+        brief = f"was {word} {part.partition(' of ')[0]}, {ago}"
+        yield GpuFinding(f"was {word} {part}, {ago}", "note", f"{why} in that time, but not now", brief)
 
 
-def _power_sentence(gpu: DeviceSample) -> str:
-    limit, default = number(gpu.values, "power_limit_w"), number(gpu.values, "power_limit_default_w")
-    why = "the power limit holds the clocks down"
-    if limit is not None:
-        why += f": {limit:.0f} W"
-        if default is not None and round(limit) < round(default):
-            why += f" (factory {default:.0f} W)"
-    return why
-
-
-def _heat_sentence(gpu: DeviceSample) -> str:
-    now, limit = number(gpu.values, "temperature_c"), number(gpu.values, "temperature_limit_c")
-    why = "heat holds the clocks down"
-    if now is not None:
-        why += f": {now:.0f} °C" + (
-            f", and it slows itself from {limit:.0f} °C on" if limit is not None else ""
-        )
-    return why
-
-
-def _errors(gpu: DeviceSample) -> list[GpuFinding]:
-    found: list[GpuFinding] = []
+def _errors(gpu: DeviceSample) -> Iterator[GpuFinding]:
     xids, last = number(gpu.values, "xid_count"), number(gpu.values, "xid_last")
     if xids and last is not None:
         what, severity = XIDS.get(int(last), ("an error in the log of the driver", "warn"))
         times = "" if xids == 1 else f", the last of {xids:.0f}"
-        found.append(GpuFinding(f"Xid {last:.0f}", severity, f"{what}{times}"))
-    count = number(gpu.values, "ecc_uncorrected_count")
-    if count:
+        yield GpuFinding(f"Xid {last:.0f}", severity, f"{what}{times}")
+    if count := number(gpu.values, "ecc_uncorrected_count"):
         many = "1 memory error" if count == 1 else f"{count:.0f} memory errors"
         why = f"{many} could not be corrected: results may be wrong"
-        found.append(GpuFinding(f"ECC errors {count:.0f}", "alarm", why, f"ECC {count:.0f}"))
+        yield GpuFinding(f"ECC errors {count:.0f}", "alarm", why, f"ECC {count:.0f}")
     if number(gpu.values, "remapped_rows_failed"):
         why = "a bad row of the memory could not be replaced by a spare one: exchange the GPU"
-        found.append(GpuFinding("ROW REMAP FAILED", "alarm", why))
+        yield GpuFinding("ROW REMAP FAILED", "alarm", why)
     elif number(gpu.values, "remapped_rows_pending"):
         why = "a bad row of the memory is replaced by a spare one when the GPU is reset"
-        found.append(GpuFinding("ROW REMAP PENDING", "warn", why))
-    return found
+        yield GpuFinding("ROW REMAP PENDING", "warn", why)
 
 
-def _link(gpu: DeviceSample) -> list[GpuFinding]:
-    width, widest = number(gpu.values, "pcie_width"), number(gpu.values, "pcie_width_max")
-    if width and widest and width < widest:
+def _link(gpu: DeviceSample) -> Iterator[GpuFinding]:
+    keys = ("pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max", "sm_busy_pct")
+    width, widest, generation, best, busy = (number(gpu.values, key) or 0.0 for key in keys)
+    if width and width < widest:
         why = f"the PCIe link has trained {width:.0f} of {widest:.0f} lanes: copies to the GPU are slow"
-        return [GpuFinding(f"PCIe x{width:.0f} of x{widest:.0f}", "warn", why)]
-    generation, best = number(gpu.values, "pcie_generation"), number(gpu.values, "pcie_generation_max")
-    busy = number(gpu.values, "sm_busy_pct")
-    if generation and best and generation < best and busy is not None and busy >= BUSY_PCT:
+        yield GpuFinding(f"PCIe x{width:.0f} of x{widest:.0f}", "warn", why)
+    elif generation and generation < best and busy >= BUSY_PCT:
         why = f"the PCIe link runs at generation {generation:.0f} of {best:.0f} while the GPU is busy"
-        return [GpuFinding(f"PCIe gen{generation:.0f} of {best:.0f}", "warn", why)]
-    return []
+        yield GpuFinding(f"PCIe gen{generation:.0f} of {best:.0f}", "warn", why)
 
 
 WINDOW_NS, _MINUTE_NS = 300 * 1_000_000_000, 60 * 1_000_000_000

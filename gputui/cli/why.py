@@ -45,7 +45,7 @@ from gputui.services.results.step_answer import (
 )
 from gputui.services.results.step_breakdown import profiled_cases
 from gputui.services.runs.process import writable_target
-from gputui.services.traces.difference import TraceDifference, change_sentence, difference_of
+from gputui.services.traces.difference import change_sentence, difference_of
 from gputui.services.traces.forms import answer_of, as_json, brief
 from gputui.services.traces.imported import TraceRun, contents_of, with_others
 from gputui.services.traces.ranks import rank_lines, ranks_of
@@ -126,7 +126,8 @@ def command(
     if click.get_current_context().meta[ProgramCommand.HAS_MARK]:
         if form and output is None:
             raise GputuiError(f"--{form}: stdout is the program's own", f"-o {_FILES[form]}")
-        label = label or _program(words)
+        program = next((word for word in words[1:] if word.endswith(".py")), words[0])
+        label = label or Path(program).name
         return _run(words, _environment(steps, after), db, label, (form, output, top), price, machine)
     are_traces = len(words) > 1 and all(word.endswith(_TRACES) for word in words)
     runs = read_runs([Path(word) for word in words]) if are_traces else ()
@@ -136,10 +137,19 @@ def command(
             page.part(tuple(rank_lines(ranks)))
         return EXIT_DONE
     if len(words) == 2:
-        found = difference_of(runs[:1], runs[1:]) if runs else _stored_differing(*words)
+        is_file = [word.endswith(_TRACES) for word in words]
+        if any(is_file) and not runs:
+            stored = words[is_file.index(True)]
+            raise GputuiError(f"{' and '.join(words)}: a trace and a stored run", f"gputui import {stored}")
+        found = difference_of(runs[:1], runs[1:]) if runs else compared_stored_traces(*words, trust=False)
         write_difference(found, _DIFFERENCE_FORMS[form], output)
         return EXIT_DONE
-    path = _only(words)
+    if len(words) > 1:
+        raise GputuiError(
+            f"{len(words)} traces or runs: one is explained, or how two differ",
+            f"a command follows --: gputui why -- {shlex.join(words)}",
+        )
+    path = Path(words[0])
     if not path.name.endswith(_TRACES):
         answer, again, origin = _of_run(words[0])
     else:
@@ -174,16 +184,6 @@ def _write_form(form: str, output: Path | None, answer: StepAnswer, ran: str, ch
     else:
         text = json.dumps({"schema": 1, **as_json(answer, ran, change)}, indent=1)
         print_or_write(f"{text}\n", output)
-
-
-def _stored_differing(a: str, b: str) -> TraceDifference:
-    """How the steps of two stored traces differ. Raises GputuiError if one of them is not stored."""
-    are_files = [name.endswith(_TRACES) for name in (a, b)]
-    if any(are_files):
-        raise GputuiError(
-            f"{a} and {b}: a trace and a stored run", f"gputui import {a if are_files[0] else b}"
-        )
-    return compared_stored_traces(a, b, trust=False)
 
 
 def _of_run(named: str) -> tuple[StepAnswer, NextSteps, str]:
@@ -244,20 +244,6 @@ def _run(
     if foreground.hung_up:
         os._exit(EXIT_HUNG_UP)  # there is nobody to report to
     return status
-
-
-def _only(words: tuple[str, ...]) -> Path:
-    if len(words) > 1:
-        raise GputuiError(
-            f"{len(words)} traces or runs: one is explained, or how two differ",
-            f"a command follows --: gputui why -- {shlex.join(words)}",
-        )
-    return Path(words[0])
-
-
-def _program(words: tuple[str, ...]) -> str:
-    """`train.py` of `python -u train.py --lr 3`."""
-    return Path(next((word for word in words[1:] if word.endswith(".py")), words[0])).name
 
 
 def _environment(steps: int | None, after: int | None) -> dict[str, str]:

@@ -175,7 +175,6 @@ UNITS = {"TFLOP/s": ("flop", 1e12), "GB/s": ("B", 1e9)}
 
 @functools.cache
 def plausible_rows() -> tuple[PlausibleRow, ...]:
-    """All measured ranges, in the order of the file."""
     rows = []
     for row in _read("plausible.csv"):
         unit, scale = UNITS[row["unit"]]
@@ -201,31 +200,30 @@ def plausible_rows() -> tuple[PlausibleRow, ...]:
 
 @functools.cache
 def distribution_rows() -> tuple[DistributionRow, ...]:
-    """All published distributions, in the order of the file."""
-    return tuple(map(_distribution, _read("distributions.csv")))
-
-
-def _distribution(row: Mapping[str, str]) -> DistributionRow:
-    unit, scale = UNITS.get(row["unit"], (row["unit"].removesuffix("/s"), 1.0))
-    return DistributionRow(
-        row["gpu"],
-        row["measure"],
-        row["dtype"],
-        unit,
-        int(row["boxes"]) if row["boxes"] else None,
-        tuple(float(rate) * scale for rate in row["rates"].split()),
-        _number(row["spread_pct"]),
-        row["shape"],
-        _number(row["same_work"]),
-        _keys(row["source"]),
-        row["date"],
-        row["notes"],
-    )
+    rows = []
+    for row in _read("distributions.csv"):
+        unit, scale = UNITS.get(row["unit"], (row["unit"].removesuffix("/s"), 1.0))
+        rows.append(
+            DistributionRow(
+                row["gpu"],
+                row["measure"],
+                row["dtype"],
+                unit,
+                int(row["boxes"]) if row["boxes"] else None,
+                tuple(float(rate) * scale for rate in row["rates"].split()),
+                _number(row["spread_pct"]),
+                row["shape"],
+                _number(row["same_work"]),
+                _keys(row["source"]),
+                row["date"],
+                row["notes"],
+            )
+        )
+    return tuple(rows)
 
 
 @functools.cache
 def instance_rows() -> tuple[InstanceRow, ...]:
-    """All instance types, in the order of the file."""
     return tuple(map(instance_row, _read("instances.csv")))
 
 
@@ -260,18 +258,17 @@ def model_configs() -> Mapping[str, Mapping[str, object]]:
     Beside them `source` has keys of `sources.csv`, and `by_size` is there where a model stands for all of its
     size.
     """
-    return {row["name"]: _config(row) for row in _read("models.csv")}
-
-
-def _config(row: Mapping[str, str]) -> dict[str, object]:
-    plain = {field: int(cell) if cell.isdigit() else cell for field, cell in row.items() if cell}
-    quantization = {"quant_method": row["quant_method"]}
-    return {**plain, "quantization_config": quantization}
+    return {
+        row["name"]: {
+            **{field: int(cell) if cell.isdigit() else cell for field, cell in row.items() if cell},
+            "quantization_config": {"quant_method": row["quant_method"]},
+        }
+        for row in _read("models.csv")
+    }
 
 
 @functools.cache
 def source_rows() -> Mapping[str, SourceRow]:
-    """All sources by key."""
     return {row["key"]: SourceRow(**row) for row in _read("sources.csv")}
 
 

@@ -24,7 +24,6 @@ from gputui.document.spans import ranges
 from gputui.errors import GputuiError, MachineLacks
 from gputui.metrics import word
 from gputui.model.absent import Missing, known
-from gputui.model.journal import Line
 from gputui.model.machine import Gpu, Interpreter, Machine
 from gputui.model.plan import Case, Plan
 from gputui.model.result import Run
@@ -391,8 +390,6 @@ def _text(box: str, devices: Sequence[DeviceCheck], settings: Mapping[int, Value
     return " ".join([f"{box}, {when}.", *said, f"Please repair {what}, or replace the box."])
 
 
-PROFILE = "check"
-QUICK = "--quick looks at health only"
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -402,7 +399,7 @@ def check_box(box: SystemState, *, db: Path | None, on_tick: Callable[[str], Non
     What is measured goes into the result file `db`, if any. `on_tick` gets what is being done. Raises nothing
     where nothing can be measured: that is part of the answer.
     """
-    checks, found, why_not = judged(box), list[Measured](), QUICK
+    checks, found, why_not = judged(box), list[Measured](), "--quick looks at health only"
     fails: GputuiError | None = None
     if isinstance(box.interpreter, GputuiError):
         fails = box.interpreter
@@ -434,7 +431,7 @@ def plans_of(interpreter: Interpreter, machine: Machine, checks: Sequence[Check]
     if machine.gpus and not usable:
         unused = unused_gpu(interpreter, machine)
         raise MachineLacks("torch sees no GPU" if unused is None else unused.reason, "gputui doctor")
-    profile = find_profile(PROFILE)
+    profile = find_profile("check")
     each = [resolve_plan(profile, interpreter, machine, Choices(one)) for one in usable or ["cpu"]]
     in_use = {check.topic.removesuffix(" use") for check in checks if is_disturbing(check)}
     return [
@@ -461,17 +458,12 @@ def measured(
     with _running(specs, keeps=keeps) as runs:
         following = [follow([run], 0.2 / len(runs)) for run in runs]
         while following:
-            following = [lines for lines in following if _goes_on(lines)]
+            following = [lines for lines in following if any(line is None for _, line in lines)]
             on_tick()
         for run in runs:
             import_journal(run.run_dir, target)
     with open_result(target) as file:
         return [Measured(run_in(file, run.run_id), file.conditions(run.run_id)) for run in runs]
-
-
-def _goes_on(lines: Iterator[tuple[int, Line | None]]) -> bool:
-    """Read what is new of a run; whether more may come."""
-    return any(line is None for _, line in lines)
 
 
 @contextmanager
@@ -499,13 +491,13 @@ def _running(specs: Sequence[Spec], *, keeps: bool) -> Iterator[list[LiveRun]]:
 @contextmanager
 def signals_raised() -> Iterator[None]:
     """For the main thread: SIGTERM and SIGHUP raise SystemExit, as Ctrl-C raises KeyboardInterrupt."""
-    before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+
+    def leave(number: int, _: FrameType | None) -> NoReturn:
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(128 + number)

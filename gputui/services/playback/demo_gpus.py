@@ -154,7 +154,6 @@ class DemoBox:
         )
 
     def gpu(self, device: int, second: float, t_ns: int) -> DeviceSample:
-        """One of its GPUs."""
         if device == self.lost and second >= _LOST_AFTER_S:
             return DeviceSample(device, _SOURCE, t_ns, self._values(device, _LOST_AFTER_S), problem=_IS_LOST)
         return DeviceSample(device, _SOURCE, t_ns, self._values(device, second))
@@ -310,23 +309,19 @@ class DemoFeed:
             yield self._box.at(second, self._begin_ns + second * _SECOND_NS)
 
     def start(self) -> None:
-        """Start; returns at once."""
         threading.Thread(target=self._play, name="feed", daemon=True).start()
 
     def latest(self) -> LiveSample:
-        """The current sample."""
         return self._sample
 
     def want_processes(self, wanted: bool) -> None:
         """Does nothing: process lists cost nothing here."""
 
     def set_interval(self, interval_s: float) -> None:
-        """Show a new sample this often, starting at once."""
         self._interval_s = interval_s
         self._wakes.set()
 
     def close(self) -> None:
-        """End."""
         self._is_closed = True
         self._wakes.set()
 

@@ -203,17 +203,14 @@ def error_log(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def monitor_file(environ: Mapping[str, str] = os.environ) -> Path:
-    """The settings of the monitor."""
     return user_directory("config", environ) / "monitor.toml"
 
 
 def probe_cache() -> Path:
-    """Directory of cached probes."""
     return user_directory("cache") / "probes"
 
 
 def exports_cache() -> Path:
-    """Directory of exports as result files."""
     return user_directory("cache") / "exports"
 
 
@@ -223,7 +220,6 @@ def copies_directory() -> Path:
 
 
 def price_list_file() -> Path:
-    """The user's own list of prices."""
     return user_directory("config") / "prices.csv"
 
 

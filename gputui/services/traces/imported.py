@@ -116,6 +116,8 @@ def read_run(
             "take another --window, or record with activities CPU and CUDA",
         )
     name, divided = device_name(trace, device), _pass(trace, window, found)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
     collectives = collectives_of(trace, found)
     return TraceRun(
         path=path,
@@ -132,7 +134,7 @@ def read_run(
             *_of_program(trace, window),
         ),
         started_utc_us=_started_us(trace),
-        digest=_digest(path),
+        digest=digest,
     )
 
 
@@ -315,11 +317,6 @@ def _started_us(trace: Trace) -> int:
     own_us = trace.base_ns // 1000
     started_us = own_us if own_us > _EARLIEST_US else own_us + trace.epoch_ns // 1000
     return started_us if started_us > _EARLIEST_US else 0
-
-
-def _digest(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
 
 
 def run_id_of(run: TraceRun) -> str:

@@ -19,7 +19,7 @@ import time
 from array import array
 from collections.abc import Callable
 from functools import wraps
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -472,25 +472,16 @@ class _WhenImported(MetaPathFinder):
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Notifying(spec.loader, self._on_import)
+        loader: Any = None if spec is None else spec.loader
+        if loader is not None:
+            load = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                load(module)
+                self._on_import(module)
+
+            loader.exec_module = exec_module
         return spec
-
-
-class _Notifying(Loader):
-    def __init__(self, loader: Any, on_import: Callable[[ModuleType], None]) -> None:
-        self._loader = loader
-        self._on_import = on_import
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: Any) -> Any:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        self._on_import(module)
 
 
 def _install() -> None:
