@@ -64,7 +64,6 @@ _TOLD_TWICE = frozenset(
 """Categories that say once more what others say, such as a range's copy on the device's track. Events of any
 other category are left out by name."""
 KINDS = ("op", "range", "runtime", "kernel", "copy", "memset", "overhead")
-_NUMBER_OF = {kind: number for number, kind in enumerate(KINDS)}
 _ON_HOST = ("op", "range", "runtime", "overhead")
 _OLD_RANGES = (
     "ProfilerStep#",
@@ -181,17 +180,17 @@ class _Reading:
         self._thread: _Numbers[tuple[str, str]] = _Numbers({("", ""): 0})
         self._shape: _Numbers[tuple[str, ...]] = _Numbers({("", ""): 0})
         self._place: dict[str, int | None] = {}
-        self._dropped: dict[str, int] = {}
+        self._dropped = Counter[str]()
         self._unknown, self._unknown_ns = Counter[str](), Counter[str]()
         self._lines = 0
 
     def take(self, event: Any) -> None:  # Any: JSON
         self._lines += 1
         if not isinstance(event, dict):
-            self._drop("is not an object")
+            self._dropped["is not an object"] += 1
             return
         if event.get("ph") in ("B", "E"):
-            self._drop("is only the beginning or the end of a stretch")
+            self._dropped["is only the beginning or the end of a stretch"] += 1
         if event.get("ph") != "X":
             return
         category = event.get("cat")
@@ -205,15 +204,29 @@ class _Reading:
         name = event.get("name")
         start_ns, length_ns = _ns(event.get("ts")), _ns(event.get("dur", 0))
         if not isinstance(name, str) or start_ns is None or length_ns is None:
-            self._drop("lacks a name or a time")
+            self._dropped["lacks a name or a time"] += 1
             return
         if length_ns < 0:
-            self._drop("has a negative duration")
+            self._dropped["has a negative duration"] += 1
             return
         if kind == "op" and category == "Operator" and name.startswith(_OLD_RANGES):
             kind = "range"
-        arguments = event.get("args")
-        self._append(event, kind, name, start_ns, length_ns, arguments if isinstance(arguments, dict) else {})
+        given = event.get("args")
+        arguments: dict[str, Any] = given if isinstance(given, dict) else {}
+        trace, on_host = self.trace, kind in _ON_HOST
+        trace.kind.append(KINDS.index(kind))
+        trace.name.append(self._name[name])
+        trace.start_ns.append(start_ns)
+        trace.end_ns.append(start_ns + length_ns)
+        trace.thread.append(self._thread_of(event) if on_host else 0)
+        trace.device.append(-1 if on_host else _small(arguments.get("device", event.get("pid"))))
+        trace.stream.append(0 if on_host else _whole(arguments.get("stream")))
+        correlation = 0 if kind in ("op", "range", "overhead") else _whole(arguments.get("correlation"))
+        trace.correlation.append(correlation)
+        trace.operator.append(_whole(arguments.get("External id", arguments.get("external id"))))
+        trace.inputs.append(self._inputs(name, arguments) if kind == "op" else 0)
+        if kind == "kernel" and "Collective name" in arguments and correlation:
+            trace.messages[correlation] = {key: arguments.get(key) for key in _OF_MESSAGES}
 
     def _take_frame(self, event: dict[str, Any]) -> None:
         """Keep a call of the user's own code that is not too short to matter."""
@@ -245,37 +258,6 @@ class _Reading:
         if isinstance(arguments, dict) and "stream" in arguments:
             self.trace.foreign_work = category
 
-    def _append(
-        self,
-        event: dict[str, Any],
-        kind: str,
-        name: str,
-        start_ns: int,
-        length_ns: int,
-        arguments: dict[str, Any],
-    ) -> None:
-        trace = self.trace
-        on_host = kind in _ON_HOST
-        trace.kind.append(_NUMBER_OF[kind])
-        trace.name.append(self._name[name])
-        trace.start_ns.append(start_ns)
-        trace.end_ns.append(start_ns + length_ns)
-        if on_host:
-            trace.thread.append(self._thread_of(event))
-            trace.device.append(-1)
-            trace.stream.append(0)
-        else:
-            trace.thread.append(0)
-            trace.device.append(_small(arguments.get("device", event.get("pid"))))
-            trace.stream.append(_whole(arguments.get("stream")))
-        trace.correlation.append(
-            0 if kind in ("op", "range", "overhead") else _whole(arguments.get("correlation"))
-        )
-        trace.operator.append(_whole(arguments.get("External id", arguments.get("external id"))))
-        trace.inputs.append(self._inputs(name, arguments) if kind == "op" else 0)
-        if kind == "kernel" and "Collective name" in arguments and trace.correlation[-1]:
-            trace.messages[trace.correlation[-1]] = {key: arguments.get(key) for key in _OF_MESSAGES}
-
     def _inputs(self, name: str, arguments: dict[str, Any]) -> int:
         dims = arguments.get("Input Dims", arguments.get("Input dims"))
         types = arguments.get("Input type")
@@ -286,9 +268,6 @@ class _Reading:
         told = told_of_results(name, dims, given) if isinstance(given, list) else ""
         key = tuple(_storable(text[:LONGEST_SHAPES]) for text in (shapes + told, dtypes))
         return self._shape[key]
-
-    def _drop(self, why: str) -> None:
-        self._dropped[why] = self._dropped.get(why, 0) + 1
 
     def finished(self) -> Trace:
         """The trace with what its head says. Raises GputuiError if it holds no event at all."""
@@ -306,7 +285,13 @@ class _Reading:
         trace.names = [_storable(name[:_LONGEST_NAME]) for name in self._name]
         trace.shapes, trace.threads = list(self._shape), list(self._thread)
         self._take_head()
-        self._take_samples()
+        member, marks = self.head.get(MEMBER), {n for n, name in enumerate(trace.names) if name == MARK}
+        begins_ns = [trace.start_ns[i] for i in range(len(trace)) if trace.name[i] in marks]
+        if member is not None and begins_ns:  # samples that `why --` adds to the trace that it makes
+            try:
+                trace.frames.add_samples(member, begins_ns[0])
+            except (ValueError, TypeError, LookupError):
+                self.damage.append("lines of the program left out: they cannot be read")
         for why, count in self._dropped.items():
             who = "each" if count > 1 else "it"
             self.damage.append(f"{counted(count, 'event')} left out: {who} {why}")
@@ -316,18 +301,6 @@ class _Reading:
             self.damage.append(f"{what}, {took} in all, left out: it is not known what they are")
         trace.damage = tuple(self.damage)
         return trace
-
-    def _take_samples(self) -> None:
-        """Those that `why --` adds to the trace that it makes."""
-        trace, member = self.trace, self.head.get(MEMBER)
-        marks = {number for number, name in enumerate(trace.names) if name == MARK}
-        begins_ns = [trace.start_ns[i] for i in range(len(trace)) if trace.name[i] in marks]
-        if member is None or not begins_ns:
-            return
-        try:
-            trace.frames.add_samples(member, begins_ns[0])
-        except (ValueError, TypeError, LookupError):
-            self.damage.append("lines of the program left out: they cannot be read")
 
     def _take_head(self) -> None:
         trace, head = self.trace, self.head
@@ -446,9 +419,8 @@ class _Text:
                 f"{self._path} holds more than {MOST_BYTES // 2**30} GiB when decompressed",
                 "record fewer steps, or without stacks",
             )
-        if self._inflater is not None and self._reading.trace.read_bytes > max(
-            _BOMB_BYTES, _MOST_TIMES * self._file.tell()
-        ):
+        is_likely = self._reading.trace.read_bytes <= max(_BOMB_BYTES, _MOST_TIMES * self._file.tell())
+        if self._inflater is not None and not is_likely:
             raise GputuiError(
                 f"{self._path} is no trace: decompressed, it has over {_MOST_TIMES} times its size",
                 "name a trace written by export_chrome_trace",
@@ -554,23 +526,20 @@ def _ns(microseconds: object) -> int | None:
 
     A float has no room for nanoseconds since 1970, so the digits are read as they stand.
     """
-    found = _exact_ns(microseconds)
-    return found if found is not None and -_MOST_NS < found < _MOST_NS else None
-
-
-def _exact_ns(microseconds: object) -> int | None:
+    found = None
     if isinstance(microseconds, int):
-        return microseconds * 1000
-    if not isinstance(microseconds, str):
-        return None
-    whole, _, part = microseconds.partition(".")
-    try:
-        if len(part) <= 3 and "e" not in part and "E" not in whole:
-            sign = -1 if whole.startswith("-") else 1
-            return int(whole) * 1000 + sign * int((part + "000")[:3])
-        return int((Decimal(microseconds) * 1000).to_integral_value())
-    except (ValueError, InvalidOperation, OverflowError):
-        return None
+        found = microseconds * 1000
+    elif isinstance(microseconds, str):
+        whole, _, part = microseconds.partition(".")
+        try:
+            if len(part) <= 3 and "e" not in part and "E" not in whole:
+                sign = -1 if whole.startswith("-") else 1
+                found = int(whole) * 1000 + sign * int((part + "000")[:3])
+            else:
+                found = int((Decimal(microseconds) * 1000).to_integral_value())
+        except (ValueError, InvalidOperation, OverflowError):
+            return None
+    return found if found is not None and -_MOST_NS < found < _MOST_NS else None
 
 
 def _whole(value: object) -> int:

@@ -8,7 +8,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from gputui.analysis.attribution import Attribution, ProfiledSide, divide_difference, doubtful
 from gputui.analysis.findings import WORTH_A_LINE
@@ -68,7 +67,6 @@ class KernelDifference:
 
     @property
     def difference_ns(self) -> int:
-        """B less A."""
         return self.time_b_ns - self.time_a_ns
 
 
@@ -98,7 +96,7 @@ def difference_of(a: Sequence[TraceRun], b: Sequence[TraceRun]) -> TraceDifferen
         twice = next((run for run in side if digests[run.digest] > 1), None)
         if twice is not None:
             raise GputuiError(f"{twice.path} is given twice", "name each trace once: its steps count once")
-    first = [ProfiledSide(side[0].found, _step_ns(side[0]), bool(side[0].device)) for side in (a, b)]
+    first = [ProfiledSide(side[0].found, side[0].step_ns, bool(side[0].device)) for side in (a, b)]
     own = [replace(one, step_ns=one.found.before_ns) for one in first]
     first = own if all(one.step_ns and not doubtful(one) for one in own) else first
     return TraceDifference(
@@ -122,12 +120,8 @@ def _not_comparable(a: TraceRun, b: TraceRun) -> str:
     far = next((run for run in (a, b) if tells_nothing(run.found)), None)
     if far is None:
         return ""
-    own, profiled = (format_seconds(ns * 1e-9) for ns in (far.found.before_ns, _step_ns(far)))
+    own, profiled = (format_seconds(ns * 1e-9) for ns in (far.found.before_ns, far.step_ns))
     return f"a step of {far.name} takes {own}, but {profiled} while profiled"
-
-
-def _step_ns(run: TraceRun) -> int:
-    return round(Fraction(run.found.window_ns, run.found.steps))
 
 
 def _judgement(a: Sequence[TraceRun], b: Sequence[TraceRun]) -> Judgement | Missing:
@@ -145,24 +139,21 @@ def _judgement(a: Sequence[TraceRun], b: Sequence[TraceRun]) -> Judgement | Miss
 
 
 def _kernels(a: TraceRun, b: TraceRun) -> tuple[KernelDifference, ...]:
-    sums: list[tuple[Counter[str], Counter[str]]] = []
+    """Those of both, summed by their names."""
+    sums: list[dict[str, tuple[int, int]]] = []
     for run in (a, b):
-        times, calls = Counter[str](), Counter[str]()
+        of_side: dict[str, tuple[int, int]] = {}
         for kernel in run.found.kernels:
-            times[kernel.name] += kernel.time_ns
-            calls[kernel.name] += kernel.calls
-        sums.append((times, calls))
-    (times_a, calls_a), (times_b, calls_b) = sums
-    found = [
-        KernelDifference(
-            name,
-            times_a[name] // a.found.steps,
-            times_b[name] // b.found.steps,
-            calls_a[name] / a.found.steps,
-            calls_b[name] / b.found.steps,
+            time_ns, calls = of_side.get(kernel.name, (0, 0))
+            of_side[kernel.name] = time_ns + kernel.time_ns, calls + kernel.calls
+        sums.append(of_side)
+    found = []
+    for name in {**sums[0], **sums[1]}:
+        (ns_a, calls_a), (ns_b, calls_b) = (of_side.get(name, (0, 0)) for of_side in sums)
+        steps_a, steps_b = a.found.steps, b.found.steps
+        found.append(
+            KernelDifference(name, ns_a // steps_a, ns_b // steps_b, calls_a / steps_a, calls_b / steps_b)
         )
-        for name in {**times_a, **times_b}
-    ]
     return tuple(sorted(found, key=lambda k: (-abs(k.difference_ns), k.name)))
 
 

@@ -8,6 +8,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from statistics import median
 
@@ -56,7 +57,6 @@ from gputui.store.journal_reader import JournalContents
 from gputui.version import version
 from gputui.worker.profiling.step_breakdown import Partition
 
-NOT_TIMED = "a trace has no timed steps, so it has no rate"
 _EARLIEST_US = 1_000_000_000_000_000
 """September 2001: a clock that shows less does not count from 1970."""
 _OPTIMIZER_STEP = "Optimizer.step#"
@@ -88,6 +88,11 @@ class TraceRun:
     started_utc_us: int
     digest: bytes
 
+    @property
+    def step_ns(self) -> int:
+        """While profiled, on average."""
+        return round(Fraction(self.found.window_ns, self.found.steps))
+
 
 def read_run(
     path: Path,
@@ -115,6 +120,9 @@ def read_run(
             f"{path}: no operator and no work of a device lies in {window.found_by}",
             "take another --window, or record with activities CPU and CUDA",
         )
+    started_us = trace.base_ns // 1000
+    if started_us <= _EARLIEST_US:
+        started_us += trace.epoch_ns // 1000
     name, divided = device_name(trace, device), _pass(trace, window, found)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").digest()
@@ -133,7 +141,7 @@ def read_run(
             *filter(None, (product_sentence(divided, name),)),
             *_of_program(trace, window),
         ),
-        started_utc_us=_started_us(trace),
+        started_utc_us=started_us if started_us > _EARLIEST_US else 0,
         digest=digest,
     )
 
@@ -223,7 +231,13 @@ def _notes(
     busy_ns = sum(s.time_ns for s in found.slices if s.time_class != "idle")
     if window.host_steps_ns:
         yield _lag(window)
-    left_out_ns = 0 if window.found_by == "--window" else _outside_ns(trace, window, device)
+    left_out_ns = sum(
+        trace.end_ns[i]
+        - trace.start_ns[i]
+        - max(0, min(trace.end_ns[i], window.end_ns) - max(trace.start_ns[i], window.start_ns))
+        for i in range(len(trace) if window.found_by != "--window" else 0)
+        if trace.device[i] >= 0 and trace.device[i] == device
+    )
     if left_out_ns > _LEFT_OUT_SHOWN * busy_ns:
         yield f"{format_seconds(left_out_ns * 1e-9)} of device work outside of the counted steps is left out"
     exposed_ns = sum(s.time_ns for s in found.slices if s.time_class == "communication")
@@ -301,24 +315,6 @@ def _lag(window: Window) -> str:
     )
 
 
-def _outside_ns(trace: Trace, window: Window, device: int | None) -> int:
-    """Durations of the device's work that lie outside of the window."""
-    return sum(
-        trace.end_ns[i]
-        - trace.start_ns[i]
-        - max(0, min(trace.end_ns[i], window.end_ns) - max(trace.start_ns[i], window.start_ns))
-        for i in range(len(trace))
-        if trace.device[i] >= 0 and trace.device[i] == device
-    )
-
-
-def _started_us(trace: Trace) -> int:
-    """When it was recorded; 0 if its clock does not tell."""
-    own_us = trace.base_ns // 1000
-    started_us = own_us if own_us > _EARLIEST_US else own_us + trace.epoch_ns // 1000
-    return started_us if started_us > _EARLIEST_US else 0
-
-
 def run_id_of(run: TraceRun) -> str:
     """A UUIDv7 of the time and content of the trace, equal each time it is imported with the same window."""
     window = f"{run.window.start_ns}:{run.window.end_ns}:{run.window.found_by}".encode()
@@ -365,11 +361,14 @@ def contents_of(run: TraceRun, machine: Machine | None = None) -> JournalContent
         gpu=run.device,
         no_gpus="" if run.device else "the trace is of a CPU alone",
     )
+    not_timed = "a trace has no timed steps, so it has no rate"
     lines: tuple[Line, ...] = (
         start,
         MachineFound(machine or known),
         CasePlanned(
-            PlannedCase(0, case_of(run), "skipped", NOT_TIMED), 0 if run.device else None, run.device
+            PlannedCase(0, case_of(run), "skipped", "a trace has no timed steps, so it has no rate"),
+            0 if run.device else None,
+            run.device,
         ),
         LaunchStart(0, 0, (0,), 0, None, 0, PROFILED),
         run.found,
