@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from chrome_traces import write_training
-from command_line import LONGEST_S, WORDS, gputui, gputui_here
+from command_line import LONGEST_S, WORDS, gputui_here
 from stored_runs import store
 
 from gputui.cli import why as why_command
@@ -51,14 +51,15 @@ def test_a_program_that_trains_stays_as_it_is_and_its_steps_are_explained_and_st
     (tmp_path / "own" / "sitecustomize.py").write_text(
         f"import os\nif {why_command.DIRECTORY!r} in os.environ:\n    print('of the user')\n"
     )
-    words = ("--after", "3", "--steps", "4", "--", sys.executable, "train.py", "20", "--lr=1")
-    done = why(tmp_path, *words)
+    command = ("--", sys.executable, "train.py", "20", "--lr=1")
+    done = why(tmp_path, "--after", "3", "--steps", "4", *command)
     assert (done.returncode, done.stdout) == (7, "of the user\nargs 20 --lr=1\n"), done.stderr
     first, _, rest = done.stderr.partition("\n")
     assert first == "weight 8"
     page = " ".join(rest.split())
     assert re.match(r"A step takes [0-9.]+ [mµ]?s", page)
     assert re.search(r"\. CPU, torch \S+; steps 5 to 8 of 20 of train\.py ", page)
+    assert not _tells_a_change(rest)
     (run,) = re.findall(r"stored in a\.db as (\w{8})\n", rest)
     assert f"gputui why a.db@{run} --brief\n" in rest
     of_run = gputui_here("why", f"{tmp_path / 'a.db'}@{run}").stdout
@@ -72,37 +73,44 @@ def test_a_program_that_trains_stays_as_it_is_and_its_steps_are_explained_and_st
     assert 0 <= found["cases"][0]["profiled"]["waited_share"] < 1
     assert f"recorded in {recording}" in gputui_here("show", run, tmp_path / "a.db", "-v").stdout
     assert f"profiled in {run}" in gputui_here("show", recording, tmp_path / "a.db", "-v").stdout
-
-
-def test_the_same_command_again_says_what_changed_since(tmp_path: Path) -> None:
-    db = tmp_path / "a.db"
-    for number in range(2):
-        (tmp_path / "train.py").write_text(
-            _TRAINS.replace("ones(8, 8)", f"ones({8 + 8 * number}, {8 + 8 * number})")
-        )
-        words = ("--after", "3", "--steps", "2", "--", sys.executable, "train.py", "9")
-        rest = why(tmp_path, *words).stderr
-        told = " before" in rest or "Can't tell what changed" in rest  # which a crowded box does not tell
-        assert told == bool(number), rest
-    unwritable = ("-o", "nowhere/why.md", "--after", "3", "--steps", "2")
-    other = why(tmp_path, *unwritable, "--", sys.executable, "train.py", "10")
-    assert " before" not in other.stderr, "it is another command"
-    assert "there is no directory nowhere" in other.stderr
-    assert other.returncode == 7, "the program's, whatever becomes of the file"
-    assert gputui_here("runs", db).stdout.count(" trace ") == 3
-
-
-def test_a_program_keeps_its_stdout_and_the_forms_for_others_go_to_a_file(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(_TRAINS)
-    refused = why(tmp_path, "--json", "--", sys.executable, "train.py", "9")
-    assert (refused.returncode, refused.stdout) == (125, "")
-    assert "--json: stdout is the program's own\n  -o why.json" in refused.stderr
-    words = ("--after", "3", "--steps", "2", "-o", "why.json", "--", sys.executable, "train.py", "9")
-    done = why(tmp_path, *words)
-    assert (done.returncode, done.stdout) == (7, "args 9\n")
-    assert "wrote why.json" in done.stderr
+    # the same command again, changed, in a form for others
+    (tmp_path / "train.py").write_text(_TRAINS.replace("ones(8, 8)", "ones(16, 16)"))
+    again = why(tmp_path, "--after", "3", "--steps", "2", "-o", "why.json", *command)
+    assert (again.returncode, again.stdout) == (done.returncode, done.stdout)
+    assert _tells_a_change(again.stderr)
+    assert "wrote why.json" in again.stderr
     told = json.loads((tmp_path / "why.json").read_text())
-    assert told["sentence"] in " ".join(done.stderr.split())
+    assert told["sentence"] in " ".join(again.stderr.split())
+
+
+def _tells_a_change(said: str) -> bool:
+    return " before" in said or "Can't tell what changed" in said  # which a crowded box does not tell
+
+
+def test_the_line_that_a_step_is_paused_in_is_named_and_stored_though_a_file_cannot_be(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import torch\n"
+        "optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(8, 8))])\n"
+        "def prepare():\n"
+        "    return sum(n for n in range(2_000_000))\n"
+        "def main():\n"
+        "    for _ in range(6):\n"
+        "        torch.ones(64, 64) @ torch.ones(64, 64)\n"
+        "        prepare()\n"
+        "        optimizer.step()\n"
+        "main()\n"
+    )
+    words = ("-o", "nowhere/why.md", "--after", "1", "--steps", "3", "--", sys.executable, "train.py")
+    done = why(tmp_path, *words)
+    assert done.returncode == 0, "the program's, whatever becomes of the file"
+    assert "there is no directory nowhere" in done.stderr
+    line = re.compile(r"^Python runs between operators.*\n(?:.+\n)*?  where: train\.py:4, ", re.MULTILINE)
+    assert line.search(done.stderr), done.stderr
+    (run,) = re.findall(r"stored in a\.db as (\w{8})\n", done.stderr)
+    for words in (("why", f"{tmp_path / 'a.db'}@{run}"), ("show", run, str(tmp_path / "a.db"), "-v")):
+        assert line.search(gputui_here(*words).stdout)
 
 
 @pytest.fixture
@@ -143,28 +151,6 @@ def test_of_two_traces_or_stored_ones_the_difference_is_explained() -> None:
     assert "gputui import a.json" in gputui_here("why", "a.json", "t.db@b").stderr
     store(Path("own.db"), 1)
     assert "is not a trace" in gputui_here("why", "own.db", "t.db@b").stderr
-
-
-def test_the_line_that_a_step_is_paused_in_is_named_and_stored(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(
-        "import torch\n"
-        "optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(8, 8))])\n"
-        "def prepare():\n"
-        "    return sum(n for n in range(2_000_000))\n"
-        "def main():\n"
-        "    for _ in range(6):\n"
-        "        torch.ones(64, 64) @ torch.ones(64, 64)\n"
-        "        prepare()\n"
-        "        optimizer.step()\n"
-        "main()\n"
-    )
-    done = why(tmp_path, "--after", "1", "--steps", "3", "--", sys.executable, "train.py")
-    assert done.returncode == 0, done.stderr
-    line = re.compile(r"^Python runs between operators.*\n(?:.+\n)*?  where: train\.py:4, ", re.MULTILINE)
-    assert line.search(done.stderr), done.stderr
-    (run,) = re.findall(r"stored in a\.db as (\w{8})\n", done.stderr)
-    for words in (("why", f"{tmp_path / 'a.db'}@{run}"), ("show", run, tmp_path / "a.db", "-v")):
-        assert line.search(gputui_here(*words).stdout)
 
 
 @pytest.mark.slow
@@ -229,13 +215,8 @@ def test_a_program_that_ends_too_soon_is_named_with_what_would_help(
     assert "recorded as" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "words", [(sys.executable, "-c", "print('ran')"), (sys.executable, "-I", "-c", "print('ran')")]
-)
-def test_a_program_without_torch_is_run_and_says_that_nothing_was_profiled(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    done = why(tmp_path, "--", *words)
+def test_a_program_without_torch_is_run_and_says_that_nothing_was_profiled(tmp_path: Path) -> None:
+    done = why(tmp_path, "--", sys.executable, "-I", "-c", "print('ran')")
     assert (done.returncode, done.stdout) == (0, "ran\n")
     assert done.stderr.startswith(
         "gputui: nothing was profiled: no Python that imports torch ran,"
@@ -254,13 +235,14 @@ def test_a_program_without_torch_is_run_and_says_that_nothing_was_profiled(
         (("a.json",), 2, "a.json"),
         (("a.json", "--top", "2"), 2, "a.json"),
         (("--steps", "0", "--", "true"), 125, "--steps"),
+        (("--json", "--", "true"), 125, "--json: stdout is the program's own\n  -o why.json"),
     ],
 )
 def test_what_cannot_be_explained_is_named_and_ends_with_a_status_that_is_no_programs(
     words: tuple[str, ...], status: int, said: str
 ) -> None:
-    done = gputui("why", *words)
-    assert done.returncode == status
+    done = gputui_here("why", *words)
+    assert (done.returncode, done.stdout) == (status, "")
     assert said in done.stderr
 
 

@@ -366,9 +366,7 @@ def contents_of(run: TraceRun, machine: Machine | None = None) -> JournalContent
         start,
         MachineFound(machine or known),
         CasePlanned(
-            PlannedCase(0, case_of(run), "skipped", "a trace has no timed steps, so it has no rate"),
-            0 if run.device else None,
-            run.device,
+            PlannedCase(0, case_of(run), "skipped", not_timed), 0 if run.device else None, run.device
         ),
         LaunchStart(0, 0, (0,), 0, None, 0, PROFILED),
         run.found,

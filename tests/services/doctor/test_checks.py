@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from builders import H200, make_interpreter, make_machine, make_torchless_interpreter
 from monitor_samples import sample
-from stored_runs import run_id_of
+from stored_runs import run_id_of, store
 
 from gputui.analysis.health import BUSY_PCT, GpuFinding
 from gputui.errors import GputuiError
@@ -620,7 +620,9 @@ def test_looking_at_this_machine_names_its_steps_and_what_it_found(tmp_path: Pat
     assert the(gathered(asks_torch=False), "result file").found == os.environ["GPUTUI_DB"]
 
 
-def test_a_file_that_is_no_result_file_is_a_fault(tmp_path: Path) -> None:
+def test_a_result_file_is_ok_and_a_file_that_is_none_is_a_fault(tmp_path: Path) -> None:
+    store(tmp_path / "a.db", 1)
+    assert [check.state for check in file_checks(tmp_path / "a.db", tmp_path, (), "")] == ["ok"]
     (tmp_path / "notes.db").write_text("shopping\n")
     check, *_ = file_checks(tmp_path / "notes.db", tmp_path, (), "")
     assert (check.topic, check.state) == ("result file", "problem")
