@@ -109,8 +109,8 @@ def test_the_line_that_a_step_is_paused_in_is_named_and_stored_though_a_file_can
     line = re.compile(r"^Python runs between operators.*\n(?:.+\n)*?  where: train\.py:4, ", re.MULTILINE)
     assert line.search(done.stderr), done.stderr
     (run,) = re.findall(r"stored in a\.db as (\w{8})\n", done.stderr)
-    for words in (("why", f"{tmp_path / 'a.db'}@{run}"), ("show", run, str(tmp_path / "a.db"), "-v")):
-        assert line.search(gputui_here(*words).stdout)
+    assert line.search(gputui_here("why", f"{tmp_path / 'a.db'}@{run}").stdout)
+    assert line.search(gputui_here("show", run, tmp_path / "a.db", "-v").stdout)
 
 
 @pytest.fixture
