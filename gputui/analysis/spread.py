@@ -60,16 +60,6 @@ ASSUMED_DF = ASSUMED.of_row(None, 1.0).df
 """Of one row of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunMean:
-    """One case in one run."""
-
-    log_time: float
-    """The mean of its launches."""
-    error_variance: float
-    """Of that mean, because launches vary."""
-
-
 def learn_launches(runs: Sequence[Mapping[Hashable, Spread]], launches: int = 0) -> BoxSpread:
     """How a box's launches vary, from the scatter of its rows in each run, over the table's variance.
 
@@ -87,18 +77,19 @@ def learn_launches(runs: Sequence[Mapping[Hashable, Spread]], launches: int = 0)
     return BoxSpread(factor, BOX_DF + df, len({row for run in runs for row in run}), launches)
 
 
-def learn_runs(cases: Sequence[Sequence[RunMean]], *, rows: int, table_sd: float) -> Spread:
+def learn_runs(cases: Sequence[Sequence[tuple[float, float]]], *, rows: int, table_sd: float) -> Spread:
     """The variance between runs of a box, common to their rows: the table's, moderated by the box's runs.
 
-    `cases` holds the runs of each case, `rows` how many of them were measured in launches apart. A
+    `cases` holds the runs of each case, as the mean log time of its launches and the variance of that mean
+    because launches vary; `rows` how many of them were measured in launches apart. A
     case whose launches vary much says little of runs, and all cases of a few runs no more than the runs.
     """
     table = table_sd**2
     seen = [
         (
             len(runs) - 1,
-            sample_variance([run.log_time for run in runs]),
-            mean([run.error_variance for run in runs]),
+            sample_variance([log_time for log_time, _ in runs]),
+            mean([error for _, error in runs]),
         )
         for runs in cases
         if len(runs) > 1

@@ -17,7 +17,6 @@ from gputui.document.drawings import stacked_bar
 from gputui.document.page import Console, Page, console_on
 from gputui.document.table import Table
 from gputui.errors import GputuiError
-from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
 from gputui.services.results.selectors import from_here, run_and_file
 from gputui.services.results.step_answer import StepAnswer, sentence, tells_nothing
@@ -33,7 +32,7 @@ from gputui.services.traces.forms import (
     tables_of,
 )
 from gputui.services.traces.imported import TraceRun, contents_of, read_run, stored_run
-from gputui.services.traces.ranks import rank_lines, ranks_of
+from gputui.services.traces.ranks import rank_lines
 from gputui.services.traces.window import described, window_from
 from gputui.store.reading import ResultFile, open_result
 from gputui.store.selecting import find_run
@@ -79,8 +78,7 @@ def import_traces(
         runs.append(run)
     if is_quiet:
         return imported
-    found = ranks_of(runs)
-    for line in () if isinstance(found, Missing) else rank_lines(found):
+    for line in rank_lines(runs):
         click.echo(line)
     file = shlex.quote(from_here(str(target)))
     print_hint("next", f"gputui show {latest} {file} --verbose")

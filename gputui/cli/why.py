@@ -48,7 +48,7 @@ from gputui.services.runs.process import writable_target
 from gputui.services.traces.difference import change_sentence, difference_of
 from gputui.services.traces.forms import answer_of, as_json, brief
 from gputui.services.traces.imported import TraceRun, contents_of, with_others
-from gputui.services.traces.ranks import rank_lines, ranks_of
+from gputui.services.traces.ranks import rank_lines
 from gputui.store.reading import open_result
 from gputui.store.selecting import MAX_LABEL, check_label
 from gputui.store.writing import store_run
@@ -131,10 +131,10 @@ def command(
         return _run(words, _environment(steps, after), db, label, (form, output, top), price, machine)
     are_traces = len(words) > 1 and all(word.endswith(_TRACES) for word in words)
     runs = read_runs([Path(word) for word in words]) if are_traces else ()
-    ranks = ranks_of(runs)
-    if not form and not isinstance(ranks, Missing):
+    of_ranks = rank_lines(runs)
+    if of_ranks and not form:
         with printed() as page:
-            page.part(tuple(rank_lines(ranks)))
+            page.part(tuple(of_ranks))
         return EXIT_DONE
     if len(words) == 2:
         is_file = [word.endswith(_TRACES) for word in words]
@@ -295,10 +295,10 @@ def _explain(
         (f"gputui why {shlex.quote(f'{file}@{short_id}')} --brief", "as Markdown, for a colleague"),
     )
     answer, (form, output, top) = answer_of(run), how
-    ranks = ranks_of((run, *others))
+    lines = rank_lines((run, *others))
     with printed(sys.stderr) as page:
         write_step_answer(page, answer, top, again, (change, f"stored in {file} as {short_id}"))
-        page.part(() if isinstance(ranks, Missing) else ("", *rank_lines(ranks)))
+        page.part(("", *lines) if lines else ())
     recorder.warn(f"steps of it are profiled in {short_id}", "info")
     if form:
         try:

@@ -14,7 +14,6 @@ from gputui.analysis.spread import (
     ROW_DF,
     RUN_DF,
     BoxSpread,
-    RunMean,
     assumed_runs,
     learn_launches,
     learn_runs,
@@ -102,8 +101,8 @@ def test_two_sides_that_learnt_from_the_same_rows_err_together() -> None:
 # Between runs
 
 
-def runs_of(*log_times: float, error_variance: float = 0.0) -> list[RunMean]:
-    return [RunMean(log_time, error_variance) for log_time in log_times]
+def runs_of(*log_times: float, error_variance: float = 0.0) -> list[tuple[float, float]]:
+    return [(log_time, error_variance) for log_time in log_times]
 
 
 def test_a_box_that_was_run_once_varies_from_run_to_run_by_the_table_and_not_as_known() -> None:

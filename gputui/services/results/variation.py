@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from gputui.analysis.spread import (
     ASSUMED,
     BoxSpread,
-    RunMean,
     assumed_runs,
     learn_launches,
     learn_runs,
@@ -195,7 +194,7 @@ def _between(
     prior: BoxSpread,
     rows: Mapping[Hashable, Spread],
 ) -> Spread:
-    means: dict[Hashable, list[RunMean]] = {}
+    means: dict[Hashable, list[tuple[float, float]]] = {}
     launched: set[Hashable] = set()
     device = ""
     for run, result in ((run, result) for run, of_run in runs for result in of_run):
@@ -206,7 +205,7 @@ def _between(
         device = result.case.variant.device_class
         spread = prior.of_row(rows.get(_identity(result)), prior_of(result))
         key = _identity(result), _software(run)
-        means.setdefault(key, []).append(RunMean(middle, spread.variance / len(launches)))
+        means.setdefault(key, []).append((middle, spread.variance / len(launches)))
         launched.add(_launched(result))
     return learn_runs(list(means.values()), rows=len(launched), table_sd=run_prior_sd(device))
 
