@@ -1,12 +1,14 @@
-"""A made-up machine, for exploring the panes."""
+"""A made-up machine, for exploring the panes; its load and programs are in `demo_gpus.toml`."""
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from pathlib import Path
+from typing import Any  # Any: our own tables
 
 from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, LOST, DeviceSample, GpuUse, LiveSample, ProcessSample, Value
@@ -32,101 +34,8 @@ _CHECKPOINT_EVERY_S, _CHECKPOINT_S = 47.0, 5.0
 """All ranks of a training wait while one of them writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """The load of one GPU."""
-
-    busy_pct: float
-    swing_pct: float
-    """By how much its load varies."""
-    memory_gib: float
-    tensor: float
-    """Activity of the tensor cores, as a share of the busy time."""
-    dram: float
-    nvlink_gb_per_s: float
-    pcie_gb_per_s: float
-    waits_for_checkpoints: bool = False
-
-
-_TRAINS = _Work(99, 3, 118.3, 0.62, 0.44, 212.0, 1.9, waits_for_checkpoints=True)
-_IDLES = _Work(0, 0, 0.9, 0.0, 0.0, 0.0, 0.0)
-_SERVES = _Work(78, 55, 131.6, 0.31, 0.71, 0.0, 0.4)
-_EMBEDS = _Work(52, 22, 44.7, 0.22, 0.35, 0.0, 3.1)
-_WORK: tuple[_Work, ...] = (_TRAINS, _TRAINS, _TRAINS, _TRAINS, _IDLES, _SERVES, _EMBEDS, _IDLES)
-"""Of the first eight; most of the others train."""
 _NARROW = 6
 """Which GPU has too few PCIe lanes."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Program:
-    """One process, or several of a kind."""
-
-    command: str
-    """`{n}` is replaced by the number of each."""
-    gpus: tuple[int, ...]
-    """The first is on the first, and so on; with `is_on_all` each is on all of them."""
-    memory_gib: float
-    sm_pct: float
-    cpu_pct: float
-    host_gib: float
-    hours: float
-    user: str = USER
-    is_on_all: bool = False
-    is_below_first: bool = False
-    """Whether the first of them started the others."""
-
-
-_PROGRAMS: tuple[_Program, ...] = (
-    _Program(
-        "python train.py --config configs/llama-8b.yaml --rank {n} --world-size 4 --precision bf16",
-        (0, 1, 2, 3),
-        116.2,
-        97,
-        104,
-        14.6,
-        5.2,
-        is_below_first=True,
-    ),
-    _Program(
-        "python -m trainer.evaluate --watch checkpoints/llama-8b --every 500", (0,), 1.4, 1, 12, 3.2, 5.1
-    ),
-    _Program("python -m ipykernel_launcher -f kernel-5b{n}c.json", (0, 4, 4, 4), 0.3, 0, 1, 0.9, 26.0),
-    _Program("python -m clock_keeper --gpus 0-3", (0, 1, 2, 3), 0.4, 0, 2, 0.2, 5.2, is_on_all=True),
-    _Program(
-        "vllm serve mistral-small --max-model-len 32768 --gpu-memory-utilization 0.9",
-        (5,),
-        119.0,
-        61,
-        88,
-        9.4,
-        71.0,
-        "bela",
-    ),
-    _Program(
-        "python /home/bela/eval/run.py --task mmlu --shard {n} --of 12",
-        (5,) * 12,
-        0.9,
-        1,
-        21,
-        1.1,
-        0.4,
-        "bela",
-    ),
-    _Program(
-        "python embed.py --input s3://crawl/2026-10 --shard {n}/16 --batch 512",
-        (6,) * 16,
-        2.7,
-        3,
-        63,
-        2.0,
-        1.3,
-        is_below_first=True,
-    ),
-)
-_RANKS_BEYOND = _Program(
-    "python train.py --config configs/moe-32x4b.yaml --rank {n}", (), 116.2, 97, 104, 14.6, 9.7
-)
 _FIRST_PID = 21840
 
 
@@ -161,21 +70,21 @@ class DemoBox:
     def _values(self, device: int, second: float) -> dict[str, Value]:
         work = _work_of(device)
         noise = _noise(device, second)
-        dips = work.swing_pct * (0.5 + 0.5 * math.sin(second / (6.5 + device)) * math.sin(second / 3.1))
-        busy = max(work.busy_pct - dips * (0.6 + 0.4 * noise), 0.0)
-        writes = work.waits_for_checkpoints and second % _CHECKPOINT_EVERY_S >= (
+        dips = work["swing_pct"] * (0.5 + 0.5 * math.sin(second / (6.5 + device)) * math.sin(second / 3.1))
+        busy = max(work["busy_pct"] - dips * (0.6 + 0.4 * noise), 0.0)
+        writes = work is _data()["work"]["trains"] and second % _CHECKPOINT_EVERY_S >= (
             _CHECKPOINT_EVERY_S - _CHECKPOINT_S
         )
         if writes:
             busy *= 0.08
         share = busy / 100
-        wanted_w = 78 + 9 * noise + 640 * share * (0.62 + 0.55 * work.tensor)
+        wanted_w = 78 + 9 * noise + 640 * share * (0.62 + 0.55 * work["tensor"])
         is_capped = device == self.capped
         limit_w = 600.0 if is_capped else 700.0
         is_held = is_capped and wanted_w > limit_w - 15
         power_w = min(wanted_w, limit_w - 2 * noise)
         clock = round(1605 + 75 * noise) if is_held else 1980 if share > 0.01 else 345
-        memory = work.memory_gib + (1.5 * noise * share if work.swing_pct else 0.0)
+        memory = work["memory_gib"] + (1.5 * noise * share if work["swing_pct"] else 0.0)
         return {
             "name": "NVIDIA H200 (demo)",
             "uuid": f"GPU-demo{device:04d}-0000-4000-8000-{device:012x}",
@@ -185,7 +94,7 @@ class DemoBox:
             "mig_mode": "off",
             "is_memory_shared": 0,
             "sm_busy_pct": round(busy),
-            "memory_busy_pct": round(busy * work.dram),
+            "memory_busy_pct": round(busy * work["dram"]),
             "encoder_pct": 0,
             "decoder_pct": 0,
             "power_w": power_w,
@@ -200,7 +109,7 @@ class DemoBox:
             "memory_used_bytes": round(memory * _GIB),
             "memory_reserved_bytes": 620 * 2**20,
             "memory_total_bytes": round(140.4 * _GIB),
-            "energy_mj": round((80 + 5.9 * work.busy_pct) * 1000 * (second + 9e5)),
+            "energy_mj": round((80 + 5.9 * work["busy_pct"]) * 1000 * (second + 9e5)),
             "throttle_bits": (0x4 if is_held else 0) | (0 if share > 0.01 else 1),
             "throttled_power_ns": round(0.71 * second * _SECOND_NS) if is_capped else 0,
             "throttled_thermal_ns": 0,
@@ -210,18 +119,18 @@ class DemoBox:
             "pcie_generation_max": 5,
             "pcie_width": 4 if device == _NARROW else 16,
             "pcie_width_max": 16,
-            "pcie_rx_bytes_per_s": work.pcie_gb_per_s * 1e9 * share * (0.7 + 0.3 * noise),
-            "pcie_tx_bytes_per_s": work.pcie_gb_per_s * (5e9 if writes else 2e8) * (0.2 + share) * noise,
-            "nvlink_rx_bytes_per_s": work.nvlink_gb_per_s * 1e9 * share * (0.8 + 0.2 * noise),
-            "nvlink_tx_bytes_per_s": work.nvlink_gb_per_s * 1e9 * share * (0.9 + 0.1 * noise),
+            "pcie_rx_bytes_per_s": work["pcie_gb_per_s"] * 1e9 * share * (0.7 + 0.3 * noise),
+            "pcie_tx_bytes_per_s": work["pcie_gb_per_s"] * (5e9 if writes else 2e8) * (0.2 + share) * noise,
+            "nvlink_rx_bytes_per_s": work["nvlink_gb_per_s"] * 1e9 * share * (0.8 + 0.2 * noise),
+            "nvlink_tx_bytes_per_s": work["nvlink_gb_per_s"] * 1e9 * share * (0.9 + 0.1 * noise),
             "ecc_uncorrected_count": 0,
             "gpm_sm_active_pct": busy * (0.87 + 0.05 * noise),
             "gpm_occupancy_pct": busy * 0.41,
-            "gpm_tensor_pct": busy * work.tensor * (0.93 + 0.1 * noise),
+            "gpm_tensor_pct": busy * work["tensor"] * (0.93 + 0.1 * noise),
             "gpm_fp64_pct": 0.0,
             "gpm_fp32_pct": busy * 0.09,
             "gpm_fp16_pct": busy * 0.14,
-            "gpm_dram_pct": busy * work.dram * (0.95 + 0.1 * noise),
+            "gpm_dram_pct": busy * work["dram"] * (0.95 + 0.1 * noise),
         }
 
     def _host(self, second: float) -> dict[str, Value]:
@@ -257,7 +166,13 @@ class DemoBox:
         )
 
     def _process(
-        self, pid: int, parent: int, program: _Program, number: int, gpus: tuple[int, ...], second: float
+        self,
+        pid: int,
+        parent: int,
+        program: dict[str, Any],
+        number: int,
+        gpus: tuple[int, ...],
+        second: float,
     ) -> ProcessSample:
         noise = _noise(pid, second)
         uses = tuple(
@@ -265,8 +180,8 @@ class DemoBox:
                 gpu,
                 pid,
                 "C",
-                round(program.memory_gib * _GIB) + number * 2**23,
-                round(program.sm_pct * (0.9 + 0.1 * noise)),
+                round(program["memory_gib"] * _GIB) + number * 2**23,
+                round(program["sm_pct"] * (0.9 + 0.1 * noise)),
             )
             for gpu in gpus
         )
@@ -274,11 +189,11 @@ class DemoBox:
             pid,
             uses,
             parent,
-            program.user,
-            program.command.format(n=number),
-            program.cpu_pct * (0.8 + 0.4 * noise),
-            round(program.host_gib * _GIB * (1 + 0.02 * number)),
-            program.hours * 3600 + second,
+            program.get("user", USER),
+            program["command"].format(n=number),
+            program["cpu_pct"] * (0.8 + 0.4 * noise),
+            round(program["host_gib"] * _GIB * (1 + 0.02 * number)),
+            program["hours"] * 3600 + second,
             _MADE_UP,
         )
 
@@ -337,32 +252,38 @@ class DemoFeed:
         return self._box.at((now_ns - self._begin_ns) / _SECOND_NS, now_ns)
 
 
-def _work_of(device: int) -> _Work:
-    if device < len(_WORK):
-        return _WORK[device]
-    return _IDLES if device % 13 == 0 else (_EMBEDS if device % 9 == 0 else _TRAINS)
+@functools.cache
+def _data() -> dict[str, Any]:
+    import tomllib  # the heading of every screen needs this module, and nothing but the demo its data
+
+    return tomllib.loads(Path(__file__).with_name("demo_gpus.toml").read_text("utf-8"))
 
 
-def _numbered(gpus: int) -> Iterator[tuple[int, int, _Program, int, tuple[int, ...]]]:
+def _work_of(device: int) -> dict[str, Any]:
+    known: list[str] = _data()["gpus"]
+    beyond = "idles" if device % 13 == 0 else "embeds" if device % 9 == 0 else "trains"
+    work: dict[str, Any] = _data()["work"][known[device] if device < len(known) else beyond]
+    return work
+
+
+def _numbered(gpus: int) -> Iterator[tuple[int, int, dict[str, Any], int, tuple[int, ...]]]:
     """PID, PID of the parent, program, its number and GPUs, of all that have a GPU on this machine."""
     pid = _FIRST_PID
-    for program in _PROGRAMS:
-        first = pid
-        if program.is_on_all:
-            here = tuple(gpu for gpu in program.gpus if gpu < gpus)
+    for program in _data()["program"]:
+        first, here = pid, tuple(gpu for gpu in program["gpus"] if gpu < gpus)
+        if program.get("is_on_all"):
             if here:
                 yield pid, 1, program, 0, here
                 pid += 37
             continue
-        for number, gpu in enumerate(program.gpus):
-            if gpu < gpus:
-                parent = first if program.is_below_first and number else 1
-                yield pid, parent, program, number, (gpu,)
-                pid += 1 if program.is_below_first else 23
+        is_below_first = program.get("is_below_first", False)
+        for number, gpu in enumerate(here):
+            yield pid, first if is_below_first and number else 1, program, number, (gpu,)
+            pid += 1 if is_below_first else 23
         pid += 211
-    for number, gpu in enumerate(range(len(_WORK), gpus)):
-        if _work_of(gpu) is _TRAINS:
-            yield pid + number, pid, _RANKS_BEYOND, number, (gpu,)
+    for number, gpu in enumerate(range(len(_data()["gpus"]), gpus)):
+        if _work_of(gpu) is _data()["work"]["trains"]:
+            yield pid + number, pid, _data()["ranks_beyond"], number, (gpu,)
 
 
 def _noise(salt: int, second: float) -> float:
