@@ -245,27 +245,43 @@ def compare_launches(
             return Missing(f"{'only 1 block' if side.blocks else 'no block'} in {name}")
     one_a, one_b = side_a.one_launch(spread_a, prior_sd_a), side_b.one_launch(spread_b, prior_sd_b)
     parts = _mean_of_launches(one_a, side_a.launches), _mean_of_launches(one_b, side_b.launches)
-    total = together((*parts, runs))
     # The difference of the sides' own centers, so that a printed ratio is that of printed speeds.
     center = side_a.centre - side_b.centre
+    return _ratio(center, parts, runs, (side_a, side_b), (one_a, one_b), _method(one_a, one_b))
+
+
+def _ratio(
+    center: float,
+    parts: Sequence[Spread],
+    beyond: Spread,
+    sides: tuple[_Side, _Side],
+    spreads: tuple[Spread, Spread],
+    method: str,
+    *,
+    paired: bool = False,
+) -> RatioEstimate:
+    """Around a log ratio, with a variance of these parts and what launches do not average out."""
+    a, b = sides
+    total = together((*parts, beyond))
     half = t_quantile(0.975, total.df) * math.sqrt(total.variance)
     return RatioEstimate(
         ratio=math.exp(center),
         low=math.exp(center - half),
         high=math.exp(center + half),
         df=total.df,
-        run_share=runs.variance / total.variance if total.variance else 0.0,
-        n_a=side_a.timed,
-        n_b=side_b.timed,
-        independent_a=side_a.blocks,
-        independent_b=side_b.blocks,
-        launches_a=side_a.launches,
-        launches_b=side_b.launches,
-        spread_a=one_a,
-        spread_b=one_b,
-        runs=runs,
-        method=_method(one_a, one_b),
-        autocorrelation=max(side_a.autocorrelation, side_b.autocorrelation, key=abs),
+        run_share=beyond.variance / total.variance if total.variance else 0.0,
+        n_a=a.timed,
+        n_b=b.timed,
+        independent_a=a.blocks,
+        independent_b=b.blocks,
+        launches_a=a.launches,
+        launches_b=b.launches,
+        spread_a=spreads[0],
+        spread_b=spreads[1],
+        runs=beyond,
+        method=method,
+        autocorrelation=max(a.autocorrelation, b.autocorrelation, key=abs),
+        paired=paired,
     )
 
 
@@ -302,28 +318,10 @@ def compare_pairs(
     side = _prepare([[a / b for a, b in launch] for launch in launches])
     if side.blocks < 2:
         return Missing("fewer than 2 pairs of blocks")
-    one, count = side.one_launch(spread, prior_sd), side.launches
-    total = together((_mean_of_launches(one, count), beyond))
-    half = t_quantile(0.975, total.df) * math.sqrt(total.variance)
-    return RatioEstimate(
-        ratio=math.exp(side.centre),
-        low=math.exp(side.centre - half),
-        high=math.exp(side.centre + half),
-        df=total.df,
-        run_share=beyond.variance / total.variance if total.variance else 0.0,
-        n_a=side.timed,
-        n_b=side.timed,
-        independent_a=side.blocks,
-        independent_b=side.blocks,
-        launches_a=count,
-        launches_b=count,
-        spread_a=one,
-        spread_b=Spread(0.0, math.inf),
-        runs=beyond,
-        method=f"{_method(one)}, of ratios of paired blocks",
-        autocorrelation=side.autocorrelation,
-        paired=True,
-    )
+    one = side.one_launch(spread, prior_sd)
+    parts, spreads = (_mean_of_launches(one, side.launches),), (one, Spread(0.0, math.inf))
+    method = f"{_method(one)}, of ratios of paired blocks"
+    return _ratio(side.centre, parts, beyond, (side, side), spreads, method, paired=True)
 
 
 def with_ratio_of_speeds(pairs: RatioEstimate, a: SpeedEstimate, b: SpeedEstimate) -> RatioEstimate:
@@ -369,7 +367,9 @@ def judge(
     sure = {row for row, p in known.items() if row == asked and p <= HEADLINE_ERROR_RATE}
     others = {row: p for row, p in known.items() if row != asked}
     sure |= _holm(known, HEADLINE_ERROR_RATE) - {asked}
-    limit = _benjamini_hochberg_limit(list(others.values()), FALSE_DISCOVERY_RATE)
+    in_order = enumerate(sorted(others.values()), start=1)  # Benjamini & Hochberg 1995
+    finds = [p for rank, p in in_order if p <= FALSE_DISCOVERY_RATE * rank / len(others)]
+    limit = max(finds, default=-1.0)
     verdicts = []
     for row, estimate in enumerate(estimates):
         rate = HEADLINE_ERROR_RATE if row == asked else 0.05
@@ -500,15 +500,6 @@ def _prepared(launches: _Launches) -> _Side:
 
 
 _remembered = functools.lru_cache(maxsize=512)(_prepared)
-
-
-def _benjamini_hochberg_limit(p_values: Sequence[float], rate: float) -> float:
-    """The largest p that counts as a find; below 0 if none does. Benjamini & Hochberg 1995."""
-    kept = -1.0
-    for rank, p in enumerate(sorted(p_values), start=1):
-        if p <= rate * rank / len(p_values):
-            kept = p
-    return kept
 
 
 def _why_inconclusive(estimate: Estimate, band: float, error_rate: float) -> str:
