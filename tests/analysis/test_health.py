@@ -59,24 +59,49 @@ HEALTHY: dict[str, Value] = {
 }
 
 
-def test_a_healthy_gpu_has_no_findings() -> None:
-    assert words(gpu(HEALTHY)) == []
+LEFT_OVER: dict[str, Value] = {
+    "sm_busy_pct": 100.0,
+    "memory_used_bytes": 0,
+    "power_w": 98.0,
+    "power_limit_w": 600.0,
+}
+NAN = float("nan")
 
 
-def test_a_gpu_that_reports_nothing_has_no_findings() -> None:
-    assert words(gpu(dict.fromkeys(HEALTHY, NO_COUNTER))) == []
-    assert words(gpu()) == []
-
-
-@pytest.mark.parametrize("bits", [0x0, 0x1, 0x2, 0x10 | 0x100])
-def test_idling_and_requested_clocks_are_not_throttling(bits: int) -> None:
-    assert words(gpu(throttle_bits=bits)) == []
-
-
-def test_a_hardware_slowdown_that_has_a_cause_is_called_by_it() -> None:
-    assert words(gpu(throttle_bits=0x8 | 0x40)) == ["THERMAL"]
-    assert words(gpu(throttle_bits=0x8 | 0x80)) == ["POWER BRAKE"]
-    assert words(gpu(throttle_bits=0x8)) == ["HW SLOWDOWN"]
+@pytest.mark.parametrize(
+    ("sample", "wanted"),
+    [
+        (gpu(HEALTHY), []),
+        (gpu(dict.fromkeys(HEALTHY, NO_COUNTER)), []),
+        (gpu(), []),
+        *((gpu(throttle_bits=bits), []) for bits in (0x0, 0x1, 0x2, 0x10 | 0x100)),  # idle, or asked for
+        (gpu(throttle_bits=0x8 | 0x40), ["THERMAL"]),
+        (gpu(throttle_bits=0x8 | 0x80), ["POWER BRAKE"]),
+        (gpu(throttle_bits=0x8), ["HW SLOWDOWN"]),
+        (gpu(throttle_bits=NAN, ecc_uncorrected_count=NAN, pcie_width=NAN, pcie_width_max=16), []),
+        (gpu({**HEALTHY, "pcie_width": 4, "sm_busy_pct": 0.0}), ["PCIe x4 of x16"]),
+        (gpu({**HEALTHY, "pcie_generation": 1}), ["PCIe gen1 of 5"]),
+        (gpu({**HEALTHY, "pcie_generation": 1, "sm_busy_pct": 0.0}), []),
+        (gpu({**HEALTHY, "pcie_generation": 1, "sm_busy_pct": NO_COUNTER}), []),
+        (gpu(ecc_uncorrected_count=3), ["ECC errors 3"]),
+        (gpu(remapped_rows_failed=1), ["ROW REMAP FAILED"]),
+        (gpu(remapped_rows_failed=0), []),
+        *(
+            (gpu(HEALTHY, temperature_c=celsius, temperature_limit_c=90.0), ["HOT"] * is_hot)
+            for celsius, is_hot in ((84.9, False), (85.0, True), (90.0, True))
+        ),
+        (gpu(age_s=2.9), []),
+        (gpu(age_s=3.0), ["STALE 3 s"]),
+        (gpu(age_s=600.0), ["STALE 10 min"]),
+        (gpu(LEFT_OVER), [GHOST]),
+        (gpu(LEFT_OVER, sm_busy_pct=98.0), []),
+        (gpu(LEFT_OVER, memory_used_bytes=300 * 2**20), []),
+        (gpu(LEFT_OVER, power_w=200.0), []),
+        *((gpu({**LEFT_OVER, key: NO_COUNTER}), []) for key in LEFT_OVER),
+    ],
+)
+def test_what_a_gpu_reports_has_these_words(sample: DeviceSample, wanted: list[str]) -> None:
+    assert words(sample) == wanted
 
 
 def test_a_power_cap_is_reported_with_the_limit_and_its_share_of_the_last_minutes() -> None:
@@ -143,11 +168,6 @@ def test_heat_at_the_limit_is_an_alarm_at_once(
     assert (finding.word, finding.severity) == wanted
 
 
-def test_values_that_are_no_numbers_are_no_findings() -> None:
-    nan = float("nan")
-    assert words(gpu(throttle_bits=nan, ecc_uncorrected_count=nan, pcie_width=nan, pcie_width_max=16)) == []
-
-
 def test_a_lost_gpu_is_lost_whoever_says_so() -> None:
     for reason in (nvml_reason(GPU_IS_LOST), f"{LOST}: the kernel lists it no more"):
         (finding,) = found(gpu(age_s=60, problem=Missing(reason), throttle_bits=0x4, pcie_width=4))
@@ -164,34 +184,13 @@ def test_a_reading_that_failed_just_now_has_a_reason() -> None:
     assert found(gpu(problem=refused)) == [GpuFinding("NO READING", "alarm", refused.reason)]
 
 
-@pytest.mark.parametrize(("age_s", "wanted"), [(2.9, []), (3.0, ["STALE 3 s"]), (600.0, ["STALE 10 min"])])
-def test_an_old_value_is_stale(age_s: float, wanted: list[str]) -> None:
-    assert words(gpu(age_s=age_s)) == wanted
-
-
 def test_with_a_longer_interval_a_value_may_be_older() -> None:
     assert health(NOW_NS, gpu(age_s=15), stale_after_s=25.0) == ()
 
 
-def test_a_narrow_link_is_reported_even_while_the_gpu_is_idle() -> None:
-    narrow = {**HEALTHY, "pcie_width": 4, "sm_busy_pct": 0.0}
-    assert words(gpu(narrow)) == ["PCIe x4 of x16"]
-
-
-def test_an_old_generation_is_reported_only_while_the_gpu_is_busy() -> None:
-    slow = {**HEALTHY, "pcie_generation": 1}
-    assert words(gpu(slow)) == ["PCIe gen1 of 5"]
-    assert words(gpu({**slow, "sm_busy_pct": 0.0})) == []
-    assert words(gpu({**slow, "sm_busy_pct": NO_COUNTER})) == []
-
-
-def test_memory_errors_are_counted() -> None:
-    assert words(gpu(ecc_uncorrected_count=3)) == ["ECC errors 3"]
-    assert found(gpu(ecc_uncorrected_count=1))[0].why.startswith("1 memory error ")
-
-
 def test_the_worst_comes_first() -> None:
     ill = gpu(throttle_bits=0x4, ecc_uncorrected_count=1, pcie_width=8, pcie_width_max=16)
+    assert found(ill)[0].why.startswith("1 memory error ")
     assert words(ill, foreign=2) == ["ECC errors 1", "POWER-CAPPED", "PCIe x8 of x16", "SHARED"]
 
 
@@ -215,32 +214,11 @@ def test_processes_that_ended_or_cannot_be_looked_at_from_a_container_are_not_ca
     assert health(NOW_NS, gpu(), processes=unknown, user="me") == ()
 
 
-LEFT_OVER: dict[str, Value] = {
-    "sm_busy_pct": 100.0,
-    "memory_used_bytes": 0,
-    "power_w": 98.0,
-    "power_limit_w": 600.0,
-}
-
-
 def test_utilization_that_a_killed_process_left_behind_is_called_by_its_name() -> None:
     (left,) = found(gpu(LEFT_OVER))
     assert (left.word, left.brief, left.severity) == (GHOST, "GHOST", "warn")
     assert left.why.startswith("100 % busy, no process, idle power (98 W): left over from a killed process")
     assert health(NOW_NS, gpu(LEFT_OVER), processes=Missing("not asked for"))[0].word == GHOST
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"sm_busy_pct": 98.0},
-        {"memory_used_bytes": 300 * 2**20},
-        {"power_w": 200.0},
-        *({key: NO_COUNTER} for key in LEFT_OVER),
-    ],
-)
-def test_a_gpu_that_works_or_reports_too_little_is_no_ghost(more: dict[str, Value]) -> None:
-    assert words(gpu({**LEFT_OVER, **more})) == []
 
 
 def test_a_gpu_with_a_process_is_no_ghost() -> None:
@@ -252,18 +230,6 @@ def test_a_gpu_with_a_process_is_no_ghost() -> None:
 def test_processes_of_others_are_counted_in_words() -> None:
     assert [f.why for f in found(gpu(), foreign=1)] == ["1 process of other users on this GPU"]
     assert [f.why for f in found(gpu(), foreign=2)] == ["2 processes of other users on this GPU"]
-
-
-def test_memory_that_could_not_be_repaired_is_an_alarm_of_its_own() -> None:
-    assert words(gpu(remapped_rows_failed=1)) == ["ROW REMAP FAILED"]
-    assert words(gpu(remapped_rows_failed=0)) == []
-
-
-@pytest.mark.parametrize(("temperature_c", "wanted"), [(84.9, []), (85.0, ["HOT"]), (90.0, ["HOT"])])
-def test_a_gpu_within_5_degrees_of_where_it_slows_itself_is_hot(
-    temperature_c: float, wanted: list[str]
-) -> None:
-    assert words(gpu(HEALTHY, temperature_c=temperature_c, temperature_limit_c=90.0)) == wanted
 
 
 def test_a_slowdown_without_a_cause_and_an_old_value_are_explained() -> None:
