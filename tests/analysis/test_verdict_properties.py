@@ -65,7 +65,7 @@ def mirrored(verdicts: Sequence[Verdict]) -> list[str]:
     return [MIRRORED.get(verdict.word, verdict.word) for verdict in verdicts]
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=75, deadline=None, derandomize=True)
 @given(launches_of_any_kind, launches_of_any_kind, priors, priors)
 def test_exchanging_the_sides_inverts_the_interval_and_mirrors_the_word(
     a: list[list[float]], b: list[list[float]], prior_a: float, prior_b: float
@@ -85,7 +85,7 @@ def test_exchanging_the_sides_inverts_the_interval_and_mirrors_the_word(
     assert [v.word for v in judge([back])] == mirrored(judge([there]))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=75, deadline=None, derandomize=True)
 @given(pairs_of_any_kind, priors)
 def test_exchanging_the_sides_of_pairs_inverts_them_too(
     launches: list[list[tuple[float, float]]], prior: float
@@ -100,7 +100,7 @@ def test_exchanging_the_sides_of_pairs_inverts_them_too(
     assert [v.word for v in judge([back])] == mirrored(judge([there]))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=75, deadline=None, derandomize=True)
 @given(launches_of_any_kind, launches_of_any_kind, priors, st.integers(-40, 40))
 def test_times_in_another_unit_change_nothing(
     a: list[list[float]], b: list[list[float]], prior: float, power: int
@@ -111,7 +111,7 @@ def test_times_in_another_unit_change_nothing(
     same_numbers(compared(a, b, prior, prior), compared(scaled[0], scaled[1], prior, prior))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=75, deadline=None, derandomize=True)
 @given(launches_of_any_kind, launches_of_any_kind, priors, st.randoms(use_true_random=False))
 def test_the_order_of_launches_does_not_matter(
     a: list[list[float]], b: list[list[float]], prior: float, rng: random.Random
@@ -123,7 +123,7 @@ def test_the_order_of_launches_does_not_matter(
     same_numbers(compared(a, b, prior, prior), compared(shuffled[0], shuffled[1], prior, prior))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(launches_of_any_kind, launches_of_any_kind, priors, st.floats(1.0, 1.5))
 def test_longer_blocks_of_b_never_make_it_faster(
     a: list[list[float]], b: list[list[float]], prior: float, longer: float
@@ -142,7 +142,7 @@ three_quiet = st.lists(st.lists(quiet, min_size=2, max_size=8), min_size=3, max_
 shifted = st.tuples(three_quiet, three_quiet, st.floats(0.7, 1.4))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(st.lists(shifted, min_size=1, max_size=6))
 def test_a_row_of_equals_more_never_adds_a_find_where_launches_vary_as_assumed(
     sides: list[tuple[list[list[float]], list[list[float]], float]],
@@ -156,7 +156,7 @@ def test_a_row_of_equals_more_never_adds_a_find_where_launches_vary_as_assumed(
     assert finds([*rows, null]) <= finds(rows)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(launches_of_any_kind, launches_of_any_kind), min_size=1, max_size=5), priors)
 def test_the_mean_of_rows_turns_with_the_sides_and_lies_among_them(
     sides: list[tuple[list[list[float]], list[list[float]]]], prior: float
@@ -171,7 +171,7 @@ def test_the_mean_of_rows_turns_with_the_sides_and_lies_among_them(
     )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=75, deadline=None, derandomize=True)
 @given(launches_of_any_kind, launches_of_any_kind, priors)
 def test_the_ratio_is_that_of_the_speeds_that_stand_beside_it(
     a: list[list[float]], b: list[list[float]], prior: float
@@ -183,7 +183,7 @@ def test_the_ratio_is_that_of_the_speeds_that_stand_beside_it(
     assert math.log(estimate.ratio) == pytest.approx(math.log(known[1] / known[0]), rel=CLOSE, abs=CLOSE)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=75, deadline=None, derandomize=True)
 @given(launches_of_any_kind, launches_of_any_kind, pairs_of_any_kind, priors)
 def test_a_point_never_lies_on_the_end_of_its_interval(
     a: list[list[float]], b: list[list[float]], pairs: list[list[tuple[float, float]]], prior: float

@@ -73,7 +73,7 @@ def spreads_of(rows: Rows) -> list[Spread]:
     return [prior.of_row(known.get(place), CPU_PRIOR) for place in range(len(rows))]
 
 
-@pytest.mark.parametrize(("launches", "tables"), [(1, 200), (2, 100), (3, 60), (5, 40)])
+@pytest.mark.parametrize(("launches", "tables"), [(1, 200), (3, 60)])
 def test_a_machine_compared_with_itself_is_called_different_in_at_most_5_rows_of_100(
     launches: int, tables: int
 ) -> None:
@@ -86,7 +86,7 @@ def test_a_machine_compared_with_itself_is_called_different_in_at_most_5_rows_of
     assert called <= 0.05 * tables * ROWS
 
 
-@pytest.mark.parametrize("times_the_prior", [0.3, 1.0, 1.4])
+@pytest.mark.parametrize("times_the_prior", [0.3, 1.4])
 def test_one_table_of_equals_in_20_has_a_find_where_launches_vary_less_or_somewhat_more_than_assumed(
     times_the_prior: float,
 ) -> None:
@@ -145,8 +145,7 @@ def test_a_main_case_that_takes_much_longer_is_found_in_9_tables_of_10(
     assert right >= 0.9 * pairs
 
 
-@pytest.mark.parametrize("launches", [2, 3])
-@pytest.mark.parametrize("spread", ["alike", "unlike", "one wild"])
+@pytest.mark.parametrize(("launches", "spread"), [(3, "alike"), (2, "unlike"), (2, "one wild")])
 def test_a_table_of_equals_is_covered_and_few_rows_are_called_whatever_its_rows_vary_by(
     launches: int, spread: str
 ) -> None:
@@ -186,7 +185,6 @@ MARGIN = 2 * math.sqrt(0.05 * 0.95 / TRIALS)
 MODELS = {
     "independent": (0.0, 0.0),
     "one in ten a fifth longer": (0.0, 0.1),
-    "following 0.5": (0.5, 0.0),
     "following 0.8": (0.8, 0.0),
 }
 """Autocorrelation of the blocks, and the share of outliers."""
@@ -225,7 +223,6 @@ def simulated(model: str, *, launches: int, launch_sd: float, prior: float) -> t
     ("launches", "launch_sd", "prior"),
     [
         (1, 0.0, 0.0),  # what blocks show is all there is
-        (1, 0.026, 0.026),
         (2, 0.1, 0.1),
         (3, 0.0, 0.1),
         (3, 0.02, 0.1),
@@ -292,7 +289,7 @@ def tables_by_launches(rows: int, slower: float, tables: int) -> list[list[list[
     return found
 
 
-@pytest.mark.parametrize("rows", [1, 4, 7, 12])
+@pytest.mark.parametrize("rows", [1, 7])
 def test_no_interval_widens_on_average_and_power_never_falls_when_launches_are_added(rows: int) -> None:
     found = tables_by_launches(rows, slower=1.35, tables=360 // rows)
     widths = [mean([row.half_width for rows in tables for row in rows]) for tables in found]
