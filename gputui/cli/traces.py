@@ -14,7 +14,7 @@ import click
 
 from gputui.cli.output import console, print_hint, print_or_write, printed
 from gputui.document.drawings import stacked_bar
-from gputui.document.page import Console, Page, console_on
+from gputui.document.page import Page, console_on
 from gputui.document.table import Table
 from gputui.errors import GputuiError
 from gputui.model.plan import TRACE_PROFILE
@@ -162,24 +162,19 @@ def write_difference(found: TraceDifference, form: str, output: Path | None) -> 
         text = json.dumps({"schema": 1, **difference_as_json(found)}, indent=1) + "\n"
     elif form in ("html", "markdown"):
         text = difference_as_page(found) if form == "html" else difference_as_markdown(found)
-    elif output is None:
-        _draw(found, console())
-        return
     else:
         held = io.StringIO()
-        _draw(found, console_on(held, 120))
+        page = Page(console() if output is None else console_on(held, 120))
+        page.part(sentences(found))
+        for part in difference_parts(found, page.width):
+            if isinstance(part, tuple):
+                page.line()
+            page.part(part)
+        page.show()
+        if output is None:
+            return
         text = held.getvalue()
     print_or_write(text, output)
-
-
-def _draw(found: TraceDifference, out: Console) -> None:
-    page = Page(out)
-    page.part(sentences(found))
-    for part in difference_parts(found, out.width):
-        if isinstance(part, tuple):
-            page.line()
-        page.part(part)
-    page.show()
 
 
 @contextmanager

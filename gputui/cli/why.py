@@ -285,7 +285,10 @@ def _explain(
         stored = store_run(
             target, contents_of(run, recorder.machine), (), imported_from=command[:_COMMAND_KEPT]
         )
-        change = _change(target, stored.run_id, command, run)
+        with open_result(target) as result:  # what changed since the same command was explained before
+            origins, id_ = result.origins(), stored.run_id
+            same = [one for one in origins if origins[one] == command[:_COMMAND_KEPT] and one != id_]
+            change = change_sentence(trace_in(result, same[0]), run) if same else ""
     except GputuiError as error:
         _say(f"the steps were profiled, but {error.message}\n  {error.hint}")
         return
@@ -305,14 +308,6 @@ def _explain(
             _write_form(form, output, answer, command, change)
         except GputuiError as error:
             _say(f"{error.message}\n  {error.hint}")
-
-
-def _change(target: Path, run_id: str, command: str, run: TraceRun) -> str:
-    """What changed since the same command was explained before; empty if it was not."""
-    with open_result(target) as result:
-        origins = result.origins()
-        same = [one for one in origins if origins[one] == command[:_COMMAND_KEPT] and one != run_id]
-        return change_sentence(trace_in(result, same[0]), run) if same else ""
 
 
 def _heading(run: TraceRun, told: Mapping[str, Any]) -> str:

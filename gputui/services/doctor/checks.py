@@ -20,7 +20,7 @@ from gputui.machine.tree import Tree
 from gputui.metrics import number, with_unit
 from gputui.model.absent import Missing, known
 from gputui.model.machine import Gpu, Interpreter, Layer, Machine, TorchDevice
-from gputui.model.telemetry import DeviceSample, LiveSample
+from gputui.model.telemetry import LiveSample
 from gputui.model.units import counted, format_bytes, three_digits
 from gputui.services.doctor.disturbances import (
     Check,
@@ -215,17 +215,13 @@ def _gpus(box: SystemState) -> Iterator[Check]:
         yield from found
         is_well = gpu.problem is None and not any(check.topic == f"GPU {gpu.label}" for check in found)
         if is_well and gpu.parent is None:
-            yield Check(f"GPU {gpu.label}", "ok", _gpu_in_words(gpu))
-
-
-def _gpu_in_words(gpu: DeviceSample) -> str:
-    celsius, lanes = number(gpu.values, "temperature_c"), number(gpu.values, "pcie_width")
-    parts = (
-        "" if celsius is None else with_unit(celsius, "°C"),
-        "" if lanes is None else f"PCIe x{lanes:.0f}",
-        "not slowed, no memory errors" if "ecc_uncorrected_count" in gpu.values else "not slowed",
-    )
-    return ", ".join(filter(None, parts))
+            celsius, lanes = number(gpu.values, "temperature_c"), number(gpu.values, "pcie_width")
+            parts = (
+                "" if celsius is None else with_unit(celsius, "°C"),
+                "" if lanes is None else f"PCIe x{lanes:.0f}",
+                "not slowed, no memory errors" if "ecc_uncorrected_count" in gpu.values else "not slowed",
+            )
+            yield Check(f"GPU {gpu.label}", "ok", ", ".join(filter(None, parts)))
 
 
 def _gpu_settings(box: SystemState) -> Iterator[Check]:

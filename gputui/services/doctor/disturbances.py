@@ -137,22 +137,17 @@ def load_checks(machine: Machine, sample: LiveSample) -> Iterator[Check]:
     load = sample.host.values.get("load_1min")
     if not isinstance(load, int | float):
         return
-    busy = _busy_share(sample)
+    per_core = sample.host.values.get("cpu_core_pct")
+    shares = [float(text) for text in per_core.split(",")] if per_core and isinstance(per_core, str) else []
+    busy = (
+        sum(shares) / len(shares) / 100 if shares else None
+    )  # between the two readings, if they can be read
     if load <= OTHERS_SHARE * threads or (busy is not None and busy <= OTHERS_SHARE):
         yield Check("other programs", "ok", f"quiet: load {load:.1f} on {threads} threads")
     else:
         found = f"they want {load:.1f} CPU threads, and this box has {threads}"
         step = "rates will be lower and vary: wait until they are done"
         yield Check("other programs", "note", found, step)
-
-
-def _busy_share(sample: LiveSample) -> float | None:
-    """Of all CPUs of the host, between the two readings; None if they cannot be read."""
-    per_core = sample.host.values.get("cpu_core_pct")
-    if not isinstance(per_core, str) or not per_core:
-        return None
-    shares = [float(text) for text in per_core.split(",")]
-    return sum(shares) / len(shares) / 100
 
 
 def gpu_checks(gpus: Iterable[DeviceSample], sample: LiveSample, user: str) -> Iterator[Check]:
