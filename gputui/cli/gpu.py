@@ -194,10 +194,15 @@ def _print_gpus(
     elif files:
         rows = _models(gpu for run in runs for gpu in run.summary.machine.gpus)
     else:
-        rows = _gpus_here()
+        from gputui.machine.gpus import describe_gpus
+
+        rows = _models(describe_gpus().gpus)
     if not rows and (files or as_json):
         raise GputuiError(f"no known GPU in {', '.join(files) or 'this box'}", "name one: gputui gpu H100")
-    reached = {row.name: _reached(row, runs) for row in rows}
+    # by the newest of these runs with such a GPU
+    reached = {
+        row.name: next(filter(None, (peak_tests_of(run, row.name) for run in runs)), {}) for row in rows
+    }
     if files:
         rows = [row for row in rows if reached[row.name]] or rows
     if len(rows) > 1 and (words or as_json):
@@ -210,12 +215,6 @@ def _print_gpus(
         if not as_json:
             with printed() as page:
                 _write(page, row, reached[row.name], is_verbose=is_verbose)
-
-
-def _gpus_here() -> list[GpuRow]:
-    from gputui.machine.gpus import describe_gpus
-
-    return _models(describe_gpus().gpus)
 
 
 def _models(gpus: Iterable[Gpu]) -> list[GpuRow]:
@@ -238,11 +237,6 @@ def _measured_runs(files: Sequence[str], trust: bool) -> list[Run]:
             texts = [f"{mine}@latest"] if file.summaries() else []
     runs = [run for selection in select_all(texts, trust=trust) for run in selection.runs]
     return sorted(runs, key=lambda run: -run.summary.started_utc_us)
-
-
-def _reached(row: GpuRow, runs: Sequence[Run]) -> Here:
-    """By the newest of these runs with such a GPU."""
-    return next(filter(None, (peak_tests_of(run, row.name) for run in runs)), {})
 
 
 def _print_free(*, as_json: bool) -> None:
@@ -509,24 +503,16 @@ def _ends(low_per_s: float, high_per_s: float | None, unit: str) -> str:
     return low if low == high else f"{low.split()[0]} to {high}"
 
 
-def _plain_offer(name: str) -> dict[str, object] | None:
-    today = datetime.date.today()
-    best = best_offer(name, today)
-    if best is None:
-        return None
-    return {
-        "usd_per_gpu_hour": per_gpu(best.usd_per_hour, best),
-        "provider": best.provider,
-        "instance_type": best.instance_type,
-        "price_kind": best.price_kind,
-        "is_on_demand": is_on_demand(best.price_kind),
-        "price_date": best.price_date,
-        "is_recent": is_recent(best.price_date, today),
-    }
-
-
 def _plain_gpu(row: GpuRow, here: Here) -> dict[str, object]:
     today = datetime.date.today()
+    best, offer = best_offer(row.name, today), None
+    if best is not None:
+        plain = _plain_price(best, today)
+        names = ("provider", "instance_type", "price_kind", "is_on_demand", "price_date", "is_recent")
+        offer = {
+            "usd_per_gpu_hour": per_gpu(best.usd_per_hour, best),
+            **{name: plain[name] for name in names},
+        }
     return {
         "name": row.name,
         "vendor": row.vendor,
@@ -540,7 +526,7 @@ def _plain_gpu(row: GpuRow, here: Here) -> dict[str, object]:
         "confidence": row.confidence,
         "notes": row.notes,
         "source": list(row.source),
-        "offer": _plain_offer(row.name),
+        "offer": offer,
         "measured": [
             {
                 "measure": one.measure,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any  # Any: what click passes on
+from typing import Any  # Any: what click passes on
 
 import click
 
@@ -30,27 +30,29 @@ from gputui.analysis.inference_fit import (
 from gputui.analysis.job import amount_of
 from gputui.cli.options import json_option
 from gputui.cli.output import print_json, printed
-from gputui.document.page import Page
 from gputui.document.spans import Span
-from gputui.document.table import table_of
+from gputui.document.table import Cell, table_of
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import Price, to_plain
 from gputui.model.units import format_bytes, format_usd
 from gputui.services.advise.gpu_choice import (
     SHOWN_FIRST,
+    FitReport,
     GpuPick,
     Wish,
+    bytes_per_token,
     counted,
+    decode_speed_on,
     expected,
+    inference_report,
+    prompt_speed_on,
+    report,
     speed_range,
     trick_words,
     whole_number,
 )
 from gputui.services.prices import is_on_demand
-
-if TYPE_CHECKING:
-    from gputui.services.advise.gpu_choice import FitReport
 
 _LARGE_PARTS = 5
 """Of the peak; the smaller ones are shown with --all only."""
@@ -108,8 +110,6 @@ def command(
         if stated[name] is not None:
             option, instead = f"--{name.replace('_', '-')}", "--train" if infer else "--infer"
             raise GputuiError(f"{option}: only for {why}", f"leave it out, or add {instead}")
-    from gputui.services.advise.gpu_choice import inference_report, prompt_speed_on, report
-
     wish = Wish(params=params, model=model, cache_precision=stated.pop("kv_precision"), **stated)
     if infer:
         served = inference_report(wish)
@@ -127,31 +127,24 @@ def command(
 
 
 def _print_training(found: FitReport[Training], every: bool) -> None:
-    training = found.work
-    peak = peak_of(training)
-    with printed() as page:
-        _write_picks(
-            page,
-            found,
-            every,
-            ("batch", "ckpt"),
-            "batch: on one GPU. ckpt: with checkpointing.",
-            lambda fit: (
-                _count(fit.largest_batch, MOST_BATCH),
-                _count(fit.largest_batch_checkpoint, MOST_BATCH),
-            ),
-        )
-        parts = {title: getattr(peak.parts, name) for name, title in PART_TITLES.items()}
-        shown = sorted(parts.items(), key=lambda part: -part[1])[: None if every else _LARGE_PARTS]
-        page.line(f"Peak ({peak.moment}): {_listed(shown)}.")
-        page.line("Activations by formula: within 10 % on CPUs, not checked on GPUs.", "dim")
-        _write_last(page, found, every)
+    peak = peak_of(found.work)
+    parts = {title: getattr(peak.parts, name) for name, title in PART_TITLES.items()}
+    shown = sorted(parts.items(), key=lambda part: -part[1])[: None if every else _LARGE_PARTS]
+    _print(
+        found,
+        every,
+        {
+            "batch": lambda fit: _count(fit.largest_batch, MOST_BATCH),
+            "ckpt": lambda fit: _count(fit.largest_batch_checkpoint, MOST_BATCH),
+        },
+        "batch: on one GPU. ckpt: with checkpointing.",
+        f"Peak ({peak.moment}): {_listed(shown)}.",
+        "Activations by formula: within 10 % on CPUs, not checked on GPUs.",
+    )
 
 
 def _print_inference(found: FitReport[ServedModel], every: bool) -> None:
-    from gputui.services.advise.gpu_choice import bytes_per_token
-
-    serving, model = found.work, found.work.model
+    serving, model, best = found.work, found.work.model, found.picks[0]
     longest = max(model.context, serving.context) if model.name else MOST_CONTEXT
     each = f"On each of {serving.gpus} GPUs" if serving.gpus > 1 else "In all"
     parts = inference_parts(serving)
@@ -161,80 +154,66 @@ def _print_inference(found: FitReport[ServedModel], every: bool) -> None:
         kept = f", in {model.window_layers} of {model.layers} layers of the last {model.window} only"
     elif model.linear_layers:
         kept = f"; {model.linear_layers} of {model.layers} layers keep a state instead"
-    with printed() as page:
-        _write_picks(
-            page,
-            found,
-            every,
-            ("batch", "context"),
-            f"batch: the most with {serving.context} tokens. context: the longest, batch {serving.batch}.",
-            lambda fit: (
-                _count(fit.largest_batch, MOST_BATCH),
-                _count(fit.longest_context, MOST_CONTEXT, longest),
-            ),
-        )
-        page.line(f"{each}: {listed}.")
-        _write_limits(page, serving, found.picks[0])
-        per_token = format_bytes(bytes_per_token(serving))
-        page.line(f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token{kept}.")
-        _write_last(page, found, every)
-
-
-def _write_limits(page: Page, serving: ServedModel, best: GpuPick) -> None:
-    """How fast prompts are on the GPUs that the headline names, and what tokens cost where these are full."""
-    from gputui.services.advise.gpu_choice import decode_speed_on, prompt_speed_on
-
+    per_token = format_bytes(bytes_per_token(serving))
+    # how fast prompts are on the GPUs that the headline names, and what tokens cost where these are full
     batch, prompts = min(best.fit.largest_batch, _MOST_AT_ONCE), prompt_speed_on(serving, best)
     full = replace(best, speed=decode_speed_on(replace(serving, batch=batch), best.fit, best.row))
+    limits = ""
     if best.holds and isinstance(full.speed, Estimated) and isinstance(prompts, Estimated):
-        page.line(f"With batch {batch}: {expected(full)}. Prompts: {speed_range(prompts, ' tok/s', ' to ')}.")
+        limits = f"With batch {batch}: {expected(full)}. Prompts: {speed_range(prompts, ' tok/s', ' to ')}."
+    _print(
+        found,
+        every,
+        {
+            "batch": lambda fit: _count(fit.largest_batch, MOST_BATCH),
+            "context": lambda fit: _count(fit.longest_context, MOST_CONTEXT, longest),
+        },
+        f"batch: the most with {serving.context} tokens. context: the longest, batch {serving.batch}.",
+        f"{each}: {listed}.",
+        limits,
+        f"{serving.weights.title}; KV cache in {serving.cache}, {per_token} per token{kept}.",
+    )
 
 
 def _listed(parts: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{title} {format_bytes(size)}" for title, size in parts if size)
 
 
-def _write_last(page: Page, found: FitReport[Any], every: bool) -> None:
-    """What was assumed, and what to type for more."""
-    if found.notes:
-        page.line(f"Assumed: {'; '.join(found.notes)}.", "dim")
-    page.hint("to measure it there", found.measured_by)
-    if len(found.picks) > SHOWN_FIRST and not every:
-        page.hint(f"shown: the cheapest per token; all {len(found.picks)} GPUs", "--all")
-
-
-def _write_picks(
-    page: Page,
-    found: FitReport[Any],
-    every: bool,
-    most_titles: tuple[str, str],
-    legend: str,
-    most_of: Callable[[Fit], tuple[str, str]],
+def _print(
+    found: FitReport[Any], every: bool, most: Mapping[str, Callable[[Fit], str]], legend: str, *about: str
 ) -> None:
-    """The answer, and a line for each GPU: all, or those that cost least per token."""
-    page.line(found.headline, "title")
+    """The answer, a line for each GPU (all, or those that cost least per token), and what it is about."""
     shown = found.picks if every else found.picks[:SHOWN_FIRST]
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (
             counted(one),
             Span(_verdict(one), _STYLES.get(one.fit.word, "")),
             _price(one),
             "—" if isinstance(one.speed, Missing) else speed_range(one.speed),
             "—" if isinstance(cost, Missing) else format_usd(cost.value).lstrip("$"),
-            *most_of(one.fit),
+            *(of(one.fit) for of in most.values()),
         )
         for one in shown
         for cost in (one.usd_per_million,)
     ]
-    headings = ("GPU", "fit", "$/h", "tok/s (range)", "$/1M", *most_titles)
-    page.table(table_of(headings, rows, right=(2, 3, 4, 5, 6), breaks=(0, 1)))
     notes = ["$/h: whole box. $/1M: its GPUs in use. tok/s: calculated.", legend]
     if any(one.age for one in shown):
         notes.append("*: price over 90 days old.")
     prices = (one.price for one in shown if isinstance(one.price, Price))
     if other := {price.kind for price in prices if not is_on_demand(price.kind)}:
         notes.append(f"+: not on demand: {', '.join(sorted(other))}.")
-    page.line(" ".join(notes), "dim")
+    headings = ("GPU", "fit", "$/h", "tok/s (range)", "$/1M", *most)
+    with printed() as page:
+        page.line(found.headline, "title")
+        page.table(table_of(headings, rows, right=(2, 3, 4, 5, 6), breaks=(0, 1)))
+        page.line(" ".join(notes), "dim")
+        for line in filter(None, about):
+            page.line(line)
+        if found.notes:
+            page.line(f"Assumed: {'; '.join(found.notes)}.", "dim")
+        page.hint("to measure it there", found.measured_by)
+        if len(found.picks) > len(shown):
+            page.hint(f"shown: the cheapest per token; all {len(found.picks)} GPUs", "--all")
 
 
 def _price(pick: GpuPick) -> str:
@@ -294,8 +273,6 @@ def _plain_training(training: Training) -> dict[str, object]:
 
 
 def _plain_inference(serving: ServedModel) -> dict[str, object]:
-    from gputui.services.advise.gpu_choice import bytes_per_token
-
     model, parts = serving.model, inference_parts(serving)
     return {
         "params": serving.params,

@@ -192,7 +192,7 @@ def _announce(prepared: PreparedServe, attained_share: float) -> None:
     context = "" if server.context_tokens is None else f", context {server.context_tokens}"
     slots = "" if server.slots is None else f", {counted(server.slots, 'slot')}"
     where = "here" if prepared.is_here else "elsewhere"
-    say(f"{engine} {where}: {prepared.model}, {prepared.api}{context}{slots}")
+    say(f"{engine} {where}: {plan.loads[0].model}, {plan.loads[0].api}{context}{slots}")
     profile = prepared.profile
     shared = f", of which {profile.shared_tokens} are shared" if profile.shared_tokens else ""
     limits = f"; {format_percent(attained_share)} within {profile.limits.text}" if profile.limits else ""

@@ -156,15 +156,17 @@ def _read_list(
         for name, columns in _LAYOUTS.items()
         if all(theirs in header for theirs, ours in columns.items() if ours in _REQUIRED)
     ]
-    if not layouts:
+    layout = layouts[0] if layouts else ""
+    if not layout:
         raise GputuiError(
             f"{path}: not a price list: its columns are {', '.join(header)[:200] or 'none'}",
             f"it needs {', '.join(_REQUIRED)}, or the columns of a SkyPilot or gpuhunt catalog",
         )
-    layout = layouts[0]
+    of = ""
     if layout != "gputui":
         provider = provider or (path.parent.name if path.stem == "vms" else path.stem)
         date = date or f"{datetime.date.fromtimestamp(path.stat().st_mtime)}"
+        of = f" of {provider}, dated {date}"
     read = 0
     for number, theirs in enumerate(rows, 2):
         ours = {name: clean_text(theirs.get(column, "")).strip() for column, name in _LAYOUTS[layout].items()}
@@ -175,7 +177,7 @@ def _read_list(
             found[key] = _cheaper(found[key], row) if key in found else row
     if not read:
         raise GputuiError(f"{path}: has no price of an instance with a GPU", "the list is unchanged")
-    yield f"from a {layout} list{f' of {provider}, dated {date}' if layout != 'gputui' else ''}: {path}"
+    yield f"from a {layout} list{of}: {path}"
     if read < len(rows):
         yield f"left out: {counted(len(rows) - read, 'line')} without a GPU or a price"
 

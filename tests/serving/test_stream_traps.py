@@ -101,15 +101,51 @@ def test_the_number_of_tokens_is_found_wherever_the_usage_is(place: str, api: st
     assert asked.answer.usage.prompt == 4
 
 
-def test_without_usage_the_number_of_tokens_is_absent_not_that_of_the_events() -> None:
-    (asked,) = _ask(Behaviour(usage="missing"))
-    assert (asked.answer.outcome, asked.answer.usage.output) == (OK, None)
-
-
-def test_one_event_is_not_one_token() -> None:
-    (asked,) = _ask(Behaviour(tokens_per_event=4), tokens=20)
-    assert len(asked.answer.output_ns) == 5
-    assert asked.answer.usage.output == 20
+@pytest.mark.parametrize(
+    ("does", "expected"),
+    [
+        (Behaviour(), (OK, 200, 10, 10, "length", "")),
+        (Behaviour(usage="missing"), (OK, 200, 10, None, "length", "")),
+        (Behaviour(tokens_per_event=4), (OK, 200, 3, 10, "length", "")),
+        (Behaviour(events_per_write=100), (OK, 200, 10, 10, "length", "")),
+        (Behaviour(ping=True), (OK, 200, 10, 10, "length", "")),
+        (Behaviour(newline="\r\n"), (OK, 200, 10, 10, "length", "")),
+        (Behaviour(framing="until_close"), (OK, 200, 10, 10, "length", "")),
+        (Behaviour(natural_length=4, honours_ignore_eos=False), (OK, 200, 4, 4, "stop", "")),
+        (Behaviour(natural_length=4), (OK, 200, 10, 10, "length", "")),
+        (Behaviour(fault="error_event"), (FAILED, 200, None, None, None, "InternalServerError")),
+        (Behaviour(fault="error_data"), (FAILED, 200, None, None, None, "InternalServerError")),
+        (Behaviour(fault="cut"), (CUT, 200, None, None, None, "its last event")),
+        (
+            Behaviour(fault="cut", framing="until_close"),
+            (CUT, 200, None, None, None, "its last event"),
+        ),
+        (Behaviour(fault="no_done"), (CUT, 200, 10, 10, "length", "its last event")),
+        (Behaviour(fault="429", retry_after_s=2), (REFUSED, 429, 0, None, "", "HTTP 429")),
+        (Behaviour(fault="503", retry_after_s=2), (REFUSED, 503, 0, None, "", "HTTP 503")),
+        (Behaviour(fault="500", retry_after_s=2), (FAILED, 500, 0, None, "", "HTTP 500")),
+        (Behaviour(context_tokens=8), (REJECTED, 400, 0, None, "", "exceed_context_size_error")),
+        (Behaviour(streams=False), (FAILED, 200, 0, None, "", "without streaming")),
+    ],
+    ids=lambda value: (
+        ", ".join(f"{k}={v}" for k, v in vars(value).items() if v != vars(Behaviour())[k])
+        if isinstance(value, Behaviour)
+        else ""
+    ),
+)
+def test_an_answer_has_the_outcome_the_tokens_and_the_events_that_the_server_sent(
+    does: Behaviour, expected: tuple[str, int, int | None, int | None, str | None, str]
+) -> None:
+    """None: as far as it got."""
+    outcome, status, events, tokens, finish, reason = expected
+    for asked in _ask(does, requests=2, tokens=10):
+        answer = asked.answer
+        assert (answer.outcome, answer.status, answer.usage.output) == (outcome, status, tokens)
+        assert events in (None, len(answer.output_ns))
+        assert finish in (None, answer.finish_reason)
+        assert reason in answer.reason
+        assert answer.retry_after == ("2" if does.retry_after_s and status > 400 else "")
+        assert answer.is_streamed == does.streams
 
 
 def test_a_role_sent_on_accept_is_not_the_first_token() -> None:
@@ -153,58 +189,6 @@ def test_characters_and_events_cut_between_reads_arrive_whole(size: int) -> None
     assert cut.answer.text == whole.answer.text
 
 
-def test_events_that_arrive_in_one_read_are_all_counted() -> None:
-    (asked,) = _ask(Behaviour(events_per_write=100), tokens=10)
-    assert len(asked.answer.output_ns) == 10
-
-
-@pytest.mark.parametrize(
-    "does",
-    [Behaviour(ping=True), Behaviour(newline="\r\n"), Behaviour(framing="until_close")],
-    ids=["pings", "lines end in CR LF", "ends with the connection"],
-)
-def test_other_forms_of_a_stream_are_read_alike(does: Behaviour) -> None:
-    asked = _ask(does, requests=2, tokens=5)
-    assert [(a.answer.outcome, len(a.answer.output_ns), a.answer.usage.output) for a in asked] == [
-        (OK, 5, 5)
-    ] * 2
-
-
-@pytest.mark.parametrize("fault", ["error_event", "error_data"])
-def test_an_error_inside_a_stream_of_status_200_is_a_failure_not_a_short_answer(fault: str) -> None:
-    (asked,) = _ask(Behaviour(fault=fault))
-    assert (asked.answer.status, asked.answer.outcome) == (200, FAILED)
-    assert "InternalServerError" in asked.answer.reason
-
-
-@pytest.mark.parametrize("framing", ["chunked", "until_close"])
-def test_a_stream_that_breaks_off_is_cut(framing: str) -> None:
-    (asked,) = _ask(Behaviour(fault="cut", framing=framing))
-    assert asked.answer.outcome == CUT
-    assert asked.answer.usage.output is None
-
-
-def test_an_answer_without_its_closing_chunk_is_cut() -> None:
-    (asked,) = _ask(Behaviour(fault="no_done"))
-    assert asked.answer.outcome == CUT
-
-
-@pytest.mark.parametrize(
-    ("status", "outcome", "retry_after"), [("429", REFUSED, "2"), ("503", REFUSED, "2"), ("500", FAILED, "2")]
-)
-def test_a_refusal_is_an_outcome_with_its_status(status: str, outcome: str, retry_after: str) -> None:
-    (asked,) = _ask(Behaviour(fault=status, retry_after_s=2))
-    assert (asked.answer.outcome, asked.answer.status) == (outcome, int(status))
-    assert asked.answer.retry_after == retry_after
-    assert asked.answer.first_ns is None
-
-
-def test_a_prompt_beyond_the_context_is_rejected_by_name() -> None:
-    (asked,) = _ask(Behaviour(context_tokens=8), tokens=10)
-    assert (asked.answer.outcome, asked.answer.status) == (REJECTED, 400)
-    assert "exceed_context_size_error" in asked.answer.reason
-
-
 def test_a_connection_closed_after_its_answer_without_a_word_costs_the_next_request_nothing() -> None:
     asked = _ask(Behaviour(closing="silent"), requests=3)
     assert [each.answer.outcome for each in asked] == [OK] * 3
@@ -219,21 +203,6 @@ def test_a_cached_prompt_is_recorded_as_such() -> None:
     asked = _ask(Behaviour(caches_prompts=True, prefill_s=0.1), requests=2)
     assert [each.answer.usage.cached for each in asked] == [0, 3]
     assert asked[0].first_s >= 0.1
-
-
-def test_an_answer_shorter_than_asked_for_has_its_real_length() -> None:
-    (asked,) = _ask(Behaviour(natural_length=4, honours_ignore_eos=False), tokens=10)
-    assert (asked.answer.usage.output, asked.answer.finish_reason) == (4, "stop")
-
-
-def test_ignore_eos_gives_the_length_asked_for_where_it_is_honoured() -> None:
-    (asked,) = _ask(Behaviour(natural_length=4), tokens=10)
-    assert (asked.answer.usage.output, asked.answer.finish_reason) == (10, "length")
-
-
-def test_a_server_that_does_not_stream_is_named() -> None:
-    (asked,) = _ask(Behaviour(streams=False))
-    assert (asked.answer.outcome, asked.answer.is_streamed) == (FAILED, False)
 
 
 def test_a_request_without_an_answer_is_unfinished_when_the_load_ends() -> None:

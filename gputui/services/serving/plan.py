@@ -130,8 +130,6 @@ class PreparedServe:
     spec: Spec
     target: Path
     server: ServerIdentity
-    api: str
-    model: str
     profile: RequestProfile
     is_here: bool
     """Whether the server's address is one of this box."""
@@ -213,8 +211,6 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
         Spec(new_run_id(), plan, runtime, options.label, price, options.machine, hash_key(), str(target)),
         target,
         server,
-        load.api,
-        load.model,
         profile,
         is_here,
         tuple(notes),

@@ -324,20 +324,12 @@ class LoadReport(CaseReport):
             ("e2e", "E2E", lambda s: s.e2e_s),
         ):
             values = step.values(of)
-            n = len(values)
-            self.figure(
-                f"{key}_p50_s", f"{title} median", "s", "less", quantile(values, 0.5), n, "no answer has it"
-            )
+            n, median_s, why = len(values), quantile(values, 0.5), "no answer has it"
+            self.figure(f"{key}_p50_s", f"{title} median", "s", "less", median_s, n, why)
             for which, (below, needed) in NEEDED.items():
-                self.figure(
-                    f"{key}_{which}_s",
-                    f"{title} {which}",
-                    "s",
-                    "less",
-                    quantile(values, below) if n >= needed else None,
-                    n,
-                    f"needs {needed} requests a launch",
-                )
+                tail_s = quantile(values, below) if n >= needed else None
+                why = f"needs {needed} requests a launch"
+                self.figure(f"{key}_{which}_s", f"{title} {which}", "s", "less", tail_s, n, why)
         if thinks := step.values(lambda s: s.answer_s):
             title = "first token of the answer"
             self.figure(ANSWER_TIME, title, "s", "less", quantile(thinks, 0.5), len(thinks))
@@ -359,52 +351,27 @@ class LoadReport(CaseReport):
             total = rate * prompts / len(ok) + step.output_tokens / step.window_s
             self.figure("total_tokens_per_s", "input and output tokens", "1/s", "more", total, len(ok))
         cached = [sample.answer.usage.cached for sample in ok]
-        share = None
+        from_cache = None
         if prompts and any(tokens is not None for tokens in cached):
-            share = sum(tokens or 0 for tokens in cached) / prompts
-        self.figure(
-            "cached_share",
-            "prompt tokens from a cache",
-            "share",
-            "neither",
-            share,
-            len(ok),
-            "the server does not say",
-        )
+            from_cache = sum(tokens or 0 for tokens in cached) / prompts
         asked = self._load.output_tokens
         short = sum((sample.answer.usage.output or 0) != asked for sample in ok)
-        self.figure(
-            "other_length_share",
-            f"answers not of {asked} tokens",
-            "share",
-            "neither",
-            short / len(ok) if ok else None,
-            len(ok),
-            "no answer",
+        other, failed = (
+            part / len(whole) if whole else None
+            for part, whole in ((short, ok), (len(counted) - len(ok), counted))
         )
-        failed = len(counted) - len(ok)
-        self.figure(
-            "failed_share",
-            "requests without an answer",
-            "share",
-            "less",
-            failed / len(counted) if counted else None,
-            len(counted),
-            "no request",
-        )
+        why = "the server does not say"
+        for key, title, better, value, n, reason in (
+            ("cached_share", "prompt tokens from a cache", "neither", from_cache, len(ok), why),
+            ("other_length_share", f"answers not of {asked} tokens", "neither", other, len(ok), "no answer"),
+            ("failed_share", "requests without an answer", "less", failed, len(counted), "no request"),
+        ):
+            self.figure(key, title, "share", better, value, n, reason)
         if step.good_share is not None:
-            self.figure(
-                "good_share", "requests within the limits", "share", "more", step.good_share, len(counted)
-            )
-        self.figure(
-            "client_lag_p99_s",
-            "lag of the client, p99",
-            "s",
-            "neither",
-            quantile(step.lags_s, 0.99),
-            len(step.lags_s),
-            "too short",
-        )
+            title = "requests within the limits"
+            self.figure("good_share", title, "share", "more", step.good_share, len(counted))
+        title, lag_s = "lag of the client, p99", quantile(step.lags_s, 0.99)
+        self.figure("client_lag_p99_s", title, "s", "neither", lag_s, len(step.lags_s), "too short")
 
     def step(self, step: LoadOutcome) -> None:
         """Send a step and its requests."""
