@@ -53,6 +53,7 @@ _MOST_PRINTED = 10
 """Upper ends of intervals beyond so many times are not printed."""
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_JOULES = ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ"), (1e-9, "nJ"), (1e-12, "pJ"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
 _ROUNDS_UP = 0.9994999
 """From this part of a unit on, three digits round up to a whole one; a hair below the true 0.9995, which
@@ -276,7 +277,6 @@ def format_metric(value: float, unit: str) -> str:
 
 def format_energy(joules_per_unit: float, unit: str) -> str:
     """Energy for a unit of work: `1.37 J/img`, `12.0 mJ/tok`, `0.92 pJ/flop`."""
-    for scale, prefix in ((1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p")):
-        if joules_per_unit >= scale * _ROUNDS_UP:
-            return f"{three_digits(joules_per_unit / scale)} {prefix}J/{unit}"
-    return f"{joules_per_unit / 1e-12:.2g} pJ/{unit}"
+    if joules_per_unit < 1e-12 * _ROUNDS_UP:
+        return f"{joules_per_unit / 1e-12:.2g} pJ/{unit}"
+    return f"{_in_largest(joules_per_unit, _JOULES, _ROUNDS_UP)}/{unit}"

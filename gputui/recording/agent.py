@@ -11,7 +11,6 @@ import contextlib
 import json
 import math
 import os
-import pwd
 import select
 import shutil
 import signal
@@ -43,6 +42,7 @@ from gputui.recording.run_directory import (
     write_spec,
 )
 from gputui.recording.worker_process import end_left_worker
+from gputui.sources.processes import user_name
 from gputui.worker.foreign_json import read_json
 
 RUNS = "runs"
@@ -73,14 +73,14 @@ def serve(home: Path, archive: Path, descriptor: int, digest: str) -> None:
     answers = os.dup(1)
     os.dup2(2, 1)  # what a library prints is no answer
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    write_only_below(home)
+    _write_only_below(home)
     agent = _Agent(home, descriptor, partial(verified_name, descriptor, archive, digest), answers)
     with contextlib.suppress(_Closed, KeyboardInterrupt):
         while True:
             agent.serve_one()
 
 
-def write_only_below(home: Path) -> None:
+def _write_only_below(home: Path) -> None:
     """Keep temporary files and caches of this process and its children below `home`. Raises OSError."""
     scratch = home / "tmp"
     scratch.mkdir(mode=0o700, exist_ok=True)
@@ -90,29 +90,7 @@ def write_only_below(home: Path) -> None:
         os.environ[name] = str(home / "cache" / directory)
 
 
-def _described(home: Path, key: str, python: str | None) -> dict[str, Any]:
-    """What this machine is, and what its Python can measure; `home` is the directory that gputui writes.
-
-    Blocks while torch is imported. Raises GputuiError if the stated Python cannot measure.
-    """
-    secret = bytes.fromhex(key)
-    chosen = chosen_interpreter(python, os.environ, lambda path: probe_interpreter([path]))
-    return {
-        "machine": to_plain(describe_machine(hash_key=secret)),
-        "interpreter": to_plain(chosen.interpreter),
-        "found_as": chosen.found_as,
-        "passed_over": list(chosen.passed_over),
-        "host_id": host_id(secret),
-        "boot_id": boot_id(),
-        "utc_us": time.time_ns() // 1000,
-        "free_bytes": shutil.disk_usage(home).free,
-        "load": os.getloadavg()[0],
-        "in_progress": [run_dir.name for run_dir in run_dirs_in(home) if is_held(run_dir)],
-        "others": list(_other_supervisors()),
-    }
-
-
-def run_dirs_in(home: Path) -> list[Path]:
+def _run_dirs_in(home: Path) -> list[Path]:
     """The directories of runs that were started from elsewhere."""
     with contextlib.suppress(OSError):
         return sorted(entry for entry in (home / RUNS).iterdir() if entry.is_dir())
@@ -187,7 +165,25 @@ class _Agent:
             raise _Closed from error
 
     def _describe(self, key: str, python: str | None) -> None:
-        self._answer(**_described(self._home, key, python))
+        """What this machine is, and what its Python can measure.
+
+        Blocks while torch is imported. Raises GputuiError if the stated Python cannot measure.
+        """
+        secret = bytes.fromhex(key)
+        chosen = chosen_interpreter(python, os.environ, lambda path: probe_interpreter([path]))
+        self._answer(
+            machine=to_plain(describe_machine(hash_key=secret)),
+            interpreter=to_plain(chosen.interpreter),
+            found_as=chosen.found_as,
+            passed_over=list(chosen.passed_over),
+            host_id=host_id(secret),
+            boot_id=boot_id(),
+            utc_us=time.time_ns() // 1000,
+            free_bytes=shutil.disk_usage(self._home).free,
+            load=os.getloadavg()[0],
+            in_progress=[run_dir.name for run_dir in _run_dirs_in(self._home) if is_held(run_dir)],
+            others=list(_other_supervisors()),
+        )
 
     def _describe_step(self, python: str, step: str) -> None:
         """What a user's workload declares, as the interpreter that would measure it reads it."""
@@ -249,15 +245,11 @@ class _Agent:
                 if time.monotonic() - spoken_s > ALIVE_EVERY_S:
                     self._answer(more=True)
                     spoken_s = time.monotonic()
-                self._listen_for_stop(run_dir)
-
-    def _listen_for_stop(self, run_dir: Path) -> None:
-        """Wait a moment for the only request that a run is followed with."""
-        asked = self._request(_POLL_S)
-        if asked is not None:
-            if asked.get("do") != "stop":
-                raise GputuiError(f"{asked.get('do')}: a run is being followed")
-            _end(run_dir)
+                asked = self._request(_POLL_S)
+                if asked is not None and asked.get("do") != "stop":
+                    raise GputuiError(f"{asked.get('do')}: a run is being followed")
+                if asked is not None:
+                    _end(run_dir)
 
     def _watch(self, interval_s: float, processes: bool) -> None:
         """Send live samples as they come, until stdin ends."""
@@ -292,7 +284,7 @@ class _Agent:
 
     def _case_in_progress(self) -> str:
         """The cases of the launch in progress, of a run that was started from elsewhere; empty for none."""
-        for run_dir in run_dirs_in(self._home):
+        for run_dir in _run_dirs_in(self._home):
             if is_held(run_dir):
                 with contextlib.suppress(OSError, GputuiError, ValueError, IndexError, KeyError):
                     starts = [
@@ -339,13 +331,13 @@ class _Agent:
         for path in (path for entry in made for path in (entry, *entry.rglob("*"))):
             with contextlib.suppress(OSError):
                 size += path.lstat().st_size if path.is_file() else 0
-        runs = [{"run_id": d.name, "in_progress": is_held(d)} for d in run_dirs_in(self._home)]
+        runs = [{"run_id": d.name, "in_progress": is_held(d)} for d in _run_dirs_in(self._home)]
         names = [entry.name for entry in made]
         self._answer(path=str(self._home), entries=names, size=size, runs=runs)
 
     def _clean(self) -> None:
         """Remove what gputui has made in the directory, unless a run is in progress there."""
-        held = [run_dir.name for run_dir in run_dirs_in(self._home) if is_held(run_dir)]
+        held = [run_dir.name for run_dir in _run_dirs_in(self._home) if is_held(run_dir)]
         if held:
             raise GputuiError(f"run {held[0][-8:]} is in progress there", "end it first, or wait")
         others = clean(self._home)
@@ -382,8 +374,4 @@ def _other_supervisors() -> Iterator[str]:
             for word in words[1:3]
         )
         if b"gputui.recording" in words[1:4] or (is_zip and b"/runs/" in b" ".join(words)):
-            try:
-                name = pwd.getpwuid(owner).pw_name
-            except KeyError:
-                name = f"user {owner}"
-            yield f"PID {entry.name} of {name}"
+            yield f"PID {entry.name} of {user_name(owner)}"

@@ -28,6 +28,8 @@ from gputui.model.journal import (
 )
 from gputui.model.machine import Runtime
 from gputui.model.plan import Plan, from_plain
+from gputui.sources.base import text_of
+from gputui.sources.processes import read_stat
 from gputui.version import version
 from gputui.worker.foreign_json import read_json_file
 
@@ -117,7 +119,6 @@ def write_spec(run_dir: Path, plain: dict[str, Any]) -> None:
 _WAIT_S = 2.0
 """Processes that only test the lock hold it for an instant."""
 _NO_FLOCK = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,18 +221,14 @@ def read_holder(run_dir: Path) -> Holder | None:
 
 def boot_id() -> str:
     """The kernel's id of this boot; empty if it has none."""
-    try:
-        return _BOOT_ID.read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        return ""
+    return text_of("/proc/sys/kernel/random/boot_id").strip()
 
 
 def process_start(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process (proc(5), field 22); None if it does not exist."""
+    """Clock ticks from boot to the start of a process; None if it does not exist."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return int(text.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
+        return read_stat(pid).start_ticks
+    except (OSError, ValueError):
         return None
 
 

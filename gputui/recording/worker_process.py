@@ -39,6 +39,7 @@ from gputui.model.plan import OUTCOMES, Plan, PlannedLaunch
 from gputui.model.serving import LOADS, REQUEST_OUTCOMES, LoadNow, LoadStep, RequestRow, Requests, ServerFound
 from gputui.recording.pacing import profiled_s
 from gputui.recording.run_directory import boot_id, process_start
+from gputui.sources.processes import read_stat
 from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES
 from gputui.worker.accelerator import narrow
 from gputui.worker.foreign_json import read_json, read_json_file
@@ -216,9 +217,8 @@ class WorkerProcess:
 
     def cpu_s(self) -> float:
         """CPU time that it has had, without its children; 0 where the system does not say."""
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        with contextlib.suppress(OSError, ValueError):
+            return read_stat(self._process.pid).cpu_ticks / os.sysconf("SC_CLK_TCK")
         return 0.0
 
     def messages(self, timeout_s: float) -> Iterator[dict[str, Any]]:

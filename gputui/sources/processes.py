@@ -190,7 +190,7 @@ class ProcessTable:
         except OSError:
             return ENDED
         if user_id not in self._users:
-            self._users[user_id] = _user_name(user_id)
+            self._users[user_id] = user_name(user_id)
         return self._users[user_id]
 
     def _command(self, pid: int, name: str) -> str | Missing:
@@ -294,7 +294,8 @@ def _since_boot_s() -> float:
     return time.clock_gettime(clock)
 
 
-def _user_name(user_id: int) -> str:
+def user_name(user_id: int) -> str:
+    """The account's name; its number if it has none."""
     import pwd  # missing on Windows
 
     try:

@@ -13,6 +13,10 @@ from gputui.model.machine import Layer
 
 DMI = "/sys/class/dmi/id"
 EC2 = {f"{DMI}/sys_vendor": "Amazon EC2\n", f"{DMI}/product_name": "p5.48xlarge\n"}
+STUDIO = {"/opt/ml/metadata/resource-metadata.json": '{"ResourceName": "x"}'}
+WSL2 = {"/proc/sys/kernel/osrelease": "5.15.167.4-microsoft-standard-WSL2\n"}
+DOCKER = {"/.dockerenv": ""}
+HARDWARE = {"ACCELERATOR": "t4-medium", "CPU_CORES": "8", "MEMORY": "30Gi"}
 OVERLAY = "1 0 0:1 / / rw - overlay overlay rw\n"
 
 
@@ -30,48 +34,32 @@ def names(tree: Tree) -> dict[str, str]:
     return {layer.layer: layer.name for layer in find_layers(tree)}
 
 
-def test_kaggle_built_from_the_colab_image_is_kaggle(tmp_path: Path) -> None:
-    tree = make(
-        tmp_path,
-        {"/.dockerenv": ""},
-        "/kaggle/working",
-        "/kaggle/input",
-        "/content",
-        COLAB_GPU="1",
-        COLAB_RELEASE_TAG="release",
-        KAGGLE_KERNEL_RUN_TYPE="Interactive",
-        KAGGLE_USER_SECRETS_TOKEN="secret",
-    )
-    assert names(tree) == {"platform": "kaggle", "container": "docker"}
-
-
-def test_colab_is_colab(tmp_path: Path) -> None:
-    tree = make(tmp_path, {"/.dockerenv": ""}, "/content", COLAB_GPU="", COLAB_RELEASE_TAG="release")
-    assert names(tree)["platform"] == "colab"
-
-
-def test_a_runpod_pod_with_dockerenv_is_runpod_in_docker(tmp_path: Path) -> None:
-    tree = make(tmp_path, {"/.dockerenv": ""}, RUNPOD_POD_ID="abc", RUNPOD_DC_ID="EU-RO-1")
+def test_the_signs_for_a_layer_are_named(tmp_path: Path) -> None:
+    tree = make(tmp_path, {}, RUNPOD_POD_ID="abc", RUNPOD_DC_ID="EU-RO-1")
     layers = find_layers(tree)
-    assert names(tree) == {"platform": "runpod", "container": "docker"}
     assert layers[0].signals == ("RUNPOD_POD_ID", "RUNPOD_DC_ID")
     assert region(tree, layers) == "EU-RO-1"
 
 
-def test_two_strong_signs_stand_for_a_certain_one(tmp_path: Path) -> None:
-    tree = make(tmp_path, {}, RUNPOD_DC_ID="EU-RO-1", RUNPOD_GPU_COUNT="1")
-    assert names(tree) == {"platform": "runpod"}
-    assert names(make(tmp_path, {}, RUNPOD_GPU_COUNT="1")) == {}
+def test_what_was_rented_is_told_by_the_firmware_unless_a_platform_is_above_it(tmp_path: Path) -> None:
+    metal = make(tmp_path / "metal", {**EC2, f"{DMI}/product_name": "g4dn.metal\n"})
+    assert instance_type(metal, find_layers(metal)) == "g4dn.metal"
+    rented = make(tmp_path / "modal", EC2, MODAL_TASK_ID="ta-1", MODAL_REGION="us-east-1")
+    assert isinstance(instance_type(rented, find_layers(rented)), Missing)
+    assert region(rented, find_layers(rented)) == "us-east-1"
+    job = make(tmp_path / "job", STUDIO, SM_CURRENT_INSTANCE_TYPE="ml.p4d.24xlarge", AWS_REGION="eu-west-1")
+    assert instance_type(job, find_layers(job)) == "ml.p4d.24xlarge"
+    assert region(job, find_layers(job)) == "eu-west-1"
+    for number, scheduled in enumerate(({"SKYPILOT_TASK_ID": "1"}, {"SLURM_JOB_ID": "7"})):
+        below = make(tmp_path / str(number), EC2, **scheduled)
+        assert instance_type(below, find_layers(below)) == "p5.48xlarge"
+    hugging_face = make(tmp_path / "hf", {}, JOB_ID="1", **HARDWARE)
+    assert instance_type(hugging_face, find_layers(hugging_face)) == "t4-medium"
 
 
-def test_a_vast_ssh_shell_is_known_by_the_written_environment(tmp_path: Path) -> None:
-    tree = make(tmp_path, {"/.dockerenv": "", "/etc/environment": 'VAST_CONTAINERLABEL="C.1234"\n'})
-    assert names(tree) == {"platform": "vast", "container": "docker"}
-
-
-def test_a_shell_without_its_containers_environment_is_known_by_the_first_process(tmp_path: Path) -> None:
-    tree = make(tmp_path, {"/proc/1/environ": "PATH=/bin\0VAST_CONTAINERLABEL=C.1\0HOME=/root\0"})
-    assert names(tree)["platform"] == "vast"
+def test_a_value_of_odd_form_is_not_taken_over(tmp_path: Path) -> None:
+    tree = make(tmp_path, {}, RUNPOD_POD_ID="a", RUNPOD_DC_ID="/home/someone\x1b[2J")
+    assert isinstance(region(tree, find_layers(tree)), Missing)
 
 
 @pytest.mark.parametrize(
@@ -82,94 +70,54 @@ def test_a_shell_without_its_containers_environment_is_known_by_the_first_proces
         {"KAGGLE_DATA_PROXY_TOKEN": "x", "KAGGLE_USER_SECRETS_TOKEN": "x"},
         {"JOB_ID": "7"},
         {"ACCELERATOR": "t4", "CPU_CORES": "4", "MEMORY": "15Gi"},
+        {"DATABRICKS_TOKEN": "t"},
+        {"LIGHTNING_API_KEY": "k"},
+        {"AZUREML_RUN_TOKEN": "t"},
+        {"CI_JOB_TOKEN": "t", "GITHUB_CODESPACE_TOKEN": "t"},
+        {"CODESPACES": "", "SM_MODEL_DIR": "m"},
+        {"RUNPOD_GPU_COUNT": "1"},
     ],
 )
-def test_a_laptop_with_credentials_or_common_names_is_no_platform(
+def test_a_laptop_with_credentials_or_single_variables_is_no_platform(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     assert names(make(tmp_path, {f"{DMI}/sys_vendor": "LENOVO\n"}, **environ)) == {"os": "bare-metal"}
 
 
-def test_slurm_on_ec2_is_a_scheduler_over_a_virtual_machine(tmp_path: Path) -> None:
-    tree = make(tmp_path, EC2, SLURM_JOB_ID="7", SLURM_JOB_USER="someone")
-    assert names(tree) == {"scheduler": "slurm", "vm": "aws"}
-    assert instance_type(tree, find_layers(tree)) == "p5.48xlarge"
-
-
-def test_an_ec2_metal_instance_is_bare_metal_at_aws(tmp_path: Path) -> None:
-    tree = make(tmp_path, {**EC2, f"{DMI}/product_name": "g4dn.metal\n"})
-    assert names(tree) == {"vm": "aws", "os": "bare-metal"}
-    assert instance_type(tree, find_layers(tree)) == "g4dn.metal"
-
-
-def test_a_platforms_underlying_host_is_not_what_was_rented(tmp_path: Path) -> None:
-    tree = make(tmp_path, EC2, MODAL_TASK_ID="ta-1", MODAL_REGION="us-east-1")
-    layers = find_layers(tree)
-    assert names(tree) == {"platform": "modal", "vm": "aws"}
-    assert isinstance(instance_type(tree, layers), Missing)
-    assert region(tree, layers) == "us-east-1"
-
-
-def test_a_value_of_odd_form_is_not_taken_over(tmp_path: Path) -> None:
-    tree = make(tmp_path, {}, RUNPOD_POD_ID="a", RUNPOD_DC_ID="/home/someone\x1b[2J")
-    assert isinstance(region(tree, find_layers(tree)), Missing)
-
-
-def test_wsl2_is_known_and_its_docker_containers_too(tmp_path: Path) -> None:
-    release = {"/proc/sys/kernel/osrelease": "5.15.167.4-microsoft-standard-WSL2\n"}
-    assert names(make(tmp_path, release)) == {"os": "wsl2"}
-    assert names(make(tmp_path, {"/.dockerenv": ""})) == {"container": "docker", "os": "wsl2"}
-
-
-def test_hugging_face_spaces_and_jobs_are_distinguished(tmp_path: Path) -> None:
-    hardware = {"ACCELERATOR": "t4-medium", "CPU_CORES": "8", "MEMORY": "30Gi"}
-    job = make(tmp_path, {}, JOB_ID="1", **hardware)
-    assert names(job) == {"platform": "hf-jobs"}
-    assert instance_type(job, find_layers(job)) == "t4-medium"
-    assert names(make(tmp_path, {}, JOB_ID="1", SPACE_ID="a/b", **hardware)) == {"platform": "hf-spaces"}
-
-
 @pytest.mark.parametrize(
-    ("files", "name"),
+    ("files", "expected"),
     [
-        ({f"{DMI}/product_name": "Google Compute Engine"}, "gcp"),
-        ({f"{DMI}/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77"}, "azure"),
-        ({f"{DMI}/sys_vendor": "Microsoft Corporation"}, "virtual-machine"),
-        ({f"{DMI}/sys_vendor": "QEMU"}, "virtual-machine"),
-        ({f"{DMI}/sys_vendor": "DigitalOcean"}, "digitalocean"),
-        ({f"{DMI}/product_name": "OpenStack Nova", f"{DMI}/sys_vendor": "QEMU"}, "openstack"),
-        ({f"{DMI}/bios_version": "4.11.amazon", "/sys/hypervisor/uuid": "ec2e1916"}, "aws"),
-        ({"/proc/self/mountinfo": "9 1 0:9 / /lambda/nfs/data rw - nfs4 x rw\n"}, "lambda"),
-        ({"/proc/cpuinfo": "processor : 0\nflags : fpu hypervisor lm\n"}, "virtual-machine"),
+        ({f"{DMI}/product_name": "Google Compute Engine"}, {"vm": "gcp"}),
+        ({f"{DMI}/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77"}, {"vm": "azure"}),
+        ({f"{DMI}/sys_vendor": "Microsoft Corporation"}, {"vm": "virtual-machine"}),
+        ({f"{DMI}/sys_vendor": "QEMU"}, {"vm": "virtual-machine"}),
+        ({f"{DMI}/sys_vendor": "DigitalOcean"}, {"vm": "digitalocean"}),
+        ({f"{DMI}/product_name": "OpenStack Nova", f"{DMI}/sys_vendor": "QEMU"}, {"vm": "openstack"}),
+        ({f"{DMI}/bios_version": "4.11.amazon", "/sys/hypervisor/uuid": "ec2e1916"}, {"vm": "aws"}),
+        ({"/proc/self/mountinfo": "9 1 0:9 / /lambda/nfs/data rw - nfs4 x rw\n"}, {"vm": "lambda"}),
+        ({"/proc/cpuinfo": "processor : 0\nflags : fpu hypervisor lm\n"}, {"vm": "virtual-machine"}),
+        ({**EC2, f"{DMI}/product_name": "g4dn.metal\n"}, {"vm": "aws", "os": "bare-metal"}),
+        ({f"{DMI}/sys_vendor": "Supermicro"}, {"os": "bare-metal"}),
+        ({}, {}),  # gVisor hides the firmware
+        (WSL2, {"os": "wsl2"}),
+        (WSL2 | DOCKER, {"container": "docker", "os": "wsl2"}),
+        ({"/run/.containerenv": ""}, {"container": "podman"}),
+        ({"/run/systemd/container": "lxc"}, {"container": "container"}),
+        ({"/etc/hosts": "# Kubernetes-managed hosts file.\n"}, {}),
+        (
+            DOCKER | {"/etc/environment": 'VAST_CONTAINERLABEL="C.1234"\n'},
+            {"platform": "vast", "container": "docker"},
+        ),
+        (
+            {"/proc/1/environ": "PATH=/bin\0VAST_CONTAINERLABEL=C.1\0HOME=/root\0"},
+            {"platform": "vast"},
+        ),
     ],
 )
-def test_clouds_are_known_by_their_firmware(tmp_path: Path, files: dict[str, str], name: str) -> None:
-    assert names(make(tmp_path, files)) == {"vm": name}
-
-
-@pytest.mark.parametrize(
-    ("files", "environ", "name"),
-    [
-        ({"/run/.containerenv": ""}, {}, "podman"),
-        ({}, {"SINGULARITY_CONTAINER": "/home/someone/a.sif"}, "apptainer"),
-        ({"/run/systemd/container": "lxc"}, {}, "container"),
-    ],
-)
-def test_containers_are_named_by_what_made_them(
-    tmp_path: Path, files: dict[str, str], environ: dict[str, str], name: str
+def test_firmware_kernels_containers_and_the_first_process_tell_where_this_is(
+    tmp_path: Path, files: dict[str, str], expected: dict[str, str]
 ) -> None:
-    assert names(make(tmp_path, files, **environ)) == {"container": name}
-
-
-def test_a_kubernetes_pod_needs_two_signs(tmp_path: Path) -> None:
-    hosts = {"/etc/hosts": "# Kubernetes-managed hosts file.\n"}
-    assert names(make(tmp_path, hosts)) == {}
-    assert names(make(tmp_path, hosts, KUBERNETES_SERVICE_HOST="10.0.0.1")) == {"scheduler": "kubernetes"}
-
-
-def test_bare_metal_needs_firmware_that_names_no_hypervisor(tmp_path: Path) -> None:
-    assert names(make(tmp_path, {})) == {}  # gVisor hides the firmware
-    assert names(make(tmp_path, {f"{DMI}/sys_vendor": "Supermicro"})) == {"os": "bare-metal"}
+    assert names(make(tmp_path, files)) == expected
 
 
 def test_every_sign_has_a_form_that_is_understood() -> None:
@@ -179,17 +127,16 @@ def test_every_sign_has_a_form_that_is_understood() -> None:
     assert not [s for s in signals() if s.secret and s.test != "exists"]
 
 
-STUDIO = {"/opt/ml/metadata/resource-metadata.json": '{"ResourceName": "x"}'}
 RECORDED: tuple[tuple[dict[str, str], tuple[str, ...], dict[str, str], dict[str, str]], ...] = (
     (STUDIO | EC2, (), {}, {"platform": "sagemaker", "vm": "aws"}),
     (
-        {"/.dockerenv": ""},
+        DOCKER,
         ("/opt/ml/input/config",),
         {"SM_MODEL_DIR": "/opt/ml/model", "SM_CURRENT_INSTANCE_TYPE": "ml.p4d.24xlarge"},
         {"platform": "sagemaker", "container": "docker"},
     ),
     (
-        {"/.dockerenv": ""},
+        DOCKER,
         (),
         {"AZUREML_RUN_ID": "x", "AZUREML_ARM_WORKSPACE_NAME": "w", "AZUREML_RUN_TOKEN": "t"},
         {"platform": "azureml", "container": "docker"},
@@ -203,7 +150,7 @@ RECORDED: tuple[tuple[dict[str, str], tuple[str, ...], dict[str, str], dict[str,
         {"platform": "lightning"},
     ),
     (
-        {"/.dockerenv": ""},
+        DOCKER,
         ("/workspaces",),
         {"CODESPACES": "true", "CODESPACE_NAME": "n", "GITHUB_TOKEN": "t"},
         {"platform": "codespaces", "container": "docker"},
@@ -221,10 +168,40 @@ RECORDED: tuple[tuple[dict[str, str], tuple[str, ...], dict[str, str], dict[str,
         {"scheduler": "gitlab-ci"},
     ),
     (
-        {"/.dockerenv": ""},
+        DOCKER,
         (),
         {"DSTACK_RUN_NAME": "r", "DSTACK_GPUS_NUM": "1", "RUNPOD_POD_ID": "p"},
         {"platform": "runpod", "scheduler": "dstack", "container": "docker"},
+    ),
+    (
+        DOCKER,
+        ("/kaggle/working", "/kaggle/input", "/content"),
+        {"COLAB_GPU": "1", "COLAB_RELEASE_TAG": "r", "KAGGLE_KERNEL_RUN_TYPE": "Interactive"},
+        {"platform": "kaggle", "container": "docker"},
+    ),
+    (
+        DOCKER,
+        ("/content",),
+        {"COLAB_GPU": "", "COLAB_RELEASE_TAG": "r"},
+        {"platform": "colab", "container": "docker"},
+    ),
+    (
+        DOCKER,
+        (),
+        {"RUNPOD_POD_ID": "abc", "RUNPOD_DC_ID": "EU-RO-1"},
+        {"platform": "runpod", "container": "docker"},
+    ),
+    ({}, (), {"RUNPOD_DC_ID": "EU-RO-1", "RUNPOD_GPU_COUNT": "1"}, {"platform": "runpod"}),
+    (EC2, (), {"SLURM_JOB_ID": "7", "SLURM_JOB_USER": "a"}, {"scheduler": "slurm", "vm": "aws"}),
+    (EC2, (), {"MODAL_TASK_ID": "t", "MODAL_REGION": "us-east-1"}, {"platform": "modal", "vm": "aws"}),
+    ({}, (), {"JOB_ID": "1", **HARDWARE}, {"platform": "hf-jobs"}),
+    ({}, (), {"JOB_ID": "1", "SPACE_ID": "a/b", **HARDWARE}, {"platform": "hf-spaces"}),
+    ({}, (), {"SINGULARITY_CONTAINER": "/home/someone/a.sif"}, {"container": "apptainer"}),
+    (
+        {"/etc/hosts": "# Kubernetes-managed hosts file.\n"},
+        (),
+        {"KUBERNETES_SERVICE_HOST": "10.0.0.1"},
+        {"scheduler": "kubernetes"},
     ),
     (
         EC2,
@@ -244,30 +221,6 @@ def test_platforms_are_recognised_by_their_recorded_variables_and_files(
     expected: dict[str, str],
 ) -> None:
     assert names(make(tmp_path, files, *directories, **environ)) == expected
-
-
-@pytest.mark.parametrize(
-    "environ",
-    [
-        {"DATABRICKS_TOKEN": "t"},
-        {"LIGHTNING_API_KEY": "k"},
-        {"AZUREML_RUN_TOKEN": "t"},
-        {"CI_JOB_TOKEN": "t", "GITHUB_CODESPACE_TOKEN": "t"},
-        {"CODESPACES": "", "SM_MODEL_DIR": "m"},
-    ],
-)
-def test_credentials_and_single_variables_of_these_platforms_decide_nothing(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
-    assert names(make(tmp_path, {}, **environ)) == {}
-
-
-def test_what_was_rented_is_known_on_sagemaker_and_below_a_scheduler(tmp_path: Path) -> None:
-    job = make(tmp_path, STUDIO, SM_CURRENT_INSTANCE_TYPE="ml.p4d.24xlarge", AWS_REGION="eu-west-1")
-    assert instance_type(job, find_layers(job)) == "ml.p4d.24xlarge"
-    assert region(job, find_layers(job)) == "eu-west-1"
-    sky = make(tmp_path / "sky", EC2, SKYPILOT_TASK_ID="1")
-    assert instance_type(sky, find_layers(sky)) == "p5.48xlarge"
 
 
 def platform(name: str) -> tuple[Layer, ...]:

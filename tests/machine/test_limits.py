@@ -51,96 +51,78 @@ def tree(root: Path, **environ: str) -> Tree:
 ALL = frozenset(range(64))
 
 
-def test_without_limits_the_whole_host_is_usable(box: Path) -> None:
-    write(box, {"/sys/fs/cgroup/cpu.max": "max 100000\n", "/sys/fs/cgroup/memory.max": "max\n"})
-    cpu, memory = describe_cpu(tree(box), ALL), describe_memory(tree(box))
-    assert (cpu.usable_threads, cpu.usable_cores, cpu.limited_by) == (64.0, 32, "host")
-    assert (memory.usable_bytes, memory.limited_by) == (HOST_MIB * 2**20, "host")
+CG = "/sys/fs/cgroup"
+V1_CPU = "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
 
 
-def test_a_tighter_quota_of_a_parent_wins(box: Path) -> None:
-    write(
-        box,
-        {
-            "/proc/self/cgroup": "0::/kubepods.slice/pod1/container2\n",
-            "/sys/fs/cgroup/kubepods.slice/pod1/container2/cpu.max": "3200000 100000\n",
-            "/sys/fs/cgroup/kubepods.slice/pod1/cpu.max": "400000 100000\n",
-            "/sys/fs/cgroup/kubepods.slice/cpu.max": "max 100000\n",
-        },
-    )
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param({f"{CG}/cpu.max": "max 100000\n"}, (64.0, 32, "host"), id="no limit"),
+        pytest.param(
+            {
+                "/proc/self/cgroup": "0::/kubepods.slice/pod1/container2\n",
+                f"{CG}/kubepods.slice/pod1/container2/cpu.max": "3200000 100000\n",
+                f"{CG}/kubepods.slice/pod1/cpu.max": "400000 100000\n",
+                f"{CG}/kubepods.slice/cpu.max": "max 100000\n",
+            },
+            (4.0, 4, "cgroup"),
+            id="a tighter quota of a parent",
+        ),
+        pytest.param({f"{CG}/cpu.max": "350000 100000\n"}, (3.5, 3, "cgroup"), id="half a CPU more"),
+        pytest.param({f"{CG}/cpu.max": "50000 100000\n"}, (0.5, 1, "cgroup"), id="less than one"),
+        pytest.param(
+            {
+                "/proc/self/mountinfo": "32 31 0:29 / /cg/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n",
+                "/proc/self/cgroup": "4:memory:/docker/abc\n1:cpu,cpuacct:/docker/abc\n",
+                "/cg/cpu,cpuacct/docker/abc/cpu.cfs_quota_us": "800000\n",
+                "/cg/cpu,cpuacct/docker/abc/cpu.cfs_period_us": "100000\n",
+                "/cg/cpu,cpuacct/cpu.cfs_quota_us": "-1\n",
+                "/cg/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            },
+            (8.0, 8, "cgroup"),
+            id="version 1, where the controller is mounted",
+        ),
+        pytest.param(
+            {
+                "/proc/self/mountinfo": V1_CPU.replace(" / ", " /docker/abc ", 1),
+                "/proc/self/cgroup": "1:cpu:/docker/abc\n",
+                f"{CG}/cpu/cpu.cfs_quota_us": "200000\n",
+                f"{CG}/cpu/cpu.cfs_period_us": "100000\n",
+            },
+            (2.0, 2, "cgroup"),
+            id="a part of the hierarchy is mounted",
+        ),
+        pytest.param(
+            {
+                "/proc/self/mountinfo": V1_CPU,
+                "/proc/self/cgroup": "1:cpu:/../../elsewhere\n",
+                f"{CG}/cpu/cpu.cfs_quota_us": "200000\n",
+                f"{CG}/cpu/cpu.cfs_period_us": "100000\n",
+            },
+            (2.0, 2, "cgroup"),
+            id="a path of another namespace",
+        ),
+        pytest.param(
+            {
+                "/proc/self/mountinfo": V1_CPU + "41 31 0:38 / /cg/unified rw - cgroup2 cgroup2 rw\n",
+                "/proc/self/cgroup": "1:cpu:/a\n0::/a\n",
+                f"{CG}/cpu/a/cpu.cfs_quota_us": "600000\n",
+                f"{CG}/cpu/a/cpu.cfs_period_us": "100000\n",
+            },
+            (6.0, 6, "cgroup"),
+            id="a hybrid of both versions",
+        ),
+        pytest.param({f"{CG}/cpuset.cpus.effective": "0-3,32\n"}, (5.0, 4, "cpuset"), id="a cpuset"),
+    ],
+)
+def test_the_tightest_limit_of_the_processor_counts(
+    box: Path, files: dict[str, str], expected: tuple[float, int, str]
+) -> None:
+    write(box, files)
     cpu = describe_cpu(tree(box), ALL)
-    assert (cpu.usable_threads, cpu.usable_cores, cpu.limited_by) == (4.0, 4, "cgroup")
+    assert (cpu.usable_threads, cpu.usable_cores, cpu.limited_by) == expected
     assert cpu.host_threads == 64
-
-
-def test_a_fraction_of_a_cpu_is_kept_and_cores_are_whole(box: Path) -> None:
-    write(box, {"/sys/fs/cgroup/cpu.max": "350000 100000\n"})
-    cpu = describe_cpu(tree(box), ALL)
-    assert (cpu.usable_threads, cpu.usable_cores) == (3.5, 3)
-
-
-def test_less_than_one_cpu_still_leaves_one_core(box: Path) -> None:
-    write(box, {"/sys/fs/cgroup/cpu.max": "50000 100000\n"})
-    cpu = describe_cpu(tree(box), ALL)
-    assert (cpu.usable_threads, cpu.usable_cores) == (0.5, 1)
-
-
-def test_a_version_1_quota_is_found_where_the_controller_is_mounted(box: Path) -> None:
-    write(
-        box,
-        {
-            "/proc/self/mountinfo": (
-                "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
-                "33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-            ),
-            "/proc/self/cgroup": "4:memory:/docker/abc\n1:cpu,cpuacct:/docker/abc\n",
-            "/sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us": "800000\n",
-            "/sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us": "100000\n",
-            "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1\n",
-            "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-            "/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes": "34359738368\n",
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-        },
-    )
-    assert describe_cpu(tree(box), ALL).usable_threads == 8.0
-    assert describe_memory(tree(box)).usable_bytes == 34359738368
-
-
-def test_a_path_of_another_namespace_falls_back_to_the_mount_root(box: Path) -> None:
-    write(
-        box,
-        {
-            "/proc/self/mountinfo": "32 31 0:29 /docker/abc /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n",
-            "/proc/self/cgroup": "1:cpu:/docker/abc\n",
-            "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000\n",
-            "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
-        },
-    )
-    assert describe_cpu(tree(box), ALL).usable_threads == 2.0
-    write(box, {"/proc/self/cgroup": "1:cpu:/../../elsewhere\n"})
-    assert describe_cpu(tree(box), ALL).usable_threads == 2.0
-
-
-def test_on_a_hybrid_system_the_version_that_limits_wins(box: Path) -> None:
-    write(
-        box,
-        {
-            "/proc/self/mountinfo": (
-                "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
-                "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
-            ),
-            "/proc/self/cgroup": "1:cpu:/a\n0::/a\n",
-            "/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us": "600000\n",
-            "/sys/fs/cgroup/cpu/a/cpu.cfs_period_us": "100000\n",
-        },
-    )
-    assert describe_cpu(tree(box), ALL).usable_threads == 6.0
-
-
-def test_a_cpuset_list_counts_its_cpus_and_their_cores(box: Path) -> None:
-    write(box, {"/sys/fs/cgroup/cpuset.cpus.effective": "0-3,32\n"})
-    cpu = describe_cpu(tree(box), ALL)
-    assert (cpu.usable_threads, cpu.usable_cores, cpu.limited_by) == (5.0, 4, "cpuset")
 
 
 def test_two_threads_of_one_core_are_one_core(box: Path) -> None:
@@ -169,18 +151,37 @@ def test_a_platforms_hint_caps_only_where_it_is_believable(
     assert (cpu.usable_threads, cpu.limited_by) == (threads, limited_by)
 
 
-def test_memory_is_the_least_of_host_hard_and_soft_limits(box: Path) -> None:
-    write(
-        box,
-        {
-            "/proc/self/cgroup": "0::/job/step\n",
-            "/sys/fs/cgroup/job/step/memory.max": "max\n",
-            "/sys/fs/cgroup/job/step/memory.high": f"{48 * 2**30}\n",
-            "/sys/fs/cgroup/job/memory.max": f"{64 * 2**30}\n",
-        },
-    )
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({f"{CG}/memory.max": "max\n"}, (HOST_MIB * 2**20, "host")),
+        (
+            {
+                "/proc/self/cgroup": "0::/job/step\n",
+                f"{CG}/job/step/memory.max": "max\n",
+                f"{CG}/job/step/memory.high": f"{48 * 2**30}\n",
+                f"{CG}/job/memory.max": f"{64 * 2**30}\n",
+            },
+            (48 * 2**30, "cgroup"),
+        ),
+        (
+            {
+                "/proc/self/mountinfo": "33 31 0:30 / /cg/memory rw - cgroup cgroup rw,memory\n",
+                "/proc/self/cgroup": "4:memory:/docker/abc\n",
+                "/cg/memory/docker/abc/memory.limit_in_bytes": "34359738368\n",
+                "/cg/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            },
+            (34359738368, "cgroup"),
+        ),
+    ],
+    ids=["no limit", "a soft limit below a hard one", "version 1"],
+)
+def test_memory_is_the_least_of_host_hard_and_soft_limits(
+    box: Path, files: dict[str, str], expected: tuple[int, str]
+) -> None:
+    write(box, files)
     memory = describe_memory(tree(box))
-    assert (memory.usable_bytes, memory.limited_by) == (48 * 2**30, "cgroup")
+    assert (memory.usable_bytes, memory.limited_by) == expected
     assert memory.host_bytes == HOST_MIB * 2**20
 
 
@@ -236,17 +237,21 @@ def test_an_arm_processor_is_named_by_its_part_and_its_cores_come_from_sysfs(tmp
     assert cpu.features == ("neon", "bf16", "sve")
 
 
-def test_an_unknown_arm_part_is_described_by_its_numbers(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {"/proc/cpuinfo": "processor : 0\nCPU implementer : 0x99\nCPU part : 0x123\n\nRevision : 1\n"},
-    )
-    assert describe_cpu(tree(tmp_path), frozenset({0})).model == "Arm, implementer 0x99 part 0x123"
-
-
-def test_a_device_tree_names_the_board_where_nothing_else_does(tmp_path: Path) -> None:
-    write(tmp_path, {"/proc/cpuinfo": "processor : 0\n", "/proc/device-tree/model": "Jetson Orin\0"})
-    assert describe_cpu(tree(tmp_path), frozenset({0})).model == "Jetson Orin"
+@pytest.mark.parametrize(
+    ("files", "model"),
+    [
+        (
+            {"/proc/cpuinfo": "processor : 0\nCPU implementer : 0x99\nCPU part : 0x123\n\nRevision : 1\n"},
+            "Arm, implementer 0x99 part 0x123",
+        ),
+        ({"/proc/cpuinfo": "processor : 0\n", "/proc/device-tree/model": "Jetson Orin\0"}, "Jetson Orin"),
+    ],
+)
+def test_a_processor_without_a_name_is_known_by_its_numbers_or_its_board(
+    tmp_path: Path, files: dict[str, str], model: str
+) -> None:
+    write(tmp_path, files)
+    assert describe_cpu(tree(tmp_path), frozenset({0})).model == model
 
 
 def test_an_empty_tree_gives_reasons_and_no_error(tmp_path: Path) -> None:
