@@ -46,11 +46,11 @@ from gputui.document.table import table_of
 from gputui.errors import EXIT_INTERRUPTED, EXIT_USAGE, GputuiError, MachineLacks
 from gputui.machine.describing import describe_machine
 from gputui.model.absent import Missing
-from gputui.model.machine import Machine
+from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_hourly, format_seconds, format_whole_seconds
 from gputui.recording.pacing import least_budget_s
-from gputui.recording.probing import ChosenInterpreter, copy_worker
+from gputui.recording.probing import copy_worker
 from gputui.recording.run_directory import Spec
 from gputui.services.compare.rerun import RepeatedRun, differences_here, read_model, repetition_of
 from gputui.services.prices import STATED, price_source
@@ -183,14 +183,14 @@ def _profile_like(
     only: Sequence[str],
     given: Profile | None,
     machine: Machine,
-    chosen: ChosenInterpreter,
+    chosen: Interpreter,
 ) -> Profile:
     """What a run measured, to be measured again; it is said first what differs here."""
     repetition = repetition_of(model, given)
     summary = model.run.summary
     label = f" ({summary.label})" if summary.label else ""
     click.echo(f"like run {summary.short_id}{label} of {model.text}", err=True)
-    differs = differences_here(model, machine, chosen.interpreter.runtime)
+    differs = differences_here(model, machine, chosen.runtime)
     said = [f"differs: {what}: {there} there, {here} here" for what, there, here in differs]
     warn(said or ["no recorded differences"])
     for name, reason in repetition.refused:
@@ -216,10 +216,10 @@ def _see_disturbances(prepared: Prepared, *, yes: bool) -> None:
         raise GputuiError("nothing was measured", "--yes measures without asking")
 
 
-def _announce(plan: Plan, chosen: ChosenInterpreter, target: Path) -> None:
+def _announce(plan: Plan, chosen: Interpreter, target: Path) -> None:
     if not plan.launches:
         return  # why, is said next
-    runtime = chosen.interpreter.runtime
+    runtime = chosen.runtime
     to_run = sum(1 for c in plan.cases if c.outcome is None)
     left_out = len(plan.cases) - to_run
     up_to = "up to " if plan.replicates > 1 else ""
@@ -261,19 +261,17 @@ def join(rendezvous: str, python: str | None) -> int:
     chosen = choose_interpreter(python)
     for found in chosen.passed_over:
         click.echo(f"passed over: {found}", err=True)
-    version = chosen.interpreter.runtime.torch_version
+    version = chosen.runtime.torch_version
     if isinstance(version, Missing):
         raise MachineLacks(
-            f"{chosen.interpreter.executable}: {version.reason}",
+            f"{chosen.executable}: {version.reason}",
             "name an interpreter that has torch: --python EXE",
         )
     with tempfile.TemporaryDirectory(prefix="gputui-") as folder:
         start = copy_worker(Path(folder))
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _: sys.exit(128 + number))
-        process = subprocess.Popen(
-            [chosen.interpreter.executable, str(start), "join", rendezvous], stdin=subprocess.PIPE
-        )
+        process = subprocess.Popen([chosen.executable, str(start), "join", rendezvous], stdin=subprocess.PIPE)
         try:
             status = process.wait()
         except KeyboardInterrupt:  # the terminal sends it to the process too
@@ -321,18 +319,18 @@ def new_workload(file: Path) -> None:
 def _show(name: str, python: str | None, as_json: bool) -> None:
     shipped = None if is_step_file(name) else find_profile(name)
     chosen = choose_interpreter(python)
-    profile = shipped or profile_of_step(Path(name), chosen.interpreter.executable)
-    plan = resolve_plan(profile, chosen.interpreter, describe_machine())
+    profile = shipped or profile_of_step(Path(name), chosen.executable)
+    plan = resolve_plan(profile, chosen, describe_machine())
     if as_json:
         print_json(plan.to_plain())
         return
-    version = chosen.interpreter.runtime.torch_version
+    version = chosen.runtime.torch_version
     torch = f"torch {version.reason}" if isinstance(version, Missing) else f"torch {version}"
     click.echo(f"{profile.name}: {profile.question}")
     up_to = "up to " if profile.replicates > 1 else ""
     launches = f"{up_to}{profile.replicates} launch{'es' if profile.replicates > 1 else ''} per case"
     click.echo(f"at most {format_seconds(profile.budget_s)}, {launches}")
-    python_version = chosen.interpreter.runtime.python_version
+    python_version = chosen.runtime.python_version
     click.echo(f"measured with Python {python_version}, {torch} ({chosen.found_as})")
     for found in chosen.passed_over:
         click.echo(f"passed over: {found}")

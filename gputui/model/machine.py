@@ -212,6 +212,10 @@ class Interpreter:
     """AMD GPUs of the box, of which NVIDIA's driver knows nothing."""
     first_gpu: int | None = None
     """The number that CUDA_VISIBLE_DEVICES begins with; None if it begins with none."""
+    found_as: str = ""
+    """`--python`, `this Python`, `$VIRTUAL_ENV`, ..."""
+    passed_over: tuple[str, ...] = ()
+    """Candidates before it with torch, each with what it lacks."""
 
 
 @dataclass(frozen=True, slots=True)

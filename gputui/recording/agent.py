@@ -173,7 +173,7 @@ class _Agent:
         chosen = chosen_interpreter(python, os.environ, lambda path: probe_interpreter([path]))
         self._answer(
             machine=to_plain(describe_machine(hash_key=secret)),
-            interpreter=to_plain(chosen.interpreter),
+            interpreter=to_plain(chosen),
             found_as=chosen.found_as,
             passed_over=list(chosen.passed_over),
             host_id=host_id(secret),

@@ -17,7 +17,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any  # Any: the JSON of a probe
 
@@ -277,20 +277,9 @@ _USUAL_PLACES = (
 """Pythons in which cloud images install torch."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenInterpreter:
-    """An interpreter, and where it was found."""
-
-    interpreter: Interpreter
-    found_as: str
-    """`--python`, `this Python`, `$VIRTUAL_ENV`, ..."""
-    passed_over: tuple[str, ...] = ()
-    """Earlier candidates with torch, each with what it lacks."""
-
-
 def chosen_interpreter(
     stated: str | None, environ: Mapping[str, str], probe: Callable[[str], dict[str, Any]]
-) -> ChosenInterpreter:
+) -> Interpreter:
     """The stated interpreter, or the first whose torch can measure; if there is none, this process's own.
 
     `probe` is `probe_interpreter` of one path, or a cache before it. Raises MachineLacks if the stated one,
@@ -300,7 +289,7 @@ def chosen_interpreter(
         path = executable_at(stated)
         answer = probe(path)
         check_torch([path], answer)
-        return ChosenInterpreter(interpreter_from_plain(answer), "--python")
+        return replace(interpreter_from_plain(answer), found_as="--python")
     passed_over: dict[str, str] = {}
     own_error: GputuiError | None = None
     for path, found_as in _candidates(environ):
@@ -318,13 +307,13 @@ def chosen_interpreter(
             continue
         interpreter = interpreter_from_plain(answer)
         if not answer["torch_missing"]:
-            return ChosenInterpreter(interpreter, found_as, tuple(passed_over.values()))
+            return replace(interpreter, found_as=found_as, passed_over=tuple(passed_over.values()))
         passed_over[path] = f"{path}: torch {answer['torch_missing']}"
     if own_error is not None:
         raise own_error
     ours = interpreter_from_plain(probe(sys.executable))
     passed_over.pop(sys.executable, None)
-    return ChosenInterpreter(ours, "this Python", tuple(passed_over.values()))
+    return replace(ours, found_as="this Python", passed_over=tuple(passed_over.values()))
 
 
 def executable_at(stated: str) -> str:

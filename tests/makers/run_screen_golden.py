@@ -42,7 +42,6 @@ from gputui.model.journal import (
 from gputui.model.machine import Interpreter
 from gputui.model.plan import Plan
 from gputui.model.telemetry import HOST
-from gputui.recording.probing import ChosenInterpreter
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
 from gputui.services.results.next_steps import NextStep
@@ -136,7 +135,7 @@ def chosen(interpreter: Interpreter | None = None) -> RunForm:
     form.profiles, form.default_file = PROFILES, "/home/ana/.local/share/gputui/results.db"
     python = interpreter or make_interpreter(cuda=None)
     machine, profile = make_machine(), PROFILES[0]
-    made, found = resolve_plan(profile, python, machine), ChosenInterpreter(python, "this Python")
+    made, found = resolve_plan(profile, python, machine), replace(python, found_as="this Python")
     form.checked = CheckedDraft(form.draft, {}, (made,), profile, (found,), machine)
     return form
 

@@ -95,7 +95,7 @@ def gathered(
         on_step("Python and torch")
         try:
             chosen = choose_interpreter(python)
-            interpreter, found_as, passed_over = chosen.interpreter, chosen.found_as, chosen.passed_over
+            interpreter, found_as, passed_over = chosen, chosen.found_as, chosen.passed_over
         except GputuiError as error:
             if python is not None:
                 raise

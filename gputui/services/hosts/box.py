@@ -15,7 +15,7 @@ from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import Plan
 from gputui.model.units import counted, format_bytes, format_hourly, format_seconds, format_whole_seconds
-from gputui.recording.probing import PROBE_TIMEOUT_S, ChosenInterpreter
+from gputui.recording.probing import PROBE_TIMEOUT_S
 from gputui.recording.run_directory import Spec
 from gputui.services.hosts.bakeoff import GIVES_UP_AFTER_S, Bakeoff
 from gputui.services.hosts.host import LOCAL, Host, quoted, text_from
@@ -51,7 +51,7 @@ class Box:
 
     host: Host
     machine: Machine
-    chosen: ChosenInterpreter
+    chosen: Interpreter
     host_id: str
     """Keyed hash of its name and machine-id."""
     boot_id: str
@@ -65,7 +65,7 @@ class Box:
 
     @property
     def runtime(self) -> str:
-        torch = self.chosen.interpreter.runtime.torch_version
+        torch = self.chosen.runtime.torch_version
         return f"no torch ({torch.reason})" if isinstance(torch, Missing) else f"torch {torch}"
 
     @property
@@ -114,10 +114,10 @@ def box_from(host: Host, answer: Mapping[str, Any], asked_s: float) -> Box:
         return Box(
             host=host,
             machine=strict(answer["machine"], Machine),
-            chosen=ChosenInterpreter(
+            chosen=replace(
                 strict(answer["interpreter"], Interpreter),
-                text_from(answer["found_as"]),
-                _texts(answer["passed_over"]),
+                found_as=text_from(answer["found_as"]),
+                passed_over=_texts(answer["passed_over"]),
             ),
             host_id=text_from(answer["host_id"]),
             boot_id=text_from(answer["boot_id"]),
@@ -181,9 +181,7 @@ def _left(link: Link) -> Left:
 
 def step_profile(link: Link, box: Box, path: Path, step: str) -> Profile:
     """The profile of a user's workload, as the interpreter of that box reads it. Raises HostFailed."""
-    answer = link.ask(
-        "describe_step", 2 * PROBE_TIMEOUT_S, python=box.chosen.interpreter.executable, step=step
-    )
+    answer = link.ask("describe_step", 2 * PROBE_TIMEOUT_S, python=box.chosen.executable, step=step)
     try:
         return profile_as_described(dict(answer["step"]), path)
     except GputuiError as error:
@@ -242,7 +240,7 @@ class PlannedHost:
             *([] if price is None else [format_hourly(price)]),
         ]
         yield " · ".join(parts)
-        yield from cautions(self.plan, self.box.chosen.interpreter, self.box.machine)
+        yield from cautions(self.plan, self.box.chosen, self.box.machine)
         yield from self.box.cautions()
 
 
@@ -314,7 +312,7 @@ def _planned(box: Box, profile: Profile, choices: Choices) -> PlannedHost:
             f"run {box.in_progress[0][-8:]} of another bakeoff is in progress there",
             "gputui bakeoff --resume waits for it",
         )
-    plan = resolve_plan(profile, box.chosen.interpreter, box.machine, choices)
+    plan = resolve_plan(profile, box.chosen, box.machine, choices)
     check_something_runs(profile, plan, box.chosen, box.machine)
     return PlannedHost(box, replace(plan, step_file=Path(plan.step_file).name))  # no path of this box
 
@@ -337,7 +335,7 @@ def new_bakeoff(
         spec = Spec(
             run_id=new_run_id(),
             plan=one.plan,
-            runtime=one.box.chosen.interpreter.runtime,
+            runtime=one.box.chosen.runtime,
             price=price_of(host.usd_per_hour, None, one.box.machine),
             hash_key=key_for_hosts(key),
             target=str(target),

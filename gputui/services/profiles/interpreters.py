@@ -19,7 +19,6 @@ from gputui.model.plan import Plan
 from gputui.recording.probing import (
     NAMELESS,
     PROBE_TIMEOUT_S,
-    ChosenInterpreter,
     chosen_interpreter,
     interpreter_from_plain,
     probe_interpreter,
@@ -36,7 +35,7 @@ def choose_interpreter(
     *,
     timeout_s: float = PROBE_TIMEOUT_S,
     on_probe: Callable[[str], None] = lambda path: None,
-) -> ChosenInterpreter:
+) -> Interpreter:
     """The stated interpreter, or the first whose torch can measure; if there is none, the one gputui runs in.
 
     `on_probe` gets the path before an interpreter is probed, since importing torch can take a minute. Raises

@@ -16,7 +16,6 @@ from gputui.model.journal import Price
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import Plan, PlannedLaunch
 from gputui.model.units import format_bytes
-from gputui.recording.probing import ChosenInterpreter
 from gputui.recording.run_directory import Spec
 from gputui.services.prices import STATED, check_instance, price_of
 from gputui.services.profiles.interpreters import check_gpu_is_used, choose_interpreter, unused_gpu
@@ -102,8 +101,8 @@ def prepare(
     options: RunOptions,
     *,
     on_probe: Callable[[str], None] = lambda path: None,
-    on_planned: Callable[[Plan, ChosenInterpreter, Path], None] = lambda plan, chosen, target: None,
-    profile_of: Callable[[Profile | None, Machine, ChosenInterpreter], Profile] | None = None,
+    on_planned: Callable[[Plan, Interpreter, Path], None] = lambda plan, chosen, target: None,
+    profile_of: Callable[[Profile | None, Machine, Interpreter], Profile] | None = None,
 ) -> Prepared:
     """Check the request and plan one run per interpreter; starts nothing.
 
@@ -128,21 +127,21 @@ def prepare(
         chosen = choose_interpreter(stated, on_probe=on_probe)
         profile = shipped
         if options.profile and profile is None:
-            profile = profile_of_step(Path(options.profile), chosen.interpreter.executable)
+            profile = profile_of_step(Path(options.profile), chosen.executable)
         if profile_of is not None:
             profile = profile_of(profile, machine, chosen)
         if profile is None:
             raise ValueError("a run needs a profile, or a run to repeat")
         profiles.append(profile)
-        plan = resolve_plan(profile, chosen.interpreter, machine, options.choices)
+        plan = resolve_plan(profile, chosen, machine, options.choices)
         check_something_runs(profile, plan, chosen, machine)
         if profile.own is not None and options.choices.budget_s is None:
             on_probe(f"how long a step of {Path(profile.own.file).name} takes")
             plan, said = after_trial(plan)
             met += said
-        met += (*unanswered(profile, plan), *cautions(plan, chosen.interpreter, machine))
+        met += (*unanswered(profile, plan), *cautions(plan, chosen, machine))
         on_planned(plan, chosen, target)
-        runtime = chosen.interpreter.runtime
+        runtime = chosen.runtime
         specs.append(
             Spec(new_run_id(), plan, runtime, options.label, price, options.machine, hash_key(), str(target))
         )
@@ -168,19 +167,19 @@ def price_stated_before(target: Path, machine: Machine) -> tuple[Price, str] | N
     return None
 
 
-def check_something_runs(profile: Profile, plan: Plan, chosen: ChosenInterpreter, machine: Machine) -> None:
+def check_something_runs(profile: Profile, plan: Plan, chosen: Interpreter, machine: Machine) -> None:
     """Raise MachineLacks if no case of the plan can run here, or none on the GPU of this box because torch
     cannot use it, with what would help."""
-    version = chosen.interpreter.runtime.torch_version
+    version = chosen.runtime.torch_version
     if not plan.launches and isinstance(version, Missing) and profile.cases:
-        unused = unused_gpu(chosen.interpreter, machine)
+        unused = unused_gpu(chosen, machine)
         command = unused.command if unused is not None and unused.command else "pip install torch"
         raise MachineLacks(
-            f"profile {profile.name} needs torch: {version.reason} in {chosen.interpreter.executable}"
+            f"profile {profile.name} needs torch: {version.reason} in {chosen.executable}"
             + "".join(f"; {found}" for found in chosen.passed_over),
             f"name an interpreter that has it: --python ~/envs/torch/bin/python; or install it: {command}",
         )
-    check_gpu_is_used(plan, chosen.interpreter, machine)
+    check_gpu_is_used(plan, chosen, machine)
     if plan.launches:
         return
     reasons = dict.fromkeys(c.reason for c in plan.cases if c.reason)
@@ -214,7 +213,7 @@ class CheckedDraft:
     plans: tuple[Plan, ...] = ()
     """One per interpreter; empty if none could be made."""
     profile: Profile | None = None
-    chosen: tuple[ChosenInterpreter, ...] = ()
+    chosen: tuple[Interpreter, ...] = ()
     machine: Machine | None = None
 
 
@@ -224,7 +223,7 @@ class DraftChecker:
     Uses the same functions as `prepare`.
     """
 
-    def __init__(self, machine: Machine | None = None, chosen: ChosenInterpreter | None = None) -> None:
+    def __init__(self, machine: Machine | None = None, chosen: Interpreter | None = None) -> None:
         """The box, and the interpreter if none is stated; None to look for them."""
         self._machine = machine
         self._chosen = {} if chosen is None else {"": chosen}
@@ -238,7 +237,7 @@ class DraftChecker:
         if options.db is not None:
             _noted(wrong, "db", lambda: check_writable(target_of(options.db)))
         plans: list[Plan] = []
-        found: list[ChosenInterpreter] = []
+        found: list[Interpreter] = []
         profile: Profile | None = None
         for python in options.pythons or (None,):
             try:
@@ -250,10 +249,10 @@ class DraftChecker:
             found.append(chosen)
             try:
                 if is_step_file(options.profile):
-                    profile = profile_of_step(Path(options.profile), chosen.interpreter.executable)
+                    profile = profile_of_step(Path(options.profile), chosen.executable)
                 else:
                     profile = find_profile(options.profile)
-                plan = resolve_plan(profile, chosen.interpreter, machine, options.choices)
+                plan = resolve_plan(profile, chosen, machine, options.choices)
                 plans.append(plan)
                 check_something_runs(profile, plan, chosen, machine)
             except GputuiError as error:

@@ -15,7 +15,6 @@ from textual.widgets import ContentSwitcher
 
 from gputui.errors import GputuiError
 from gputui.model.journal import STOPPED
-from gputui.recording.probing import ChosenInterpreter
 from gputui.services.doctor.disturbances import disturbances, gpus_of
 from gputui.services.playback.demo import BOXES, interpreter_of
 from gputui.services.profiles.loader import Profile, shipped_profiles
@@ -148,7 +147,7 @@ class RunScreen(ShellScreen):
     def _take_surroundings(self, found: tuple[tuple[Profile, ...], str, str]) -> None:
         self.form.profiles, self.form.default_file, said = found
         if shell_of(self).demo is not None:
-            self._checker = DraftChecker(BOXES[0], ChosenInterpreter(interpreter_of(BOXES[0]), "made up"))
+            self._checker = DraftChecker(BOXES[0], replace(interpreter_of(BOXES[0]), found_as="made up"))
             self.action_attach()
         else:
             watch_runs(partial(in_loop_of, self, self._know_runs), self._has_left)

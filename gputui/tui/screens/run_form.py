@@ -174,9 +174,9 @@ def _heading(runs: int, width: int) -> Line:
 def _lessons(checked: CheckedDraft) -> Iterator[tuple[str, str]]:
     """With what it would be measured, what is not here, and what to do about it."""
     for chosen in checked.chosen:
-        runtime = chosen.interpreter.runtime
+        runtime = chosen.runtime
         if isinstance(runtime.torch_version, Missing):
-            why, where = clean(runtime.torch_version.reason), clean(chosen.interpreter.executable)
+            why, where = clean(runtime.torch_version.reason), clean(chosen.executable)
             yield f"{why} in {where}: name a Python that has it (--python), or install it", "warn"
         else:
             python, torch = clean(runtime.python_version), clean(runtime.torch_version)

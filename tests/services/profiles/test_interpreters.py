@@ -160,7 +160,7 @@ def test_a_torch_that_is_new_enough_is_taken_whatever_kind_of_build_it_is(
     tmp_path: Path, version: str
 ) -> None:
     found = Environment(tmp_path / "new", TORCH.replace("2.99.0+cpu", version))
-    assert choose_interpreter(found.python).interpreter.runtime.torch_version == version
+    assert choose_interpreter(found.python).runtime.torch_version == version
 
 
 def test_what_is_too_old_or_broken_is_passed_over_for_the_next_with_the_reason(
@@ -173,7 +173,7 @@ def test_what_is_too_old_or_broken_is_passed_over_for_the_next_with_the_reason(
     places = (older.python, with_torch.python)
     monkeypatch.setattr("gputui.recording.probing._USUAL_PLACES", places)
     chosen = choose_interpreter(None, {"VIRTUAL_ENV": str(old.place), "CONDA_PREFIX": str(broken.place)})
-    assert chosen.interpreter.executable == with_torch.python
+    assert chosen.executable == with_torch.python
     assert chosen.passed_over == (
         f"{old.python} has torch 2.1.0; gputui measures with torch 2.4 or newer",
         f"{broken.python}: torch needs module not_here_at_all",
@@ -189,7 +189,7 @@ def test_where_every_torch_is_too_old_this_python_is_taken_for_what_needs_none(
     monkeypatch.setattr(sys, "executable", old.python)
     chosen = choose_interpreter(None, {"VIRTUAL_ENV": str(old.place)})
     assert (chosen.found_as, chosen.passed_over) == ("this Python", ())
-    assert chosen.interpreter.runtime.torch_version == Missing(
+    assert chosen.runtime.torch_version == Missing(
         "torch 2.1.0 is too old: gputui measures with torch 2.4 or newer"
     )
 
@@ -202,7 +202,7 @@ def test_gputuis_own_python_that_dies_when_probed_is_reported_if_there_is_no_oth
     with pytest.raises(GputuiError, match="is not a Python that can measure"):
         choose_interpreter(None, {})
     chosen = choose_interpreter(None, {"VIRTUAL_ENV": str(with_torch.place)})
-    assert chosen.interpreter.executable == with_torch.python
+    assert chosen.executable == with_torch.python
     assert "is not a Python that can measure" in chosen.passed_over[0]
 
 
@@ -219,8 +219,8 @@ def test_a_python_that_hangs_is_given_up_and_leaves_nothing_running(tmp_path: Pa
 def test_a_stated_python_without_torch_is_taken_and_says_that_it_has_none(bare: Environment) -> None:
     chosen = choose_interpreter(bare.python)
     assert chosen.found_as == "--python"
-    assert chosen.interpreter.runtime.torch_version == Missing("torch not installed")
-    assert chosen.interpreter.devices == ()
+    assert chosen.runtime.torch_version == Missing("torch not installed")
+    assert chosen.devices == ()
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_torch_that_cannot_be_imported_is_reported_with_the_reason(
     tmp_path: Path, torch: str, expected: str
 ) -> None:
     broken = Environment(tmp_path / "broken", torch)
-    version = choose_interpreter(broken.python).interpreter.runtime.torch_version
+    version = choose_interpreter(broken.python).runtime.torch_version
     assert isinstance(version, Missing)
     assert expected in version.reason
 
@@ -245,7 +245,7 @@ def test_a_torch_that_cannot_be_imported_is_reported_with_the_reason(
 def test_a_stated_python_is_known_by_its_own_path_and_not_by_what_its_link_points_to(
     with_torch: Environment,
 ) -> None:
-    interpreter = choose_interpreter(with_torch.python).interpreter
+    interpreter = choose_interpreter(with_torch.python)
     assert interpreter.executable == with_torch.python
     assert interpreter.runtime.torch_version == "2.99.0+cpu"
 
@@ -254,12 +254,12 @@ def test_a_path_that_begins_with_a_dot_is_of_this_directory(
     with_torch: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(with_torch.place / "bin")
-    assert choose_interpreter("./python").interpreter.executable == with_torch.python
+    assert choose_interpreter("./python").executable == with_torch.python
 
 
 def test_the_home_directory_is_filled_in(with_torch: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(with_torch.place))
-    assert choose_interpreter("~/bin/python").interpreter.executable == with_torch.python
+    assert choose_interpreter("~/bin/python").executable == with_torch.python
 
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
@@ -267,7 +267,7 @@ def test_the_first_that_has_torch_is_taken_and_named(
     bare: Environment, with_torch: Environment, tmp_path: Path, variable: str
 ) -> None:
     chosen = choose_interpreter(None, {variable: str(with_torch.place)})
-    assert (chosen.found_as, chosen.interpreter.executable) == (f"${variable}", with_torch.python)
+    assert (chosen.found_as, chosen.executable) == (f"${variable}", with_torch.python)
 
 
 def test_an_active_environment_comes_before_the_path(
@@ -283,7 +283,7 @@ def test_an_active_environment_comes_before_the_path(
 
 def test_where_nothing_has_torch_this_python_is_taken(bare: Environment) -> None:
     chosen = choose_interpreter(None, {"VIRTUAL_ENV": "/nowhere", "CONDA_PREFIX": str(bare.place)})
-    assert (chosen.found_as, chosen.interpreter.devices) == ("this Python", ())
+    assert (chosen.found_as, chosen.devices) == ("this Python", ())
 
 
 def test_a_directory_called_torch_beside_the_user_is_not_torch(
@@ -305,7 +305,7 @@ def test_a_python_is_probed_again_once_its_torch_changed(with_torch: Environment
     choose_interpreter(with_torch.python)
     with_torch.torch_file.write_text(TORCH.replace("2.99.0", "2.100.0"))
     os.utime(with_torch.torch_file, ns=(0, with_torch.torch_file.stat().st_mtime_ns + 1_000_000_000))
-    assert choose_interpreter(with_torch.python).interpreter.runtime.torch_version == "2.100.0+cpu"
+    assert choose_interpreter(with_torch.python).runtime.torch_version == "2.100.0+cpu"
 
 
 def test_a_python_is_probed_again_when_other_devices_are_visible(
@@ -322,9 +322,7 @@ def test_a_python_whose_torch_was_removed_is_probed_again(with_torch: Environmen
     with_torch.torch_file.unlink()
     with_torch.torch_file.with_name("imported").unlink()
     with_torch.torch_file.parent.rmdir()
-    assert choose_interpreter(with_torch.python).interpreter.runtime.torch_version == Missing(
-        "torch not installed"
-    )
+    assert choose_interpreter(with_torch.python).runtime.torch_version == Missing("torch not installed")
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"{}", b"null", b'{"state": 1}', b"\xff"])
