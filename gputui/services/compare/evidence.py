@@ -80,23 +80,18 @@ Loads = Sequence[ServingRun | Missing]
 
 
 def recorded_of(row: Row, comparison: Comparison, evidence: Evidence, *, pool: bool) -> tuple[Curves, Loads]:
-    """Read what was recorded beside a row; what can no longer be read says so."""
+    """Read what was recorded beside a row; what can no longer be read says so, and what was not sampled."""
     loads: Loads = ()
     try:
-        curves = curves_of(row, evidence, pool=pool)
+        curves: Curves = [Missing("launches of several runs were pooled")] * 2
+        if not pool:
+            curves = [_curves_of_side(cell, evidence) for cell in (row.a, row.b)]
         if not row.case.has_steps:
             loads = [_serving_of_side(side, evidence) for side in (comparison.a, comparison.b)]
     except GputuiError as error:
         absent = [Missing(error.message)] * 2
         return absent, absent
     return curves, loads
-
-
-def curves_of(row: Row, evidence: Evidence, *, pool: bool = False) -> Curves:
-    """Missing where nothing was sampled. Raises GputuiError if a file can no longer be read."""
-    if pool:
-        return [Missing("launches of several runs were pooled")] * 2
-    return [_curves_of_side(cell, evidence) for cell in (row.a, row.b)]
 
 
 def _curves_of_side(cell: Cell, evidence: Evidence) -> SideCurves | Missing:

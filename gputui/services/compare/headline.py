@@ -392,7 +392,8 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
         first = f"{runs} as fast {b} as {a} ({verdict_parts(rate)[1]})"
     else:
         first = f"can't tell{_certainty(rate)} whether {runs} faster {b} than {a} ({verdict_parts(rate)[1]})"
-    kinds: dict[str, list[str]] = {"faster": [], "not": [], "unknown": []}
+    too = " too" if rate.word == "faster" else ""
+    worth, useless, unknown = list[str](), list[str](), list[str]()
     of_gpus = [row for row in comparison.rows if not row.is_host_bound]
     rows = [row for row in of_gpus if row.case.workload_class != "ceiling"] or of_gpus
     for workload in dict.fromkeys(row.case.work.workload for row in rows):
@@ -401,18 +402,13 @@ def _of_values(comparison: Comparison, main: Row, ignore: str, evidence: Evidenc
         if workload == main.case.work.workload or words == {"not comparable"}:
             continue
         if words == {"faster"}:
-            kinds["faster"].append(title_of(workload))
+            worth.append(title_of(workload))
         elif words & {"slower", "same"} and not words & {"faster", "unsure"}:
-            kinds["not"].append(title_of(workload))
+            useless.append(title_of(workload))
         elif words <= {"inconclusive", "not comparable"}:
-            kinds["unknown"].append(title_of(workload))
-    too = " too" if rate.word == "faster" else ""
-    said = [
-        f"worth it for {listed(kinds['faster'])}{too}" if kinds["faster"] else "",
-        f"not for {listed(kinds['not'])}" if kinds["not"] else "",
-        f"can't tell for {listed(kinds['unknown'])}" if kinds["unknown"] else "",
-    ]
-    rest = ", ".join(filter(None, said))
+            unknown.append(title_of(workload))
+    said = ((worth, f"worth it for {{}}{too}"), (useless, "not for {}"), (unknown, "can't tell for {}"))
+    rest = ", ".join(words.format(listed(works)) for works, words in said if works)
     sentences = (
         as_sentence(f"{first}{': ' if rest else ''}{rest}."),
         _limit(main, comparison),

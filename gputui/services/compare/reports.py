@@ -5,8 +5,9 @@ and the evidence of each. No script, no style attribute; the style sheet of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from io import StringIO
+from itertools import islice
 from typing import Any  # JSON
 
 from gputui.analysis.spread import ASSUMED, RUN_DF, BoxSpread
@@ -185,8 +186,8 @@ def _end(out: Console, answer: Answer, comparisons: Sequence[Comparison], is_ver
 
 def _hints(comparison: Comparison, is_verbose: bool) -> Iterator[str]:
     """What would turn the answer round, and how to get the cost that one side lacks."""
-    for condition, then in () if is_verbose else turning_points(comparison)[:_MISSING_SHOWN]:
-        yield f"{condition}: {then}"
+    if not is_verbose:
+        yield from islice(turning_points(comparison), _MISSING_SHOWN)
     sides = zip(names_of(comparison), (comparison.a.run, comparison.b.run), strict=True)
     lacks = [(name, run) for name, run in sides if isinstance(run.price, Missing)]
     if len(lacks) == 1:
@@ -210,23 +211,26 @@ def chosen_rows(rows: Sequence[RowOfSides], room: int | None) -> Sequence[RowOfS
     return sorted(rows, key=place)[:room]
 
 
-_MOST_CASES = 4
+def turning_points(comparison: Comparison) -> Iterator[str]:
+    """Conditions, and what holds then: `if L4 costs $2.25/h or more: H200 is cheaper per token`.
 
-
-def turning_points(comparison: Comparison) -> list[tuple[str, str]]:
-    """Conditions, and what holds then: `if L4 costs $2.25/h or more`, `H200 is cheaper per token`.
-
-    From the price at which costs are even, and from the cases that are decided the other way.
-
-    They are of the main case; none where it is undecided.
+    The price at which costs are even, and the cases that are decided the other way, by cost where costs are
+    known. They are of the main case; none where it is undecided.
     """
     main = main_row(comparison.rows)
     if main is None or not main.rate.differs:
-        return []
-    return [*price_points(main, comparison), *_cases(main, comparison)]
+        return
+    yield from price_points(main, comparison)
+    by_cost = main.cost.differs
+    mine = (main.cost if by_cost else main.rate).verdict.word
+    better = names_of(comparison)[mine == "slower"]
+    for row in comparison.rows:
+        judged = row.cost if by_cost else row.rate
+        if row is not main and not row.is_host_bound and judged.differs and judged.verdict.word != mine:
+            yield f"for {subject(row, comparison.rows)}: {claim(row, comparison)}: take {better}"
 
 
-def price_points(main: Row, comparison: Comparison) -> Iterable[tuple[str, str]]:
+def price_points(main: Row, comparison: Comparison) -> Iterator[str]:
     """The hourly price of b at which a unit of work costs the same on both."""
     noun, (name_a, name_b) = RATES[main.case.unit].noun, names_of(comparison)
     a, b = main.a.run, main.b.run
@@ -235,32 +239,13 @@ def price_points(main: Row, comparison: Comparison) -> Iterable[tuple[str, str]]
     ratio = main.rate.ratio[0]
     if main.cost.ratio is None or isinstance(b.price, Missing):
         share = f"{format_percent(ratio)} of" if ratio < 1 else f"{three_digits(ratio)} times"
-        yield (f"if {name_b} costs less than {share} {name_a}", f"{name_b} is cheaper per {noun}")
+        yield f"if {name_b} costs less than {share} {name_a}: {name_b} is cheaper per {noun}"
         return
     even = format_hourly(float(f"{b.price.usd_per_hour / main.cost.ratio[0]:.3g}"))
     if main.cost.word == "cheaper":
-        yield (f"if {name_b} costs {even} or more", f"{name_a} is cheaper per {noun}")
+        yield f"if {name_b} costs {even} or more: {name_a} is cheaper per {noun}"
     elif main.cost.word == "dearer":
-        yield (f"if {name_b} costs {even} or less", f"{name_b} is cheaper per {noun}")
-
-
-def _cases(main: Row, comparison: Comparison) -> Iterable[tuple[str, str]]:
-    """Cases decided the other way, by cost where costs are known."""
-    by_cost = main.cost.differs
-    mine = (main.cost if by_cost else main.rate).verdict.word
-    against = [
-        row
-        for row in comparison.rows
-        if row is not main
-        and not row.is_host_bound
-        and (j := row.cost if by_cost else row.rate).differs
-        and j.verdict.word != mine
-    ]
-    better = names_of(comparison)[mine == "slower"]
-    for row in against[:_MOST_CASES]:
-        yield (f"for {subject(row, comparison.rows)}", f"{claim(row, comparison)}: take {better}")
-    if len(against) > _MOST_CASES:
-        yield (counted(len(against) - _MOST_CASES, "more case"), f"take {better}")
+        yield f"if {name_b} costs {even} or less: {name_b} is cheaper per {noun}"
 
 
 def spread_lines(comparison: Comparison) -> Iterator[str]:
@@ -400,7 +385,7 @@ def _notes(comparisons: Sequence[Comparison], ignore: str) -> Iterator[str]:
             yield f"{', '.join(dict.fromkeys(sides))}: {reason}"
     main = main_row(comparisons[0].rows)
     if main is not None and len(comparisons) == 1:
-        yield from (f"{condition}: {then}" for condition, then in price_points(main, comparisons[0]))
+        yield from price_points(main, comparisons[0])
 
 
 def _details(asked: Asked, answer: Answer, place: int) -> str:

@@ -251,4 +251,4 @@ def test_the_table_names_a_host_bound_row_and_no_sentence_is_about_it() -> None:
     assert [HOST_BOUND in name for name in names[:3]] == [False, True, False]
     text = headline_of([comparison], "", Evidence([])).text
     assert "GPT training" not in text
-    assert all("GPT training" not in then for turn in turning_points(comparison) for then in turn)
+    assert all("GPT training" not in turn for turn in turning_points(comparison))

@@ -10,7 +10,7 @@ from journals import make_journal, make_telemetry, write_telemetry
 
 from gputui.errors import GputuiError
 from gputui.services.compare.columns import COST, RATIO
-from gputui.services.compare.evidence import SideCurves, curves_of
+from gputui.services.compare.evidence import SideCurves, recorded_of
 from gputui.services.compare.session import ComparisonRequest, ask, request_of
 from gputui.services.results.selectors import from_here
 from gputui.store.journal_reader import read_journal, read_telemetry
@@ -76,7 +76,7 @@ def test_telemetry_of_a_row_is_empty_in_launches_in_which_nothing_was_sampled(tm
     (comparison,) = asked.compared().comparisons
     row = next(row for row in comparison.rows if row.case.work.workload == "gemm")
 
-    sides = curves_of(row, asked.evidence)
+    sides, _ = recorded_of(row, comparison, asked.evidence, pool=False)
 
     whole, cut = (side for side in sides if isinstance(side, SideCurves))
     assert len(whole.starts_s) == len(cut.starts_s) == 3
@@ -92,5 +92,6 @@ def test_pooled_launches_have_no_telemetry_of_a_row(tmp_path: Path) -> None:
     make_journal(tmp_path / "run")
     store_run(tmp_path / "a.db", read_journal(tmp_path / "run"), read_telemetry(tmp_path / "run"))
     asked = ask([str(tmp_path / "a.db")] * 2, pool=True)
-    row = asked.compared().comparisons[0].rows[0]
-    assert [isinstance(side, SideCurves) for side in curves_of(row, asked.evidence, pool=True)] == [False] * 2
+    (comparison,) = asked.compared().comparisons
+    curves, _ = recorded_of(comparison.rows[0], comparison, asked.evidence, pool=True)
+    assert [isinstance(side, SideCurves) for side in curves] == [False] * 2
