@@ -49,13 +49,11 @@ def bullets(lines: Iterable[str], kind: str = "") -> str:
     return f"\n<ul{of_kind}>{items}</ul>" if items else ""
 
 
-def table(found: Table | None, kind: str = "") -> str:
+def table(found: Table, kind: str = "") -> str:
     """A table that scrolls within the page where it is too wide. Drawings without a picture are left out.
 
     The page's style sheet leaves columns of high priority out of some kinds of tables where it is narrow.
     """
-    if found is None:
-        return ""
     columns = [cells for column in found.columns for cells in _cells_of(column)]
     head, *rows = map("".join, zip(*columns, strict=True))
     styles = found.styles or [""] * len(rows)
@@ -167,10 +165,8 @@ def markdown_of(part: Part | Section) -> str:
     return markdown_list(part)
 
 
-def markdown_table(table: Table | None) -> str:
-    """A table with escaped cells, a list where it has no headings; nothing for None."""
-    if table is None:
-        return ""
+def markdown_table(table: Table) -> str:
+    """A table with escaped cells, a list where it has no headings."""
     if not any(table.headings):
         return markdown_list(" ".join(filter(None, cells)) for cells in table.rows)
     ruler = ["---:" if column.is_right else "---" for column in table.written]
