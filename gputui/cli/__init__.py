@@ -11,12 +11,18 @@ from collections.abc import Sequence
 import click
 
 from gputui.cli.options import COMPLETES, ascii_option, explained, help_option, no_mouse_option
-from gputui.cli.output import readable_output, wrapped
+from gputui.cli.output import readable_output, reflowed, wrapped
 from gputui.cli.verbs import COMMANDS, ELSEWHERE, GROUPS, NOUNS, SPELT, Command, understood
 from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError
 from gputui.store.text import clean_text
 from gputui.version import version
 
+_INSTEAD_OF_OPTIONS = {
+    "--slurm": "of nodes that you hold (salloc), each: gputui bakeoff --via 'srun -w NODE'",
+    "--against": "gputui run --launches N measures more at once; then gputui compare F@RUN a.db",
+    "--resolve": "gputui run --launches N measures more at once",
+}
+"""What to type for options that earlier versions had."""
 _READING = frozenset(
     (
         *("compare", "advise", "pick", "gpu", "runs", "show"),
@@ -49,7 +55,7 @@ class _Lazy(click.Group):
         if args[0] == "help":
             from gputui.services.support.documentation import page_of
 
-            click.echo_via_pager(page_of(" ".join(args[1:])))
+            click.echo_via_pager(reflowed(page_of(" ".join(args[1:]))))
             ctx.exit()
         if self.get_command(ctx, args[0]) is None:
             typed = f"{ctx.command_path} {args[0]}".partition(" ")[2]
@@ -217,7 +223,9 @@ def _explained(error: click.ClickException) -> tuple[str, str]:
     required = [p for p in context.command.params if isinstance(p, click.Option) and p.required]
     if required and (isinstance(error, click.NoSuchOption) or getattr(error, "param", None) in required):
         hint = f"{required[0].opts[0]} {required[0].help}"
-    if isinstance(error, click.NoSuchOption) and error.possibilities:
+    if isinstance(error, click.NoSuchOption) and error.option_name in _INSTEAD_OF_OPTIONS:
+        hint = _INSTEAD_OF_OPTIONS[error.option_name]
+    elif isinstance(error, click.NoSuchOption) and error.possibilities:
         import difflib
 
         text = error.message[:1].lower() + error.message[1:].rstrip(".")

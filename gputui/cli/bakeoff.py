@@ -194,7 +194,7 @@ def command(
 
     measured, step_file, step = profile_for_hosts(profile or "")
     target = writable_target(db)
-    choices = options_of("", {"seed": secrets.randbelow(2**31), **chosen}).choices
+    choices = options_of("", {"seed": secrets.randbelow(2**31), **chosen})
     key = hash_key()
     say(f"asking {counted(len(hosts), 'host')} ...")
     prepared = prepare(

@@ -54,7 +54,6 @@ def paths(as_json: bool) -> None:
 SHELLS = ("bash", "zsh", "fish")
 _MOST_RUNS = 50
 _PLAIN = re.compile(r"[\w.+@%/-]+", re.ASCII)
-"""Labels that need no quotes."""
 _LOADS_COMPDEF = "(( $+functions[compdef] )) || { autoload -Uz compinit; compinit -i }"
 """For a .zshrc that has not loaded zsh's completion by then."""
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Callable[..., Any])
 
 COMPLETES = "_GPUTUI_COMPLETE"
-"""The variable in which a shell asks for completions."""
 _LONGEST_NAME = 80
 
 

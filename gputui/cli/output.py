@@ -66,6 +66,8 @@ def where(environ: Mapping[str, str]) -> str:
     return ""
 
 
+_WIDEST_PROSE = 100
+_ITEM = re.compile(r"\s*(?:-|\d+\.) ")
 _COMMAND = re.compile(r": (?=(?:gputui|ssh|ssh-\w+|sbatch|\S+ -m pip) )")
 _ANSWERS = ("y", "yes", "n", "no", "")
 
@@ -221,6 +223,25 @@ def wrapped(text: str, stream: TextIO) -> str:
     if not stream.isatty():
         return text
     return "\n".join(lines_in(text, shutil.get_terminal_size().columns, 2, breaks=False))
+
+
+def reflowed(text: str) -> str:
+    """Markdown whose prose is as wide as the terminal, or 80 cells, and at most 100; code and tables stay."""
+    width = min(console().width, _WIDEST_PROSE)
+    pieces: list[tuple[str, bool]] = []
+    is_code = False
+    for line in text.split("\n"):
+        is_code ^= line.startswith("```")
+        is_prose = bool(line.strip()) and not is_code and not line.startswith(("|", "#", "```", "  gputui "))
+        if is_prose and pieces and pieces[-1][1] and not _ITEM.match(line):
+            pieces[-1] = f"{pieces[-1][0]} {line.strip()}", True
+        else:
+            pieces.append((line, is_prose))
+    lines: list[str] = []
+    for piece, is_prose in pieces:
+        item = _ITEM.match(piece)
+        lines += lines_in(piece, width, len(item[0]) if item else None, breaks=False) if is_prose else [piece]
+    return "\n".join(lines)
 
 
 def shown(text: str, stream: TextIO | None = None) -> str:

@@ -10,8 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from itertools import groupby, zip_longest
-from operator import itemgetter
+from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 
@@ -19,17 +18,17 @@ from gputui.cli.output import beneath, drawn_on, shown, wrapped
 from gputui.document.background import cursor_row, hide_typing
 from gputui.document.page import Page, console_on
 from gputui.document.spans import Line, Span, line_width, width_of
-from gputui.model.journal import CaseEnd, Event, LaunchEnd, LaunchesLeftOut, LaunchStart, ProfiledPass, RunEnd
+from gputui.model.journal import CaseEnd, Event, LaunchEnd, LaunchStart
 from gputui.model.journal import Line as JournalLine
 from gputui.model.plan import Plan
-from gputui.model.units import counted, format_clock, format_seconds
-from gputui.services.results.labels import machine_words, plain_case_name, torch_in
+from gputui.model.units import format_clock
+from gputui.services.results.labels import machine_words, torch_in
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.progress import ProgressSnapshot, ProgressTracker
 
 _WHOLE_EVERY = 30
 """Drawings: whatever a key or another program wrote into the lines meanwhile is gone then."""
-_STYLED = re.compile(r"(\x1b\[[\d;]*m)")
+_STYLED = re.compile(r"\x1b\[[\d;]*m")
 
 
 class Redrawn:
@@ -48,7 +47,7 @@ class Redrawn:
         self._drawings = 0
 
     def drawing(self, lines: Sequence[str], size: tuple[int, int], in_sight: int) -> str:
-        """What makes these the lines; of the same size, mostly only what differs.
+        """What makes these the lines; of the same size, mostly only those that differ.
 
         Of another size it counts how many rows, down to that of the cursor, are `in_sight`.
         """
@@ -56,7 +55,9 @@ class Redrawn:
         is_kept = size == self.size and len(lines) >= len(self._lines)
         begin = _up(len(self._lines)) if is_kept else self._clearing(size[0], in_sight) or "\r"
         before = self._lines if self._drawings % _WHOLE_EVERY else ()
-        changed = [_change(old, line) for old, line in zip_longest(before[: len(lines)], lines)]
+        pairs = zip_longest(before[: len(lines)], lines)
+        # cleared at its end, a line would stay as long
+        changed = ["" if old == line else f"\x1b[K{line}" for old, line in pairs]
         self._lines, self.size = tuple(lines), size
         return begin + "\n".join(changed) + "\r"
 
@@ -79,38 +80,6 @@ class Redrawn:
         self._lines, self._above = (), cells
         # Row by row: of a screen that is cleared from its first cell on, tmux keeps the lines in its history.
         return _up(seen) + "\x1b[B".join(["\x1b[K"] * seen) + "\x1b[C\x1b[J" + _up(seen) if seen else ""
-
-
-def _change(old: str | None, new: str) -> str:
-    """From the first cell of a line, what makes it the new one: from the first that differs to the last."""
-    cells, before = _cells(new), [] if old is None else _cells(old)
-    if old is None or len(before) > len(cells):  # cleared at its end, it would stay as long
-        return f"\x1b[K{new}"
-    differ = [n for n, (was, cell) in enumerate(zip_longest(before, cells)) if was != cell]
-    if not differ:
-        return ""
-    parts = [f"\x1b[{differ[0]}C"] if differ[0] else []
-    for style, group in groupby(cells[differ[0] : differ[-1] + 1], key=itemgetter(0)):
-        text = "".join(character for _, character in group)
-        parts.append(f"{style}{text}\x1b[0m" if style else text)
-    return "".join(parts)
-
-
-def _cells(line: str) -> list[tuple[str, str]]:
-    """Of each cell its style and character; that of the second cell of a wide character is empty."""
-    cells: list[tuple[str, str]] = []
-    style = ""
-    for part in _STYLED.split(line):
-        if part.startswith("\x1b"):
-            style = "" if part == "\x1b[0m" else style + part
-            continue
-        for character in part:
-            width = width_of(character)
-            if not width and cells:  # it combines with the one before
-                place = -1 if cells[-1][1] else -2
-                cells[place] = (cells[place][0], cells[place][1] + character)
-            cells += [(style, character), *[(style, "")] * (width - 1)] if width else []
-    return cells
 
 
 def _up(rows: int) -> str:
@@ -166,7 +135,6 @@ def _heading(progress: ProgressSnapshot, plans: Sequence[Plan], into: str, width
 MOST_PASSES_IN_FULL = 3
 """A run of more passes has a line for each case of the first, and then a line for each pass."""
 _REDRAWN_EVERY_S = 1.0
-_TIMES = (("ttft_p50_s", "TTFT"), ("tpot_p50_s", "TPOT"))
 _FOUND = ("failed", "oom")
 """Outcomes of which a picture has no more than the word."""
 
@@ -190,18 +158,15 @@ class Progress:
         their clock is ours, `into` the file they are stored in, and `keys` are for the picture."""
         self._plans = plans
         self._live = live
-        self.tracker = ProgressTracker(plans)
-        """Of all lines so far."""
+        self.tracker = ProgressTracker(plans, is_of_this_clock=bool(histories))
         self._histories, self._into, self._keys = histories, into, keys
         self._rows = Redrawn()
         self._pass = 0
         self._said: set[tuple[int, int, str]] = set()
         """Run, case and outcome of each line about a case: of many passes only the first has a line."""
         self._logs: set[str] = set()
-        """Their ends that were printed: each once."""
         self._drawn_s = 0.0
         self._show_typing: Callable[[], None] | None = None
-        """Lets the terminal echo again."""
 
     def __enter__(self) -> Progress:
         self._show_typing = hide_typing() if self._live else None
@@ -235,8 +200,6 @@ class Progress:
 
     def tick(self) -> None:
         """Draw the picture, at most once a second, once all lines so far were heard."""
-        if self._histories:
-            self.tracker.pace.trust_clock()
         now_s = time.monotonic()
         if self._live and now_s - self._drawn_s >= _REDRAWN_EVERY_S:
             self._drawn_s = now_s
@@ -251,65 +214,39 @@ class Progress:
 
     def hear(self, index: int, line: JournalLine) -> None:
         """Take one line of the journal of run `index`, possibly written long before."""
-        self.tracker.hear(index, line)
-        if not self._live:
-            self._tell(index, line)
-        if isinstance(line, CaseEnd):
-            self._case_ended(index, line)
-        elif isinstance(line, ProfiledPass) and not line.is_valid:
-            self.say(f"{self._elapsed()} {self._name(index, line.case_id)}  not profiled: {line.reason}")
+        event = self.tracker.hear(index, line)
+        if isinstance(line, LaunchStart):
+            self._begin_launch(index, line)
         elif isinstance(line, LaunchEnd) and line.log_tail:
-            how = "a case failed" if line.outcome == "ok" else f"{line.outcome}: {line.reason}"
-            if line.outcome == "ok" and line.exit_status:
-                how = f"its worker left with {line.exit_status}"
+            launch = self.tracker.launched.get((index, line.launch_id), "a launch")
+            what = f"{launch}: a case failed" if event is None else event.message
             known = line.log_tail in self._logs
             self._logs.add(line.log_tail)
             rows = [] if known else [f"    {row}" for row in line.log_tail.split("\n")]
-            said = (
-                f"{self._elapsed()} {self.tracker.launched.get((index, line.launch_id), 'a launch')}: {how}"
-            )
-            self.say(f"{said}; its log ends{' as before' if known else ':'}", *rows)
-        elif isinstance(line, Event):
-            self.say(f"{self._elapsed()} {line.level}: {line.message}")
-        elif isinstance(line, LaunchesLeftOut):
-            self.say(f"{self._elapsed()} {line.message}")
-        elif isinstance(line, RunEnd) and line.status != "finished":
-            self.say(f"{self._elapsed()} run {line.status}: {line.reason}")
+            self.say(f"{self._elapsed()} {what}; its log ends{' as before' if known else ':'}", *rows)
+        elif event is not None and not (isinstance(line, CaseEnd) and self._is_known(index, line)):
+            level = f"{line.level}: " if isinstance(line, Event) else ""
+            self.say(f"{self._elapsed()} {level}{event.message}")
 
-    def _tell(self, index: int, line: JournalLine) -> None:
+    def _begin_launch(self, index: int, line: LaunchStart) -> None:
         """What a picture shows in place: each launch, or pass if there are many."""
-        if isinstance(line, LaunchStart):
-            plan = self._plans[index]
-            if plan.replicates <= MOST_PASSES_IN_FULL:
-                self._said.clear()
-            if plan.replicates <= MOST_PASSES_IN_FULL or not line.replicate:
-                self.say(
-                    f"{self._elapsed()} {self.tracker.launched.get((index, line.launch_id), 'a launch')}"
-                )
-            elif line.replicate > self._pass:
-                self._pass = line.replicate
-                self.say(f"{self._elapsed()} pass {self._pass + 1} of {plan.replicates}")
-
-    def _case_ended(self, index: int, line: CaseEnd) -> None:
-        name = self._name(index, line.case_id)
-        if (index, line.case_id, line.outcome) in self._said or (self._live and line.outcome not in _FOUND):
+        replicates = self._plans[index].replicates
+        if self._live:
             return
-        self._said.add((index, line.case_id, line.outcome))
-        rate = self.tracker.launch_rate(index, line.case_id, line.launch_id)
-        if line.outcome == "ok" and rate:
-            what = self._times(index, line.case_id) or counted(line.blocks, "block")
-            self.say(f"{self._elapsed()} {name}  {rate}  {what}")
-        else:
-            self.say(f"{self._elapsed()} {name}  {line.outcome}: {line.reason}")
+        if replicates <= MOST_PASSES_IN_FULL:
+            self._said.clear()
+        if replicates <= MOST_PASSES_IN_FULL or not line.replicate:
+            self.say(f"{self._elapsed()} {self.tracker.launched[index, line.launch_id]}")
+        elif line.replicate > self._pass:
+            self._pass = line.replicate
+            self.say(f"{self._elapsed()} pass {self._pass + 1} of {replicates}")
 
-    def _times(self, index: int, case_id: int) -> str:
-        """The median times of a load, `TTFT 52.0 ms, TPOT 10.1 ms`; empty for a case of another kind."""
-        known = self.tracker.figures_of(index, case_id)
-        return ", ".join(f"{name} {format_seconds(known[key][-1])}" for key, name in _TIMES if key in known)
-
-    def _name(self, index: int, case_id: int) -> str:
-        name = plain_case_name(self._plans[index].cases[case_id].case)
-        return name if len(self._plans) == 1 else f"[{index + 1}] {name}"
+    def _is_known(self, index: int, line: CaseEnd) -> bool:
+        """Whether the same was said of this case, or the picture shows it."""
+        key = index, line.case_id, line.outcome
+        is_known = key in self._said or (self._live and line.outcome not in _FOUND)
+        self._said.add(key)
+        return is_known
 
     def _elapsed(self) -> str:
         return format_clock(self.tracker.pace.elapsed_s())

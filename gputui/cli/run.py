@@ -123,7 +123,7 @@ def command(
         options,
         on_probe=lambda path: click.echo(f"checking {path} ...", err=True),
         on_planned=_announce,
-        profile_of=None if model is None else partial(_profile_like, model, options.choices.only),
+        profile_of=None if model is None else partial(_profile_like, model, options.only),
     )
     specs = prepared.specs
     if options.price is None and options.instance is None:

@@ -23,7 +23,6 @@ from gputui.store.text import clean_text
 _LONGEST_COMMAND = 200
 
 Findings = Mapping[tuple[str, int], Sequence[GpuFinding]]
-"""By source and device."""
 
 
 @click.command()

@@ -62,7 +62,6 @@ from gputui.store.journal_reader import TelemetryTail
 from gputui.store.reading import open_result
 
 _STEPS_NAMED = 2
-"""At the end of a run."""
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 HOW_TO_LEAVE = "Ctrl-C ends it and keeps what is measured, Ctrl-\\ leaves it running"
 VERBOSE_HELP = "Add efficiency, notes, and why cases were not measured."

@@ -39,7 +39,7 @@ def before_a_run(
     """What happens before a run on a terminal at which somebody types `answer`."""
     (tmp_path / "spin.toml").write_text(PROFILE)
     prepared = prepare(
-        RunOptions(str(tmp_path / "spin.toml"), db=tmp_path / "a.db", pythons=(sys.executable,))
+        RunOptions(profile=str(tmp_path / "spin.toml"), db=tmp_path / "a.db", pythons=(sys.executable,))
     )
     monkeypatch.setattr(found_before, "disturbances", lambda machine, gpus: (BUSY,) * found)
     for stream in (sys.stdin, sys.stderr):

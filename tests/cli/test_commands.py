@@ -249,7 +249,9 @@ def test_help_is_a_word_too() -> None:
 def test_help_of_a_topic_is_its_page_with_links_as_topics() -> None:
     shown = gputui_here("help", "sql").stdout
     assert shown.startswith("# Twelve answers in SQL\n")
-    assert "Open a file that a stranger made with gputui (gputui help housekeeping.md)" in shown
+    link = "Open a file that a stranger made with gputui (gputui help housekeeping.md)"
+    assert link in " ".join(shown.split())
+    assert max(map(len, gputui_here("help", "hosts").stdout.split("\n"))) <= 80
     assert gputui_here("help", "compare.md").stdout.startswith("# ")
     wrong = gputui_here("help", "instaling")
     assert (wrong.returncode, "did you mean `gputui help installing`?" in wrong.stderr) == (2, True)

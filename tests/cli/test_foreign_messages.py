@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from command_line import gputui, printed, printed_json
+from command_line import gputui, gputui_here, printed, printed_json
 
 from gputui.services.support.paths import run_directories
 
@@ -181,7 +181,7 @@ def test_the_last_line_of_a_program_is_in_the_log_and_in_no_file(
 ) -> None:
     (tmp_path / "program.toml").write_text(PROFILE)
     db = tmp_path / "a.db"
-    ran = gputui("run", tmp_path / "program.toml", "--db", db, "--blocks", "5", "--launches", "1")
+    ran = gputui_here("run", tmp_path / "program.toml", "--db", db, "--blocks", "5", "--launches", "1")
     assert ran.returncode == 1, ran.stderr
     (run_dir,) = run_directories().iterdir()
     assert any(TOKEN in log.read_text() for log in (run_dir / "logs").iterdir()), "the log keeps the message"

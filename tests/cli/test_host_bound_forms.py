@@ -19,15 +19,13 @@ from gputui.worker.steps import STEP_TIMES
 STEP_S = 0.2 / 12
 FORMS = {
     "show": ("show", "latest", "a.db"),
-    "show -v": ("show", "latest", "a.db", "-v"),
     "compare": ("compare", "a.db", "b.db"),
-    "compare -v": ("compare", "a.db", "b.db", "-v"),
     "three sides": ("compare", "a.db", "b.db", "c.db"),
     "markdown": ("compare", "a.db", "b.db", "--format", "markdown"),
     "html": ("compare", "a.db", "b.db", "--format", "html"),
     "csv": ("compare", "a.db", "b.db", "--format", "csv"),
 }
-PAGES = ("report.md", "report.html", "card.txt", "card.svg")
+PAGES = ("report.md", "card.txt")
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +63,7 @@ def test_every_form_marks_a_host_bound_row_and_no_other(place: Path, form: str) 
 @pytest.mark.parametrize("page", PAGES)
 def test_what_is_shared_marks_it_too(place: Path, page: str) -> None:
     said(place, "share", "a.db", "-o", str(place / page))
-    assert HOST_BOUND in (place / page).read_text().replace("&#45;", "-").lower()
+    assert HOST_BOUND in (place / page).read_text().lower()
 
 
 def test_a_shared_copy_is_judged_as_the_file_is(place: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
-from command_line import Terminal, printed
+from command_line import printed
 from journals import STARTED_US, make_case, make_journal
 
 from gputui.services.support.paths import monitor_file, run_directories
@@ -109,14 +110,13 @@ def test_a_run_is_removed_only_when_that_was_confirmed(
     assert list(stored(capsys, db)) == [C, A]
 
 
-@pytest.mark.parametrize(("answer", "left"), [(b"n\n", 3), (b"\n", 3), (b"y\n", 2)])
+@pytest.mark.parametrize(("answer", "left"), [("n", 3), ("", 3), ("y", 2)])
 def test_on_a_terminal_it_asks_before_a_run_is_removed(
-    db: Path, capsys: pytest.CaptureFixture[str], answer: bytes, left: int
+    db: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: str, left: int
 ) -> None:
-    asked = Terminal("rm", f"{db}@latest")
-    asked.wait_for(b"[y/N]")
-    asked.type(answer)
-    assert asked.end() == 0
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: answer)
+    assert printed(capsys, "rm", f"{db}@latest")[0] == 0
     assert len(stored(capsys, db)) == left
 
 
@@ -180,7 +180,6 @@ def test_the_run_chosen_among_several_is_reported_unless_the_user_named_or_poole
     words = ("compare", "a.db@latest~1", "a.db")
     for form, expected in (
         ("text", f"\n{line}\n"),
-        ("markdown", f"\n- {line}\n"),
         ("html", f"<li>{line}</li>"),
     ):
         assert expected in printed(capsys, *words, "--format", form)[1]

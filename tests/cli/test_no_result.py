@@ -48,7 +48,7 @@ def ends_of(db: Path) -> list[tuple[str, str]]:
 
 def test_a_run_without_a_result_exits_with_6_and_is_stored_as_failed(tmp_path: Path) -> None:
     profile, db = write_spin_profile(tmp_path / "spin.toml"), tmp_path / "a.db"
-    done = gputui("run", profile, "--db", db, "--budget", "2", "--yes", env=ENDLESS)
+    done = gputui_here("run", profile, "--db", db, "--budget", "2", "--yes", env=ENDLESS)
     assert done.returncode == EXIT_NO_RESULT, done.stderr
     assert done.stdout.lstrip().startswith("Nothing was measured: 1 case did not finish")
     assert "run failed: nothing was measured" in done.stderr
@@ -118,7 +118,7 @@ def apart(tmp_path: Path) -> tuple[Path, Path]:
     return a, stored(tmp_path / "b.db", 2, [make_case("gpt_train", threads="all")])
 
 
-@pytest.mark.parametrize("form", ["text", "json", "csv", "html", "markdown"])
+@pytest.mark.parametrize("form", ["text", "json", "html"])
 def test_a_comparison_of_nothing_is_written_in_every_form_and_exits_with_6(
     apart: tuple[Path, Path], tmp_path: Path, form: str
 ) -> None:
@@ -133,7 +133,7 @@ def test_a_comparison_of_nothing_is_written_in_every_form_and_exits_with_6(
 
 
 def test_the_exit_status_of_a_comparison_of_nothing_is_that_of_the_command(apart: tuple[Path, Path]) -> None:
-    assert gputui("compare", *apart).returncode == EXIT_NO_RESULT
+    assert gputui_here("compare", *apart).returncode == EXIT_NO_RESULT
     assert gputui_here("compare", *apart, apart[0]).returncode == EXIT_DONE  # a and c have a case in common
     assert gputui_here("compare", apart[0]).returncode == EXIT_NO_RESULT  # all cases have one precision
 

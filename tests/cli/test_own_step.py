@@ -96,7 +96,7 @@ def test_a_step_that_fails_when_it_is_tried_is_named_once_with_its_error_and_no_
     step: Path, tmp_path: Path
 ) -> None:
     step.write_text(STEP.replace("lambda: ", "lambda: 1 / 0 or "))
-    done = gputui("run", step, "--db", tmp_path / "a.db", "--yes")
+    done = gputui_here("run", step, "--db", tmp_path / "a.db", "--yes")
     assert done.returncode == EXIT_CASE_FAILED
     said = "step:hashing mini cpu fp32 all cores failed when it was tried"
     why = "my_step.py line 8: ZeroDivisionError: division by zero"
@@ -197,22 +197,16 @@ def test_a_mistake_in_a_step_is_reported_with_file_line_and_what_was_expected(
     assert not (tmp_path / "a.db").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "wanted"),
     [
-        pytest.param(
+        (
             "    return Step(lambda:",
             "    return (lambda:",
             "my_step.py line 5: build gave function; expected Step",
-            marks=pytest.mark.slow,
         ),
-        pytest.param(
-            "    import hashlib\n",
-            "    import hashlib\n    1 / 0\n",
-            "my_step.py line 7: ZeroDivisionError",
-            marks=pytest.mark.slow,
-        ),
-        ("for _ in range(pieces_of(request))", "for _ in range(nothing)", "my_step.py line 8: NameError"),
+        ("    import hashlib\n", "    import hashlib\n    1 / 0\n", "my_step.py line 7: ZeroDivisionError"),
     ],
 )
 def test_an_error_in_mid_run_fails_the_case_with_its_line(

@@ -189,33 +189,6 @@ def test_whatever_the_lines_become_all_that_was_said_stands_above_them_once_and_
     assert terminal.lines == kept
 
 
-PIECES = st.tuples(st.sampled_from(["", "1", "36", "1;33"]), st.text("ab━", min_size=1, max_size=4))
-STYLED = st.lists(PIECES, max_size=4).map(
-    lambda pieces: "".join(f"\x1b[{code}m{text}\x1b[0m" if code else text for code, text in pieces)
-)
-
-
-@FEW
-@given(pictures=st.lists(st.lists(STYLED, min_size=3, max_size=3), min_size=2, max_size=5))
-def test_what_is_kept_of_a_line_has_the_letters_and_the_colours_of_the_new_one(
-    pictures: list[list[str]],
-) -> None:
-    terminal, rows, fresh = Emulated(20, 5), Redrawn(), Emulated(20, 5)
-    for lines in pictures:
-        terminal.feed(rows.drawing(lines, (20, 9), 9))
-    fresh.feed(Redrawn().drawing(pictures[-1], (20, 5), 5))
-    for y in range(3):
-        cells = [
-            [
-                (cell.data, cell.fg, cell.bold)
-                for x in range(20)
-                if (cell := one.screen.buffer[y][x]).data != " "
-            ]
-            for one in (terminal, fresh)
-        ]
-        assert cells[0] == cells[1]
-
-
 def test_only_lines_that_differ_are_written() -> None:
     rows = Redrawn()
     rows.drawing(["first", "second", "third"], (80, 24), 24)
@@ -369,8 +342,8 @@ def test_what_goes_wrong_scrolls_up_once_and_the_picture_goes_on_below_it(
         screen.feed(capsys.readouterr().err)
         above, _, picture = "\n".join(screen.lines).partition("\n test")
         assert [re.sub(r"^\d:\d\d ", "", line) for line in above.split("\n")] == [
-            "matmul mini cpu fp32 all cores  failed: it broke",
-            "launch 1 of matmul mini cpu fp32 all cores: failed: it died; its log ends:",
+            "matmul mini cpu fp32 all cores failed: it broke",
+            "launch 1 of matmul mini cpu fp32 all cores failed: it died; its log ends:",
             "    Traceback:",
             "      in build",
             "warning: the clock fell",
@@ -435,19 +408,18 @@ def test_a_terminal_without_line_glyphs_gets_letters_of_the_same_width(
 def test_in_a_real_terminal_the_picture_follows_its_size_hides_what_is_typed_and_the_end_has_its_place(
     tmp_path: Path,
 ) -> None:
-    profile = write_spin_profile(tmp_path / "spin.toml", replicates=3, threads=("1", "all"))
+    profile = write_spin_profile(tmp_path / "spin.toml", replicates=2, blocks=10)
     words = [*WORDS, "run", str(profile), "--yes", "--db", str(tmp_path / "a.db")]
     with Terminal(words, 80, 24) as terminal:
         heading = re.compile(r"^ spin on .*, \d+ cores? .*a\.db$", re.MULTILINE)
         terminal.wait_for(lambda: heading.search(terminal.text) is not None)
         begun, begun_s = len(terminal.raw), monotonic()
-        terminal.wait_for("pass 2 of 3")
         terminal.resize(60, 12)
         narrow = re.compile(r"^ [━╸─]+ +\d+ %  .*ends \d\d:\d\d$", re.MULTILINE)  # without the pass
         terminal.wait_for(lambda: narrow.search(terminal.text) is not None)
         terminal.resize(80, 24)
         terminal.type(b"rm -r .\n")
-        terminal.wait_for("pass 3 of 3")
+        terminal.wait_for("pass 2 of 2")
         assert "rm -r" not in terminal.text
         assert terminal.ended() == 0
         assert terminal.attributes_now == terminal.attributes_before
@@ -459,6 +431,7 @@ def test_in_a_real_terminal_the_picture_follows_its_size_hides_what_is_typed_and
     assert written < 1000 * (monotonic() - begun_s) + 4000  # and what the run ends with
 
 
+@pytest.mark.slow
 def test_a_terminal_that_never_answers_shows_nothing_typed_and_is_as_before_at_the_end(
     tmp_path: Path,
 ) -> None:
@@ -475,11 +448,11 @@ def test_a_terminal_that_never_answers_shows_nothing_typed_and_is_as_before_at_t
 
 
 def test_a_terminal_whose_viewer_was_killed_echoes_again(tmp_path: Path) -> None:
-    profile = write_spin_profile(tmp_path / "spin.toml", replicates=3, threads=("1", "all"))
+    profile = write_spin_profile(tmp_path / "spin.toml", blocks=10)
     run = shlex.join([*WORDS, "run", str(profile), "--yes", "--db", str(tmp_path / "a.db")])
     shell = f"sh -c {shlex.quote(f'echo viewer $$; exec {run}')}; cat"
     with Terminal(["sh", "-c", shell], 80, 24) as terminal:
-        terminal.wait_for("pass 2 of 3")
+        terminal.wait_for("Ctrl-C ends it")
         assert terminal.attributes_now != terminal.attributes_before
         found = re.search(rb"viewer (\d+)", terminal.raw)
         assert found is not None

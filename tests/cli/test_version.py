@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import gputui
+from command_line import gputui_here
 
 from gputui.version import RELEASED
 
@@ -22,9 +22,9 @@ def git(place: Path, *words: str) -> str:
 
 
 def version_said(place: Path, **environment: str) -> str:
-    """The version that the gputui in a directory prints, started elsewhere."""
+    """The version of the gputui in a directory, started elsewhere."""
     done = subprocess.run(
-        [sys.executable, "-m", "gputui", "--version"],
+        [sys.executable, "-c", "from gputui.version import version; print(version())"],
         cwd=place.parent,
         env={**os.environ, "PYTHONPATH": str(place), **environment},
         capture_output=True,
@@ -32,21 +32,22 @@ def version_said(place: Path, **environment: str) -> str:
         check=True,
     )
     assert done.stderr == ""
-    return done.stdout
+    return done.stdout.strip()
 
 
 @pytest.fixture
 def copied(tmp_path: Path, repository: Path) -> Path:
-    """This gputui in a directory that is not a clone."""
-    ignore = shutil.ignore_patterns("__pycache__", "built_version.py")
-    shutil.copytree(repository / "gputui", tmp_path / "here" / "gputui", ignore=ignore)
+    """Of this gputui what tells its version, in a directory that is not a clone."""
+    (tmp_path / "here" / "gputui").mkdir(parents=True)
+    for name in ("__init__.py", "version.py"):
+        shutil.copy(repository / "gputui" / name, tmp_path / "here" / "gputui")
     (tmp_path / "here" / ".gitignore").write_text("__pycache__/\n")
     return tmp_path / "here"
 
 
 def following(release: str) -> str:
     major, minor, patch = release.split(".")
-    return f"gputui, version {major}.{minor}.{int(patch) + 1}.dev"
+    return f"{major}.{minor}.{int(patch) + 1}.dev"
 
 
 def test_a_tag_is_the_version_and_each_commit_after_it_has_one_of_its_own(
@@ -61,12 +62,12 @@ def test_a_tag_is_the_version_and_each_commit_after_it_has_one_of_its_own(
     git(clone, "commit", "-q", "--allow-empty", "-m", "second")
     git(clone, "worktree", "add", "-q", str(worktree), "HEAD~1")
     second = git(clone, "rev-parse", "--short=8", "HEAD")
-    assert version_said(worktree) == version_said(copied) == "gputui, version 7.2.9\n"
-    assert version_said(clone) == f"gputui, version 7.2.10.dev1+g{second}\n"
+    assert version_said(worktree) == version_said(copied) == "7.2.9"
+    assert version_said(clone) == f"7.2.10.dev1+g{second}"
     of_hook = {"GIT_DIR": str(copied / ".git")}  # as git sets it for its hooks
-    assert version_said(clone, **of_hook) == f"gputui, version 7.2.10.dev1+g{second}\n"
-    (worktree / "gputui" / "__main__.py").open("a").write("\n")
-    assert re.fullmatch(r"gputui, version 7\.2\.10\.dev0\+g[0-9a-f]{8}\.dirty\n", version_said(worktree))
+    assert version_said(clone, **of_hook) == f"7.2.10.dev1+g{second}"
+    (worktree / "gputui" / "version.py").open("a").write("\n")
+    assert re.fullmatch(r"7\.2\.10\.dev0\+g[0-9a-f]{8}\.dirty", version_said(worktree))
 
 
 def test_without_a_tag_commits_count_from_the_last_release(copied: Path) -> None:
@@ -74,7 +75,7 @@ def test_without_a_tag_commits_count_from_the_last_release(copied: Path) -> None
     git(copied, "add", ".")
     git(copied, "commit", "-q", "-m", "first")
     commit = git(copied, "rev-parse", "--short=8", "HEAD")
-    assert version_said(copied) == f"{following(RELEASED)}1+g{commit}\n"
+    assert version_said(copied) == f"{following(RELEASED)}1+g{commit}"
 
 
 @pytest.mark.parametrize("lacks", ["a clone", "a commit", "git"])
@@ -82,8 +83,10 @@ def test_without_a_clone_a_commit_or_git_it_is_some_development_version(lacks: s
     if lacks != "a clone":
         git(copied, "init", "-q")
     path = "" if lacks == "git" else os.environ["PATH"]
-    assert version_said(copied, PATH=path) == f"{following(RELEASED)}0\n"
+    assert version_said(copied, PATH=path) == f"{following(RELEASED)}0"
 
 
 def test_capital_v_is_short_for_it() -> None:
-    assert gputui("-V").stdout == gputui("--version").stdout != ""
+    said = gputui_here("-V").stdout
+    assert said == gputui_here("--version").stdout
+    assert said.startswith("gputui, version ")

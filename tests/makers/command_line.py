@@ -11,6 +11,7 @@ import os
 import pty
 import random
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from typing import Any  # JSON
 import pytest
 
 from gputui.cli import main
+from gputui.cli.watching import WATCHED
 from gputui.model.journal import JOURNAL_NAME
 from gputui.recording.run_directory import is_held
 
@@ -52,7 +54,8 @@ def gputui_together(
 
 
 def gputui_here(*words: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command that starts nothing in this process, which spares it the imports."""
+    """Run a command in this process, which spares it the imports; it needs no terminal and gets no signal."""
+    handlers = {number: signal.getsignal(number) for number in WATCHED}
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -61,8 +64,12 @@ def gputui_here(*words: str | Path, env: Mapping[str, str] | None = None) -> sub
     ):
         for name, value in (env or {}).items():
             patch.setenv(name, value)
-        with pytest.raises(SystemExit) as left:
-            main(list(map(str, words)))
+        try:
+            with pytest.raises(SystemExit) as left:
+                main(list(map(str, words)))
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
     assert isinstance(left.value.code, int)
     return subprocess.CompletedProcess(words, left.value.code, _text_of(out), _text_of(err))
 

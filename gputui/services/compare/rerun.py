@@ -118,6 +118,7 @@ def repetition_of(model: RepeatedRun, given: Profile | None = None) -> Repetitio
         cases=tuple(groups.values()),
         commands=tuple(commands),
         own=None if given is None else given.own,
+        own_file="" if given is None else given.own_file,
         repeats=summary.short_id,
     )
     return Repetition(profile, tuple(refused), len(model.run.cases) - len(tried))
@@ -144,7 +145,7 @@ def _workload(case: Case, given: Profile | None) -> Workload | Missing:
     work, variant = case.work, case.variant
     known = {workload.name: workload for workload in WORKLOADS}
     if given is not None and given.own is not None:
-        known[given.own.workload.name] = given.own.workload
+        known[given.own.name] = given.own
     workload = known.get(work.workload)
     if workload is None:
         return Missing("is not a built-in workload: name the .py file that defines it as well")

@@ -38,7 +38,6 @@ from gputui.store.writing import store_run
 from gputui.worker.foreign_json import read_json_file
 
 GIVES_UP_AFTER_S = 300.0
-"""How long a host that was lost is looked for."""
 FILE_TIMEOUT_S = 600.0
 START_S = 900.0
 """Besides the budget: torch from a cold disk, and one launch that ends late."""
@@ -77,7 +76,6 @@ class HostStatus:
     name: str
     state: str
     why: str
-    """What went wrong and what to do; empty while all is well."""
     device: str = ""
     """Its GPUs or processor; empty before its journal has it."""
     case: str = ""
@@ -86,7 +84,6 @@ class HostStatus:
     left_s: float | None = None
     health: str = ""
     silent_s: float = 0.0
-    """Since the host was heard last."""
 
 
 class HostRun:
@@ -115,7 +112,6 @@ class HostRun:
         self._has_failures = False
         self._has_results = False
         self._is_what_came_stored = False
-        """Of a run that failed."""
         self._end: RunEnd | None = None
         self._link: Link | None = None
         self._is_stopped = threading.Event()

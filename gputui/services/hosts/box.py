@@ -53,7 +53,6 @@ class Box:
     machine: Machine
     chosen: Interpreter
     host_id: str
-    """Keyed hash of its name and machine-id."""
     boot_id: str
     clock_ahead_s: float
     free_bytes: int
@@ -143,10 +142,8 @@ class Left:
     path: str
     """Quoted."""
     entries: tuple[str, ...]
-    """Names of what it made in that directory."""
     size_bytes: int
     runs: tuple[str, ...]
-    """Each with its state."""
 
 
 def left_on(host: Host) -> Left:

@@ -47,7 +47,6 @@ class Host:
     is_ssh: bool = False
     """Whether it takes one text for the login shell rather than words."""
     python: str = ""
-    """The interpreter to measure with; empty for the first that has torch."""
     usd_per_hour: float | None = None
     directory: str = ""
     """Where gputui makes the one directory that it writes there; empty for `~/.gputui`."""

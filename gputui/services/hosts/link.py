@@ -24,9 +24,8 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar  # Any: JSON of another machine
+from typing import Any, NamedTuple, TypeVar  # Any: JSON of another machine
 
 from gputui.errors import EXIT_BUG, EXIT_MACHINE_LACKS, GputuiError, bug_text
 from gputui.model.units import format_seconds
@@ -123,8 +122,7 @@ def _script(host: Host, nonce: str, makes: str) -> str:
     return find_python(host, run, f'echo "gputui {nonce} nopython $o"')
 
 
-@dataclass(frozen=True, slots=True)
-class FilePart:
+class FilePart(NamedTuple):
     """Part of a file of a host."""
 
     offset: int

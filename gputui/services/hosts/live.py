@@ -121,12 +121,10 @@ class HostSample:
 
     host: Host
     sample: LiveSample | None
-    """None until the first message."""
     case: str
     heard_ns: int
     """Monotonic, here; 0 before the first message."""
     problem: str
-    """Why nothing comes from it; empty while it is heard."""
     hint: str
     received_bytes: int
 

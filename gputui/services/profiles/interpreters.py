@@ -156,7 +156,6 @@ class UnusedGpu:
     look: str = ""
     """A command, whole, that shows why torch does not see it; empty if that is known."""
     is_wanted: bool = False
-    """Whether the user has hidden it."""
 
     @property
     def hint(self) -> str:

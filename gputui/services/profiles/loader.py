@@ -28,8 +28,7 @@ MAX_BUDGET_S = 24 * 3600
 MAX_REPLICATES = 100
 MAX_BLOCKS = 10_000
 SHOWN_LETTERS = 80
-"""How much of a wrong value an error shows."""
-_PROFILE_KEYS = (
+_PROFILE_KEYS = [
     "schema",
     "version",
     "title",
@@ -39,8 +38,8 @@ _PROFILE_KEYS = (
     "blocks",
     "case",
     "command",
-)
-_CASE_KEYS = (
+]
+_CASE_KEYS = [
     "workload",
     "sizes",
     "ladder",
@@ -50,8 +49,8 @@ _CASE_KEYS = (
     "modes",
     "weight",
     "profiled",
-)
-_COMMAND_KEYS = ("name", "version", "argv", "pattern", "unit", "units", "devices", "class", "weight")
+]
+_COMMAND_KEYS = ["name", "version", "argv", "pattern", "unit", "units", "devices", "class", "weight"]
 _NAME = re.compile(r"[a-z0-9_-]{1,40}")
 _PATTERN_LETTERS = 1000
 
@@ -113,15 +112,6 @@ class ProfileCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnStep:
-    """A user's workload."""
-
-    file: str
-    workload: Workload
-    """Its declaration; only a worker can build it."""
-
-
-@dataclass(frozen=True, slots=True)
 class Profile:
     """A named list of workloads and variants with a time budget."""
 
@@ -133,7 +123,9 @@ class Profile:
     replicates: int
     cases: tuple[ProfileCase, ...]
     commands: tuple[ProfileCommand, ...] = ()
-    own: OwnStep | None = None
+    own: Workload | None = None
+    """The user's, as it declares itself; only a worker can build it."""
+    own_file: str = ""
     most_blocks: int = MOST_BLOCKS
     """A case with this many blocks in a launch is done, whatever is left of the budget."""
     repeats: str = ""
@@ -150,8 +142,8 @@ class Profile:
 
     def workload_named(self, name: str) -> Workload:
         """A workload of one of its cases. Raises KeyError if there is none of that name."""
-        if self.own is not None and self.own.workload.name == name:
-            return self.own.workload
+        if self.own is not None and self.own.name == name:
+            return self.own
         return workload_named(name)
 
 
@@ -311,11 +303,10 @@ class ProfileReader:
 
     def _argv(self, table: Mapping[str, Any], place: str) -> tuple[str, ...]:
         words = table.get("argv")
-        is_list = isinstance(words, list) and words and all(isinstance(w, str) for w in words)
-        if not isinstance(words, list) or not is_list or not words[0] or any("\0" in w for w in words):
-            raise self._wrong(
-                f"{place}argv", words, 'a list of words, the program first: ["python", "train.py"]'
-            )
+        is_list = isinstance(words, list) and all(isinstance(w, str) and "\0" not in w for w in words)
+        if not is_list or not words or not words[0]:
+            allowed = 'a list of words, the program first: ["python", "train.py"]'
+            raise self._wrong(f"{place}argv", words, allowed)
         return tuple(words)
 
     def _pattern(self, table: Mapping[str, Any], place: str) -> str:
@@ -336,25 +327,27 @@ class ProfileReader:
 
     def _case(self, table: Mapping[str, Any], place: str) -> ProfileCase:
         self._known(table, _CASE_KEYS, place)
-        names = [w.name for w in WORKLOADS]
-        name = table.get("workload")
-        if not isinstance(name, str) or name not in names:
+        name, names = table.get("workload"), [w.name for w in WORKLOADS]
+        if name not in names:
             raise self._wrong(f"{place}workload", name, names)
         workload = workload_named(name)
         precisions = tuple(p for p in PRECISIONS if declared_as(p) in workload.precisions)
-        place = f"{place}{name}: "
+        place, sizes = f"{place}{name}: ", tuple(workload.sizes)
         devices = self._choices(table, "devices", place, DEVICE_CLASSES, workload.device_classes)
         if "threads" in table and "cpu" not in devices:
             raise self._wrong(f"{place}threads", table["threads"], 'only for devices = ["cpu"]')
+        is_profiled = self._switch(table, "profiled", place)
+        if is_profiled and not can_be_profiled(workload):
+            raise self._wrong(f"{place}profiled", is_profiled, "false: the profiler cannot see its steps")
         return ProfileCase(
             workload=name,
-            sizes=self._choices(table, "sizes", place, tuple(workload.sizes), tuple(workload.sizes)),
+            sizes=self._choices(table, "sizes", place, sizes, sizes),
             devices=devices,
             precisions=self._choices(table, "precisions", place, PRECISIONS, precisions),
             threads=self._choices(table, "threads", place, THREAD_REQUESTS, THREAD_REQUESTS, ("all",)),
             weight=self._number(table, "weight", place, 0.01, 100, 1.0),
             modes=self._choices(table, "modes", place, MODES, workload.modes, ("eager",)),
-            is_profiled=self._profiled(table, place, workload),
+            is_profiled=is_profiled,
             is_ladder=self._switch(table, "ladder", place),
         )
 
@@ -362,12 +355,6 @@ class ProfileReader:
         wanted = table.get(key, False)
         if not isinstance(wanted, bool):
             raise self._wrong(place + key, wanted, "true or false")
-        return wanted
-
-    def _profiled(self, table: Mapping[str, Any], place: str, workload: Workload) -> bool:
-        wanted = self._switch(table, "profiled", place)
-        if wanted and not can_be_profiled(workload):
-            raise self._wrong(f"{place}profiled", wanted, "false: the profiler cannot see its steps")
         return wanted
 
     def _refuse_repeated(self, cases: Iterable[ProfileCase], commands: Iterable[ProfileCommand]) -> None:
@@ -425,21 +412,20 @@ class ProfileReader:
         low: float,
         high: float,
         default: float | None = None,
+        *,
+        kind: str = "a number",
     ) -> float:
         value = table.get(key, default)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not low <= value <= high:
-            raise self._wrong(place + key, value, f"a number from {low:g} to {high:.15g}")
+        types = (int,) if kind == "a whole number" else (int, float)
+        if type(value) not in types or not low <= value <= high:
+            raise self._wrong(place + key, value, f"{kind} from {low:g} to {high:.15g}")
         return float(value)
 
     def whole(
         self, table: Mapping[str, Any], key: str, place: str, low: int, high: int, default: int | None = None
     ) -> int:
         """A whole number in this range. Raises GputuiError."""
-        value = table.get(key, default)
-        if type(value) is not int or not low <= value <= high:
-            raise self._wrong(place + key, value, f"a whole number from {low:g} to {high:.15g}")
-        return value
+        return int(self._number(table, key, place, low, high, default, kind="a whole number"))
 
     def _wrong(self, key: str, value: object, allowed: str | Iterable[str]) -> GputuiError:
         """What is allowed is described, or is one of some words."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 from gputui.errors import GputuiError, MachineLacks
 from gputui.facts.tables import GpuFacts, find_gpu, peak_bandwidth, peak_for
@@ -70,7 +71,6 @@ class Choices:
     budget_s: float | None = None
     """None for the profile's, scaled with the launches per case."""
     most_blocks: int | None = None
-    """None for the profile's."""
     rendezvous: str = ""
     """`ADDRESS:PORT` on this host where other hosts connect; empty if there are none."""
     seed: int = 0
@@ -78,8 +78,7 @@ class Choices:
     """Keep a Chrome trace of every case that can be profiled, and profile them all."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
+class _Target(NamedTuple):
     """A device class of the profile on this machine: a device, or the reason there is none."""
 
     device: PlannedDevice | None
@@ -185,7 +184,7 @@ def resolve_plan(
         keeps_traces=choices.keeps_traces,
         interpreter=(interpreter.executable,),
         commands=tuple(commands),
-        step_file="" if profile.own is None else profile.own.file,
+        step_file=profile.own_file,
     )
 
 
@@ -272,14 +271,12 @@ def _planned_command(
     return PlannedCase(case_id, command.case, None, ""), launch
 
 
-@dataclass(frozen=True, slots=True)
-class _Only:
+class _Only(NamedTuple):
     """What one `--only` names."""
 
     workload: str
     size: str = ""
     precision: str = ""
-    """Empty for all, as `size`."""
 
     def holds(self, size: str, precision: str) -> bool:
         return self.size in ("", size) and self.precision in ("", precision)
@@ -498,7 +495,7 @@ def _with_more_gpus(target: _Target, needed: int, interpreter: Interpreter) -> _
     if len(chosen) < needed:
         return _Target(None, first, "unsupported", f"{needed} GPUs are needed, torch sees {len(chosen)}")
     visible = ",".join(d.uuid or str(d.index) for d in chosen)
-    return replace(target, device=replace(target.device, visible=visible))
+    return target._replace(device=replace(target.device, visible=visible))
 
 
 def _rung(entry: ProfileCase, workload: Workload, asked: str, interpreter: Interpreter) -> str:

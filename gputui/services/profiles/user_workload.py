@@ -13,7 +13,7 @@ from gputui.errors import GputuiError
 from gputui.model.plan import Plan
 from gputui.model.units import format_seconds, format_whole_seconds
 from gputui.recording.probing import describe_step, try_steps
-from gputui.services.profiles.loader import OwnStep, Profile, ProfileCase, can_be_profiled
+from gputui.services.profiles.loader import Profile, ProfileCase, can_be_profiled, find_profile
 from gputui.worker.contract import Request, Size, Step, Workload
 from gputui.worker.failures import IN_LOG
 
@@ -28,6 +28,11 @@ MOST_S = 600.0
 def is_step_file(name: str) -> bool:
     """Whether the argument names a workload file rather than a profile."""
     return name.endswith(".py")
+
+
+def profile_named(name: str, python: str) -> Profile:
+    """A shipped profile, one of a TOML file, or that of a user's workload, which `python` reads."""
+    return profile_of_step(Path(name), python) if is_step_file(name) else find_profile(name)
 
 
 def profile_of_step(path: Path, python: str) -> Profile:
@@ -79,7 +84,8 @@ def profile_as_described(plain: dict[str, Any], path: Path) -> Profile:
         budget_s=SECONDS_PER_CASE * cases,
         replicates=PASSES,
         cases=(case,),
-        own=OwnStep(str(path), workload),
+        own=workload,
+        own_file=str(path),
     )
 
 

@@ -235,6 +235,10 @@ def select_all(
     for text, (path, run) in selectors.items():
         asked.setdefault(file_of.setdefault(identity(path), expanded(path).absolute()), {})[text] = path, run
     missing = [str(path) for path in asked if not is_there(path)]
+    if any(text.startswith("reference:") for text in selectors):
+        raise GputuiError(
+            "a reference is no side of a comparison", "gputui show F judges its cases by the reference"
+        )
     if len(missing) > 1:
         raise GputuiError(f"there are no result files {listed(missing)}", "name files that are there")
     read = partial(_selected, asked=asked, pool=pool, with_passes=with_passes, only_rates=only_rates)

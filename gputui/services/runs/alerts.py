@@ -9,7 +9,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.errors import GputuiError
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from gputui.services.runs.process import LiveRun
 
 EVERY_S = 2.0
-POLLS = 15
-"""Polls after a change: a supervisor takes a while until it locks the directory of its run."""
 Groups = Sequence[tuple["LiveRun", ...]]
 """The runs of each supervisor, the newest first."""
 
@@ -39,31 +36,16 @@ def _poll(changed: Callable[[Groups], None], ends: threading.Event) -> None:
     from gputui.services.support.paths import run_directories  # after the first frame is drawn
 
     last: Groups | None = None
-    seen_ns, polls = 0, 0
     while not ends.is_set():
-        changed_ns = _changed_ns(run_directories())
-        # A new run creates a directory and locks it soon after; until then one timestamp is enough.
-        if changed_ns != seen_ns:
-            polls = POLLS if time.time_ns() - changed_ns < POLLS * EVERY_S * 1e9 else 1
-        else:
-            polls -= 1
         found: Groups = ()
-        if last or polls > 0:
+        if run_directories().exists():
             from gputui.services.runs.process import runs_in_progress  # only if there was ever a run
 
-            seen_ns, found = changed_ns, runs_in_progress()
+            found = runs_in_progress()
         if found != last and not ends.is_set():
             changed(found)
             last = found
         ends.wait(EVERY_S)
-
-
-def _changed_ns(directory: Path) -> int:
-    """When an entry was last added to a directory or removed; 0 if it does not exist."""
-    try:
-        return directory.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 LONGEST = 200
@@ -191,7 +173,6 @@ class Alerts:
         self._clock_s = clock_s
         self._alerted_s: float | None = None
         self._waiting: list[str] = []
-        """Sentences about cases, oldest first."""
         self._seen: set[tuple[int, int, str]] = set()
         self._ends: dict[int, RunEnd] = {}
 

@@ -27,11 +27,9 @@ class DeviceHistory:
     now: Mapping[str, float | int]
     """The newest value of each metric, none older than 10 s."""
     bin_s: float
-    """Length of a bin in seconds."""
     bins: Mapping[str, tuple[float | None, ...]]
     """Means by metric since sampling began, oldest first; None where nothing was read."""
     slowed: Slowed = field(default_factory=Slowed)
-    """What throttled it lately."""
 
     def series(self, key: str) -> TimeSeries:
         """A metric since sampling began."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import secrets
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar  # Any: values by the names of their fields
 
@@ -20,35 +20,27 @@ from gputui.worker.ranks import address_of
 
 N = TypeVar("N", int, float)
 _SHOWN = 40
-"""How much of a wrong value an error shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """The options of `gputui run`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions(Choices):
+    """The options of `gputui run`, those by which the user narrows it among them."""
 
     profile: str = "quick"
     """A name, a .toml file, or a workload in a .py file; empty if another run defines what is measured."""
     db: Path | None = None
-    """None for the default result file."""
     pythons: tuple[str, ...] = ()
     """Interpreters, one run each; empty for the first that has torch."""
-    choices: Choices = field(default_factory=Choices)
     label: str = ""
     machine: str = ""
     """What the user calls this box; empty to know it by what it is."""
     price: float | None = None
-    """USD per hour for the whole machine."""
     instance: str | None = None
 
 
 def options_of(profile: str, stated: Mapping[str, Any]) -> RunOptions:
-    """The options with these values, by the fields of `RunOptions` and of its choices; None for the usual."""
-    narrowing = {one.name for one in fields(Choices)}
-    given = {key: value for key, value in stated.items() if value is not None}
-    choices = Choices(**{key: value for key, value in given.items() if key in narrowing})
-    others = {key: value for key, value in given.items() if key not in narrowing}
-    return RunOptions(profile, choices=choices, **others)
+    """The options with these values, by the fields of `RunOptions`; None for the usual."""
+    return RunOptions(profile=profile, **{key: value for key, value in stated.items() if value is not None})
 
 
 def number_from(
@@ -109,7 +101,7 @@ def _pythons(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What a run can be told: `--NAME`, and the field of `RunOptions` or of its choices with this `key`.
+    """What a run can be told: `--NAME`, and the field of `RunOptions` with this `key`.
 
     `metavar` and `help` are for the shell. On the form it has a `title`, and `unset` while nothing is typed.
     `read` raises GputuiError for what is wrong; `split` divides the form's text of one that may be repeated.
@@ -225,7 +217,6 @@ OPTIONS: tuple[Option, ...] = (
 def to_argv(options: RunOptions) -> list[str]:
     """The options as words of a command line."""
     stated = asdict(options)
-    stated |= stated["choices"]
     return list(words_of({one.name: stated[one.key] for one in OPTIONS}))
 
 
@@ -244,7 +235,6 @@ def words_of(options: Mapping[str, object]) -> Iterator[str]:
 Draft = dict[str, str]
 """What is typed in a form, by the name of the option; and the `profile`."""
 Wrong = dict[str, GputuiError]
-"""Errors by the name of the option."""
 
 
 def read_draft(draft: Draft) -> tuple[RunOptions, Wrong]:

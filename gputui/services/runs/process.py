@@ -52,7 +52,6 @@ class LiveRun:
     run_id: str
     run_dir: Path
     target: Path
-    """The result file it will be stored in."""
     supervisor: subprocess.Popen[bytes] | None
     """The supervisor, if it is a child of this process."""
 

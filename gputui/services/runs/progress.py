@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median
@@ -34,7 +34,7 @@ from gputui.model.plan import Case, Plan, PlannedCase, PlannedLaunch, Work
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.serving import LoadNow, LoadStep, ServerFound
 from gputui.model.telemetry import HOST
-from gputui.model.units import UNKNOWN, counted, format_rate, format_spread, listed
+from gputui.model.units import UNKNOWN, counted, format_rate, format_seconds, format_spread, listed
 from gputui.recording.pacing import FIRST_STARTUP_S, FIRST_STARTUP_WITHOUT_TORCH_S, profiled_s
 from gputui.services.results.expected import share_of_sheet, uses_of
 from gputui.services.results.labels import (
@@ -69,6 +69,7 @@ EVENTS_KEPT = 200
 LAST_WORDS_KEPT = 50
 LOADS_KEPT = 600
 _AT_WORK = ("starting", "profiling", "warm", "timing")
+_TIMES = (("ttft_p50_s", "TTFT"), ("tpot_p50_s", "TPOT"))
 _NO_BLOCK = Missing("no block has been timed yet")
 _WITH_WARM_UP = 1.3
 """Times the timed blocks: building, the first step, and warm-up until three blocks agree."""
@@ -77,7 +78,8 @@ _WITH_WARM_UP = 1.3
 class TimeLeft:
     """Elapsed and remaining time of all runs of one supervisor."""
 
-    def __init__(self, plans: Sequence[Plan]) -> None:
+    def __init__(self, plans: Sequence[Plan], is_of_this_clock: bool) -> None:
+        """`is_of_this_clock` if the journals' timestamps are of this boot, so that their clock is ours."""
         self.begun_ns = time.monotonic_ns()
         """When the first run began, on this process's monotonic clock."""
         self.started_ns: dict[int, int] = {}
@@ -99,15 +101,9 @@ class TimeLeft:
         """What was expected of the launches that came to their end, and what they took."""
         self._taken_s = 0.0
         self._ended_s = 0.0
-        """Elapsed when the last launch ended."""
         self._now_s: float | None = None
         """Elapsed when the launch in progress began."""
-        self._is_of_this_clock = False
-
-    def trust_clock(self) -> None:
-        """Use the journals' timestamps: they are of this boot, so their clock is ours."""
-        self._is_of_this_clock = True
-        self.begun_ns = min(self.started_ns.values(), default=self.begun_ns)
+        self._is_of_this_clock = is_of_this_clock
 
     def hear(self, index: int, line: Line) -> None:
         """Read one line of the journal of run `index`; it may have been written long before."""
@@ -196,9 +192,7 @@ class CaseProgress:
     spread: str = ""
     """The 95 % interval of the rate around it, as `±1 %`; empty while there is none."""
     peak: float | None = None
-    """What it reaches of a peak; None if that is unknown."""
-    of_launch: float = 0.0
-    """How much of the launch in progress is done, 0 to 1."""
+    share_done: float = 0.0
     short_name: str = ""
     """Without the words that all cases of its run share."""
     ttft_s: float | None = None
@@ -214,11 +208,6 @@ class CaseProgress:
         """Whether a worker is executing it."""
         return self.state in _AT_WORK
 
-    @property
-    def share_done(self) -> float:
-        """Of its launches, 0 to 1."""
-        return min((self.launches_done + self.of_launch) / self.launches, 1.0) if self.launches else 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class TimedCase:
@@ -231,11 +220,9 @@ class TimedCase:
     centre_s: float
     """The Hodges–Lehmann estimate, as in verdicts; the median if there are too few blocks for an interval."""
     interval: Interval | Missing
-    """Of 95 %, in seconds."""
     rate: str
     """Of the estimate, with what the box gave where that is far from it."""
     spread: str
-    """The interval around the rate; empty while there is none."""
     aim: str
     """When this launch of the case is done, as `±0.5 % or 60 blocks`."""
     launches: int
@@ -247,7 +234,6 @@ class Happened:
     """An event, or a failed launch."""
 
     at_s: float
-    """Since the run began."""
     level: str
     message: str
 
@@ -257,10 +243,8 @@ class LogTail:
     """The end of a worker's log after its launch or a case of it failed, or after it did not exit cleanly."""
 
     run: int
-    """Index among the runs of the supervisor."""
     launch_id: int
     at_s: float
-    """Since the run began."""
     launch: str
     """Such as `launch 3 of spin mini cpu fp32`."""
     outcome: str
@@ -275,7 +259,6 @@ class OfferedLoad:
 
     name: str
     launch: int
-    """Its number among the launches of the case."""
     launches: int
     now: tuple[LoadNow, ...]
     """Of this launch, about one a second, the oldest first."""
@@ -297,13 +280,10 @@ class ProgressSnapshot:
     cases: tuple[CaseProgress, ...]
     strip: TimedCase | None
     events: tuple[Happened, ...]
-    """Newest last."""
     is_storing: bool
-    """Whether everything is measured."""
     share_done: float | None = None
     """Of the time it takes, by what is expected to be left; None without a limit."""
     machine: Machine | None = None
-    """The box, once the journal has it."""
     under_test: int | None = None
     """Index of the GPU on which a worker is or was last at work, HOST for the CPU; None before the first."""
     shared_words: str = ""
@@ -311,17 +291,13 @@ class ProgressSnapshot:
     devices: tuple[DeviceHistory, ...] | Missing = ()
     """What the sampler has read, the host first."""
     last_words: tuple[LogTail, ...] = ()
-    """Newest last."""
     load: OfferedLoad | None = None
-    """What is offered to a server now; None while nothing is."""
     server_is_here: bool | None = None
     """Whether the server under load runs on this box; None for a run without one."""
     runtime: Runtime | None = None
-    """The software under test, once the journal has it."""
     pass_number: int = 0
     """Of the pass in progress, from 1; 0 before the first."""
     passes: int = 0
-    """Planned; each measures every case once."""
     waited_share: float | Missing = _NO_BLOCK
     """Of the newest block: what its threads waited for CPUs that others held; 0 to 1."""
 
@@ -349,7 +325,6 @@ class _Launched:
 
     precision_used: str = ""
     outcome: str = ""
-    """Empty while it goes on."""
     reason: str = ""
     blocks: list[Block] = field(default_factory=list)
 
@@ -377,14 +352,11 @@ class _Case:
     launches: int
     most_blocks: int
     profiled: set[int]
-    """Launches in which it is profiled too."""
     done: int = 0
     device_index: int | None = None
     device_name: str = ""
     launched: defaultdict[int, _Launched] = field(default_factory=lambda: defaultdict(_Launched))
-    """By launch."""
     figures: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """By key, the value of each launch."""
     known: _Rate = _Rate()
 
     @property
@@ -396,11 +368,11 @@ class _Case:
         return self.state in _AT_WORK
 
     @property
-    def of_launch(self) -> float:
-        going_on = [one for one in self.launched.values() if not one.outcome]
-        if not self.is_now or not going_on:
-            return 0.0
-        return min(len(going_on[-1].blocks) / self.most_blocks, 1.0)
+    def share_done(self) -> float:
+        """Of its launches, with that of the one in progress, 0 to 1."""
+        now = next((one.blocks for one in reversed(self.launched.values()) if not one.outcome), [])
+        of_launch = min(len(now) / self.most_blocks, 1.0) if self.is_now else 0.0
+        return min((self.done + of_launch) / max(self.launches, self.done, 1), 1.0) if self.launches else 0.0
 
     @property
     def newest_blocks(self) -> list[Block]:
@@ -462,9 +434,7 @@ class ProgressTracker:
     """Tracks the progress of runs from their journals. For one thread, as `follow` is."""
 
     def __init__(self, plans: Sequence[Plan], *, is_of_this_clock: bool = False) -> None:
-        self.pace = TimeLeft(plans)
-        if is_of_this_clock:
-            self.pace.trust_clock()
+        self.pace = TimeLeft(plans, is_of_this_clock)
         self._plans = plans
         self._machines: dict[int, Machine] = {}
         self._runtime: Runtime | None = None
@@ -479,7 +449,6 @@ class ProgressTracker:
         self._steps: list[LoadStep] = []
         self._server_is_here: bool | None = None
         self._offered: _Case | None = None
-        """The load that is offered."""
         self.ended: dict[int, RunEnd] = {}
         self.stored: dict[int, Stored] = {}
         self._cases = {
@@ -503,14 +472,25 @@ class ProgressTracker:
         self._profile = min(profiles) if of_loads else ""
         """The word that the names of all loads on a server share; empty for another run."""
 
-    def hear(self, index: int, line: Line) -> None:
-        """Read one line of the journal of run `index`; lines of cases that the plan lacks are ignored."""
+    def hear(self, index: int, line: Line) -> Happened | None:
+        """Read one line of the journal of run `index`, and return what is to be said of it.
+
+        Lines of cases that the plan lacks are ignored.
+        """
         self.pace.hear(index, line)
         planned = line.planned if isinstance(line, CasePlanned) else line
         case = self._cases.get((index, getattr(planned, "case_id", -1)))
-        if case is not None:
-            self._hear_of(case, line)
-            return
+        said = self._hear_of(case, line) if case is not None else self._hear_of_run(index, line)
+        if said is None:
+            return None
+        level, message = said
+        t_ns = getattr(line, "t_ns", None)
+        at_s = self.pace.elapsed_s() if t_ns is None else self._since_start_s(index, t_ns)
+        self._events.append(Happened(at_s, level, clean_text(message)))
+        return self._events[-1]
+
+    def _hear_of_run(self, index: int, line: Line) -> tuple[str, str] | None:
+        """A line of the whole run; returns level and message of an event."""
         match line:
             case MachineFound():
                 self._machines[index] = line.machine
@@ -519,25 +499,26 @@ class ProgressTracker:
             case LaunchStart():
                 self._begin_launch(index, line)
             case LaunchEnd():
-                self._end_launch(index, line)
+                return self._end_launch(index, line)
             case Event():
-                self._note(index, line.t_ns, line.level, line.message)
+                return line.level, line.message
             case LaunchesLeftOut():
                 for launch in self._plans[index].launches:
                     if launch.launch_id in line.launch_ids:
                         for one in self._of(index, launch.case_ids):
                             one.launches -= 1
-                self._note(index, line.t_ns, "info", line.message)
+                return "info", line.message
             case RunEnd():
                 self.ended[index] = line
                 self._timed = None
                 if line.status != "finished":
-                    self._note(index, line.t_ns, "warning", f"run {line.status}: {line.reason}")
+                    return "warning", f"run {line.status}: {line.reason}"
             case Stored():
                 self.stored[index] = line
+        return None
 
-    def _hear_of(self, case: _Case, line: Line) -> None:
-        """A line of one case."""
+    def _hear_of(self, case: _Case, line: Line) -> tuple[str, str] | None:
+        """A line of one case; returns level and message of an event."""
         match line:
             case CasePlanned():
                 case.device_index, case.device_name = line.device_index, line.device_name
@@ -559,13 +540,13 @@ class ProgressTracker:
             case Figure() if not isinstance(line.value, Missing):
                 case.figures[line.key].append(line.value)
             case CaseEnd():
-                self._hear_end(case, line)
+                return self._hear_end(case, line)
             case ProfiledPass():
                 if case.state == "profiling":
                     case.state = "ok"
                 if not line.is_valid:
-                    message = f"{self._name(case)} not profiled: {line.reason}"
-                    self._note(case.run, None, "warning", message)
+                    return "warning", f"{self._name(case)} not profiled: {line.reason}"
+        return None
 
     def picture(self, histories: Sequence[HistoryReader] = ()) -> ProgressSnapshot:
         """`histories` of what the samplers read, one for each run; none if their clock is not ours."""
@@ -597,20 +578,6 @@ class ProgressTracker:
             waited_share=_NO_BLOCK if self._timed is None else waited_of(self._timed.newest_blocks[-1]),
         )
 
-    def launch_rate(self, index: int, case_id: int, launch_id: int) -> str:
-        """The rate of one launch of a case, as in the final table; empty without a block."""
-        case = self._cases[index, case_id]
-        blocks = case.launched[launch_id].blocks
-        if not blocks:
-            return ""
-        rate = format_rate(speed_of_launch(case.case, blocks), case.case.unit)
-        is_by_clock = is_launch_undecidable(case.case, blocks)
-        return told_rate(rate, gave_of_launch(case.case, blocks), is_by_clock=is_by_clock)
-
-    def figures_of(self, index: int, case_id: int) -> Mapping[str, Sequence[float]]:
-        """By key, the value of each launch of a case."""
-        return self._cases[index, case_id].figures
-
     def _of(self, index: int, case_ids: Sequence[int]) -> list[_Case]:
         """Those of them that the plan of a run has."""
         return [self._cases[index, one] for one in case_ids if (index, one) in self._cases]
@@ -626,7 +593,7 @@ class ProgressTracker:
             rate.rate,
             rate.spread,
             rate.peak,
-            case.of_launch,
+            case.share_done,
             self._short_name(case),
             case.figure("ttft_p50_s"),
             case.figure("tpot_p50_s"),
@@ -650,7 +617,7 @@ class ProgressTracker:
         loads, steps = tuple(self._loads), tuple(self._steps)
         return OfferedLoad(self._name(case), launch, case.launches, loads, steps)
 
-    def _hear_end(self, case: _Case, line: CaseEnd) -> None:
+    def _hear_end(self, case: _Case, line: CaseEnd) -> tuple[str, str]:
         if line.outcome != "skipped":  # it had no time, so nothing was tried
             case.done += 1
         launched = case.launched[line.launch_id]
@@ -658,19 +625,18 @@ class ProgressTracker:
         has_result = any(one.outcome == "ok" for one in case.launched.values())
         case.state, case.reason = ("ok", "") if has_result else (line.outcome, line.reason)
         if line.outcome != "ok":
-            message = f"{self._name(case)} {line.outcome}: {line.reason}"
-            self._note(case.run, line.t_ns, "warning", message)
-            return
+            return "warning", f"{self._name(case)} {line.outcome}: {line.reason}"
         if line.launch_id in case.profiled:
             case.state = "profiling"
         rate = case.rate(self._machines.get(case.run))
-        words = told_rate(
-            " ".join(filter(None, (rate.rate, rate.spread))),
-            rate.gave,
-            is_by_clock=is_undecidable(case.result()),
-        )
+        is_by_clock = is_undecidable(case.result())
+        spread = "" if is_by_clock else rate.spread
+        words = told_rate(f"{rate.rate} {spread}".strip(), rate.gave, is_by_clock=is_by_clock)
         done = f"{self._short_name(case)}: launch {case.done} of {max(case.launches, case.done)} ok"
-        self._note(case.run, line.t_ns, "info", f"{done}, {words}" if words else done)
+        times = (
+            f"{name} {format_seconds(case.figures[key][-1])}" for key, name in _TIMES if key in case.figures
+        )
+        return "info", ", ".join(filter(None, (done, words, *times)))
 
     def _begin_launch(self, index: int, line: LaunchStart) -> None:
         self._pass_number = max(self._pass_number, line.replicate + 1)
@@ -682,7 +648,7 @@ class ProgressTracker:
         of = f" of {listed([self._name(case) for case in cases])}" if cases else ""
         self.launched[index, line.launch_id] = f"launch {line.replicate + 1}{of}"
 
-    def _end_launch(self, index: int, line: LaunchEnd) -> None:
+    def _end_launch(self, index: int, line: LaunchEnd) -> tuple[str, str] | None:
         failed: str | None = None
         for case in (one for one in self._cases.values() if one.run == index):
             if case.is_now:
@@ -693,8 +659,6 @@ class ProgressTracker:
             if launched is not None and not launched.outcome:
                 launched.outcome = line.outcome if line.outcome != "ok" else "interrupted"
         name = self.launched.get((index, line.launch_id), "a launch")
-        if line.outcome != "ok" or line.exit_status:
-            self._note(index, line.t_ns, "warning", f"{name} {line.outcome}: {line.reason}")
         if line.log_tail or failed is not None:
             tail = LogTail(
                 index,
@@ -706,13 +670,12 @@ class ProgressTracker:
                 tuple(clean_text(row) for row in line.log_tail.splitlines()),
             )
             self._last_words.append(tail)
+        if line.outcome != "ok":
+            return "warning", f"{name} {line.outcome}: {line.reason}"
+        return ("warning", f"{name}: its worker left with {line.exit_status}") if line.exit_status else None
 
     def _since_start_s(self, index: int, t_ns: int) -> float:
         return max(t_ns - self.pace.started_ns.get(index, 0), 0) / 1e9
-
-    def _note(self, index: int, t_ns: int | None, level: str, message: str) -> None:
-        at_s = self.pace.elapsed_s() if t_ns is None else self._since_start_s(index, t_ns)
-        self._events.append(Happened(at_s, level, clean_text(message)))
 
     def _name(self, case: _Case) -> str:
         number = gpu_number(case.case, case.device_index)

@@ -21,7 +21,7 @@ from gputui.services.prices import STATED, check_instance, price_of
 from gputui.services.profiles.interpreters import check_gpu_is_used, choose_interpreter, unused_gpu
 from gputui.services.profiles.loader import Profile, find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
-from gputui.services.profiles.user_workload import after_trial, is_step_file, profile_of_step
+from gputui.services.profiles.user_workload import after_trial, is_step_file, profile_named
 from gputui.services.runs.options import Draft, RunOptions, Wrong, read_draft
 from gputui.services.runs.process import new_run_id, target_of, writable_target
 from gputui.services.support.paths import hash_key
@@ -93,8 +93,6 @@ class Prepared:
     machine: Machine
     warnings: tuple[str, ...]
     """That the file would be lost with the machine, and what the runs will meet on it."""
-    profile: Profile
-    """What the last run measures."""
 
 
 def prepare(
@@ -111,32 +109,29 @@ def prepare(
     what is measured if it is not the requested profile. Raises GputuiError for the first thing that is wrong.
     """
     check_label(options.label)
-    is_shipped = bool(options.profile) and not is_step_file(options.profile)
-    shipped = find_profile(options.profile) if is_shipped else None
+    if options.profile and not is_step_file(options.profile):
+        find_profile(options.profile)  # before anything is probed
     target = writable_target(options.db)
     machine = describe_machine(name=options.machine, hash_key=hash_key())
     if options.instance is not None and options.price is None:
         check_instance(options.instance, machine)
     price = price_of(options.price, options.instance, machine)
-    if options.choices.rendezvous:
-        _check_rendezvous(options.choices.rendezvous)
+    if options.rendezvous:
+        _check_rendezvous(options.rendezvous)
     specs = []
-    profiles = []
     met: list[str] = []
     for stated in options.pythons or (None,):
         chosen = choose_interpreter(stated, on_probe=on_probe)
-        profile = shipped
-        if options.profile and profile is None:
-            profile = profile_of_step(Path(options.profile), chosen.executable)
+        python = chosen.executable
+        profile = profile_named(options.profile, python) if options.profile else None
         if profile_of is not None:
             profile = profile_of(profile, machine, chosen)
         if profile is None:
             raise ValueError("a run needs a profile, or a run to repeat")
-        profiles.append(profile)
-        plan = resolve_plan(profile, chosen, machine, options.choices)
+        plan = resolve_plan(profile, chosen, machine, options)
         check_something_runs(profile, plan, chosen, machine)
-        if profile.own is not None and options.choices.budget_s is None:
-            on_probe(f"how long a step of {Path(profile.own.file).name} takes")
+        if profile.own is not None and options.budget_s is None:
+            on_probe(f"how long a step of {Path(profile.own_file).name} takes")
             plan, said = after_trial(plan)
             met += said
         met += (*unanswered(profile, plan), *cautions(plan, chosen, machine))
@@ -147,7 +142,7 @@ def prepare(
         )
     lost = storage_warning(target, machine.layers)
     warnings = (*([lost] if lost else []), *dict.fromkeys(met))
-    return Prepared(tuple(specs), target, machine, warnings, profiles[-1])
+    return Prepared(tuple(specs), target, machine, warnings)
 
 
 def price_stated_before(target: Path, machine: Machine) -> tuple[Price, str] | None:
@@ -248,15 +243,12 @@ class DraftChecker:
             self._chosen[python or ""] = chosen
             found.append(chosen)
             try:
-                if is_step_file(options.profile):
-                    profile = profile_of_step(Path(options.profile), chosen.executable)
-                else:
-                    profile = find_profile(options.profile)
-                plan = resolve_plan(profile, chosen, machine, options.choices)
+                profile = profile_named(options.profile, chosen.executable)
+                plan = resolve_plan(profile, chosen, machine, options)
                 plans.append(plan)
                 check_something_runs(profile, plan, chosen, machine)
             except GputuiError as error:
-                wrong = {_field_of(error, options.choices): error, **wrong}
+                wrong = {_field_of(error, options): error, **wrong}
         return CheckedDraft(draft, wrong, tuple(plans), profile, tuple(found), machine)
 
     def forget(self) -> None:

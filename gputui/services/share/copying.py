@@ -20,7 +20,7 @@ from gputui.services.share import vocabulary as known
 from gputui.services.share.vocabulary import Rule, matching, one_of
 from gputui.store.opening import CATALOG, rows_of
 from gputui.store.rows import LAYERS
-from gputui.store.schema import RUN_TABLES, TABLE_BY_NAME, Table
+from gputui.store.schema import TABLE_BY_NAME, Table
 from gputui.store.writing import explaining, opened_for_writing
 from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES, MODES, WORKLOAD_CLASSES
 from gputui.worker.foreign_json import read_json
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 GONE = "not shared"
-"""Stands where a message was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,6 @@ class TextRule:
     what: str
     """What was replaced, for the list: `label`, `message`, `name`, ...; empty if it is not worth a line."""
     is_kept: bool = False
-    """The user asked for it."""
 
     def shared(self, names: Names, text: str) -> str | None:
         """The text as it is shared."""
@@ -352,15 +350,8 @@ COUNTED = {
 """What is counted of a copy, and the rows that are that."""
 
 
-def shared_copy(
-    picked: Mapping[Path, Sequence[RunSummary]],
-    columns: Mapping[Path, frozenset[tuple[str, str]]],
-    out: Path,
-    names: Names,
-) -> Counter[str]:
-    """Copy runs of files into `out`, which is new; `columns` are the tables and columns that each file has.
-
-    Returns how many rows of each kind of COUNTED are in it.
+def shared_copy(picked: Mapping[Path, Sequence[RunSummary]], out: Path, names: Names) -> Counter[str]:
+    """Copy runs of files into `out`, which is new; returns how many rows of each kind of COUNTED are in it.
 
     The caller has read these runs, so that what they hold is valid. Every text goes through its rule. Clocks
     and counters of the box begin at 0, and its time zone is UTC: they would tell its uptime and place.
@@ -368,7 +359,14 @@ def shared_copy(
     """
     paths = list(picked)
     for start in range(0, len(paths), _AT_ONCE):
-        _copy_some({path: picked[path] for path in paths[start : start + _AT_ONCE]}, columns, out, names)
+        catalogs = {f"d{number}": path for number, path in enumerate(paths[start : start + _AT_ONCE], 1)}
+        with opened_for_writing(out, catalogs) as connection, explaining(out):
+            connection.execute("CREATE TEMP TABLE new_runs (old_id UUID, new_id UUID, started_ns BIGINT)")
+            connection.execute("CREATE TEMP TABLE new_texts (place VARCHAR, old VARCHAR, new VARCHAR)")
+            connection.execute("BEGIN")
+            for catalog, path in catalogs.items():
+                _copy_runs(connection, catalog, path, picked[path], names)
+            connection.execute("COMMIT")
     with opened_for_writing(out) as connection, explaining(out):
         connection.execute("BEGIN")
         rekey(connection, out)
@@ -379,38 +377,13 @@ def shared_copy(
     return Counter(dict(zip(COUNTED, row, strict=True)))
 
 
-def _copy_some(
-    picked: Mapping[Path, Sequence[RunSummary]],
-    columns: Mapping[Path, frozenset[tuple[str, str]]],
-    out: Path,
-    names: Names,
-) -> None:
-    """Those of a few files: each that is open takes memory."""
-    catalogs = {f"d{number}": path for number, path in enumerate(picked, 1)}
-    rules = rules_of(names)
-    with opened_for_writing(out, catalogs) as connection, explaining(out):
-        connection.execute("CREATE TEMP TABLE new_runs (old_id UUID, new_id UUID, started_ns BIGINT)")
-        connection.execute("CREATE TEMP TABLE new_texts (place VARCHAR, old VARCHAR, new VARCHAR)")
-        connection.execute("BEGIN")
-        for catalog, path in catalogs.items():
-            _note_runs(connection, catalog, path, picked[path], names)
-            for table in RUN_TABLES:
-                if table.name in rules and (table.name, "run_id") in columns[path]:
-                    if table.name == "prices" and not names.keep.price:
-                        runs = f"SELECT run_id::VARCHAR FROM {catalog}.main.prices"
-                        sql = f"{runs} SEMI JOIN new_runs ON run_id = old_id"
-                        names.replaced["price"].update(str(run) for (run,) in rows_of(connection, path, sql))
-                        continue
-                    _copy(connection, catalog, path, table, columns[path], rules[table.name], names)
-        connection.execute("COMMIT")
-
-
-def _note_runs(
+def _copy_runs(
     connection: DuckDBPyConnection, catalog: str, path: Path, picked: Sequence[RunSummary], names: Names
 ) -> None:
-    connection.execute("DELETE FROM new_runs")
+    """Those of one file, table by table."""
     sql = f"SELECT run_id::VARCHAR, started_ns FROM {catalog}.main.runs"
     clocks = {str(run_id): started_ns for run_id, started_ns in rows_of(connection, path, sql)}
+    connection.execute("DELETE FROM new_runs")
     for run in picked:
         new = run.run_id
         if not names.keep.ids:
@@ -420,6 +393,14 @@ def _note_runs(
             "INSERT INTO new_runs VALUES (?::UUID, ?::UUID, ?)",
             [run.run_id, new, clocks.get(run.run_id) or 0],
         )
+    sql = f"SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = '{catalog}'"
+    there = frozenset((str(table), str(column)) for table, column in rows_of(connection, path, sql))
+    for table, rules in rules_of(names).items():
+        if table == "prices" and not names.keep.price:
+            sql = f"SELECT run_id::VARCHAR FROM {catalog}.main.prices SEMI JOIN new_runs ON run_id = old_id"
+            names.replaced["price"].update(str(run) for (run,) in rows_of(connection, path, sql))
+        elif (table, "run_id") in there:
+            _copy(connection, catalog, path, TABLE_BY_NAME[table], there, rules, names)
 
 
 def _copy(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from io import StringIO
+from typing import NamedTuple
 
 from gputui.analysis.peak_tests import BELOW_NORMAL, NO_REFERENCE, PerformanceCheck
 from gputui.analysis.verdict import SpeedEstimate
@@ -76,8 +77,7 @@ class SharedSide:
     """Profiled ones of the run, by case."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """The answer in a line, more of it, and the sections."""
 
     title: str

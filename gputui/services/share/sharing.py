@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from gputui.document.markup import escaped, html_of, markdown_of, page_of, part, safe, with_units
 from gputui.errors import GputuiError, NotStored
@@ -61,23 +62,13 @@ def _sections(report: Report) -> Iterator[str]:
 CARDS = (".png", ".svg", ".txt")
 """Endings of a card: the answer, the rates and a step of one box, to post."""
 FORMS = (".html", ".md", *CARDS, ".db")
-"""Endings of the files that can be shared."""
 _MOST_BOXES = 8
-"""Side by side."""
 
 
-@dataclass(frozen=True, slots=True)
-class Picked:
-    """The runs that one argument names."""
-
-    path: Path
-    runs: tuple[RunSummary, ...]
-    columns: frozenset[tuple[str, str]]
-    """Tables and columns of its file."""
+Picked = dict[Path, list[RunSummary]]
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(NamedTuple):
     """What a shared file holds."""
 
     held: tuple[str, ...]
@@ -101,24 +92,29 @@ def share(texts: Sequence[str], out: Path, keep: Keep, *, trust: bool = False) -
         raise NotStored(
             f"{out} already exists and will not be overwritten", "choose another name, or remove that file"
         )
-    picked = list(_each_once(_picked(text, trust) for text in every_file(texts)))
-    boxes = [picked] if form == ".db" else [[box] for one in picked for box in _each_box(one)]
+    boxes = _picked(texts, trust)
+    if form == ".db":
+        every = Picked()
+        for box in boxes:
+            for path, runs in box.items():
+                every.setdefault(path, []).extend(runs)
+        boxes = [every]
     if len(boxes) > _MOST_BOXES:
         raise GputuiError(
             f"{len(boxes)} results in one report: up to {_MOST_BOXES} are shown side by side",
             "name those that are in question, or share all as a .db file",
         )
     if form in CARDS and len(boxes) > 1:
-        one = f"{boxes[-1][0].path.name}@{boxes[-1][0].runs[0].short_id}"
+        ((path, (run, *_)),) = boxes[-1].items()
         raise GputuiError(
             f"{len(boxes)} results on one card: it shows one",
-            f"name one, such as {one}; or compare them on a page: -o x.html",
+            f"name one, such as {path.name}@{run.short_id}; or compare them on a page: -o x.html",
         )
     names, rows, copies = Names(keep), Counter[str](), list[Path]()
     with tempfile.TemporaryDirectory(prefix="gputui-share-") as place:
         for letter, box in zip(_letters(len(boxes)), boxes, strict=True):
             copies.append(Path(place) / f"{letter or 'box'}.db")
-            rows += _copy(box, copies[-1], names)
+            rows += shared_copy(box, copies[-1], names)
         shared = Shared(_held(copies, rows), _left_out(names))
         if form == ".db":
             write(out, lambda: copy_whole(copies[0], target))
@@ -129,42 +125,27 @@ def share(texts: Sequence[str], out: Path, keep: Keep, *, trust: bool = False) -
     return shared
 
 
-def _picked(text: str, trust: bool) -> Picked:
-    """The runs of one argument, all of which are read, so that nothing invalid is shared."""
-    path, selector = split_selector(text)
-    with open_result(path, trust) as file:
-        summaries = file.summaries()
-        if not summaries:
-            raise GputuiError(f"{text}: holds no run", "gputui runs lists those of a file")
-        chosen = (find_run(summaries, selector),) if selector else summaries
-        check_runs([file], [chosen])
-        return Picked(expanded(path).resolve(), chosen, frozenset(file.opened.columns))
+def _picked(texts: Sequence[str], trust: bool) -> list[Picked]:
+    """The runs of each argument and box, in the first file that holds them: a copy of a file is no more.
 
-
-def _each_once(picked: Iterable[Picked]) -> Iterator[Picked]:
-    """Each run in the first file that holds it: copies of a file are no more measurements."""
+    All of them are read, so that nothing invalid is shared.
+    """
+    boxes: dict[tuple[int, str], Picked] = {}
     seen = set[str]()
-    for one in picked:
-        runs = tuple(run for run in one.runs if run.run_id not in seen)
-        seen.update(run.run_id for run in runs)
-        if runs:
-            yield replace(one, runs=runs)
-
-
-def _each_box(picked: Picked) -> Iterator[Picked]:
-    """The runs of each box, which a file of many would else have one newest of."""
-    of_boxes: dict[str, list[RunSummary]] = {}
-    for run in picked.runs:
-        of_boxes.setdefault(run.machine.machine_id, []).append(run)
-    for runs in of_boxes.values():
-        yield replace(picked, runs=tuple(runs))
-
-
-def _copy(picked: Sequence[Picked], out: Path, names: Names) -> Counter[str]:
-    runs: dict[Path, list[RunSummary]] = {}
-    for one in picked:
-        runs.setdefault(one.path, []).extend(one.runs)
-    return shared_copy(runs, {one.path: one.columns for one in picked}, out, names)
+    for number, text in enumerate(every_file(texts)):
+        path, selector = split_selector(text)
+        with open_result(path, trust) as file:
+            summaries = file.summaries()
+            if not summaries:
+                raise GputuiError(f"{text}: holds no run", "gputui runs lists those of a file")
+            chosen = (find_run(summaries, selector),) if selector else summaries
+            check_runs([file], [chosen])
+        for run in chosen:
+            if run.run_id not in seen:
+                box = boxes.setdefault((number, run.machine.machine_id), {})
+                box.setdefault(expanded(path).resolve(), []).append(run)
+        seen.update(run.run_id for run in chosen)
+    return list(boxes.values())
 
 
 def _letters(count: int) -> list[str]:

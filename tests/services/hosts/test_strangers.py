@@ -13,7 +13,7 @@ from typing import Any  # JSON
 
 import pytest
 from builders import make_plan, make_spec
-from command_line import gputui as gputui_command
+from command_line import gputui_here
 from journals import journal_lines
 from probed_hosts import probed
 
@@ -23,9 +23,9 @@ from gputui.model.journal import encode_line, to_plain
 from gputui.recording.run_directory import Spec
 from gputui.services.hosts import bakeoff as bakeoff_module
 from gputui.services.hosts.bakeoff import DONE, FAILED, Bakeoff
-from gputui.services.hosts.box import Box
+from gputui.services.hosts.box import Box, box_from
 from gputui.services.hosts.host import Host, hosts_from, ssh_host
-from gputui.services.hosts.link import on_all
+from gputui.services.hosts.link import HostFailed, on_all
 from gputui.store.reading import open_result
 
 STRANGER = """
@@ -122,9 +122,8 @@ def test_what_a_host_says_of_itself_is_checked_and_cleaned(tmp_path: Path) -> No
         {"free_bytes": "12"},
     ]
     for changed in wrong:
-        assert said(asked(tmp_path, {"describe": [[described(**changed), ""]]})).startswith(
-            "what it says of itself makes no sense"
-        )
+        with pytest.raises(HostFailed, match="what it says of itself makes no sense"):
+            box_from(good.host, described(**changed), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -243,12 +242,12 @@ def test_launches_that_came_before_a_host_failed_count_as_measured(
     gone = [{"error": "there is no such run"}, ""]
     host = stranger(tmp_path, {"start": [[{"started": True}, ""]], "follow": [piece(came), gone]})
     made = Bakeoff.create("b", Path(spec.target), [(host, spec)], [(0,)])
-    done = gputui_command("bakeoff", "--resume")
+    done = gputui_here("bakeoff", "--resume")
     assert f"what came is stored as {made.runs[0].short_id}" in done.stderr
     assert done.returncode == status, done.stderr
     assert ("nothing was measured on any host" in done.stderr) is not has_launches
     assert f"gputui show {made.runs[0].short_id} " in done.stdout + done.stderr
-    again = gputui_command("bakeoff", "--resume")
+    again = gputui_here("bakeoff", "--resume")
     assert again.returncode == status, again.stderr
 
 
@@ -257,10 +256,10 @@ def test_stop_without_a_name_ends_the_only_bakeoff_in_progress_and_names_several
 ) -> None:
     host = stranger(tmp_path, {})
     Bakeoff.create("20260101-a", Path(spec.target), [(host, spec)], [(0,)])
-    done = gputui_command("stop")
+    done = gputui_here("stop")
     assert (done.returncode, "gputui bakeoff --resume 20260101-a" in done.stderr) == (0, True), done.stderr
     Bakeoff.create("20260102-b", Path(spec.target), [(host, spec)], [(0,)])
-    done = gputui_command("stop")
+    done = gputui_here("stop")
     assert done.returncode == 2
     assert "2 runs are in progress: bakeoff 20260102-b, bakeoff 20260101-a" in done.stderr
 

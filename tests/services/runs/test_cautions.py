@@ -15,7 +15,7 @@ from sshd import may_unshare
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
 from gputui.model.plan import Plan
-from gputui.services.profiles.loader import OwnStep, find_profile
+from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.runs.start import LEAST_SHM_BYTES, cautions, unanswered
 from gputui.store.reading import open_result
@@ -57,7 +57,7 @@ def test_a_comparison_of_cpu_and_gpu_says_that_a_box_without_a_gpu_cannot_answer
     assert line.endswith(": gputui doctor")
     assert list(unanswered(compares, resolve_plan(compares, sees, with_gpu))) == []
     assert list(unanswered(compares, resolve_plan(compares, CPU, here, Choices(device="cpu")))) == []
-    own = replace(compares, own=OwnStep("step.py", workload_named("spin")))
+    own = replace(compares, own=workload_named("spin"), own_file="step.py")
     assert list(unanswered(own, resolve_plan(compares, CPU, here))) == [], (
         "of a user's step the CPU's rate is"
     )

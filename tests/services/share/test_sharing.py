@@ -131,9 +131,9 @@ def texts_of(db: Path) -> str:
         return "\n".join(str(connection.execute(f"FROM {name}").fetchall()) for name in tables)
 
 
-def summaries(db: Path) -> tuple[tuple[RunSummary, ...], frozenset[tuple[str, str]]]:
+def summaries(db: Path) -> tuple[RunSummary, ...]:
     with open_result(db) as file:
-        return file.summaries(), frozenset(file.opened.columns)
+        return file.summaries()
 
 
 def test_every_text_column_has_a_rule() -> None:
@@ -158,16 +158,14 @@ def test_no_rule_lets_a_planted_text_pass() -> None:
 
 
 def test_no_planted_text_of_any_column_is_copied(stored_with_loads: Path, tmp_path: Path) -> None:
-    runs, columns = summaries(stored_with_loads)
+    runs = summaries(stored_with_loads)
     assert not empty_tables(stored_with_loads) & {table.name for table, _ in TEXTS}
     plant(stored_with_loads, iter((table.name, column.name) for table, column in TEXTS))
     assert all(word in texts_of(stored_with_loads) for word in WORDS)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gputui.services.share.copying.rekey", lambda connection, out: None)
-        shared_copy(
-            {stored_with_loads: runs}, {stored_with_loads: columns}, tmp_path / "shared.db", Names(Keep())
-        )
+        shared_copy({stored_with_loads: runs}, tmp_path / "shared.db", Names(Keep()))
 
     found = texts_of(tmp_path / "shared.db")
     assert not [word for word in WORDS if word in found.replace("gputui", "")]
@@ -333,7 +331,7 @@ def test_what_is_asked_for_is_kept_and_clocks_begin_at_zero(stored: Path, tmp_pa
 
     share([str(stored)], tmp_path / "c.db", Keep(price=True, label=True, ids=True))
 
-    found = summaries(tmp_path / "c.db")[0]
+    found = summaries(tmp_path / "c.db")
     assert {run.label for run in found} == {"acme fast", "acme slow"}
     assert {run.run_id for run in found} == {run_id_of(1), run_id_of(2)}
     assert "europe-west4" in texts_of(tmp_path / "c.db")

@@ -54,7 +54,6 @@ from gputui.model.result import Run
 from gputui.recording.run_directory import read_holder
 from gputui.services.doctor.disturbances import Check
 from gputui.services.profiles.loader import shipped_profiles
-from gputui.services.profiles.planner import Choices
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.options import Draft, RunOptions, read_draft, to_argv
 from gputui.services.runs.progress import Happened, ProgressTracker
@@ -531,10 +530,11 @@ def test_the_command_line_shown_means_the_same() -> None:
     asked, wrong = read_draft(draft)
     assert not wrong
     assert asked == RunOptions(
-        "my profile.toml",
-        Path("~/r.db"),
-        ("/a/python", "/b c/python"),
-        Choices("gpu:0", ("gemm", "membw"), ("fp32", "amp"), 3, 300.0, seed=asked.choices.seed),
+        *("gpu:0", ("gemm", "membw"), ("fp32", "amp"), 3, 300.0),
+        profile="my profile.toml",
+        db=Path("~/r.db"),
+        pythons=("/a/python", "/b c/python"),
+        seed=asked.seed,
         label="-x'y",
         price=0.1,
     )
