@@ -357,7 +357,7 @@ def shared_copy(picked: Mapping[Path, Sequence[RunSummary]], out: Path, names: N
     and counters of the box begin at 0, and its time zone is UTC: they would tell its uptime and place.
     Raises NotStored.
     """
-    paths = list(picked)
+    paths, row = list(picked), tuple[int, ...]()
     for start in range(0, len(paths), _AT_ONCE):
         catalogs = {f"d{number}": path for number, path in enumerate(paths[start : start + _AT_ONCE], 1)}
         with opened_for_writing(out, catalogs) as connection, explaining(out):
@@ -366,14 +366,14 @@ def shared_copy(picked: Mapping[Path, Sequence[RunSummary]], out: Path, names: N
             connection.execute("BEGIN")
             for catalog, path in catalogs.items():
                 _copy_runs(connection, catalog, path, picked[path], names)
+            if start + _AT_ONCE >= len(paths):
+                rekey(connection, out)
+                connection.execute(f"DELETE FROM {CATALOG}.main.events WHERE message IS NULL")
+                counts = ", ".join(
+                    f"(SELECT count(*) FROM {CATALOG}.main.{rows})" for rows in COUNTED.values()
+                )
+                (row,) = connection.execute(f"SELECT {counts}").fetchall()
             connection.execute("COMMIT")
-    with opened_for_writing(out) as connection, explaining(out):
-        connection.execute("BEGIN")
-        rekey(connection, out)
-        connection.execute(f"DELETE FROM {CATALOG}.main.events WHERE message IS NULL")
-        counts = ", ".join(f"(SELECT count(*) FROM {CATALOG}.main.{rows})" for rows in COUNTED.values())
-        (row,) = connection.execute(f"SELECT {counts}").fetchall()
-        connection.execute("COMMIT")
     return Counter(dict(zip(COUNTED, row, strict=True)))
 
 
