@@ -149,19 +149,7 @@ class Left:
 def left_on(host: Host) -> Left:
     """What gputui has left on a host, where it makes nothing new. Raises HostFailed, and NothingThere."""
     with Link(host, makes=False) as link:
-        return _left(link)
-
-
-def cleaned(host: Host) -> str:
-    """Remove what gputui made on a host; returns what became of its directory. Raises HostFailed."""
-    with Link(host, makes=False) as link:
-        answer = link.ask("clean")
-    path, others = quoted(str(answer.get("path", "")), 200), answer.get("others")
-    return f"what gputui made in {path} is removed; something else stays" if others else f"{path} is removed"
-
-
-def _left(link: Link) -> Left:
-    answer = link.ask("left")
+        answer = link.ask("left")
     try:
         runs = tuple(
             f"run {text_from(run['run_id'])[-8:]}:"
@@ -174,6 +162,14 @@ def _left(link: Link) -> Left:
         return Left(quoted(text_from(answer["path"])), entries, whole(answer["size"], 0, LARGEST), runs)
     except (KeyError, TypeError, ValueError) as error:
         raise HostFailed("what it says of itself makes no sense", "is another gputui there?") from error
+
+
+def cleaned(host: Host) -> str:
+    """Remove what gputui made on a host; returns what became of its directory. Raises HostFailed."""
+    with Link(host, makes=False) as link:
+        answer = link.ask("clean")
+    path, others = quoted(str(answer.get("path", "")), 200), answer.get("others")
+    return f"what gputui made in {path} is removed; something else stays" if others else f"{path} is removed"
 
 
 def step_profile(link: Link, box: Box, path: Path, step: str) -> Profile:

@@ -165,28 +165,22 @@ def find_profile(name_or_path: str) -> Profile:
             ) from error
         return read_profile(text, path.stem, str(path))
     shipped = {profile.name: profile for profile in shipped_profiles()}
-    if name_or_path not in shipped:
-        if Path(name_or_path).is_file():
-            raise GputuiError(
-                f"{name_or_path} is a file, but not a profile",
-                "profiles end in .toml; gputui profiles lists the built-in ones",
-            )
-        if Path(f"{name_or_path}.toml").is_file():
-            raise GputuiError(
-                f'unknown profile "{name_or_path}"',
-                f"to use the file of that name: {name_or_path}.toml",
-            )
-        if name_or_path == SERVE_PROFILE:
-            raise GputuiError(
-                "serve-bench is a command, not a profile: it measures one server, outside runs and bakeoffs",
-                "on the box of each server: gputui serve-bench http://127.0.0.1:8000 --db BOX.db;"
-                " then gputui compare A.db B.db",
-            )
-        raise GputuiError(
-            f'unknown profile "{name_or_path}"',
-            f"{_meant(name_or_path, shipped)}one of {', '.join(shipped)}, or the path of a .toml file",
+    if name_or_path in shipped:
+        return shipped[name_or_path]
+    message = f'unknown profile "{name_or_path}"'
+    hint = f"{_meant(name_or_path, shipped)}one of {', '.join(shipped)}, or the path of a .toml file"
+    if Path(name_or_path).is_file():
+        message = f"{name_or_path} is a file, but not a profile"
+        hint = "profiles end in .toml; gputui profiles lists the built-in ones"
+    elif Path(f"{name_or_path}.toml").is_file():
+        hint = f"to use the file of that name: {name_or_path}.toml"
+    elif name_or_path == SERVE_PROFILE:
+        message = "serve-bench is a command, not a profile: it measures one server, outside runs and bakeoffs"
+        hint = (
+            "on the box of each server: gputui serve-bench http://127.0.0.1:8000 --db BOX.db;"
+            " then gputui compare A.db B.db"
         )
-    return shipped[name_or_path]
+    raise GputuiError(message, hint)
 
 
 @functools.cache
