@@ -172,7 +172,6 @@ class Shape:
 
     @property
     def expert_weights(self) -> int:
-        """Weights of all experts."""
         return sum(count * inputs * outputs for count, inputs, outputs in self.expert_matrices)
 
     @property
@@ -183,12 +182,10 @@ class Shape:
 
     @property
     def block_weights(self) -> int:
-        """Weights of all blocks' products."""
         return self.expert_weights + sum(count * inputs * outputs for count, inputs, outputs in self.matrices)
 
     @property
     def end_weights(self) -> int:
-        """Weights of the embedding and the head."""
         return self.vocabulary * self.width * (1 if self.is_tied else 2)
 
     @property
@@ -231,8 +228,6 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What is to be trained, and how."""
-
     params: int
     optimizer: str
     """One of STATES_PER_WEIGHT."""

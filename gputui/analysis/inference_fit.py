@@ -41,8 +41,6 @@ INT4_GROUP = 128
 
 @dataclass(frozen=True, slots=True)
 class WeightFormat:
-    """How a weight is stored."""
-
     name: str
     title: str
     bits: int
@@ -79,8 +77,6 @@ CACHE_BYTES: dict[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8"
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """What is to be served, and how."""
-
     params: int
     weights: WeightFormat
     cache: str
@@ -158,7 +154,6 @@ def activation_bytes(serving: ServedModel, tokens: int | None = None) -> int:
 
 
 def inference_parts(serving: ServedModel) -> Parts:
-    """Weights, cache and activations on each GPU."""
     activations = activation_bytes(serving)
     return Parts(weight_bytes(serving), activations=activations, cache=cache_bytes(serving))
 

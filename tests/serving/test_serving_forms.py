@@ -48,14 +48,6 @@ async def test_the_results_screen_answers_with_the_limit_and_shows_the_curve(tmp
     assert any("of 120 requests 9 refused" in row for row in rows)
 
 
-def test_the_page_of_a_comparison_has_the_loads_of_both_servers_and_no_blocks(tmp_path: Path) -> None:
-    for number, name in enumerate(("a.db", "b.db"), 1):
-        store_loads(tmp_path / name, number=number, launches=1, requests=20)
-    page = gputui_here("compare", tmp_path / "a.db", tmp_path / "b.db", "--format", "html").stdout
-    assert page.count("vLLM 0.11.0, made-up-1b") == 2
-    assert "Time per step" not in page
-
-
 def _tracker() -> ProgressTracker:
     """A run whose limit is being searched for: one rate held, the next is offered."""
     plan = make_plan([3])

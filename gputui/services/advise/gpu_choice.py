@@ -134,8 +134,6 @@ class GpuPick:
 
 @dataclass(frozen=True, slots=True)
 class FitReport(Generic[W]):
-    """The answer."""
-
     headline: str
     work: W
     notes: tuple[str, ...]

@@ -211,7 +211,6 @@ LLM_HEADINGS = ("box", "requests/s (95 %)", "boxes", "USD a month", "USD per 1M 
 
 
 def llm_assumptions(advice: LlmAdvice) -> list[str]:
-    """What the answer rests on."""
     case = advice.offers[0].case
     lengths = f"{parameter_of(case, 'prompt_tokens')} in {parameter_of(case, 'output_tokens')} out"
     return [

@@ -60,8 +60,6 @@ _ONE_BOX_HAS = "one box has"
 
 @dataclass(frozen=True, slots=True)
 class PricedSide:
-    """One measured side, and its price."""
-
     side: Side
     price: Price | Missing
     cpu_price: Price | Missing
@@ -126,8 +124,6 @@ class Buying:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """An offer with the case and the side that it comes from."""
-
     offer: Offer
     case: SideCase
     side: Side
@@ -135,8 +131,6 @@ class _Measured:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The answer to one job."""
-
     job: Batch
     work: Work
     """What was measured in place of the job."""
@@ -279,7 +273,6 @@ def _terms(advice: Advice, offer: Offer) -> str:
 
 
 def _workloads_of(boxes: Sequence[PricedSide]) -> set[str]:
-    """What any of them has measured."""
     cases = [case.result for box in boxes for case in box.side.cases]
     return {case.case.work.workload for case in cases if isinstance(speed_of(case), SpeedEstimate)}
 
@@ -448,7 +441,6 @@ def _pick(able: Sequence[_Measured], respect: str, start_s: float) -> Pick | Mis
 
 
 def _span(offer: Offer, respect: str) -> Estimated | Missing:
-    """Its time or its cost."""
     return offer.time_s if respect == RATE else offer.usd
 
 

@@ -88,8 +88,6 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class ServingRun:
-    """A run of loads on one server."""
-
     server: ServerFound | Missing
     """As its last launch found it."""
     model: str

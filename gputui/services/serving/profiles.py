@@ -67,12 +67,10 @@ def _format_limit(seconds: float) -> str:
 
 
 def parameter_of(case: Case, name: str) -> int | float | str | None:
-    """A parameter of a case; None if it has none of that name."""
     return dict(case.work.parameters).get(name)
 
 
 def limits_of(case: Case) -> Limits:
-    """The limits of a search."""
     found = [parameter_of(case, f"limit_{name}_s") for name in ("ttft", "tpot", "e2e")]
     return Limits(*(float(value) if isinstance(value, int | float) else None for value in found))
 
@@ -110,8 +108,6 @@ RANDOM_WORDS = "random words"
 
 @dataclass(frozen=True, slots=True)
 class RequestProfile:
-    """Requests of one kind."""
-
     name: str
     version: int
     title: str

@@ -78,7 +78,6 @@ def curve_table(levels: Sequence[Level], *, is_full: bool = False, styles: str |
 
 
 def measured_levels(serving: ServingRun) -> list[Level]:
-    """The loads that have a result."""
     return [level for level in serving.levels if not isinstance(level.speed, Missing)]
 
 
@@ -286,7 +285,6 @@ def _where(few: Sequence[Level], measured: Sequence[Level]) -> str:
 
 
 def unmeasured_lines(serving: ServingRun) -> Iterator[str]:
-    """Each load without a result, and why."""
     for level in serving.levels:
         if isinstance(level.speed, Missing):
             why = level.result.reason
@@ -339,7 +337,6 @@ def load_options(case: Case) -> str:
 
 
 def _options_of_loads(cases: Sequence[Case]) -> list[str]:
-    """The options that say which loads are offered."""
     users, rates = (
         [f"{value:.10g}" for case in cases if isinstance(value := parameter_of(case, name), int | float)]
         for name in ("users", "rate_per_s")

@@ -43,8 +43,6 @@ _MOST_TOKENS = 2**31
 
 @dataclass(frozen=True)
 class Head:
-    """Status line and headers of an answer."""
-
     status: int
     headers: dict[str, str]
     """By lower-case name."""
@@ -126,8 +124,6 @@ class Usage:
 
 @dataclass(frozen=True)
 class ServerAnswer:
-    """What a recorded answer says."""
-
     outcome: str
     """One of OUTCOMES."""
     reason: str
@@ -254,8 +250,6 @@ def _lines(body: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 class _Stream:
-    """The events of one stream, fed line by line."""
-
     def __init__(self) -> None:
         self.events = 0
         self.output_ns: list[int] = []

@@ -175,9 +175,7 @@ class Client:
         self.opened = 0
         """Connections that were opened when a request already waited for one."""
         self.ended_count = 0
-        """Requests that have ended, since the beginning."""
         self.newest: deque[Exchange] = deque(maxlen=NEWEST)
-        """The last ones that ended."""
         self.failure = ""
         """Why the last connection could not be opened."""
 

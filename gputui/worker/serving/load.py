@@ -74,8 +74,6 @@ class Sample:
 
 @dataclass(frozen=True)
 class TriedRate:
-    """One rate of a search."""
-
     rate_per_s: float
     good_share: float
     """Of the requests that count, those within every limit; 0 to 1."""
@@ -374,7 +372,6 @@ class LoadReport(CaseReport):
         self.figure("client_lag_p99_s", title, "s", "neither", lag_s, len(step.lags_s), "too short")
 
     def step(self, step: LoadOutcome) -> None:
-        """Send a step and its requests."""
         index, metrics = self._steps, step.metrics
         self._steps += 1
         self.send(

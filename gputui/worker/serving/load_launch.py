@@ -85,7 +85,6 @@ class LoadLaunch:
         self._offers: LoadGenerator
 
     def run(self) -> None:
-        """Measure until the launch's time is up."""
         outcome, reason = "ok", ""
         try:
             address = address_of(self._load.url)
@@ -250,7 +249,6 @@ class LoadLaunch:
         return SearchStart(share * max(good), OF_USERS_FACTOR)
 
     def _read_note(self, name: str) -> Any:
-        """A note; None if there is none."""
         if self._notes is not None:
             with suppress(OSError, ValueError):
                 return read_json_file(self._notes / f"{name}.json")
@@ -267,8 +265,6 @@ class LoadLaunch:
 
 @dataclass(frozen=True)
 class SearchStart:
-    """Where a search begins."""
-
     rate_per_s: float
     factor: float
     """To the second rate; the one after that is its square away, up to MOST_FACTOR."""

@@ -259,8 +259,6 @@ class NoTlsError(OSError):
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to a request."""
-
     status: int
     headers: Mapping[str, str]
     """By lower-case name."""

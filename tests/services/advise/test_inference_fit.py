@@ -200,7 +200,7 @@ servings = st.builds(
 )
 
 
-@settings(deadline=None, derandomize=True)
+@settings(deadline=None, derandomize=True, max_examples=50)
 @given(servings, st.integers(6, 288))
 def test_what_fits_does_and_one_more_sequence_or_token_does_not(wanted: ServedModel, gib: int) -> None:
     memory = gib * GIB

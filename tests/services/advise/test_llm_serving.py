@@ -43,10 +43,11 @@ def test_other_jobs_are_not_taken_for_those_of_an_llm() -> None:
     assert not any(map(is_llm_job, ("50M tokens train in 8h", "200 rps p99<50ms")))
 
 
-@pytest.fixture
-def boxes(tmp_path: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def boxes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Limits of about 1.6 and 6.2 requests a second."""
-    a, b = tmp_path / "a.db", tmp_path / "b.db"
+    place = tmp_path_factory.mktemp("boxes")
+    a, b = place / "a.db", place / "b.db"
     store_loads(a, Server(slots=4), number=1, requests=40)
     store_loads(b, Server(slots=16), number=2, requests=40)
     return a, b
