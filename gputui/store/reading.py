@@ -19,7 +19,7 @@ from typing import (
 )  # Any: cells whose types were checked with the file, and keys of rows
 
 from gputui.errors import GputuiError
-from gputui.metrics import STORED, Metric
+from gputui.metrics import STORED
 from gputui.model.absent import Missing
 from gputui.model.journal import Block, ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary, TimeSeries
@@ -416,8 +416,14 @@ class ResultFile:
             parameters = (run_id, first_us, last_us, first_us, piece_us)
             rows = self._rows(sql, parameters, most=pieces * _MOST_DEVICES)
             for number, of_device in groupby(rows, key=itemgetter(0)):
-                if number is not None:
-                    found.append(_series(number, list(of_device), metrics))
+                if number is None:
+                    continue
+                _, firsts, lasts, *columns = zip(*of_device, strict=True)
+                values = {
+                    metric.key: array("d", (_finite(cell) * metric.column_unit for cell in column))
+                    for metric, column in zip(metrics, columns, strict=True)
+                }
+                found.append(TelemetrySeries(number, firsts[0], array("q", lasts), values))
         return tuple(found)
 
     def _telemetry_span(self, run_id: str) -> tuple[int, int] | None:
@@ -865,16 +871,6 @@ def warnings_of(db: Path) -> tuple[str, ...]:
     if not wal.exists():
         return ()
     return (f"{wal} belongs to {db.name}: a copy needs both, or some runs are missing in it",)
-
-
-def _series(device: int, rows: Sequence[tuple[object, ...]], metrics: Sequence[Metric]) -> TelemetrySeries:
-    columns = {
-        metric.key: array("d", (_finite(row[place]) * metric.column_unit for row in rows))
-        for place, metric in enumerate(metrics, start=3)
-    }
-    firsts = [row[1] for row in rows if isinstance(row[1], int)]
-    lasts = array("q", (row[2] for row in rows if isinstance(row[2], int)))
-    return TelemetrySeries(device, firsts[0], lasts, columns)
 
 
 def _finite(value: object) -> float:

@@ -169,7 +169,12 @@ def common_ids(names: Mapping[Known, str]) -> dict[Known, Identity]:
                 box.add(mine)
                 box_of.update(dict.fromkeys(mine.members, box))
     return {
-        known: Identity("", names[known]) if len(box.known) == len(known) else _surest(box.known)
+        known: Identity("", names[known])
+        if len(box.known) == len(known)
+        else min(
+            (one for one in box.known if one.kind not in ("GPU", "looks")),
+            key=lambda one: (_KINDS.index(one.kind) if one.kind in _KINDS else 99, one.id),
+        )
         for known, box in box_of.items()
     }
 
@@ -206,8 +211,3 @@ class _Box:
         self.known |= other.known
         self.members += other.members
         self._exclusive |= other._exclusive
-
-
-def _surest(box: Iterable[Identity]) -> Identity:
-    ids = [one for one in box if one.kind not in ("GPU", "looks")]
-    return min(ids, key=lambda one: (_KINDS.index(one.kind) if one.kind in _KINDS else 99, one.id))

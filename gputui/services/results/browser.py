@@ -28,7 +28,7 @@ from gputui.model.units import counted
 from gputui.services.results.conditions import Evidence, findings_of_case
 from gputui.services.results.headline import case_order
 from gputui.services.results.labels import case_name, device_words, measured_first
-from gputui.services.results.metrics import CaseMetric, metrics_of
+from gputui.services.results.metrics import metrics_of
 from gputui.services.results.next_steps import HOW_TO_OPEN, copy_whole, end_of_log, logs_of, traces_of
 from gputui.services.results.selectors import Selection, files_in, from_here, run_in
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
@@ -316,24 +316,18 @@ def cases_sheet(detail: RunDetail) -> Sheet:
             *(case_name(case, in_files=True), work.workload, work.version, work.size, variant.device_class),
             *(variant.precision, variant.mode, variant.threads, case.outcome, case.reason),
         )
-        speed = _speed(case)
-        rows.append((*named, *speed, *(None,) * _FIGURE_COLUMNS))
-        rows += [(*named, *(None,) * len(speed), *_metric(metric)) for metric in metrics_of(case)]
+        speed, waited = speed_of(case), known(waited_share(case))
+        unit, units = case.case.unit, case.case.units_per_step
+        rate: tuple[Value, ...] = (unit, None, None, None, units, None, None, None, waited)
+        if not isinstance(speed, Missing):
+            per_s, counts = speed.units_per_s, (speed.launches, speed.blocks)
+            rate = (unit, per_s, speed.low, speed.high, units, units / per_s, *counts, waited)
+        rows.append((*named, *rate, *(None,) * _FIGURE_COLUMNS))
+        for one in metrics_of(case):
+            why = one.value.reason if isinstance(one.value, Missing) else None
+            figure = one.key, one.unit, known(one.value), one.low, one.high, why
+            rows.append((*named, *(None,) * len(rate), *figure))
     return Sheet("cases", _CASE_COLUMNS, tuple(rows), _about(detail))
-
-
-def _speed(case: CaseResult) -> tuple[Value, ...]:
-    speed, unit, units = speed_of(case), case.case.unit, case.case.units_per_step
-    waited = known(waited_share(case))
-    if isinstance(speed, Missing):
-        return unit, None, None, None, units, None, None, None, waited
-    per_s = speed.units_per_s
-    return unit, per_s, speed.low, speed.high, units, units / per_s, speed.launches, speed.blocks, waited
-
-
-def _metric(metric: CaseMetric) -> tuple[Value, ...]:
-    why = metric.value.reason if isinstance(metric.value, Missing) else None
-    return metric.key, metric.unit, known(metric.value), metric.low, metric.high, why
 
 
 def operators_sheet(detail: RunDetail, case: CaseResult, operators: Sequence[Operator]) -> Sheet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gputui.analysis.fleet import (
     FEWEST,
@@ -443,27 +443,8 @@ def expectation_of(found: PlausibleRow) -> Expectation:
     )
 
 
-def published_test(
-    gpu: GpuFacts,
-    measure: str,
-    precision: str,
-    units_per_s: float,
-    interval_per_s: tuple[float, float],
-    label: str,
-) -> PeakTest:
-    """One figure of a GPU beside what is published of its model.
-
-    `measure` is `matmul`, `copy`, `h2d_pinned` or `d2h_pinned`; `precision` as used, such as `amp-bf16`; the
-    interval holds the figure with 95 %.
-    """
-    found = expected(gpu, measure, precision)
-    unit = "flop" if measure == "matmul" else "B"
-    expectation = None if isinstance(found, Missing) else expectation_of(found)
-    low, high = interval_per_s
-    return PeakTest(label, measure, units_per_s, unit, expectation, low_per_s=low, high_per_s=high)
-
-
 def _peak_test(case: CaseResult, machine: Machine) -> PeakTest | None:
+    """One figure of a device beside what is published of its model; None of a link that nobody knows."""
     speed = speed_of(case)
     if not isinstance(speed, SpeedEstimate):
         return None
@@ -472,8 +453,9 @@ def _peak_test(case: CaseResult, machine: Machine) -> PeakTest | None:
     label, gpu = _label(case, is_small=is_small), facts_of(case, machine)
     test = PeakTest(label, measure, speed.units_per_s, case.case.unit, None, is_small)
     if not isinstance(gpu, Missing) and not is_small:
-        interval = (speed.low, speed.high)
-        test = published_test(gpu, measure, case.precision_used, speed.units_per_s, interval, label)
+        found = expected(gpu, measure, case.precision_used)
+        known = None if isinstance(found, Missing) else expectation_of(found)
+        test = replace(test, expectation=known, low_per_s=speed.low, high_per_s=speed.high)
     is_unknown = test.expectation is None or test.expectation.is_unsure
     return None if work.workload == "xfer" and is_unknown else test
 

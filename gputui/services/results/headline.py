@@ -76,11 +76,11 @@ _MEASURED = {
 def case_order(case: Case) -> tuple[int, ...]:
     """Sorts the case people come for first: training, then inference, then peak tests; on the GPU, with amp,
     of the size that GPUs share, else the largest, or the load of most users."""
-    variant = case.variant
+    variant, users = case.variant, dict(case.work.parameters).get("users")
     return (
         index_in(_CLASSES, case.workload_class),
         not is_limit(case),
-        -_users(case),
+        -users if isinstance(users, int) and case.is_program else 0,
         variant.device_class != "gpu",
         index_in(_WORKLOADS, case.work.workload),
         index_in(_MODES, variant.mode),
@@ -88,12 +88,6 @@ def case_order(case: Case) -> tuple[int, ...]:
         index_in(_PRECISIONS, variant.precision),
         variant.threads != "all",
     )
-
-
-def _users(case: Case) -> int:
-    """Of a load on a server; 0 of anything else."""
-    users = dict(case.work.parameters).get("users")
-    return users if isinstance(users, int) and case.is_program else 0
 
 
 def size_order(case: Case) -> int:
@@ -361,17 +355,16 @@ def answering_run(file: ResultFile, selector: str) -> tuple[RunSummary, tuple[st
     if selector != "latest":
         return named, ()
     measured = file.has_measured()
-    answering = (one for one in summaries if measured.get(one.run_id, True) or _is_profiled(file, one))
-    found = next(answering, named)
+
+    def answers(run: RunSummary) -> bool:
+        return measured.get(run.run_id, True) or any(x.is_valid for x in file.profiled(run.run_id).values())
+
+    found = next(filter(answers, summaries), named)
     if found is named:
         return named, ()
     run = file.run(named.run_id)
     why = named.status_reason or _commonest_end(run.cases)
     return found, (f"the newest, {named.short_id}, measured nothing: {why}",)
-
-
-def _is_profiled(file: ResultFile, run: RunSummary) -> bool:
-    return any(found.is_valid for found in file.profiled(run.run_id).values())
 
 
 def _commonest_end(cases: Sequence[CaseResult]) -> str:

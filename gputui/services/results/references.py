@@ -120,8 +120,9 @@ class Reference:
         """By key, the cases that this gputui would measure in the same way."""
         found = {}
         for one in self.cases:
-            case = _case(one, self.model.device_class)
-            if case is not None:
+            variant = Variant(self.model.device_class, one.precision, one.mode, one.threads)
+            case = _declared(one.workload, one.size, variant)
+            if case and case.work.key == one.work_key and case.unit == one.unit:
                 found[key_of(case)] = case, one.rates
         return found
 
@@ -292,8 +293,3 @@ def _json(value: object) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_json, value))}]"
     return f"{value:.5g}" if isinstance(value, float) else json.dumps(value)
-
-
-def _case(one: ReferenceCase, device_class: str) -> Case | None:
-    case = _declared(one.workload, one.size, Variant(device_class, one.precision, one.mode, one.threads))
-    return case if case and case.work.key == one.work_key and case.unit == one.unit else None

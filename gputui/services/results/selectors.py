@@ -243,7 +243,13 @@ def select_all(
         raise GputuiError(f"there are no result files {listed(missing)}", "name files that are there")
     read = partial(_selected, asked=asked, pool=pool, with_passes=with_passes, only_rates=only_rates)
     found = read_each(list(asked), read, trust=trust, at_a_time=_TOGETHER, threads=_THREADS)
-    of_text = {selection.text: selection for selection in _of_common_boxes(found, pool)}
+    # files that were read apart may be of one box
+    runs = [run for selection in found for run in (*selection.runs, *selection.history)]
+    left = iter(runs_with_common_ids(runs, pool=pool))
+    of_text = {}
+    for one in found:
+        own, others = (tuple(islice(left, len(some))) for some in (one.runs, one.history))
+        of_text[one.text] = replace(one, runs=own, history=others)
     return [of_text[text] for text in texts]
 
 
@@ -283,20 +289,6 @@ def _selected(
             tuple(runs[place, summary.run_id] for summary in more),
         )
         for (place, text, path, some), more in zip(named, others, strict=True)
-    ]
-
-
-def _of_common_boxes(selections: Sequence[Selection], pool: bool) -> list[Selection]:
-    """Selections of files that were read apart, whose runs have equal ids if they are of one box."""
-    runs = [run for selection in selections for run in (*selection.runs, *selection.history)]
-    left = iter(runs_with_common_ids(runs, pool=pool))
-    return [
-        replace(
-            selection,
-            runs=tuple(islice(left, len(selection.runs))),
-            history=tuple(islice(left, len(selection.history))),
-        )
-        for selection in selections
     ]
 
 

@@ -349,7 +349,7 @@ def between_runs(case: CaseResult) -> Spread:
 
 def _share_of_runs(case: CaseResult) -> float:
     """Of the variance between runs, what so many of them do not average out."""
-    counts = launches_by_run(case)
+    counts = Counter(m.launch_id // LAUNCH_IDS_OF_A_RUN for m in case.measurements if m.outcome == "ok")
     return math.fsum(count**2 for count in counts.values()) / max(counts.total(), 1) ** 2
 
 
@@ -357,11 +357,6 @@ def run_spread_of(case: CaseResult) -> Spread:
     """Of one run of this case; more where others had the CPUs of a load's client."""
     spread = case.run_spread or assumed_runs(run_prior_sd(case.case.variant.device_class))
     return replace(spread, variance=spread.variance + LATE_RUN_SD**2) if late_share(case) else spread
-
-
-def launches_by_run(case: CaseResult) -> Counter[int]:
-    """How many launches each run measured it in; of several where they were pooled."""
-    return Counter(m.launch_id // LAUNCH_IDS_OF_A_RUN for m in case.measurements if m.outcome == "ok")
 
 
 def speed_of_launch(case: Case, blocks: Sequence[Block]) -> float:

@@ -155,14 +155,11 @@ def _learnt(groups: Sequence[Sequence[tuple[CaseResult, Spread]]]) -> BoxSpread:
         for result, scatter in group:
             relative = replace(scatter, variance=scatter.variance / prior_of(result) ** 2)
             rows.setdefault(_launched(result), []).append(relative)
-        runs.append({row: _mean_of(found) for row, found in rows.items()})
+        # cases that shared their launches know together no more degrees of freedom than one
+        mean = {row: replace(pooled(some), df=max(one.df for one in some)) for row, some in rows.items()}
+        runs.append(mean)
         launches += sum(round(scatter.df) + 1 for scatter in runs[-1].values())
     return learn_launches(runs, launches)
-
-
-def _mean_of(scatters: Sequence[Spread]) -> Spread:
-    """Of cases that shared their launches: together they know no more degrees of freedom than one."""
-    return Spread(pooled(scatters).variance, max(scatter.df for scatter in scatters))
 
 
 def _joined(runs: Sequence[Run], results: Sequence[Sequence[CaseResult]]) -> list[CaseResult]:
