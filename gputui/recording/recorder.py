@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -25,9 +25,7 @@ from gputui.model.journal import (
     Event,
     LaunchEnd,
     LaunchStart,
-    MachineFound,
     RunEnd,
-    RuntimeFound,
     Stored,
     end_of,
 )
@@ -40,7 +38,6 @@ from gputui.sources.processes import read_stat
 from gputui.worker.command import ProgramEnd
 from gputui.worker.command import end_of as end_of_program
 from gputui.worker.timing import times_of_threads
-from gputui.worker.variables import as_recorded, warnings_of
 
 SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 
@@ -258,20 +255,14 @@ class Recorder:
 
     def __init__(self, run_dir: Path, spec: Spec, machine: Machine, period_s: float) -> None:
         """Take the lock and begin the journal. Raises OSError, or GputuiError if the run was begun before."""
-        self._journal, self._start, self._lock = JournalWriter.begin(run_dir, spec, (run_dir,))
+        self._journal = JournalWriter.begin(run_dir, spec, (run_dir,))
         self._plan = spec.plan
         self._begun_ns = 0
         self.short_id = spec.run_id[-8:]
         self.machine = machine
         self.failure = ""
-        self._journal.append(MachineFound(machine))
-        variables = as_recorded(os.environ, is_cleared=False)
-        self._journal.append(RuntimeFound(replace(spec.runtime, variables=variables)))
-        for warning in warnings_of(os.environ, is_cleared=False):
-            self.warn(warning)
-        for planned in spec.plan.cases:
-            self._journal.append(CasePlanned(planned, None, ""))
-        self._journal.sync()
+        planned = [CasePlanned(one, None, "") for one in spec.plan.cases]
+        self._journal.write_heading(machine, spec.runtime, planned, is_cleared=False)
         path = run_dir / TELEMETRY_NAME
         self.telemetry = sampler_of_run(path, self.warn, period_s)
         self.cpu = ProgramCpu()
@@ -300,7 +291,7 @@ class Recorder:
 
     def end(self, status: str, reason: str) -> None:
         """Record the end of the run; after this it can be stored."""
-        self._say(end_of(self._start, status, reason), sync=True)
+        self._say(end_of(self._journal.start, status, reason), sync=True)
 
     def close(self, exit_status: int, message: str) -> None:
         """Record whether the run was stored, and release it."""
@@ -309,7 +300,6 @@ class Recorder:
             self._journal.close()
         except OSError as error:
             self.failure = f"the journal's end may be lost: {error.strerror}"
-        os.close(self._lock)
 
     def _say(
         self, line: Block | CaseEnd | Event | LaunchEnd | LaunchStart | RunEnd | Stored, *, sync: bool = False

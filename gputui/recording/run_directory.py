@@ -7,9 +7,9 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any  # Any: JSON that is not yet checked
 
@@ -20,18 +20,23 @@ from gputui.model.journal import (
     JOURNAL_SCHEMA,
     LOCK_NAME,
     SPEC_NAME,
+    CasePlanned,
+    Event,
     Line,
+    MachineFound,
     Price,
     RunStart,
+    RuntimeFound,
     encode_line,
     to_plain,
 )
-from gputui.model.machine import Runtime
+from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import Plan, from_plain
 from gputui.sources.base import text_of
 from gputui.sources.processes import read_stat
 from gputui.version import version
 from gputui.worker.foreign_json import read_json_file
+from gputui.worker.variables import as_recorded, warnings_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +275,9 @@ def holds_a_journal(run_dir: Path) -> bool:
 class JournalWriter:
     """Appends lines to `journal.jsonl`. Thread-safe; each line is one write."""
 
+    start: RunStart
+    """The first line, if it was begun by `begin`."""
+
     def __init__(self, run_dir: Path) -> None:
         """Create the journal. Raises FileExistsError if it exists, OSError if it cannot be written."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL | os.O_CLOEXEC
@@ -277,6 +285,8 @@ class JournalWriter:
         self._lock = threading.Lock()
         self._sequence = 0
         self._is_torn = False
+        self._held: int | None = None
+        """The lock of the run, until the journal is closed."""
         self._reserve = run_dir / RESERVE_NAME
         self.failure = ""
         """Why lines can no longer be written properly; empty while all is well."""
@@ -284,11 +294,10 @@ class JournalWriter:
             self._reserve.write_bytes(bytes(RESERVE_BYTES))
 
     @staticmethod
-    def begin(run_dir: Path, spec: Spec, run_dirs: Sequence[Path]) -> tuple[JournalWriter, RunStart, int]:
-        """Take the lock of a run for life, and write the first line of its journal.
+    def begin(run_dir: Path, spec: Spec, run_dirs: Sequence[Path]) -> JournalWriter:
+        """Take the lock of a run, and write the first line of its journal.
 
-        `run_dirs` are all runs of this process. Returns the first line and the descriptor of the lock too.
-        Raises OSError, or GputuiError if the run was begun before.
+        `run_dirs` are all runs of this process. Raises OSError, or GputuiError if the run was begun before.
         """
         lock = take_lock(run_dir, Holder.this_process(spec.target, run_dirs))
         try:
@@ -296,9 +305,23 @@ class JournalWriter:
         except FileExistsError as error:
             os.close(lock)
             raise GputuiError(f"{run_dir}: this run was begun before", "start a new run") from error
-        start = spec.start_now()
-        journal.append(start)
-        return journal, start, lock
+        journal._held, journal.start = lock, spec.start_now()
+        journal.append(journal.start)
+        return journal
+
+    def write_heading(
+        self, machine: Machine, runtime: Runtime, planned: Iterable[CasePlanned], *, is_cleared: bool
+    ) -> None:
+        """Write everything known before the first launch; `is_cleared`: whether workers get no variables that
+        falsify rows. Raises OSError."""
+        self.append(MachineFound(machine))
+        variables = as_recorded(os.environ, is_cleared=is_cleared)
+        self.append(RuntimeFound(replace(runtime, variables=variables)))
+        for warning in warnings_of(os.environ, is_cleared=is_cleared):
+            self.append(Event("warning", warning, time.monotonic_ns()))
+        for one in planned:
+            self.append(one)
+        self.sync()
 
     def append(self, line: Line) -> None:
         """Write one line to the system.
@@ -328,10 +351,12 @@ class JournalWriter:
         os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Sync and close."""
+        """Sync and close, and release the run. Raises OSError if the last lines may be lost."""
         with suppress(OSError):
             self._reserve.unlink()
         try:
             self.sync()
         finally:
             os.close(self._descriptor)
+            if self._held is not None:
+                os.close(self._held)

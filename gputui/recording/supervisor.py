@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
 import subprocess
@@ -32,11 +31,8 @@ from gputui.model.journal import (
     LaunchEnd,
     LaunchesLeftOut,
     LaunchStart,
-    MachineFound,
     ProfiledPass,
     RunEnd,
-    RunStart,
-    RuntimeFound,
     Stored,
     end_of,
     without_result,
@@ -55,7 +51,6 @@ from gputui.recording.worker_process import (
     may_fork,
     worker_environment,
 )
-from gputui.worker.variables import as_recorded, warnings_of
 
 HARD_STOP = 1.2
 """A run ends at this multiple of its budget, whatever is in progress."""
@@ -82,9 +77,7 @@ class _Run:
     spec: Spec
     journal: JournalWriter
     start_file: Path
-    lock: int
     pace: Pace
-    start: RunStart
     unplanned: list[PlannedLaunch] = field(default_factory=list)
     """Launches that repeat a single case after a crash or an OOM."""
     crashes: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -191,20 +184,15 @@ class Supervisor:
         run.journal.append(Event(level, message, time.monotonic_ns()))
 
     def _write_heading(self, run: _Run, machine: Machine) -> None:
-        """Write everything known before the first launch."""
-        plan, spec = run.spec.plan, run.spec
-        run.journal.append(MachineFound(machine))
-        is_cleared = not plan.step_file and len(plan.program_ids) < len(plan.cases)
-        variables = as_recorded(os.environ, is_cleared=is_cleared)
-        run.journal.append(RuntimeFound(replace(spec.runtime, variables=variables)))
-        for warning in warnings_of(os.environ, is_cleared=is_cleared):
-            self._event(run, "warning", warning)
+        plan = run.spec.plan
         devices = {case_id: launch.device for launch in plan.launches for case_id in launch.case_ids}
-        for planned in plan.cases:
-            device = devices.get(planned.case_id)
+        planned = []
+        for one in plan.cases:
+            device = devices.get(one.case_id)
             index = None if device is None else self._device_index(device)
-            run.journal.append(CasePlanned(planned, index, "" if device is None else device.name))
-        run.journal.sync()
+            planned.append(CasePlanned(one, index, "" if device is None else device.name))
+        is_cleared = not plan.step_file and len(plan.program_ids) < len(plan.cases)
+        run.journal.write_heading(machine, run.spec.runtime, planned, is_cleared=is_cleared)
 
     def _device_index(self, device: PlannedDevice) -> int | None:
         """Telemetry's index of a torch device, by UUID or PCI address, never by torch's own index."""
@@ -451,14 +439,11 @@ class Supervisor:
 def _open_run(run_dir: Path, run_dirs: Sequence[Path]) -> _Run:
     """Take the lock, which is held for life, begin the journal, and prepare what a launch needs."""
     spec = Spec.read(run_dir)
-    journal, start, lock = JournalWriter.begin(run_dir, spec, run_dirs)
     return _Run(
         run_dir,
         spec,
-        journal,
-        start=start,
+        JournalWriter.begin(run_dir, spec, run_dirs),
         start_file=copy_worker(run_dir / "code"),
-        lock=lock,
         pace=Pace(spec.plan),
         next_launch_id=1 + max((launch.launch_id for launch in spec.plan.launches), default=-1),
     )
@@ -466,7 +451,7 @@ def _open_run(run_dir: Path, run_dirs: Sequence[Path]) -> _Run:
 
 def _close_run(run: _Run, status: str, reason: str) -> int:
     """Write the last lines of a journal and run the command that stores it; returns its exit status."""
-    _say_last(run, end_of(run.start, status, reason))
+    _say_last(run, end_of(run.journal.start, status, reason))
     exit_status, message = 0, ""
     if run.spec.on_end:
         try:
@@ -487,7 +472,6 @@ def _close_run(run: _Run, status: str, reason: str) -> int:
         run.journal.close()
     except OSError as error:
         print(f"{run.run_dir}: the journal's end may be lost: {error.strerror}", file=sys.stderr)
-    os.close(run.lock)
     return exit_status
 
 

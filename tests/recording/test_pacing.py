@@ -1,4 +1,4 @@
-"""How a budget is divided among launches."""
+"""How a budget is divided among launches, by a clock that stands still while the supervisor is stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from gputui.recording.pacing import (
     FIRST_STARTUP_WITHOUT_TORCH_S,
     GRACE,
     LEAST_MEASURING_S,
+    STOPPED_S,
     Pace,
+    WakingClock,
     least_budget_s,
     profiled_s,
 )
@@ -250,3 +252,14 @@ def test_with_too_little_time_for_all_cases_the_last_of_the_first_pass_are_dropp
         if allowance is not None:
             pace.ended(launch, allowance[0], allowance[0] + END_S)
     assert [one is None for one in given] == [False] * 5 + [True] * 3
+
+
+def test_a_long_gap_between_two_looks_is_no_time_and_a_short_one_is() -> None:
+    instants = iter([100.0, 101.0, 101.0 + STOPPED_S / 2, 5000.0, 5001.5])
+    clock = WakingClock(lambda: next(instants))
+    assert clock.now_s() == 101.0
+    assert clock.now_s() == 101.0 + STOPPED_S / 2
+    assert clock.stopped_s == 0.0
+    assert clock.now_s() == 101.0 + STOPPED_S / 2
+    assert clock.stopped_s == 5000.0 - 101.0 - STOPPED_S / 2
+    assert clock.now_s() == 101.0 + STOPPED_S / 2 + 1.5

@@ -1,110 +1,407 @@
-"""The host's metrics from /proc."""
+"""The host, live and for runs: read from trees made after proc(5), within its resource limits."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from gputui.machine.tree import Tree, confinement
 from gputui.metrics import STORED
 from gputui.model.absent import Missing
-from gputui.model.machine import Confinement
+from gputui.model.machine import FREE, Confinement
+from gputui.model.telemetry import AT_SECOND_READING, HOST, Value
 from gputui.sources.host import HostSource
 
+GIB = 2**30
+MEMINFO = f"""MemTotal:       {64 * 2**20} kB
+MemFree:        {8 * 2**20} kB
+MemAvailable:   {48 * 2**20} kB
+SwapTotal:      {4 * 2**20} kB
+SwapFree:       {3 * 2**20} kB
+"""
+NETWORK = """Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo
+    lo: 900000    1    0    0    0     0          0         0 900000    1    0    0    0     0  0 0
+  eth0:{:>7}    1    0    0    0     0          0         0 {:>6}    1    0    0    0     0  0 0
+"""
+DISKS = """   7       0 loop0 9 0 900 0 0 0 0 0 0 0 0
+ 259       0 nvme0n1 9 0 {} 0 9 0 {} 0 0 0 0
+ 259       1 nvme0n1p1 9 0 {} 0 9 0 {} 0 0 0 0
+ 253       0 dm-0 9 0 {} 0 9 0 {} 0 0 0 0
+"""
 
-def write(root: Path, files: dict[str, str]) -> None:
-    for path, text in files.items():
-        target = root / path.lstrip("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ns = 10**12
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def pass_s(self, seconds: float) -> None:
+        self.now_ns += round(seconds * 1e9)
 
 
-def stat(user: int, idle: int, steal: int) -> str:
-    """Of two CPUs, of which only the first has work."""
-    return f"cpu  9 0 0 9\ncpu0 {user} 0 0 {idle} 0 0 0 {steal} 5 0\ncpu1 1 0 0 {idle}\nintr 0\n"
+class Box:
+    """A file tree like that of a host with four CPUs, and its reader."""
+
+    def __init__(self, root: Path, confinement: Confinement = FREE) -> None:
+        self.root = root
+        self.clock = Clock()
+        self.confinement = confinement
+        self.write(
+            {
+                "/proc/cpuinfo": "processor : 0\nmodel name\t: Xeon  8481C\n",
+                "/proc/stat": stat([(0, 0)] * 4),
+                "/proc/meminfo": MEMINFO,
+                "/proc/loadavg": "1.50 1.00 0.50 1/100 1\n",
+                "/proc/net/dev": NETWORK.format(0, 0),
+                "/proc/diskstats": DISKS.format(*[0] * 6),
+            }
+        )
+        self.host = HostSource(lambda: self.confinement, root, self.clock)
+
+    def write(self, files: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            path = self.root / name.lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def values(self) -> Mapping[str, Value]:
+        return self.host.sample().values
+
+
+def stat(busy_and_idle: list[tuple[int, int]], steal: int = 0) -> str:
+    lines = [f"cpu{n} {busy} 0 0 {idle} 0 0 0 {steal} 0 0" for n, (busy, idle) in enumerate(busy_and_idle)]
+    return "cpu  1 2 3 4 5 6 7 8 0 0\n" + "\n".join(lines) + "\nintr 5 4 3\nctxt 9\n"
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> tuple[HostSource, Path]:
-    write(
-        tmp_path,
+def box(tmp_path: Path) -> Box:
+    return Box(tmp_path)
+
+
+def test_the_first_reading_has_all_but_the_rates(box: Box) -> None:
+    sample = box.host.sample()
+    assert (sample.device, sample.source, sample.problem) == (HOST, "host", None)
+    assert {key for key, value in sample.values.items() if value == AT_SECOND_READING} == {
+        "cpu_busy_pct",
+        "cpu_core_pct",
+        "network_rx_bytes_per_s",
+        "network_tx_bytes_per_s",
+        "disk_read_bytes_per_s",
+        "disk_write_bytes_per_s",
+    }
+    known = {key: value for key, value in sample.values.items() if value != AT_SECOND_READING}
+    assert known == {
+        "name": "Xeon 8481C",
+        "cpu_limit_cores": 4.0,
+        "memory_used_bytes": 16 * GIB,
+        "memory_total_bytes": 64 * GIB,
+        "swap_used_bytes": GIB,
+        "swap_total_bytes": 4 * GIB,
+        "load_1min": 1.5,
+    }
+
+
+def test_cpus_are_reported_individually_and_together(box: Box) -> None:
+    box.values()
+    box.clock.pass_s(1)
+    box.write({"/proc/stat": stat([(100, 0), (50, 50), (0, 100), (25, 75)])})
+    values = box.values()
+    assert values["cpu_core_pct"] == "100,50,0,25"
+    assert values["cpu_busy_pct"] == pytest.approx(175)
+
+
+def test_time_that_the_hypervisor_took_is_not_called_busy(box: Box) -> None:
+    box.values()
+    box.clock.pass_s(1)
+    box.write({"/proc/stat": stat([(25, 25)] * 4, steal=50)})
+    assert box.values()["cpu_core_pct"] == "25,25,25,25"
+
+
+def test_ticks_that_the_kernel_takes_back_are_no_negative_share(box: Box) -> None:
+    box.write({"/proc/stat": stat([(50, 50)] * 4)})
+    box.values()
+    box.clock.pass_s(1)
+    box.write({"/proc/stat": stat([(49, 151)] * 4)})
+    assert box.values()["cpu_busy_pct"] == 0
+
+
+def test_the_network_is_all_interfaces_but_the_loop(box: Box) -> None:
+    box.values()
+    box.clock.pass_s(2)
+    box.write({"/proc/net/dev": NETWORK.format(4_000_000, 2_000)})
+    values = box.values()
+    assert values["network_rx_bytes_per_s"] == pytest.approx(2_000_000)
+    assert values["network_tx_bytes_per_s"] == pytest.approx(1_000)
+
+
+def test_bridges_are_not_counted_beside_the_hardware_they_lead_to(box: Box) -> None:
+    box.write({"/sys/class/net/eth0/device/vendor": "", "/sys/class/net/docker0/mtu": ""})
+    both = NETWORK + "docker0:{:>7}    1    0    0    0     0          0         0 {:>6} 1 0 0 0 0 0 0\n"
+    box.write({"/proc/net/dev": both.format(0, 0, 0, 0)})
+    box.values()
+    box.clock.pass_s(1)
+    box.write({"/proc/net/dev": both.format(500, 0, 500, 0)})
+    assert box.values()["network_rx_bytes_per_s"] == pytest.approx(500)
+
+
+def test_disks_are_counted_once_whether_sys_is_there_or_not(box: Box) -> None:
+    for _ in range(2):
+        box.write({"/proc/diskstats": DISKS.format(*[0] * 6)})
+        box.values()
+        box.clock.pass_s(20)
+        box.write({"/proc/diskstats": DISKS.format(*[20_000, 40_000] * 3)})
+        values = box.values()
+        assert values["disk_read_bytes_per_s"] == pytest.approx(512_000)
+        assert values["disk_write_bytes_per_s"] == pytest.approx(1_024_000)
+        box.write({"/sys/block/nvme0n1/device/model": "", "/sys/block/dm-0/size": ""})
+        box.clock.pass_s(20)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_disk"),
+    [
+        ("sda", True),
+        ("sda1", False),
+        ("vda", True),
+        ("xvdf3", False),
+        ("nvme1n1", True),
+        ("nvme1n1p14", False),
+        ("mmcblk0", True),
+        ("mmcblk0p2", False),
+        ("md127", False),
+        ("zram0", False),
+        ("sr0", False),
+    ],
+)
+def test_partitions_and_other_non_disks_are_recognized_by_their_names(
+    box: Box, name: str, is_disk: bool
+) -> None:
+    box.write({"/proc/diskstats": f"8 0 {name} 0 0 0 0 0 0 0 0\n"})
+    box.values()
+    box.clock.pass_s(1)
+    box.write({"/proc/diskstats": f"8 0 {name} 0 0 2 0 0 0 0 0\n"})
+    rate = box.values()["disk_read_bytes_per_s"]
+    assert rate == (pytest.approx(1024) if is_disk else Missing("/proc/diskstats names no disk"))
+
+
+def test_an_interface_that_comes_later_counts_from_its_second_reading(box: Box) -> None:
+    box.values()
+    box.clock.pass_s(1)
+    late = NETWORK + "  wg0: 777777    1    0    0    0     0          0         0 0 1 0 0 0 0 0 0\n"
+    box.write({"/proc/net/dev": late.format(100, 0)})
+    assert box.values()["network_rx_bytes_per_s"] == pytest.approx(100)
+
+
+def test_with_a_quota_the_control_groups_own_use_counts(tmp_path: Path) -> None:
+    box = Box(tmp_path, Confinement(cpu_limit_cores=1.5, cpu_usage_file="/sys/fs/cgroup/cpu.stat"))
+    box.write({"/sys/fs/cgroup/cpu.stat": "usage_usec 1000000\nuser_usec 1\n"})
+    box.values()
+    box.clock.pass_s(2)
+    box.write({"/sys/fs/cgroup/cpu.stat": "usage_usec 3500000\n", "/proc/stat": stat([(200, 0)] * 4)})
+    values = box.values()
+    assert values["cpu_busy_pct"] == pytest.approx(125)
+    assert values["cpu_limit_cores"] == 1.5
+
+
+def test_the_older_accounting_file_counts_nanoseconds(tmp_path: Path) -> None:
+    box = Box(tmp_path, Confinement(cpu_limit_cores=2, cpu_usage_file="/cg/cpuacct.usage"))
+    box.write({"/cg/cpuacct.usage": "0\n"})
+    box.values()
+    box.clock.pass_s(1)
+    box.write({"/cg/cpuacct.usage": "750000000\n"})
+    assert box.values()["cpu_busy_pct"] == pytest.approx(75)
+
+
+def test_with_a_cpuset_only_its_cpus_are_shown(tmp_path: Path) -> None:
+    box = Box(tmp_path, Confinement(cpus=frozenset({1, 3})))
+    box.values()
+    box.clock.pass_s(1)
+    box.write({"/proc/stat": stat([(100, 0), (50, 50), (100, 0), (0, 100)])})
+    values = box.values()
+    assert values["cpu_core_pct"] == "50,0"
+    assert values["cpu_limit_cores"] == 2.0
+    assert values["cpu_busy_pct"] == pytest.approx(50)
+
+
+def test_memory_is_that_of_the_control_group_without_the_cache_that_can_go(tmp_path: Path) -> None:
+    box = Box(tmp_path, Confinement(memory_limit_bytes=8 * GIB, memory_directory="/sys/fs/cgroup"))
+    assert box.values()["memory_used_bytes"] == Missing("the control group does not tell what it uses")
+    box.write(
         {
-            "/proc/stat": stat(1000, 1000, 0),
-            "/proc/meminfo": "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 400 kB\n",
-            "/proc/loadavg": "1.25 0.5 0.1 1/99 7\n",
-            "/proc/cpuinfo": "processor : 0\ncpu MHz\t\t: 2000.0\n\nprocessor : 1\ncpu MHz\t\t: 3000.0\n",
-        },
+            "/sys/fs/cgroup/memory.current": f"{5 * GIB}\n",
+            "/sys/fs/cgroup/memory.stat": f"anon 1\ninactive_file {2 * GIB}\n",
+        }
     )
-    return HostSource(root=tmp_path), tmp_path
+    values = box.values()
+    assert (values["memory_used_bytes"], values["memory_total_bytes"]) == (3 * GIB, 8 * GIB)
 
 
-def read(source: HostSource) -> dict[str, float | int]:
+def test_a_limit_above_the_hosts_memory_limits_nothing(tmp_path: Path) -> None:
+    box = Box(tmp_path, Confinement(memory_limit_bytes=100 * GIB, memory_directory="/sys/fs/cgroup"))
+    assert box.values()["memory_total_bytes"] == 64 * GIB
+
+
+def test_limits_that_are_changed_are_seen_after_a_while(box: Box) -> None:
+    box.values()
+    box.confinement = Confinement(cpu_limit_cores=1.0)
+    box.clock.pass_s(11)
+    assert box.values()["cpu_limit_cores"] == 1.0
+
+
+def test_a_damaged_file_has_a_reason_and_leaves_the_others(box: Box) -> None:
+    box.write(
+        {"/proc/meminfo": "nonsense\n", "/proc/loadavg": "\n", "/proc/net/dev": "", "/proc/diskstats": ""}
+    )
+    box.values()
+    values = box.values()
+    missing = {key for key, value in values.items() if isinstance(value, Missing)}
+    assert missing == {
+        "memory_used_bytes",
+        "memory_total_bytes",
+        "swap_used_bytes",
+        "swap_total_bytes",
+        "load_1min",
+        "network_rx_bytes_per_s",
+        "network_tx_bytes_per_s",
+        "disk_read_bytes_per_s",
+        "disk_write_bytes_per_s",
+    }
+
+
+def test_a_host_that_cannot_be_read_has_a_problem(box: Box) -> None:
+    for file in (box.root / "proc").glob("*"):
+        if file.is_file():
+            file.unlink()
+    assert box.host.sample().problem == Missing("/proc/stat cannot be read")
+
+
+def test_without_proc_psutil_answers(tmp_path: Path) -> None:
+    host = HostSource(root=tmp_path)
+    host.sample()
+    sample = host.sample()
+    assert sample.problem is None
+    assert not isinstance(sample.values["cpu_busy_pct"], Missing)
+    total = sample.values["memory_total_bytes"]
+    assert isinstance(total, int)
+    assert total > 0
+
+
+def stored(host: HostSource) -> dict[str, float | int]:
     """What runs store of it."""
-    values = source.read()
+    values = host.read()
     assert not isinstance(values, Missing)
     return values
 
 
-def test_processor_time_needs_two_readings(host: tuple[HostSource, Path]) -> None:
-    source, root = host
-    assert "cpu_busy_pct" not in read(source)
-    write(root, {"/proc/stat": stat(1150, 1040, 10)})
-    values = read(source)
-    assert values["cpu_busy_pct"] == pytest.approx(75.0)
-    assert values["cpu_steal_pct"] == pytest.approx(5.0)
-
-
-def test_memory_load_and_clock_are_read(host: tuple[HostSource, Path]) -> None:
-    values = read(host[0])
-    assert values["memory_used_bytes"] == 600 * 1024
-    assert values["load_1min"] == 1.25
+def test_runs_store_processor_memory_load_and_clock(box: Box) -> None:
+    assert stored(box.host) == {"memory_used_bytes": 16 * GIB, "load_1min": 1.5}
+    box.clock.pass_s(1)
+    clocks = "processor : 0\ncpu MHz\t\t: 2000.0\n\nprocessor : 1\ncpu MHz\t\t: 3000.0\n"
+    box.write({"/proc/cpuinfo": clocks, "/proc/stat": stat([(70, 20), (0, 100)], steal=10)})
+    values = stored(box.host)
     assert values["cpu_clock_mhz"] == 2500.0
+    assert values["cpu_busy_pct"] == pytest.approx(70.0)
+    assert values["cpu_steal_pct"] == pytest.approx(10.0 + 100 * 10 / 110)
 
 
-def test_in_a_container_its_own_memory_is_counted_without_caches(host: tuple[HostSource, Path]) -> None:
-    root = host[1]
-    write(
-        root,
-        {
-            "/cg/memory.current": "500000\n",
-            "/cg/memory.stat": "anon 1\ninactive_file 200000\n",
-        },
-    )
-    source = HostSource(lambda: Confinement(memory_limit_bytes=800_000, memory_directory="/cg"), root)
-    assert read(source)["memory_used_bytes"] == 300000
-
-
-def test_without_a_clock_in_cpuinfo_the_frequency_driver_is_read(tmp_path: Path) -> None:
+def test_without_a_clock_in_cpuinfo_the_frequency_driver_is_read(box: Box) -> None:
     cpufreq = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
-    write(
-        tmp_path,
-        {
-            "/proc/stat": "cpu  1 0 0 1\n",
-            "/proc/cpuinfo": "",
-            cpufreq.format(0): "3000000\n",
-            cpufreq.format(1): "1000000\n",
-        },
-    )
-    source = HostSource(root=tmp_path)
-    assert read(source)["cpu_clock_mhz"] == 2000.0
+    box.write({cpufreq.format(0): "3000000\n", cpufreq.format(1): "1000000\n"})
+    assert stored(box.host)["cpu_clock_mhz"] == 2000.0
 
 
-def test_one_damaged_file_leaves_the_other_metrics(host: tuple[HostSource, Path]) -> None:
-    source, root = host
-    write(root, {"/proc/loadavg": "", "/proc/stat": "cpu x y z 1 2\n"})
-    assert read(source).keys() == {"memory_used_bytes", "cpu_clock_mhz"}
+def test_one_damaged_file_leaves_a_run_the_other_metrics(box: Box) -> None:
+    box.write({"/proc/loadavg": "", "/proc/stat": "cpu x y z 1 2\n"})
+    assert stored(box.host).keys() == {"memory_used_bytes"}
 
 
-def test_a_host_that_went_away_is_remembered_as_a_problem(host: tuple[HostSource, Path]) -> None:
-    source, root = host
+def test_a_host_that_went_away_is_a_problem_of_a_run(box: Box) -> None:
     for name in ("stat", "meminfo", "loadavg", "cpuinfo"):
-        (root / "proc" / name).unlink()
-    assert isinstance(source.read(), Missing)
+        (box.root / "proc" / name).unlink()
+    assert box.host.read() == Missing("/proc/stat cannot be read")
 
 
-def test_without_proc_psutil_answers(tmp_path: Path) -> None:
-    pytest.importorskip("psutil")
-    source = HostSource(root=tmp_path)
-    values = read(source)
+def test_without_proc_runs_have_what_psutil_answers(tmp_path: Path) -> None:
+    values = stored(HostSource(root=tmp_path))
     assert values["memory_used_bytes"] > 0
     assert values.keys() <= {metric.key for metric in STORED if metric.scope == "host"}
+
+
+def test_this_very_host_can_be_read() -> None:
+    host = HostSource(lambda: confinement(Tree(Path("/"), {})))
+    host.sample()
+    values = host.sample().values
+    if sys.platform == "linux":
+        assert not isinstance(values["memory_used_bytes"], Missing)
+    assert not isinstance(values["cpu_limit_cores"], Missing)
+
+
+# Resource limits
+
+
+def tree(root: Path, files: Mapping[str, str]) -> Tree:
+    for name, text in files.items():
+        path = root / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Tree(root, {})
+
+
+V2_MOUNT = "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+
+
+def test_use_is_read_where_the_least_limit_stands(tmp_path: Path) -> None:
+    found = confinement(
+        tree(
+            tmp_path,
+            {
+                "/proc/self/cgroup": "0::/pod/session\n",
+                "/proc/self/mountinfo": V2_MOUNT,
+                "/sys/fs/cgroup/pod/cpu.max": "250000 100000\n",
+                "/sys/fs/cgroup/pod/cpu.stat": "usage_usec 5\n",
+                "/sys/fs/cgroup/pod/memory.max": f"{8 * GIB}\n",
+                "/sys/fs/cgroup/pod/session/cpu.max": "max 100000\n",
+                "/sys/fs/cgroup/pod/session/cpuset.cpus.effective": "0-3\n",
+                "/sys/fs/cgroup/pod/session/memory.max": "max\n",
+            },
+        )
+    )
+    assert found == Confinement(
+        cpu_limit_cores=2.5,
+        cpu_usage_file="/sys/fs/cgroup/pod/cpu.stat",
+        cpus=frozenset({0, 1, 2, 3}),
+        memory_limit_bytes=8 * GIB,
+        memory_directory="/sys/fs/cgroup/pod",
+        version=2,
+    )
+
+
+def test_the_older_hierarchy_has_files_of_its_own(tmp_path: Path) -> None:
+    found = confinement(
+        tree(
+            tmp_path,
+            {
+                "/proc/self/cgroup": "4:memory:/\n2:cpu,cpuacct:/\n",
+                "/proc/self/mountinfo": (
+                    "31 1 0:27 / /cg/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+                    "32 1 0:28 / /cg/memory rw - cgroup cgroup rw,memory\n"
+                ),
+                "/cg/cpu/cpu.cfs_quota_us": "100000\n",
+                "/cg/cpu/cpu.cfs_period_us": "100000\n",
+                "/cg/cpu/cpuacct.usage": "5\n",
+                "/cg/memory/memory.limit_in_bytes": f"{GIB}\n",
+            },
+        )
+    )
+    assert (found.cpu_limit_cores, found.cpu_usage_file) == (1.0, "/cg/cpu/cpuacct.usage")
+    assert (found.memory_limit_bytes, found.memory_directory, found.version) == (GIB, "/cg/memory", 1)
+
+
+def test_without_limits_one_is_free(tmp_path: Path) -> None:
+    assert confinement(tree(tmp_path, {})) == FREE
