@@ -98,11 +98,11 @@ def test_after_a_crash_each_case_is_run_alone_once_and_later_launches_follow(tmp
 
 
 def test_a_crash_is_reported_also_when_no_time_is_left_to_run_its_cases_alone(tmp_path: Path) -> None:
-    late = "\nsignal.signal(signal.SIGALRM, lambda *_: die())\nsignal.alarm(5)\nsignal.pause()"
-    run = finished(tmp_path, scripted(tmp_path, late, [0, 1], budget_s=6.0), is_empty=True)
+    late = "\nsignal.signal(signal.SIGALRM, lambda *_: die())\nsignal.alarm(2)\nsignal.pause()"
+    run = finished(tmp_path, scripted(tmp_path, late, [0, 1], budget_s=3.0), is_empty=True)
     reason = (
         "the worker died of SIGKILL, as it does when memory runs out;"
-        " not run alone: too little was left of the 6 s"
+        " not run alone: too little was left of the 3 s"
     )
     assert case_ends(run) == [(1, 0, "failed", reason), (2, 1, "failed", reason)]
 
@@ -332,18 +332,18 @@ def test_a_worker_that_stalls_is_ended_at_the_hard_stop_and_what_was_dropped_is_
     tmp_path: Path,
 ) -> None:
     stall = "\nif os.fork() == 0: signal.pause()\nwarm(0)\nblock(0)\nsignal.pause()"
-    plan = scripted(tmp_path, stall, [0], [1, 2], budget_s=3.0)
+    plan = scripted(tmp_path, stall, [0], [1, 2], budget_s=2.0)
     plan = replace(plan, launches=(plan.launches[0], replace(plan.launches[1], weight=0.01)))
     run = Supervised(tmp_path / "runs", plan)
     group = run.worker_pid()
     assert run.end() == 1
     assert case_ends(run) == [
         (0, 0, "interrupted", "hard stop at 1.2 times the budget"),
-        (1, 1, "skipped", "too little was left of the 3 s"),
-        (1, 2, "skipped", "too little was left of the 3 s"),
+        (1, 1, "skipped", "too little was left of the 2 s"),
+        (1, 2, "skipped", "too little was left of the 2 s"),
     ]
     started, ended = run.lines(LaunchStart)[0], run.lines(LaunchEnd)[0]
-    assert (ended.t_ns - started.t_ns) / 1e9 >= 1.15 * 3.0
+    assert (ended.t_ns - started.t_ns) / 1e9 >= 1.15 * 2.0
     assert living_members(group) == []
 
 
@@ -441,7 +441,7 @@ def test_a_worker_that_hangs_is_ended_with_its_children_and_the_rest_is_measured
 def test_a_worker_that_is_silent_because_its_work_is_slow_is_not_taken_for_one_that_hangs(
     tmp_path: Path,
 ) -> None:
-    slow = "\nwhile 0 in ids and time.process_time() < 4:\n    pass\n"
+    slow = "\nwhile 0 in ids and time.process_time() < 3:\n    pass\n"
     worker = scripted_worker(tmp_path / "worker.py", slow + WELL)
     plan = make_plan([0], [2], cases=THREE, budget_s=60, interpreter=worker)
     plan = replace(plan, launches=(replace(plan.launches[0], weight=0.01), plan.launches[1]))
