@@ -54,10 +54,16 @@ def test_every_source_named_in_a_table_is_explained() -> None:
     assert named <= source_rows().keys()
 
 
-def test_every_row_has_a_source_and_a_confidence() -> None:
+def test_every_row_has_a_source_and_a_confidence_no_peak_is_zero_and_ranges_lie_within_their_limits() -> None:
     for row in all_rows():
         assert row.source, row
         assert row.confidence in ("high", "medium", "low"), row
+    for gpu in gpu_rows():
+        figures = (gpu.fp32_tflops, gpu.tf32_tensor_tflops, gpu.fp16_tensor_tflops, gpu.bf16_tensor_tflops)
+        assert all(figure is None or figure > 0 for figure in figures), gpu
+    for known in plausible_rows():
+        assert known.measured_min <= (known.measured_max or known.measured_min), known
+        assert (known.measured_max or known.measured_min) <= known.suspicious_above, known
 
 
 def test_names_of_gpus_are_unique_and_other_tables_use_them() -> None:
@@ -66,18 +72,6 @@ def test_names_of_gpus_are_unique_and_other_tables_use_them() -> None:
     assert len(names) == len(set(names)) > 150
     assert {row.gpu for row in plausible_rows() if not row.gpu.startswith("any:")} <= set(names)
     assert {row.gpu for row in instance_rows()} <= set(names)
-
-
-def test_no_peak_is_zero() -> None:
-    for row in gpu_rows():
-        figures = (row.fp32_tflops, row.tf32_tensor_tflops, row.fp16_tensor_tflops, row.bf16_tensor_tflops)
-        assert all(figure is None or figure > 0 for figure in figures), row
-
-
-def test_every_plausible_range_lies_between_its_limits() -> None:
-    for row in plausible_rows():
-        assert row.measured_min <= (row.measured_max or row.measured_min), row
-        assert (row.measured_max or row.measured_min) <= row.suspicious_above, row
 
 
 def range_of(gpu: GpuFacts | str, measure: str, dtype: str) -> PlausibleRow:
@@ -94,26 +88,12 @@ def test_the_expected_range_is_in_base_units_and_takes_a_precision_as_used() -> 
     assert row.measured_max == pytest.approx(798e12)
 
 
-def test_a_simulation_stands_in_for_a_copy_as_a_minimum() -> None:
-    row = range_of("L40S", "copy", "")
-
-    assert row.measure == "lbm"
-    assert row.measured_max is None
-
-
-def test_a_measured_range_goes_before_a_pass_threshold() -> None:
-    assert range_of("H200 SXM", "h2d_pinned", "").measured_max == pytest.approx(55.5e9)
-
-
-def test_what_nobody_measured_is_missing_with_names() -> None:
-    row = expected("T4G", "matmul", "amp-fp16")
-
-    assert row == Missing("no fp16 matmul figures known for T4G")
-
-
-def test_a_slice_of_a_gpu_has_no_expected_range() -> None:
+def test_what_stands_for_a_range_that_was_not_measured() -> None:
+    simulated = range_of("L40S", "copy", "")
+    assert (simulated.measure, simulated.measured_max) == ("lbm", None), "a minimum"
+    assert range_of("H200 SXM", "h2d_pinned", "").measured_max == pytest.approx(55.5e9), "no pass threshold"
+    assert expected("T4G", "matmul", "amp-fp16") == Missing("no fp16 matmul figures known for T4G")
     slice_of_h100 = find_gpu("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None)
-
     assert isinstance(slice_of_h100, GpuFacts)
     assert isinstance(expected(slice_of_h100, "matmul", "bf16"), Missing)
 
@@ -180,18 +160,15 @@ def test_what_a_note_calls_a_commitment_spot_or_a_community_price_is_not_listed_
 
 
 @pytest.mark.parametrize(
-    "kind", ["on-demand", "on-demand Linux", "OnDemand", "on-demand secure cloud", "list"]
-)
-def test_a_price_by_the_hour_is_on_demand(kind: str) -> None:
-    assert is_on_demand(kind)
-
-
-@pytest.mark.parametrize(
-    "kind",
+    ("kinds", "is_by_the_hour"),
     [
-        *("commitment", "3-year Committed Use", "Reserved", "spot", "Interruptible", "monthly", "flex-start"),
-        *("preemptible, per second", "community", "marketplace lowest", "on-demand community cloud"),
+        ("on-demand, on-demand Linux, OnDemand, on-demand secure cloud, list", True),
+        ("commitment, 3-year Committed Use, Reserved, spot, Interruptible, monthly, flex-start", False),
+        ("preemptible per second, community, marketplace lowest, on-demand community cloud", False),
     ],
 )
-def test_a_price_with_a_condition_is_not_on_demand(kind: str) -> None:
-    assert not is_on_demand(kind)
+def test_a_price_by_the_hour_is_on_demand_and_one_with_a_condition_is_not(
+    kinds: str, is_by_the_hour: bool
+) -> None:
+    for kind in kinds.split(", "):
+        assert is_on_demand(kind) == is_by_the_hour, kind
