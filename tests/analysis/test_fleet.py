@@ -1,14 +1,22 @@
 from __future__ import annotations
 
+import functools
 import math
 import random
+import statistics
 
 import pytest
+from scipy import stats
 
 from gputui.analysis.fleet import (
     FEWEST,
+    BoxRates,
     FleetSpread,
     apart_from,
+    below_normal_at,
+    level_of,
+    rates_of_both,
+    rates_of_one,
     slower_group,
     spread_of,
     standing_out,
@@ -93,3 +101,117 @@ def test_groups_that_nobody_would_tell_apart_and_too_few_boxes_are_one() -> None
     assert slower_group([0.0, 0.0, 0.02, 0.02, 0.02, 0.02]) == frozenset()
     assert slower_group([0.0, 0.0, 0.2, 0.2, 0.2, 0.2]) == {0, 1}
     assert slower_group([0.0, 0.0, 0.2, 0.2]) == frozenset()
+
+
+def of_boxes(*rates: float) -> BoxRates:
+    return functools.reduce(rates_of_both, (rates_of_one(rate, rate * 0.99, rate * 1.01) for rate in rates))
+
+
+def below_normal(cases: list[tuple[float, float, BoxRates]]) -> list[bool]:
+    """Which cases of one run are, each a rate, its upper end, and what other boxes reach."""
+    level = level_of([(rate, known) for rate, _, known in cases])
+    return [below_normal_at(level, *case) for case in cases]
+
+
+def spread_rates(count: int, sd: float = 0.02, seed: int = 1) -> list[float]:
+    chance = random.Random(seed)
+    return [700e12 * math.exp(chance.gauss(0, sd)) for _ in range(count)]
+
+
+def test_boxes_added_one_by_one_have_the_mean_sd_and_interval_of_all_at_once() -> None:
+    rates = spread_rates(18)
+    logs = [math.log(rate) for rate in rates]
+
+    found = of_boxes(*rates)
+
+    assert found.boxes == 18
+    assert found.typical_per_s == pytest.approx(math.exp(statistics.fmean(logs)))
+    assert found.log_sd == pytest.approx(statistics.stdev(logs))
+    half = stats.t.ppf(0.975, 17) * statistics.stdev(logs) / math.sqrt(18)
+    assert (found.low_per_s, found.high_per_s) == pytest.approx(
+        (found.typical_per_s * math.exp(-half), found.typical_per_s * math.exp(half))
+    )
+
+
+def test_two_groups_joined_are_as_one_group_of_all_boxes() -> None:
+    rates = spread_rates(10)
+
+    joined, whole = rates_of_both(of_boxes(*rates[:4]), of_boxes(*rates[4:])), of_boxes(*rates)
+
+    assert joined.quantiles_per_s == whole.quantiles_per_s == tuple(sorted(rates))
+    assert joined.log_sd == pytest.approx(whole.log_sd)
+
+
+def test_one_box_keeps_the_interval_of_its_measurement() -> None:
+    assert of_boxes(100.0) == BoxRates(1, 100.0, 99.0, 101.0, 0.0, (100.0,))
+
+
+def test_of_many_boxes_the_quantiles_are_near_those_of_their_rates() -> None:
+    rates = sorted(spread_rates(40))
+
+    found = of_boxes(*rates)
+
+    assert len(found.quantiles_per_s) == 11
+    assert found.quantile(0.5) == pytest.approx(statistics.median(rates), rel=0.01)
+    low, high = found.usual_range
+    assert rates[0] < low < rates[4]
+    assert rates[-5] < high < rates[-1]
+
+
+@pytest.mark.parametrize(
+    ("rate", "share"), [(9.0, 0.0), (10.0, 1 / 8), (10.5, 0.25), (13.0, 7 / 8), (14.0, 1.0)]
+)
+def test_a_box_is_faster_than_the_share_of_boxes_below_it_and_half_of_its_equals(
+    rate: float, share: float
+) -> None:
+    assert of_boxes(10.0, 11.0, 12.0, 13.0).share_slower(rate) == pytest.approx(share)
+
+
+def test_between_quantiles_of_many_boxes_the_share_is_interpolated() -> None:
+    found = of_boxes(*(100.0 + n for n in range(21)))
+
+    assert found.share_slower(105.0) == pytest.approx(0.25)
+    assert (found.share_slower(99.0), found.share_slower(121.0)) == (0.0, 1.0)
+
+
+def test_the_chance_of_a_slower_box_is_that_of_a_prediction_with_n_minus_1_degrees_of_freedom() -> None:
+    rates = spread_rates(10)
+    logs = [math.log(rate) for rate in rates]
+    t = (math.log(650e12) - statistics.fmean(logs)) / (statistics.stdev(logs) * math.sqrt(1.1))
+
+    found = of_boxes(*rates)
+
+    assert found.p_healthy(650e12) == pytest.approx(stats.t.cdf(t, 9))
+    assert found.p_healthy(found.lowest_normal(0.01)) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(("boxes", "is_found"), [(1, False), (4, False), (5, True), (20, True)])
+def test_below_five_boxes_even_half_the_rate_is_not_below_normal(boxes: int, is_found: bool) -> None:
+    found = of_boxes(*spread_rates(boxes, sd=0.01))
+
+    assert below_normal([(350e12, 353e12, found)]) == [is_found]
+
+
+def test_of_twelve_cases_one_must_be_lower_than_of_one_to_be_below_normal() -> None:
+    found = of_boxes(*spread_rates(10))
+    rate = found.lowest_normal(0.02)
+    healthy = (found.typical_per_s, found.typical_per_s, found)
+
+    assert below_normal([(rate, rate, found)]) == [True]
+    assert below_normal([(rate, rate, found), *[healthy] * 11]) == [False] * 12
+
+
+def test_a_small_difference_between_boxes_that_agree_is_nothing_to_mind() -> None:
+    found = of_boxes(*spread_rates(10, sd=0.002))
+
+    assert found.p_healthy(0.98 * found.typical_per_s) < 0.001
+    assert below_normal([(0.98 * found.typical_per_s, 0.981 * found.typical_per_s, found)]) == [False]
+    assert below_normal([(0.96 * found.typical_per_s, 0.961 * found.typical_per_s, found)]) == [True]
+
+
+def test_a_rough_measurement_that_may_be_typical_is_not_below_normal() -> None:
+    found = of_boxes(*spread_rates(10))
+    rate = 0.8 * found.typical_per_s
+
+    assert below_normal([(rate, 1.01 * rate, found)]) == [True]
+    assert below_normal([(rate, 1.3 * rate, found)]) == [False]

@@ -10,17 +10,21 @@ import pytest
 from gputui.analysis.spread import (
     ASSUMED,
     BOX_DF,
+    LEAST_OWN_SHARE,
     ROW_CORRELATION,
     ROW_DF,
     RUN_DF,
     BoxSpread,
+    Waiting,
     assumed_runs,
+    effect_of_waiting,
     learn_launches,
     learn_runs,
     pooled,
     together,
 )
 from gputui.model.result import Spread
+from gputui.worker import WORKLOAD_CLASSES
 
 SD = 0.1
 
@@ -131,3 +135,37 @@ def test_what_launches_explain_is_not_laid_on_runs() -> None:
     hopeless = learn_runs([runs_of(*[1.0, -1.0] * 4, error_variance=1.2)], rows=1, table_sd=0.02)
     assert hopeless.df == pytest.approx(RUN_DF, abs=0.01)
     assert hopeless.variance == pytest.approx(4e-4, rel=0.01)
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0, 3.5])
+def test_blocks_that_wait_for_different_shares_have_one_own_time(power: float) -> None:
+    waiting = Waiting(power, 0.1, 0.1)
+    times = [(1 - waited) ** -power * waiting.own_share(waited) for waited in (0.0, 0.1, 0.45, 0.9)]
+    assert times == pytest.approx([1.0] * 4)
+    assert waiting.own_share(1.0) > 0
+
+
+def test_of_more_threads_than_were_measured_no_more_than_eight_ninths_is_taken_off() -> None:
+    assert effect_of_waiting("training", 16.0).own_share(0.5) == LEAST_OWN_SHARE
+    assert effect_of_waiting("training", 2.0).own_share(0.85) < LEAST_OWN_SHARE
+
+
+@pytest.mark.parametrize("workload_class", WORKLOAD_CLASSES)
+def test_the_more_threads_want_a_cpu_the_more_they_wait_for_one_another(workload_class: str) -> None:
+    one, two, many = (effect_of_waiting(workload_class, threads) for threads in (1.0, 1.98, 26.0))
+    assert one.power == 1 <= two.power < many.power
+    assert one.sd < two.sd < many.sd
+
+
+def test_the_more_blocks_waited_the_less_is_known_of_their_own_time() -> None:
+    waiting = Waiting(1.0, 0.5, 0.1)
+    assert waiting.log_sd([0.0]) == 0
+    assert waiting.log_sd([0.5, 0.5]) == pytest.approx(0.5 * math.log(2))
+    assert waiting.log_sd([0.5, 0.0]) == pytest.approx(0.25 * math.log(2))
+    assert math.isfinite(waiting.log_sd([1.0]))
+
+
+def test_what_both_sides_waited_alike_mostly_falls_out_of_their_ratio() -> None:
+    waiting = Waiting(2.0, 0.5, 0.1)
+    assert waiting.log_sd_of_ratio([0.5], [0.5]) == pytest.approx(0.1 * math.log(2))
+    assert waiting.log_sd_of_ratio([0.5], [0.0]) == pytest.approx(math.hypot(0.5, 0.1) * math.log(2))
