@@ -53,7 +53,6 @@ class ProfiledSide:
     step_ns: int
     """Of the timed launches."""
     is_on_device: bool
-    """On a GPU; else on a CPU."""
     peak_flops: float | Missing = _NO_PEAK
     """FLOP/s of large products at this side's precision: measured, else from the data sheet."""
 
@@ -159,7 +158,6 @@ class Attribution:
     confidence: str
     """`high`, `fair` or `low`."""
     doubts: tuple[str, ...]
-    """Why confidence is not high."""
 
     @property
     def difference_ns(self) -> int:

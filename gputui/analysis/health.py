@@ -81,7 +81,6 @@ class Slowed:
     """For which share of the recent past a GPU was throttled."""
 
     span_s: float = 0.0
-    """Length of that time."""
     shares: Mapping[Cause, float | None] = field(default_factory=dict)
     """0 to 1; None or absent if unknown."""
     since_s: Mapping[Cause, float] = field(default_factory=dict)
@@ -104,7 +103,6 @@ class GpuFinding:
 
     @property
     def style(self) -> str:
-        """What has passed is grey."""
         return "dim" if self.severity == "note" else self.severity
 
     @property

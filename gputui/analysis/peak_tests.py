@@ -146,13 +146,11 @@ class Standing:
     """Where a device stands among the boxes of a reference."""
 
     reference: str
-    """The name of the reference."""
     model: str
     """Of its boxes, counted: `18 H100 SXM`."""
     boxes: int
     months: str
     cases: int
-    """Cases that both have measured."""
     share_slower: float
     """Which share of the boxes is slower, the mean over the cases; 0 to 1."""
     ratio: float

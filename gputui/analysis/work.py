@@ -335,7 +335,6 @@ def _call_of(row: Operator) -> tuple[str, str]:
 
 
 def _times(found: ProfiledPass) -> dict[_Key, tuple[int, int]]:
-    """Time and calls of each operator."""
     times: dict[_Key, tuple[int, int]] = {}
     for row in found.operators:
         key = (row.phase, row.operator, row.shapes, row.dtypes)

@@ -102,8 +102,6 @@ class DistributionRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InstanceRow:
-    """One cloud size with its list price."""
-
     provider: str
     instance_type: str
     gpu: str
@@ -126,8 +124,6 @@ class InstanceRow:
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """Where numbers of the other tables come from."""
-
     key: str
     title: str
     link: str

@@ -59,8 +59,6 @@ from gputui.store.reading import CaseConditions, open_result
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured of one GPU, or of the CPU."""
-
     run: Run
     conditions: Mapping[int, CaseConditions]
     """Of its cases, by number."""
@@ -135,7 +133,6 @@ class BoxCheck:
     """`8x H200, driver 580.95.05`."""
     devices: tuple[DeviceCheck, ...]
     not_measured: str
-    """Why no speed was measured; empty if it was."""
     text: str
     """For the provider; empty if there is nothing to repair."""
 

@@ -308,7 +308,6 @@ def _memory(box: SystemState) -> Iterator[Check]:
 
 
 def clock_checks(tree: Tree) -> Iterator[Check]:
-    """Of the clock that times are read from, and that of the CPU."""
     source = tree.text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     if isinstance(source, Missing):
         yield Check("clock", "unknown", source.reason)
@@ -392,7 +391,6 @@ def _file_error(path: Path) -> GputuiError | None:
 
 
 def identity_checks(machine: Machine) -> Iterator[Check]:
-    """What this box is recognized by."""
     known_by = {
         "stated": "the name you gave it",
         "product-uuid": "the UUID of its firmware",

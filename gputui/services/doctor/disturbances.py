@@ -58,15 +58,12 @@ OTHERS_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check."""
-
     topic: str
     """`driver`, `GPU 3 link`, `torch`: short."""
     state: State
     """`problem`: the machine does not do what it should; `note`: worth knowing; `unknown`: could not be
     checked."""
     found: str
-    """What was found, with its numbers."""
     next_step: str = ""
     """What to do about it; empty if nothing needs to be done."""
     command: str = ""
@@ -119,7 +116,6 @@ def gpus_of(launches: Iterable[PlannedLaunch], machine: Machine) -> set[int]:
 
 
 def other_runs() -> Iterator[Check]:
-    """Runs of gputui that measure now."""
     for holder, (run_dir, *_) in held_runs():
         since = datetime.fromtimestamp((run_dir / LOCK_NAME).stat().st_mtime)
         yield Check(

@@ -42,7 +42,6 @@ class Job(Generic[T]):
         self.is_cancelled = False
 
     def start(self) -> None:
-        """Begin, and return at once."""
         threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def cancel(self) -> None:

@@ -156,7 +156,6 @@ def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def run_directories(environ: Mapping[str, str] = os.environ) -> Path:
-    """Contains one directory per run."""
     return state_directory(environ) / "runs"
 
 
@@ -215,7 +214,6 @@ def exports_cache() -> Path:
 
 
 def copies_directory() -> Path:
-    """Directory of texts that a terminal may have failed to copy."""
     return user_directory("cache") / "copies"
 
 

@@ -112,7 +112,6 @@ class Trace:
     rank: int | None = None
     ranks: int | None = None
     read_bytes: int = 0
-    """Decompressed."""
     damage: tuple[str, ...] = ()
     """What was left out, one sentence each."""
     frames: Frames = field(default_factory=Frames)
@@ -124,7 +123,6 @@ class Trace:
         return len(self.kind)
 
     def event(self, index: int) -> TraceEvent:
-        """One event, as the partition takes it."""
         kind = KINDS[self.kind[index]]
         shapes, dtypes = self.shapes[self.inputs[index]]
         external = self.operator[index]
@@ -169,8 +167,6 @@ class _Numbers(dict[_Key, int]):
 
 
 class _Reading:
-    """A trace being read."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.trace = Trace()

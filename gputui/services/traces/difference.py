@@ -340,7 +340,6 @@ def short_kernel(name: str, width: int = 60) -> str:
 
 
 def as_json(found: TraceDifference) -> Mapping[str, object]:
-    """All of it, in nanoseconds a step."""
     judgement = found.judgement
     return {
         "headline": list(sentences(found)),

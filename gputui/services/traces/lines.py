@@ -54,7 +54,6 @@ class Frames:
         return len(self.place)
 
     def add(self, thread: int, start_ns: int, end_ns: int, place: int) -> None:
-        """One stretch."""
         self.thread.append(thread)
         self.start_ns.append(start_ns)
         self.end_ns.append(end_ns)

@@ -117,7 +117,6 @@ class Lines:
         self._directory = f"{Path.cwd()}{os.sep}"
         self._places: dict[tuple[str, str, int, str, str], int] = {}
         self._spans: list[list[int]] = []
-        """Place, start and end."""
         self._pauses: list[list[int]] = []
         self._pause: tuple[int, int] | None = None
         self._mark_ns = (0, 0)
@@ -231,7 +230,6 @@ class Steps:
         self._since_compiling = 0
 
     def end(self, now_s: float, *, is_recorded: bool) -> None:
-        """One more has ended."""
         self.seen += 1
         self.recorded += is_recorded
         self.first_s = self.first_s or now_s
