@@ -267,10 +267,12 @@ class LoadGenerator:
         with without_collections():
             lag.start()
             reports = asyncio.get_running_loop().create_task(self._report(users, rate))
-            yield lag
-            self.client.stop()
-            reports.cancel()
-            lag.stop()
+            try:
+                yield lag
+            finally:
+                self.client.stop()
+                reports.cancel()
+                lag.stop()
 
     async def _report(self, users: int | None, rate: float | None) -> None:
         """Say once a second what the load looks like, at next to no cost to it."""

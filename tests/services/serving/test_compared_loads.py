@@ -22,6 +22,7 @@ from gputui.model.result import CaseResult, Measurement, Run
 from gputui.services.compare.pairing import Comparison, Row
 from gputui.services.results.metrics import LAG, time_of
 from gputui.services.serving.plan import serving_case
+from gputui.services.serving.text import load_options
 
 _QUIET = Box()
 
@@ -256,3 +257,17 @@ def test_a_command_that_would_tell_offers_the_load_again(
     out = " ".join(_compared(capsys, "a.db", "b.db").split())
     assert "a$ gputui serve-bench URL --profile chat --concurrency none --slo ttft=500ms,tpot=50ms" in out
     assert "--db b.db --launches 3" in out
+
+
+def test_a_load_is_offered_again_by_its_options() -> None:
+    closed, limit = load_cases((4,))
+    of_search = (("load", "search"), ("attained_share", 0.95), ("limit_ttft_s", 0.5))
+    strict = serving_case(stored_loads.PROFILE, "limit", "req", "m", "chat", of_search)
+    mine = replace(stored_loads.PROFILE, name="mine", shared_tokens=64, prompts="file 1234", body='{"a": 1}')
+    rate = serving_case(mine, "4 req/s", "tok", "m", "chat", (("load", "open"), ("rate_per_s", 4.0)))
+
+    assert load_options(closed) == "--profile chat --concurrency 4 --slo none"
+    assert load_options(limit) == "--profile chat --concurrency none --slo ttft=500ms,tpot=50ms"
+    assert load_options(strict) == "--profile chat --concurrency none --slo ttft=500ms --attain 0.95"
+    offered = "--profile mine.toml --prompts FILE --body JSON --concurrency none --rate 4 --slo none"
+    assert load_options(rate) == f"{offered} --shared-prefix 64"
