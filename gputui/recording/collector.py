@@ -8,19 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar  # Any: JSON
+from typing import TYPE_CHECKING, Any  # Any: JSON
 
 from gputui.machine.tree import Tree, confinement
 from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, DeviceSample, GpuUse, LiveSample, ProcessSample
-from gputui.recording.sampler import Readers, Rounds, Slot, as_bug, gpu_sources
+from gputui.recording.sampler import Readers, Rounds, Slot, gpu_sources, tried
 from gputui.sources.host import HostSource
 from gputui.sources.processes import ProcessTable
 
 if TYPE_CHECKING:
     from gputui.sources.base import Gpu, Source
 
-_Answer = TypeVar("_Answer")
 HANGS_AFTER_S = 3.0
 """A call that takes longer is reported as hanging."""
 POLL_EVERY_S = 3.0
@@ -150,11 +149,10 @@ class Collector(Readers):
             # All in one round: one look at the processes serves them all.
             is_round = self._uses_round == number or slot not in self._uses
             wants_uses = self._wants_processes and is_round
-        try:
-            samples = gpu.sample()
-        except Exception as error:
-            samples = tuple(replace(sample, problem=as_bug(error)) for sample in slot.samples)
-        uses = _tried(gpu.processes) if wants_uses else None
+        samples = tried(gpu.sample)
+        if isinstance(samples, Missing):
+            samples = tuple(replace(sample, problem=samples) for sample in slot.samples)
+        uses = tried(gpu.processes) if wants_uses else None
         with self._news:
             slot.end(number)
             slot.samples = samples
@@ -168,18 +166,17 @@ class Collector(Readers):
     def _read_host(self, slot: Slot, number: int) -> None:
         with self._lock:
             uses, newest_ns = self._all_uses()
-        try:
-            sample = self._ask_host()
-        except Exception as error:
-            sample = replace(slot.samples[0], problem=as_bug(error))
+        sample = tried(self._ask_host)
+        if isinstance(sample, Missing):
+            sample = replace(slot.samples[0], problem=sample)
         found: tuple[ProcessSample, ...] | Missing | None = None
         if not isinstance(uses, Missing):
             if self._looked_up_ns is None or self._looked_up_ns < newest_ns:
-                found, self._looked_up_ns = _tried(partial(self._look_up_processes, uses)), newest_ns
+                found, self._looked_up_ns = tried(partial(self._look_up_processes, uses)), newest_ns
         elif uses != NO_GPU or self._look_up_all is None:
             found, self._looked_up_ns = uses, None
         elif self._is_due(self._looked_up_ns):
-            found, self._looked_up_ns = _tried(self._look_up_all), self._clock()
+            found, self._looked_up_ns = tried(self._look_up_all), self._clock()
         with self._news:
             slot.end(number)
             slot.samples = (sample,)
@@ -227,14 +224,6 @@ def _hanging_s(slot: Slot, now_ns: int) -> int:
     """How long a call has been in progress, in whole seconds; 0 if that is not worth mentioning."""
     seconds = 0 if slot.call_since_ns is None else (now_ns - slot.call_since_ns) // 10**9
     return seconds if seconds >= HANGS_AFTER_S else 0
-
-
-def _tried(ask: Callable[[], _Answer]) -> _Answer | Missing:
-    """An answer, or what is shown in its place."""
-    try:
-        return ask()
-    except Exception as error:
-        return as_bug(error)
 
 
 # A sample as another machine gets it, in one compressed stream: what stays takes few bytes

@@ -250,7 +250,7 @@ class Recorder:
     """One recording in its run directory: journal, telemetry, and the lock, which is held until `close`.
 
     Used by one thread; `telemetry` is the context manager that samples meanwhile. A journal that can no
-    longer be written does not stop anything; `failure` says why, and earlier lines are kept.
+    longer be written does not stop anything, and earlier lines are kept.
     """
 
     def __init__(self, run_dir: Path, spec: Spec, machine: Machine, period_s: float) -> None:
@@ -260,12 +260,16 @@ class Recorder:
         self._begun_ns = 0
         self.short_id = spec.run_id[-8:]
         self.machine = machine
-        self.failure = ""
         planned = [CasePlanned(one, None, "") for one in spec.plan.cases]
         self._journal.write_heading(machine, spec.runtime, planned, is_cleared=False)
         path = run_dir / TELEMETRY_NAME
         self.telemetry = sampler_of_run(path, self.warn, period_s)
         self.cpu = ProgramCpu()
+
+    @property
+    def failure(self) -> str:
+        """Why lines can no longer be written; empty while all is well."""
+        return self._journal.failure
 
     def warn(self, message: str, level: str = "warning") -> None:
         """Record something the user should know."""
@@ -296,18 +300,13 @@ class Recorder:
     def close(self, exit_status: int, message: str) -> None:
         """Record whether the run was stored, and release it."""
         self._say(Stored(exit_status, message, time.monotonic_ns()))
-        try:
+        with suppress(OSError):
             self._journal.close()
-        except OSError as error:
-            self.failure = f"the journal's end may be lost: {error.strerror}"
 
     def _say(
         self, line: Block | CaseEnd | Event | LaunchEnd | LaunchStart | RunEnd | Stored, *, sync: bool = False
     ) -> None:
-        try:
+        with suppress(OSError):  # the journal keeps the reason
             self._journal.append(line)
             if sync:
                 self._journal.sync()
-            self.failure = self.failure or self._journal.failure
-        except OSError as error:
-            self.failure = f"the journal cannot be written: {error.strerror}"

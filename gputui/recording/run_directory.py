@@ -348,7 +348,11 @@ class JournalWriter:
 
     def sync(self) -> None:
         """Wait until all lines are on disk; called at the end of every launch. Raises OSError."""
-        os.fsync(self._descriptor)
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            self.failure = f"the journal cannot be written: {error.strerror}"
+            raise
 
     def close(self) -> None:
         """Sync and close, and release the run. Raises OSError if the last lines may be lost."""

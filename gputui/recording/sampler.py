@@ -14,10 +14,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gputui.machine.tree import Tree, confinement
 from gputui.metrics import CURRENT
@@ -28,6 +29,7 @@ from gputui.sources.host import HostSource
 if TYPE_CHECKING:
     from gputui.sources.base import Gpu, Source
 
+_Answer = TypeVar("_Answer")
 _RELIEVED_AFTER_S = 0.25
 """A thread that has waited for a GPU for this long is replaced."""
 
@@ -187,7 +189,7 @@ class Readers:
     def start(self) -> None:
         """Start to read; returns at once."""
         for name in self._sources:
-            threading.Thread(target=self._keep, args=(name,), name=f"keep {name}", daemon=True).start()
+            threading.Thread(target=self._find, args=(name,), name=f"find {name}", daemon=True).start()
         threading.Thread(target=self._keep_host, name="read host", daemon=True).start()
         threading.Thread(target=self._watch, name="watch readers", daemon=True).start()
 
@@ -207,7 +209,7 @@ class Readers:
         for reader in readers:
             reader.join(max(0.0, deadline_s - time.monotonic()))
 
-    def _keep(self, name: str) -> None:
+    def _find(self, name: str) -> None:
         """Open a source, as often as it takes."""
         while not self._closed.is_set() and not self._open(name) and self._reopens:
             self._closed.wait(self._watch_every_s)
@@ -216,10 +218,7 @@ class Readers:
         """Whether it has GPUs, which are read from now on."""
         with self._lock:
             self._openings[name].begin(0, self._clock())
-        try:
-            gpus = self._sources[name].open()
-        except Exception as error:
-            gpus = as_bug(error)
+        gpus = tried(self._sources[name].open)
         with self._news:
             self._openings[name].end(0)
             if not isinstance(gpus, Missing):
@@ -304,9 +303,12 @@ class Readers:
             self._watched()
 
 
-def as_bug(error: Exception) -> Missing:
-    """What is shown in the place of a value, so that no exception of a source ends a thread."""
-    return Missing(f"this is a bug in gputui: {type(error).__name__}: {error}")
+def tried(ask: Callable[[], _Answer]) -> _Answer | Missing:
+    """An answer, or what stands in its place, so that no exception of a source ends a thread."""
+    try:
+        return ask()
+    except Exception as error:
+        return Missing(f"this is a bug in gputui: {type(error).__name__}: {error}")
 
 
 FULL_PERIOD_S = 1.0
@@ -388,20 +390,12 @@ class Sampler(Readers):
         return slot.gpu is not None and slot.gpu.number in self._focus
 
     def _read_gpu(self, slot: Slot, gpu: Gpu, number: int, is_whole: bool) -> None:
-        try:
-            values = gpu.read(full=is_whole)
-        except Exception as error:
-            values = as_bug(error)
-        self._keep_reading(slot, gpu.number, values, number, is_whole)
+        self._keep(slot, gpu.number, tried(partial(gpu.read, full=is_whole)), number, is_whole)
 
     def _read_host(self, slot: Slot, number: int) -> None:
-        try:
-            values = self._ask_host()
-        except Exception as error:
-            values = as_bug(error)
-        self._keep_reading(slot, HOST, values, number, True)
+        self._keep(slot, HOST, tried(self._ask_host), number, True)
 
-    def _keep_reading(
+    def _keep(
         self,
         slot: Slot,
         device: int,
