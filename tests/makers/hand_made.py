@@ -40,6 +40,11 @@ def steady(step_s: float, blocks: int = 6) -> tuple[float, ...]:
     return tuple(step_s * (1 + 1e-3 * wobble) for _, wobble in zip(range(blocks), itertools.cycle(_WOBBLE)))
 
 
+def three(step_s: float, spread: float = 1e-3) -> tuple[tuple[float, ...], ...]:
+    """Three launches that differ by a thousandth, or by so much."""
+    return tuple(steady(step_s * (1 + place * spread)) for place in (0, 1, -1))
+
+
 def measured(
     case: Case,
     *launches: Sequence[float],

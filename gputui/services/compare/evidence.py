@@ -158,9 +158,12 @@ def evidence_parts(
 
 def value_table(row: Row) -> Table:
     """What was measured of both sides beside each other, and how it differs."""
-    rows: list[tuple[str | Span, ...]] = [
-        (Span(title, "dim"), *sides, *_judged(judged, word)) for title, sides, judged, word in _values(row)
-    ]
+    rows: list[tuple[str | Span, ...]] = []
+    for title, sides, judged, word in _values(row):
+        change, style = "", "" if judged is None else "dim"
+        if judged is not None and judged.ratio is not None:
+            change, style = change_text(judged), style_of(judged)
+        rows.append((Span(title, "dim"), *sides, change, Span(word, style)))
     return table_of(("", "a", "b", "b vs a", ""), rows, (1, 2), (0, 4))
 
 
@@ -185,14 +188,6 @@ def _values(row: Row) -> Iterator[tuple[str, Sequence[str], Judgement | None, st
             yield title, both, judged, "" if judged is None else verdict_text(judged)
     for figure in row.figures:
         yield figure.title, figure_values(figure), figure.judgement, figure_verdict(figure)
-
-
-def _judged(judged: Judgement | None, word: str) -> tuple[str, Span]:
-    if judged is None:
-        return "", Span("")
-    if judged.ratio is None:
-        return "", Span(word, "dim")
-    return change_text(judged), Span(word, style_of(judged))
 
 
 def _unexplained(row: Row) -> Iterator[Part]:

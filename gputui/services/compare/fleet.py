@@ -264,6 +264,8 @@ _Measured = dict[Case, dict[int, tuple[SideCase, float]]]
 """By the place of a side the case and its rate."""
 
 
+_OVERALL = ("slower", "faster")
+
 _Logs = dict[Case, dict[int, float]]
 """By case and place of a side, the logarithm of its rate times the median of its kind."""
 
@@ -298,7 +300,11 @@ def _splits(
     of_cases = [(main, "", _overall(logs, main))]
     of_cases += [(case, case_subject(case, list(measured)), of) for case, of in logs.items()]
     for case, subject, of in of_cases:
-        alone = {box.name for box in boxes if _is_alone(box, subject)}
+        alone = {
+            box.name
+            for box in boxes
+            if (any(name == subject for name, _ in box.where) if subject else box.stands_out in _OVERALL)
+        }
         places = [place for place in of if sides[place].name not in alone]
         found = slower_group([of[place] for place in places], is_one_of_many=bool(subject))
         if not found:
@@ -323,13 +329,6 @@ def _splits(
             return
 
 
-def _is_alone(box: RankedBox, subject: str) -> bool:
-    """Whether it stands out by itself in this case; without one, over all."""
-    if subject:
-        return any(name == subject for name, _ in box.where)
-    return box.stands_out in ("slower", "faster")
-
-
 def _ranked(
     kind: str, sides: Mapping[int, Side], measured: _Measured, main: Case, logs: _Logs, is_one_box: bool
 ) -> Iterator[RankedBox]:
@@ -342,8 +341,9 @@ def _ranked(
     where: dict[int, list[tuple[str, float]]] = {}
     for case, of in logs.items():
         out_of_case = standing_out(list(of.values()), FALSE_ALARMS / 2 / len(logs))
-        if is_one_box:
-            out_of_case |= slower_than_others(list(of.values()), _between_gpus(case))
+        if is_one_box:  # where GPUs of one model vary less
+            sd = max(instance_prior_sd(case.variant.device_class, case.workload_class), _LEAST_SD)
+            out_of_case |= slower_than_others(list(of.values()), Spread(sd**2, ASSUMED_DF))
         for at in out_of_case:
             place, log = list(of.items())[at]
             where.setdefault(place, []).append((case_subject(case, list(measured)), math.exp(log)))
@@ -366,12 +366,6 @@ def _ranked(
             side=sides[place],
             apart=ends if isinstance(ends, Missing) else (math.exp(ends[0]), math.exp(ends[1])),
         )
-
-
-def _between_gpus(case: Case) -> Spread:
-    """How GPUs of one model in one box vary."""
-    sd = max(instance_prior_sd(case.variant.device_class, case.workload_class), _LEAST_SD)
-    return Spread(sd**2, ASSUMED_DF)
 
 
 def _kind_of_boxes(boxes: Sequence[RankedBox]) -> Kind:
@@ -455,16 +449,13 @@ def ranking_of(
     if len(sides) < (GPUS_FROM if by == "gpu" else FLEET_FROM):
         return None
     warnings = tuple(warning for selection in selections for warning in selection.warnings)
-    if not by:
-        warnings += tuple(_same_runs(sides))
+    if not by:  # copies of a file are one box
+        warnings += tuple(
+            f"{count} of these files hold the same run {run_id[-8:]}: they are one box, not {count}"
+            for run_id, count in Counter(side.run.run_id for side in sides).items()
+            if count > 1
+        )
     return explained(fleet_of(sides, by), Evidence(selections, trust=trust)), warnings
-
-
-def _same_runs(sides: Sequence[Side]) -> Iterator[str]:
-    """Copies of one file are no boxes of their own."""
-    for run_id, count in Counter(side.run.run_id for side in sides).items():
-        if count > 1:
-            yield f"{count} of these files hold the same run {run_id[-8:]}: they are one box, not {count}"
 
 
 def explained(fleet: Fleet, evidence: Evidence) -> Fleet:

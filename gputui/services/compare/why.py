@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gputui.analysis.attribution import LEAST_SHOWN, Attribution, ProfiledSide, attribute
@@ -140,7 +140,7 @@ def part_table(found: Attribution, most: int | None = None, *, is_drawn: bool = 
     has_peak = any(not isinstance(part.peak_ns, Missing) for part in shown)
     headings = ["part of a step", "a", "b", "b - a", "more calls", "per call"]
     headings += ["of it peak", "efficiency"] if has_peak else []
-    rows = [[*_cells(part), *(_peak(part) if has_peak else ())] for part in shown]
+    rows = [_cells(part)[: len(headings)] for part in shown]
     changes_ns = [part.difference_ns for part in shown]
     others = [part for part in found.parts if part not in shown]
     if others:
@@ -191,21 +191,11 @@ def time_text(ns: int) -> str:
 
 
 def _cells(part: StepPart) -> list[str]:
-    split = part.split
+    moved_ns = part.split.more_work_ns, part.split.per_call_ns, part.peak_ns, part.efficiency_ns
     return [
         part_name(part),
         time_text(part.time_a_ns),
         time_text(part.time_b_ns),
         signed(part.difference_ns),
-        *_moved((split.more_work_ns, split.per_call_ns)),
+        *("" if isinstance(ns, Missing) or abs(ns) < _LEAST_NS else signed(ns) for ns in moved_ns),
     ]
-
-
-def _peak(part: StepPart) -> list[str]:
-    if isinstance(part.peak_ns, Missing) or isinstance(part.efficiency_ns, Missing):
-        return ["", ""]
-    return list(_moved((part.peak_ns, part.efficiency_ns)))
-
-
-def _moved(times_ns: Iterable[int]) -> Iterable[str]:
-    return (signed(ns) if abs(ns) >= _LEAST_NS else "" for ns in times_ns)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hand_made import make_case, make_run, measured, steady, unmeasured
+from hand_made import make_case, make_run, measured, steady, three, unmeasured
 from journals import CPU_MACHINE, GPU_MACHINE, STARTED_US, journal_lines, write_lines
 from stored_runs import store
 
@@ -20,6 +20,7 @@ from gputui.model.units import format_percent, format_rate
 from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import compare_sides, side_of_runs, sides_by, with_telemetry
 from gputui.services.compare.ranking import fastest_text
+from gputui.services.compare.reports import turning_points
 from gputui.services.compare.row_text import change_text, judgement_text
 from gputui.services.compare.session import ask
 from gputui.services.compare.suggestions import SettlingStep, effort_words, settling_steps
@@ -49,11 +50,6 @@ DECODE = gpu_case("decode", "inference", "tok")
 PRECISIONS = ("fp32", "tf32", "amp")
 GEMM = gpu_case("gemm", "ceiling", "flop", size="large")
 GPT_ON_CPU = make_case("gpt_train", workload_class="training")
-
-
-def three(step_s: float) -> tuple[tuple[float, ...], ...]:
-    """Three launches that differ by a thousandth."""
-    return steady(step_s), steady(step_s * 1.001), steady(step_s * 0.999)
 
 
 def priced(usd_per_hour: float) -> Price:
@@ -581,3 +577,41 @@ def test_a_case_that_differs_as_the_main_one_does_is_not_named_and_one_that_spea
     assert without_intervals(peak)[1] == "b.db is 5.00x as fast as a.db in CNN training."
     alone = headline(run_of({GPT: 0.1, GEMM: 0.1}), run_of({GPT: 0.05, GEMM: 0.002}))
     assert without_intervals(alone)[1] == "b.db is 50.0x as fast as a.db in matmul (gemm)."
+
+
+# What would turn the answer round
+
+
+def points(a: Run, b: Run) -> list[str]:
+    other = replace(b, summary=replace(b.summary, run_id="0194b5a0-0000-7000-8000-00000000bbbb"))
+    comparison = compare_sides(side_of_runs("a.db", [a]), side_of_runs("b.db", [other]))
+    found = turning_points(comparison)
+    return [re.sub(r" \([\d.]+ to [\d.]+\)", "", one) for one in found]
+
+
+def test_the_price_of_b_at_which_costs_are_even_and_the_case_that_speaks_against_it() -> None:
+    a = run_of({GPT: 0.064, DECODE: 0.044}, 3.5)
+    b = run_of({GPT: 0.1, DECODE: 0.1}, 1.75)
+    assert points(a, b) == [
+        "if b.db costs $2.24/h or more: a.db is cheaper per token",
+        "for text generation: b.db is 56 % slower than a.db; a.db costs 12 % less per token: take a.db",
+    ]
+
+
+def test_of_what_is_dearer_the_price_that_makes_it_cheaper() -> None:
+    assert points(run_of({GPT: 0.1}, 1.0), run_of({GPT: 0.05}, 4.0)) == [
+        "if b.db costs $2.00/h or less: b.db is cheaper per token"
+    ]
+
+
+def test_without_prices_the_share_of_a_price_below_which_b_is_cheaper() -> None:
+    assert points(run_of({GPT: 0.064}), run_of({GPT: 0.1})) == [
+        "if b.db costs less than 64 % of a.db: b.db is cheaper per token"
+    ]
+    assert points(run_of({GPT: 0.1}), run_of({GPT: 0.02})) == [
+        "if b.db costs less than 5.00 times a.db: b.db is cheaper per token"
+    ]
+
+
+def test_an_undecided_main_case_has_no_turning_point() -> None:
+    assert points(run_of({GPT: 0.1}, 2.0), run_of({GPT: 0.1}, 1.0)) == []

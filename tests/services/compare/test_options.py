@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hand_made import make_case, make_run, measured, steady, unmeasured
+from hand_made import make_case, make_run, measured, steady, three, unmeasured
 from journals import GPU_MACHINE, STARTED_US, make_journal
 from journals import make_case as journal_case
 from scipy import stats
@@ -45,10 +45,6 @@ from gputui.store.writing import store_run
 GEMM = make_case()
 CONV = make_case("conv_train", workload_class="training")
 GPU_GEMM = make_case(device_class="gpu", precision="amp")
-
-
-def three(step_s: float, spread: float = 1e-3) -> tuple[tuple[float, ...], ...]:
-    return tuple(steady(step_s * (1 + place * spread)) for place in (0, 1, -1))
 
 
 def compared(*a: CaseResult, b: tuple[CaseResult, ...]) -> Comparison:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hand_made import make_case, make_run, measured, steady, unmeasured
+from hand_made import make_case, make_run, measured, steady, three, unmeasured
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME, STARTED_US
@@ -63,11 +63,6 @@ def only_row(comparison: Comparison) -> Row:
 def ratio_of(row: Row) -> RatioEstimate:
     assert isinstance(row.estimate, RatioEstimate), row.estimate
     return row.estimate
-
-
-def three(step_s: float) -> tuple[tuple[float, ...], ...]:
-    """Three launches that differ by a thousandth."""
-    return steady(step_s), steady(step_s * 1.001), steady(step_s * 0.999)
 
 
 def gpu_price(gpu_count: float) -> Price:
