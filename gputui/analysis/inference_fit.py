@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from gputui.analysis.cost import Estimated
 from gputui.analysis.fit import (
     FRAGMENTED,
     NO_TRICK,
@@ -27,7 +28,6 @@ from gputui.analysis.fit import (
     Tricks,
     greatest,
 )
-from gputui.analysis.statistics import Estimated
 from gputui.model.absent import Missing
 
 PREFILL_TOKENS = 8192

@@ -73,7 +73,6 @@ class MonitorApp(FastPaint):
         the monitor."""
         super().__init__(palette, shown)
         self.ascii_only = ascii_only
-        """Whether screens use only ASCII characters."""
         self.demo: Demo | None = None
         """What screens show instead of what this machine is and keeps; None outside of the demo."""
         self._entries = {entry.id: entry for entry in screens}
@@ -146,17 +145,18 @@ class MonitorApp(FastPaint):
 
     def _look_for_results(self) -> None:
         """Find out, in a thread, whether the monitor should show what a newcomer asks."""
+
+        def look() -> None:
+            from gputui.services.profiles.loader import find_profile
+            from gputui.services.results.browser import recent_files
+
+            has_results = bool(recent_files(Path()))
+            in_loop_of(self, self._model.invite, None if has_results else find_profile("quick").budget_s)
+
         if self.invites and not default_result_file().is_file():
-            threading.Thread(target=self._find_results, name="gputui-newcomer", daemon=True).start()
+            threading.Thread(target=look, name="gputui-newcomer", daemon=True).start()
         else:
             self._model.invite(None)
-
-    def _find_results(self) -> None:
-        from gputui.services.profiles.loader import find_profile
-        from gputui.services.results.browser import recent_files
-
-        has_results = bool(recent_files(Path()))
-        in_loop_of(self, self._model.invite, None if has_results else find_profile("quick").budget_s)
 
     def _take_runs(self, groups: Groups) -> None:
         self.runs_in_progress = count = sum(map(len, groups))

@@ -50,7 +50,6 @@ class HostsModel:
     def __init__(self, ascii_only: bool = False) -> None:
         self._ascii_only = ascii_only
         self.selected = ""
-        """Name of the selected host."""
         self._top = 0
         self._faults_first = False
         self._seen: tuple[HostSample, ...] = ()
@@ -85,7 +84,6 @@ class HostsModel:
             self.selected = names[min(max(moves[action_id], 0), len(names) - 1)]
 
     def select_row(self, row: int, now_ns: int) -> None:
-        """Select the host in a row of the screen, if there is one."""
         ordered = self._ordered(now_ns)
         at = self._top + row - 2
         if row >= 2 and 0 <= at < len(ordered):
@@ -277,7 +275,6 @@ class HostsScreen(PaintedScreen, inherit_bindings=False):
         self.paint()
 
     def paint(self) -> None:
-        """Draw what has changed, and again in a second."""
         self.paint_in(PAINT_EVERY_S)
         self._model.take([feed.seen() for feed in self._feeds.values()])
         if self.has_room:

@@ -31,6 +31,7 @@ _NO_COLUMNS = frozenset(
         ("gputui/document/spans.py", "command_lines"),
         ("gputui/tui/screens/run_panes.py", "host_lines"),
         ("gputui/tui/widgets/cells.py", "ruled"),
+        ("gputui/tui/shell/registry.py", "_screens_line"),
         ("gputui/services/advise/llm_serving.py", "_implies"),
     }
 )

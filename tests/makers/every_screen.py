@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import chdir
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from builders import make_plan
@@ -161,7 +161,10 @@ def _offering() -> ProgressSnapshot:
     return replace(seen, begun_ns=0, left_s=68.0, share_done=0.62)
 
 
-def _monitors(ascii_only: bool) -> Iterator[tuple[str, MonitorModel]]:
+@cache
+def _monitors(ascii_only: bool) -> list[tuple[str, MonitorModel]]:
+    """Kept, as their history takes a while."""
+    found: list[tuple[str, MonitorModel]] = []
     for name, gpus, actions in MONITORS:
         made = monitor(
             lambda second, gpus=gpus: sample(gpus, second, processes=40 if gpus > 2 else 12),  # type: ignore[misc]
@@ -169,10 +172,10 @@ def _monitors(ascii_only: bool) -> Iterator[tuple[str, MonitorModel]]:
         )
         for action in actions:
             made.press(action)
-        yield name, made
-    yield "mig", monitor(lambda second: with_instances(sample(2, second), 1, 3), ascii_only=ascii_only)
-    yield "faults", monitor(faulty, ascii_only=ascii_only)
-    yield "no-gpu", monitor(no_gpu, ascii_only=ascii_only)
+        found.append((name, made))
+    with_slices = monitor(lambda second: with_instances(sample(2, second), 1, 3), ascii_only=ascii_only)
+    faults, without = (monitor(one, ascii_only=ascii_only) for one in (faulty, no_gpu))
+    return [*found, ("mig", with_slices), ("faults", faults), ("no-gpu", without)]
 
 
 def _step_of(made: LoadStep, case: int, step: int, rate_per_s: float) -> LoadStep:

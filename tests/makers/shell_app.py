@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterable
 
+import textual.app
+import textual.pilot
 from moving_lines import MovingLines, Ticking
 from palettes import INDEXED
 from rich.color import Color
@@ -18,6 +21,15 @@ from gputui.tui.shell.registry import SCREENS
 from gputui.tui.shell.shell_screen import ShellScreen
 
 DEADLINE_S = 300.0
+
+
+async def _a_moment(min_sleep: float = 0.0, max_sleep: float = 0.0) -> None:
+    await asyncio.sleep(0.002)
+
+
+for _module in (textual.app, textual.pilot):
+    vars(_module)["wait_for_idle"] = _a_moment
+"""Textual waits until the process needs no CPU, up to a second for each key; `settled` knows what goes on."""
 Row = list[tuple[str, Style]]
 """Pieces of text from left to right."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import demo_trace
 import psutil
 import pytest
-from command_line import gputui
+from command_line import gputui_here
 from pty_harness import Terminal
 from shell_app import make_app, picture, press, settled
 
@@ -128,21 +128,11 @@ def test_each_screen_opens_in_the_terminal_says_so_and_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_demos_at_once_have_a_file_each(repository: Path, tmp_path: Path) -> None:
-    with (
-        demo_in_a_terminal(repository, tmp_path) as one,
-        demo_in_a_terminal(repository, tmp_path) as other,
-    ):
-        for terminal in (one, other):
-            terminal.wait_for("8x H200")
-            terminal.type(b"3")
-        for terminal in (one, other):
-            terminal.wait_for("demo H100 PCIe")
-        assert len(list(tmp_path.iterdir())) == 2
-        one.type(b"q")
-        assert one.ended() == 0
-        other.type(b"4")
-        other.wait_for("less per token")
+def test_two_demos_at_once_have_a_directory_each(unwritten: Demo) -> None:
+    other = Demo(1)
+    assert other.db.parent != unwritten.db.parent
+    other.close()
+    assert unwritten.db.parent.is_dir()
 
 
 def test_without_a_temporary_directory_the_monitor_is_shown_alone(repository: Path, tmp_path: Path) -> None:
@@ -177,7 +167,9 @@ async def test_every_tab_of_every_stored_run_has_an_answer(app: MonitorApp) -> N
                 assert CAUTION in text.splitlines()[0]
                 assert not UNANSWERED.search(text), text
                 await press(pilot, "tab")
-            await press(pilot, "escape")
+            screen = app.screen
+            await press(pilot, "escape", "o")
+            assert app.screen is screen, "the demo opens no other file"
             assert box.gpus[0].name.removeprefix("NVIDIA ") in picture(app)
 
 
@@ -208,7 +200,7 @@ async def test_the_trace_says_where_its_steps_go_on_every_tab(app: MonitorApp) -
 
 def test_a_copy_of_the_trace_says_that_it_is_made_up(demo: Demo) -> None:
     label_run(demo.db, _run_id(demo, TRACE), "my trace")
-    assert CAUTION in gputui("show", "my trace", demo.db).stdout
+    assert CAUTION in gputui_here("show", "my trace", demo.db).stdout
 
 
 def _run_id(demo: Demo, label: str) -> str:
@@ -236,6 +228,8 @@ async def test_the_comparison_says_what_each_row_costs_and_why(app: MonitorApp) 
         assert "efficiency" in picture(app)
         await press(pilot, *["pagedown"] * 2)
         assert not UNANSWERED.search(picture(app))
+        await press(pilot, "o")
+        assert app.screen is screen, "the demo opens no other file"
 
 
 async def test_the_run_goes_on_and_its_keys_start_and_stop_nothing(app: MonitorApp) -> None:
@@ -257,15 +251,6 @@ async def test_the_run_goes_on_and_its_keys_start_and_stop_nothing(app: MonitorA
         await pilot.press("q")  # no question: nothing goes on
     assert app.return_value == 0
     assert psutil.Process().children() == children
-
-
-async def test_the_demo_opens_no_other_file(app: MonitorApp) -> None:
-    async with app.run_test(size=(120, 40)) as pilot:
-        for screen, key in (("3", "o"), ("4", "o")):
-            await press(pilot, screen)
-            before = app.screen
-            await press(pilot, key)
-            assert app.screen is before
 
 
 async def test_the_checks_are_of_the_made_up_box(app: MonitorApp) -> None:
@@ -328,11 +313,11 @@ def test_a_copy_of_the_file_cannot_pass_for_a_measurement(runs: tuple[Run, ...],
     problems = problems_of_run(Candidate("demo.db", run, {}))
     assert list(problems) == ["'demo (made up)' is not a built-in profile"]
     label_run(demo.db, run.summary.run_id, "my box")
-    assert CAUTION in gputui("show", "latest", demo.db).stdout
+    assert CAUTION in gputui_here("show", "latest", demo.db).stdout
     page = demo.db.with_name("page.md")
-    assert gputui("share", f"{demo.db}@latest", "-o", page).returncode == 0
+    assert gputui_here("share", f"{demo.db}@latest", "-o", page).returncode == 0
     assert CAUTION in page.read_text()
     assert "gputui run demo" not in page.read_text()
-    advised = gputui("advise", f"{demo.db}@latest", "--job", "1e9 tokens train")
+    advised = gputui_here("advise", f"{demo.db}@latest", "--job", "1e9 tokens train")
     assert advised.returncode != 0
     assert CAUTION in advised.stderr

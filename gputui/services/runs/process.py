@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import STORED_NAME, LaunchEnd, Line, Stored
@@ -32,7 +33,6 @@ from gputui.recording.run_directory import (
     read_holder,
 )
 from gputui.recording.worker_process import end_left_worker
-from gputui.services.results.next_steps import keep_traces
 from gputui.services.support.paths import (
     default_result_file,
     directories_in,
@@ -40,9 +40,10 @@ from gputui.services.support.paths import (
     new_run_directory,
     run_directories,
 )
-from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.opening import expanded
-from gputui.store.writing import StoredRun, store_run
+
+if TYPE_CHECKING:
+    from gputui.store.writing import StoredRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +376,9 @@ def import_journal(run_dir: Path, target: Path) -> StoredRun:
     Raises GputuiError if it cannot be read, or if the run is still in progress: it would be stored as
     interrupted, and could not be stored again at its end. NotStored if the file cannot be written.
     """
+    from gputui.store.journal_reader import read_journal, read_telemetry  # who looks for runs stores none
+    from gputui.store.writing import store_run
+
     contents = read_journal(run_dir)
     if contents.end is None and is_held(run_dir):
         raise GputuiError(
@@ -388,6 +392,8 @@ def import_journal(run_dir: Path, target: Path) -> StoredRun:
 
 def _finish(run_dir: Path, run_id: str, target: Path) -> None:
     """Move traces next to the result file, and mark the journal as stored."""
+    from gputui.services.results.next_steps import keep_traces
+
     with suppress(OSError):  # a trace that has no room there stays where it is
         keep_traces(run_dir, run_id, target)
     mark_stored(run_dir, target)
@@ -410,6 +416,9 @@ def _recovered(run_dir: Path) -> Iterator[str]:
 
 
 def _stored(run_dir: Path, holder: Holder) -> str:
+    from gputui.store.journal_reader import read_journal, read_telemetry
+    from gputui.store.writing import store_run
+
     target = Path(holder.target)
     name = run_dir.name[-8:]
     try:

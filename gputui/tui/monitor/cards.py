@@ -328,7 +328,6 @@ def host_line(frame: Frame, width: int) -> Line:
 
 
 def _rest(frame: Frame, host: DeviceSample, width: int) -> list[Span]:
-    """What is shown while there is room."""
     values = host.values
     parts: list[Span] = []
     swap = number(values, "swap_used_bytes")

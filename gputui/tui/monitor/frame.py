@@ -4,6 +4,7 @@ charts, words, amounts of money.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -55,19 +56,16 @@ class Account:
         if is_idle and self._idle_from_ns is None:
             self._idle_from_ns = device.t_ns
         if 0 < step <= LONGEST_STEP_NS:
-            self._use(step, energy, power)
+            if energy is not None and self._energy_mj is not None and energy >= self._energy_mj:
+                self.energy_j += (energy - self._energy_mj) / 1000
+                self.has_energy = True
+            elif power is not None and self._power_w is not None:
+                self.energy_j += (power + self._power_w) / 2 * step / 1e9
+                self.energy_is_estimate = self.has_energy = True
             if is_idle:
                 self.idle_ns += step
         self._t_ns, self._energy_mj, self._power_w = device.t_ns, energy, power
         self.throttling.add(device.t_ns, values)
-
-    def _use(self, step_ns: int, energy: float | None, power: float | None) -> None:
-        if energy is not None and self._energy_mj is not None and energy >= self._energy_mj:
-            self.energy_j += (energy - self._energy_mj) / 1000
-            self.has_energy = True
-        elif power is not None and self._power_w is not None:
-            self.energy_j += (power + self._power_w) / 2 * step_ns / 1e9
-            self.energy_is_estimate = self.has_energy = True
 
     def idle_since_ns(self, now_ns: int) -> int:
         """For how long it has been idle until now; 0 while it works."""
@@ -78,7 +76,7 @@ class Ledger:
     def __init__(self, usd_per_hour: float | None = None) -> None:
         self.usd_per_hour = usd_per_hour
         """Of the whole box."""
-        self._accounts: dict[int, Account] = {}
+        self.accounts: defaultdict[int, Account] = defaultdict(Account)
         self._first_ns: int | None = None
         self.elapsed_ns = 0
 
@@ -87,12 +85,7 @@ class Ledger:
             self._first_ns = t_ns
         self.elapsed_ns = t_ns - self._first_ns
         for device in gpus:
-            self.account(device.device).add(device)
-
-    def account(self, device: int) -> Account:
-        if device not in self._accounts:
-            self._accounts[device] = Account()
-        return self._accounts[device]
+            self.accounts[device.device].add(device)
 
     def cost_usd(self, elapsed_ns: float, share: float = 1.0) -> float | None:
         """The cost of a share of the box over a time; None without a price."""
@@ -125,12 +118,9 @@ def new_chart(device: int, metric: str, width: int, rows: int, span_ns: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One instant of the box, and how to show it."""
-
     sample: LiveSample
     now_ns: int
     span_ns: int
-    """How far charts reach back."""
     metrics: tuple[Metric, ...]
     """Of GPUs, most important first."""
     history: History
@@ -139,7 +129,6 @@ class Frame:
     """`new_chart`, or what keeps them."""
     loads: SteadyLoads
     stale_after_s: float
-    """Readings older than this are marked as stale."""
     gpus: tuple[DeviceSample, ...]
     """Without MIG instances."""
     instances: Mapping[int, Sequence[DeviceSample]]
@@ -147,7 +136,6 @@ class Frame:
     findings: Mapping[int, Sequence[GpuFinding]]
     """By device, worst first."""
     selected: int | None
-    """A GPU."""
 
     def chart(self, device: int, metric: Metric, high: float, width: int, rows: int) -> tuple[str, ...]:
         """The history of a metric, top row first; it ends at the newest reading, or now if that is stale."""
@@ -269,7 +257,7 @@ def is_idle(frame: Frame, device: DeviceSample) -> bool:
 
 def idle_text(frame: Frame, device: DeviceSample) -> str:
     """`idle 4 min`; whole minutes, so that it seldom changes."""
-    minutes = frame.ledger.account(device.device).idle_since_ns(frame.now_ns) // (60 * SECOND_NS)
+    minutes = frame.ledger.accounts[device.device].idle_since_ns(frame.now_ns) // (60 * SECOND_NS)
     return f"idle {minutes} min" if minutes < 100 else f"idle {minutes // 60} h"
 
 
@@ -307,7 +295,7 @@ def _elapsed(nanoseconds: float) -> str:
 
 
 def account_span(frame: Frame) -> Span:
-    return Span(account_text(frame, [frame.ledger.account(gpu.device) for gpu in frame.gpus]), "dim")
+    return Span(account_text(frame, [frame.ledger.accounts[gpu.device] for gpu in frame.gpus]), "dim")
 
 
 def why_spans(frame: Frame, gpu: DeviceSample, room: int) -> list[Span]:

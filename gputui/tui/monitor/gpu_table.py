@@ -253,7 +253,7 @@ def details_lines(frame: Frame, device: DeviceSample, width: int) -> list[Line]:
             lines.append(fitted((Span(row, finding.style),), width))
     if not findings:
         lines.append(fitted((Span("no problems", "good"),), width))
-    account = frame.ledger.account(device.device)
+    account = frame.ledger.accounts[device.device]
     lines.append(fitted((Span(account_text(frame, (account,))),), width))
     shares = [(name, account.throttling.share(name)) for name, _, _ in CAUSES]
     causes = ", ".join(f"{name} {format_percent(share)}" for name, share in shares if share is not None)
@@ -270,13 +270,12 @@ def details_lines(frame: Frame, device: DeviceSample, width: int) -> list[Line]:
 
 
 def _values(frame: Frame, device: DeviceSample, absent: Mapping[str, Missing], width: int) -> list[Line]:
-    """The known values, and the reasons why others are absent."""
     lines: list[Line] = []
     present = [(key, value) for key, value in device.values.items() if not isinstance(value, Missing)]
     shown = [(_name_of(key), value_text(key, value)) for key, value in present]
     shown += [("source", clean(device.source)), ("read", f"{age((frame.now_ns - device.t_ns) / 1e9)} ago")]
     label_cells = min(max((width_of(label) for label, _ in shown), default=0) + 2, 24)
-    lines += facts_lines(shown, width, label_cells, max(width // 40, 1), is_down=True)
+    lines += facts_lines(shown, width, label_cells, max(width // 40, 1))
     why: dict[str, list[str]] = {}
     for key, value in device.values.items():
         if isinstance(value, Missing):

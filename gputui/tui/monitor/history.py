@@ -94,7 +94,6 @@ class Series:
     def __init__(self) -> None:
         self.rings = tuple(Ring(*ring) for ring in RINGS)
         self.first_ns: int | None = None
-        """Time of the first value."""
         self.last_ns: int | None = None
         """Time of the newest value; None after a gap."""
 
@@ -256,7 +255,6 @@ class LoadLevel(IntEnum):
     FAILED = 3
 
     def style(self, family: str) -> str:
-        """The style of figures and gauges of a family of hue."""
         return ("dim", family, "warn", "alarm")[self]
 
 

@@ -63,7 +63,6 @@ class Layout:
     gpus: tuple[Rect, ...] = ()
     """For `cards` and `single`, one for each GPU, in order."""
     instances_shown: bool = True
-    """Whether each MIG instance has a row."""
     list: Rect = NOWHERE
     """For `rows`: their box, including the heading if `has_heading`."""
     columns: int = 1
@@ -73,7 +72,6 @@ class Layout:
     detail: Rect = NOWHERE
     """For `rows`: charts of the selected GPU."""
     lower: Rect = NOWHERE
-    """Processes."""
 
 
 _PROCESS_STEPS = (3, 8, 16)
@@ -96,7 +94,9 @@ def laid_out(
     processes, rows of MIG instances, the heading, all processes, the host. Only then rows scroll.
     """
     count = len(instances)
-    lower_least = _lower_least(height) if with_lower else 0
+    lower_least = 0  # a heading and a few processes
+    if with_lower:
+        lower_least = 3 if height < 11 else min(max(4, height // 4), 12)
     if count == 0:
         lower_rows = max(lower_least, height // 2) if with_lower else 0
         host = Rect(0, 0, width, height - lower_rows)
@@ -128,32 +128,33 @@ def laid_out(
         (count, False, False, 1, 0),
         (count, False, False, 0, 0),
     ]
-    for entries, instances_shown, has_heading, host_row, lower_rows in tries:
+    for entries, instances_shown, has_heading, host_rows, lower_rows in tries:  # noqa: B007 - used behind it
         # Rows that fill one column need no second one.
         across = columns if entries > 12 or columns == 1 else 1
         rows = -(-entries // across) + has_heading
-        if rows + host_row + lower_rows <= height:
-            return _rows(
-                width,
-                height,
-                rows,
-                across,
-                instances_shown,
-                has_heading,
-                host_row,
-                bool(lower_rows),
-                lower_enough,
-            )
-    lower_rows = lower_least if height >= 20 else 0
-    rows = height - 1 - lower_rows
-    return _rows(width, height, rows, columns, False, rows > 4, 1, bool(lower_rows), height)
-
-
-def _lower_least(height: int) -> int:
-    """A heading and a few processes."""
-    if height < 11:
-        return 3
-    return min(max(4, height // 4), 12)
+        if rows + host_rows + lower_rows <= height:
+            break
+    else:
+        lower_rows = lower_least if height >= 20 else 0
+        rows, across, host_rows, lower_enough = height - 1 - lower_rows, columns, 1, height
+        instances_shown, has_heading = False, rows > 4
+    host = Rect(0, rows, width, host_rows)
+    spare = height - host.bottom
+    most = max(_MOST_DETAIL, (height - rows) * 2 // 5)
+    detail_rows = min(spare - (_PROCESSES_BESIDE_DETAIL if lower_rows else 0), most)
+    detail_rows = max(detail_rows, spare - lower_enough)
+    detail = Rect(0, host.bottom, width, detail_rows) if detail_rows >= _LEAST_DETAIL else NOWHERE
+    return Layout(
+        "rows",
+        (),
+        instances_shown,
+        Rect(0, 0, width, rows),
+        across,
+        has_heading,
+        host if host_rows else NOWHERE,
+        detail,
+        _below(detail if detail.height else host, width, spare - detail.height) if lower_rows else NOWHERE,
+    )
 
 
 def _lower_enough(height: int, processes: int | None) -> int:
@@ -199,37 +200,4 @@ def _cards(
     return tuple(
         Rect(place % columns * (card_width + CARD_GAP), place // columns * (height + gap), card_width, height)
         for place in range(count)
-    )
-
-
-def _rows(
-    width: int,
-    height: int,
-    rows: int,
-    columns: int,
-    instances_shown: bool,
-    has_heading: bool,
-    host_rows: int,
-    has_lower: bool,
-    lower_enough: int,
-) -> Layout:
-    """Rows of GPUs, the host, and what is left for charts of the selected GPU and for processes."""
-    host = Rect(0, rows, width, host_rows)
-    spare = height - host.bottom
-    most = max(_MOST_DETAIL, (height - rows) * 2 // 5)
-    detail_rows = min(spare - (_PROCESSES_BESIDE_DETAIL if has_lower else 0), most)
-    detail_rows = max(detail_rows, spare - lower_enough)
-    detail = Rect(0, host.bottom, width, detail_rows) if detail_rows >= _LEAST_DETAIL else NOWHERE
-    return Layout(
-        "rows",
-        (),
-        instances_shown,
-        Rect(0, 0, width, rows),
-        columns,
-        has_heading,
-        host if host_rows else NOWHERE,
-        detail,
-        _below(detail if detail_rows >= _LEAST_DETAIL else host, width, spare - detail.height)
-        if has_lower
-        else NOWHERE,
     )

@@ -67,7 +67,6 @@ from gputui.tui.monitor.status import (
     question_lines,
     summary_line,
 )
-from gputui.tui.shell.registry import narrowed
 from gputui.tui.widgets.cells import clean, filled, fitted, in_ascii, ruled, side_by_side, wrapped
 
 TICK_NS = SECOND_NS // 4
@@ -99,18 +98,17 @@ class MonitorModel:
         title: str = "",
         caution: str = "",
         user: str = "",
-        screens: Line = (),
+        screens: Callable[[int], Line] | None = None,
         opening: str = "",
         now: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """`usd_per_hour` is the price of the whole box; processes of other users than `user` are counted.
 
-        `screens` lists the screens of the app, at the right end of the first line; `opening` says how to open
-        those that work without a GPU. `caution`, for a feed without real measurements, is shown before the
-        title.
+        `screens` lists the screens of the app, at the right end of a first line of some width; `opening` says
+        how to open those that work without a GPU. `caution`, for a feed without real measurements, is shown
+        before the title.
         """
         self.actions = ACTIONS
-        """The actions of `press`."""
         self._screens = screens
         self._opening = opening
         self._settings = settings
@@ -190,7 +188,7 @@ class MonitorModel:
         is_listing = bool(self._mode or self._question is not None or self._table.filter)
         return not is_listing and self._table.selected is None
 
-    def name_screens(self, screens: Line) -> None:
+    def name_screens(self, screens: Callable[[int], Line]) -> None:
         self._screens = screens
 
     def invite(self, quick_s: float | None) -> None:
@@ -234,7 +232,6 @@ class MonitorModel:
         return does()
 
     def type(self, text: str) -> None:
-        """Add letters to the filter, while it is being typed."""
         if self._mode == "filter":
             self._table.filter = (self._table.filter + clean(text[:LONGEST_FILTER]))[:LONGEST_FILTER]
             self._changes += 1
@@ -280,7 +277,6 @@ class MonitorModel:
             self._mode = "filter"
 
     def _take_processes(self) -> None:
-        """Sort the rows of the table before an action on them."""
         sample = self._shown_sample
         if sample is not None and self._settings.show_processes:
             self._table.take(sample.processes)
@@ -469,7 +465,6 @@ class MonitorModel:
         return self._lines
 
     def _seen(self, now_ns: int) -> _Seen | None:
-        """What is shown now; None before the first sample."""
         if self._paused is not None or self._sample is None:
             return self._paused
         return self._sample, self._history, self._ledger, now_ns
@@ -504,7 +499,7 @@ class MonitorModel:
             gpu.device: health(
                 now_ns,
                 gpu,
-                ledger.account(gpu.device).throttling.slowed,
+                ledger.accounts[gpu.device].throttling.slowed,
                 sample.processes,
                 self._user,
                 stale_after_s,
@@ -601,8 +596,8 @@ class MonitorModel:
         rights = [Span(" · ".join(words), "dim")]
         if self._paused is not None:
             rights = [Span("PAUSED", "warn"), Span(" · " + words[1], "dim")]
-        if self._screens:
-            screens = narrowed(self._screens, width)
+        if self._screens is not None:
+            screens = self._screens(width)
             fits = width - line_width((*rights, *screens)) >= _LEAST_LEFT
             words_kept = rights if fits else rights[:1] if self._paused is not None else []
             rights = [*words_kept, Span("  "), *screens]
@@ -613,7 +608,6 @@ class MonitorModel:
         return fitted((*lefts, Span(" "), *rights), width)
 
     def _list(self, frame: Frame, width: int, height: int) -> list[Line]:
-        """Details of a GPU, or the choice of metrics, scrolled."""
         self._page = max(height - 2, 1)
         if self._mode == "metrics":
             lines = metrics_lines(self._settings.metrics, self._scroll, width)

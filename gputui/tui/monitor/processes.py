@@ -235,7 +235,6 @@ class ProcessList:
         self.top = 0
         """The first visible row."""
         self.in_sight = 0
-        """Number of rows of the last frame."""
         self._place = 0
         self._made_of: tuple[object, ...] = ()
         self._drawn_of: tuple[object, ...] = ()

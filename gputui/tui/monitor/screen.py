@@ -116,12 +116,11 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
         self._model.say(text, style)
         self.paint()
 
-    def name_screens(self, screens: Line) -> None:
+    def name_screens(self, screens: Callable[[int], Line]) -> None:
         self._model.name_screens(screens)
         self.paint()
 
     def press(self, action_id: str) -> None:
-        """Run an action of the model, and draw the result at once."""
         before = self._model.settings
         request = self._model.press(action_id)
         now = self._model.settings

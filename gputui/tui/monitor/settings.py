@@ -138,20 +138,12 @@ def load_settings(path: Path) -> tuple[MonitorSettings, str]:
     except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "it is damaged"
         return MonitorSettings(), f"settings are the defaults: {path} cannot be read ({why})"
-    fittings: dict[str, Any] = {}
-    refused = []
-    for key in _OF_BEFORE & table.keys():
-        del table[key]
-    for key, value in table.items():
-        fitting = _fitting(key, value)
-        if fitting is None:
-            refused.append(key)
-        else:
-            fittings[key] = fitting
-    settings = MonitorSettings(**fittings)
-    if not refused:
-        return settings, ""
-    return settings, f"{path}: not used: {', '.join(refused[:8])}"
+    values: dict[str, Any] = {
+        key: _fitting(key, value) for key, value in table.items() if key not in _OF_BEFORE
+    }
+    refused = [key for key, value in values.items() if value is None]
+    settings = MonitorSettings(**{key: value for key, value in values.items() if value is not None})
+    return settings, f"{path}: not used: {', '.join(refused[:8])}" if refused else ""
 
 
 def save_settings(path: Path, settings: MonitorSettings) -> None:
@@ -173,17 +165,17 @@ def save_settings(path: Path, settings: MonitorSettings) -> None:
 
 def _fitting(key: str, value: object) -> object | None:
     """A value as the settings take it; None if it is invalid."""
-    if key in ("show_processes", "descending", "notify", "questions"):
-        return value if isinstance(value, bool) else None
-    if isinstance(value, bool):
-        return None
-    if key == "interval_s" and isinstance(value, (int, float)):
-        return float(value) if INTERVALS_S[0] <= value <= INTERVALS_S[-1] else None
-    if key == "metrics" and isinstance(value, list):
-        chosen = [name for name in value if isinstance(name, str) and name in BY_ID]
-        return tuple(dict.fromkeys(chosen)) if len(chosen) == len(value) and chosen else None
-    if key == "palette" and isinstance(value, list):
-        return tuple(value) if all(isinstance(name, str) for name in value) else None
+    match key, value:
+        case (("show_processes" | "descending" | "notify" | "questions"), bool()):
+            return value
+        case _, bool():
+            return None
+        case "interval_s", (int() | float()) if INTERVALS_S[0] <= value <= INTERVALS_S[-1]:
+            return float(value)
+        case "metrics", [_, *_] if all(isinstance(name, str) and name in BY_ID for name in value):
+            return tuple(dict.fromkeys(value))
+        case "palette", list() if all(isinstance(name, str) for name in value):
+            return tuple(value)
     allowed: dict[str, tuple[object, ...]] = {
         "zoom_min": ZOOMS_MIN,
         "sort": tuple(column.id for column in COLUMNS),

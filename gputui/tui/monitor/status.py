@@ -265,7 +265,6 @@ def question_line(question: EndProcess, width: int) -> Line:
 def filter_line(
     typed: str, found: int, total: int, out_of_sight: int, width: int, *, is_typing: bool
 ) -> Line:
-    """The filter, and the number of processes that match it."""
     counts = f"  {found} of {total} processes"
     if out_of_sight:
         counts += f", {out_of_sight} out of sight"

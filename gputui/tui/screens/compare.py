@@ -14,7 +14,6 @@ from textual.containers import Vertical
 from textual.widgets import ContentSwitcher
 
 from gputui.document.spans import Line, Span, cut
-from gputui.document.table import columns_that_fit, lines_of
 from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, ComparisonColumn
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
 from gputui.services.compare.pairing import main_row
@@ -38,8 +37,8 @@ from gputui.tui.screens.comparison import (
 from gputui.tui.shell.registry import Action
 from gputui.tui.shell.shell_screen import AskText, Dialog, ShellScreen, ask_and_save, bindings_of, copy
 from gputui.tui.terminal.renderer import LinesView, shell_of
-from gputui.tui.widgets.cells import error_lines, fitted, paragraph, table_lines
-from gputui.tui.widgets.scrolled import MARKER, Entry, LinesList, LinesOf, LinesPage
+from gputui.tui.widgets.cells import error_lines, paragraph, table_lines
+from gputui.tui.widgets.scrolled import MARKER, Entry, LinesList, LinesOf, LinesPage, TableList
 
 ACTIONS: tuple[Action, ...] = (
     Action("enter", "enter", "Evidence", "Show the evidence for the verdict of the selected row"),
@@ -77,8 +76,6 @@ _AROUND = 3
 _HIGH = 13
 """Lines of the body from which there is room for the sides, and for evidence below many rows."""
 _MOST_HEADLINE, _MOST_SIDES = 5, 8
-_GAP = 2
-"""Cells between columns."""
 _MORE = "enter: all of it"
 FILES = "files"
 _MOST_LINES = 12
@@ -145,7 +142,7 @@ class CompareScreen(ShellScreen):
         self._value = 0
         self._candidates: tuple[Candidate, ...] = ()
         self._page_heading = ""
-        self._top, self._table, self._below = LinesView(), LinesList(), LinesView()
+        self._top, self._table, self._below = LinesView(), TableList(), LinesView()
         self._below.id = "below"
 
     def compose_body(self) -> ComposeResult:
@@ -212,7 +209,7 @@ class CompareScreen(ShellScreen):
         """What was asked for in words may also say which values are to be shown."""
         wanted = loaded.request.columns
         self._value = next((n for n, c in enumerate(COLUMNS_OF_SIDES) if c in wanted), self._value)
-        self._table.fill((), "", -1)
+        self._table.key = -1
         self._take(loaded)
 
     def _take(self, loaded: Loaded) -> None:
@@ -235,7 +232,6 @@ class CompareScreen(ShellScreen):
             main = main_row(loaded.answer.comparisons[self.place].rows)
             shown = [rows[self.place] for rows in loaded.rows]
             number = next((n for n, row in enumerate(shown) if main and row is main), 0)
-        room = self.size.width - 1 - len(MARKER)
         made = rows_table(
             loaded.answer.comparisons,
             loaded.rows,
@@ -245,20 +241,7 @@ class CompareScreen(ShellScreen):
             note=lambda row: " !" if row.flags else " *" if row.note else "",
             is_drawn=True,
         )
-        columns = columns_that_fit(made.columns, room, _GAP)
-        (heading,), *lines = lines_of(columns, room, gap=_GAP, cuts=True)
-        margin = Span(" " * len(MARKER))
-        entries = [
-            Entry(tuple(fitted(line, room) for line in of_row), key)
-            if key < len(loaded.rows)
-            else Entry(tuple((margin, *fitted(line, room)) for line in of_row), -1)
-            for key, of_row in enumerate(lines)
-        ]
-        texts = [
-            (column.heading, *column.texts) for column in columns if column.heading.strip(" -+0123456789x")
-        ]
-        self._table.fill(entries, "\n".join("\t".join(cells) for cells in zip(*texts, strict=True)), number)
-        self._heading = (margin, *fitted(heading, room))
+        self._table.show_table(made, number, len(loaded.rows))
         self._draw()
 
     def _draw(self) -> None:
@@ -267,7 +250,7 @@ class CompareScreen(ShellScreen):
         if loaded is None or self.level != "rows":
             return
         width, height = self.size.width, self.size.height - _AROUND
-        top = [*self._top_lines(loaded, width, height), self._heading]
+        top = self._top_lines(loaded, width, height)
         evidence = evidence_lines(loaded, number, self.place, width - 1, _MORE) if number >= 0 else []
         room, needed = max(height - len(top), 1), self._table.virtual_size.height
         least = height // 3 if height >= _HIGH else 0

@@ -48,7 +48,6 @@ Document = Sequence[Part | Section]
 @dataclass(frozen=True, slots=True)
 class Loaded:
     request: ComparisonRequest
-    """As it was typed or chosen."""
     asked: Asked
     baseline: int
     """The place of the baseline among the sides."""
@@ -210,7 +209,6 @@ def differing(loaded: Loaded, place: int) -> Document:
 
 
 def teaching(found: Sequence[Candidate]) -> Document:
-    """How to begin, and which stored runs would make a pair."""
     return [
         "Nothing is compared yet.",
         "Press 3, mark two runs with space, then c. The first is the baseline.",
@@ -223,7 +221,6 @@ def teaching(found: Sequence[Candidate]) -> Document:
 
 
 def _pair(pair: Candidate) -> Section:
-    """Two stored runs, and the command that compares them."""
     whose = "two runs of one box" if pair.is_one_box else "two boxes"
     sides = table_of([""] * 6, [("a", *_stored(pair.a)), ("b", *_stored(pair.b))], priorities={5: 2, 4: 1})
     return Section(f"{pair.b.summary.profile}, {whose}", (sides, (f"$ {pair.command}",)))
@@ -234,7 +231,6 @@ _NAME = 28
 
 
 def _stored(side: ListedRun) -> Iterable[str]:
-    """What is known of a stored run."""
     run = side.summary
     price = "" if isinstance(run.price, Missing) else format_hourly(run.price.usd_per_hour)
     return (

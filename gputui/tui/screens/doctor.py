@@ -75,7 +75,6 @@ class DoctorScreen(ShellScreen):
 
 
 def page_of(answer: str, checks: Sequence[Check], width: int) -> Iterator[Line]:
-    """The answer and the checks, the worst first."""
     style = STYLES["problem"] if any(check.state == "problem" for check in checks) else "title"
     yield from paragraph(clean_text(answer), width, style)
     for check in worst_first(checks):

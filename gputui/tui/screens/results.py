@@ -20,7 +20,6 @@ from gputui.services.results.browser import (
     RunDetail,
     read_detail,
     read_runs,
-    read_series,
     recent_files,
     runs_sheet,
 )
@@ -33,7 +32,6 @@ from gputui.store.selecting import check_label, find_run
 from gputui.store.writing import label_run, remove_run
 from gputui.tui.screens.results_pages import ask_for_sheet, first_steps, no_runs, overview_page
 from gputui.tui.screens.results_panes import RunPane, RunsTable, files_table
-from gputui.tui.screens.timeline import BETWEEN_READINGS_US, TimeWindow
 from gputui.tui.shell.registry import Action
 from gputui.tui.shell.shell_screen import AskText, Confirm, ShellScreen, bindings_of
 from gputui.tui.terminal.renderer import shell_of
@@ -119,7 +117,7 @@ class ResultsScreen(ShellScreen):
         self._runs = RunsTable()
         self._preview = LinesPage(id="preview")
         self._previewed: RunDetail | None = None
-        self._pane = RunPane(self.say, self._read_window, id="run")
+        self._pane = RunPane(id="run")
         self._page = LinesPage(id="notice")
         self._page_heading = ""
         self._page_back_to = "files"
@@ -274,21 +272,12 @@ class ResultsScreen(ShellScreen):
         assert contents is not None
         self.give_up_quietly()
         self._notice(f"{run.short_id} {run.label}", back_to="runs")
-        self.begin(
-            lambda job: read_detail(contents.path, run.run_id, job), self._take_detail, self._notice_error
-        )
 
-    def _take_detail(self, detail: RunDetail) -> None:
-        self._show_level("run")
-        self._pane.show(detail)
+        def taken(detail: RunDetail) -> None:
+            self._show_level("run")
+            self._pane.show(detail)
 
-    def _read_window(self, detail: RunDetail, window: TimeWindow) -> None:
-        run_id = detail.run.summary.run_id
-        within_us = window.from_us - BETWEEN_READINGS_US, window.to_us + BETWEEN_READINGS_US
-        self.begin(
-            lambda job: read_series(detail.path, run_id, within_us, job),
-            lambda series: self._pane.take_series(window, series),
-        )
+        self.begin(lambda job: read_detail(contents.path, run.run_id, job), taken, self._notice_error)
 
     # keys
 

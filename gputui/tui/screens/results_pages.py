@@ -10,10 +10,9 @@ from statistics import median
 from gputui.analysis.statistics import hodges_lehmann
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.drawings import stacked_bar
-from gputui.document.page import Console, Page
+from gputui.document.page import Page, console_on
 from gputui.document.spans import Line, Span
 from gputui.document.table import Table, table_of
-from gputui.document.theme import Depth, Palette
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.plan import DEMO_PROFILE, TRACE_PROFILE
@@ -69,14 +68,9 @@ _STYLES = {"warning": "warn", "error": "alarm"}
 """Of events."""
 
 
-def _wide(width: int) -> Console:
-    """What a page is laid out for; a screen gives it colours and ASCII."""
-    return Console(StringIO(), width, 0, is_terminal=False, has_styles=False, palette=Palette(Depth.NONE))
-
-
 def overview_page(detail: RunDetail, width: int) -> Sequence[Line]:
     """What `show` prints of the run; then what holds it back, what its figures rest on, and all else."""
-    run, out = detail.run, _wide(width)
+    run, out = detail.run, console_on(StringIO(), width, is_terminal=False)
     loads, heading = serving_of(run, detail.loads), run_heading_in_one(run)
     if isinstance(loads, Missing):
         headline = _answer_of_trace(detail)
@@ -132,7 +126,8 @@ def _answer_of_trace(detail: RunDetail) -> str:
 
 def case_page(detail: RunDetail, case: CaseResult, width: int) -> Sequence[Line]:
     """A step of a case as `show --case` prints it, and its launches."""
-    page, found = Page(_wide(width)), detail.passes.get(case.case_id)
+    page = Page(console_on(StringIO(), width, is_terminal=False))
+    found = detail.passes.get(case.case_id)
     breakdown = breakdown_for(detail, case)
     if not isinstance(breakdown, Missing):
         page.table(Table((stacked_bar(step_parts(breakdown)),)))

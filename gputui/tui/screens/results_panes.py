@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from textual import events
@@ -24,6 +25,7 @@ from gputui.services.results.browser import (
     breakdown_for,
     cases_sheet,
     operators_sheet,
+    read_series,
     telemetry_sheet,
 )
 from gputui.services.results.labels import case_name, day, device_words
@@ -32,7 +34,8 @@ from gputui.services.results.throughput import speeds_of
 from gputui.services.run_page import whole_table
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.results_pages import case_page, overview_page
-from gputui.tui.screens.timeline import PINNED, TimeWindow, at_cursor, share_at, timeline
+from gputui.tui.screens.timeline import BETWEEN_READINGS_US, PINNED, TimeWindow, at_cursor, share_at, timeline
+from gputui.tui.shell.shell_screen import ShellScreen
 from gputui.tui.widgets.cells import ends_of
 from gputui.tui.widgets.charts import axis_cells
 from gputui.tui.widgets.scrolled import LinesPage, TableList
@@ -106,7 +109,8 @@ class RunsTable(TableList):
             [rows[run_id][column] for run_id in ids] for column in range(6)
         )
         narrow = Column("label", [ends_of(label, _LABEL_CELLS) for label in labels])
-        marks = Column("", [self._mark_of(run_id) for run_id in ids])
+        numbers = {key: f"*{number}" for number, key in enumerate(self.marked, 1)}
+        marks = Column("", [numbers.get((contents.path, run_id), "") for run_id in ids])
         columns = (
             *((marks,) if any(marks.texts) else ()),
             Column("run", short),
@@ -129,10 +133,6 @@ class RunsTable(TableList):
         self.draw()
         self.step(1)
 
-    def _mark_of(self, run_id: str) -> str:
-        key = (Path() if self.contents is None else self.contents.path), run_id
-        return f"*{self.marked.index(key) + 1}" if key in self.marked else ""
-
 
 TABS = ("overview", "cases", "step", "timeline")
 _SCROLLBAR = 1
@@ -141,19 +141,8 @@ _SCROLLBAR = 1
 class RunPane(Vertical):
     """The pages of a run, and the case and the moment that they show."""
 
-    def __init__(
-        self,
-        show_message: Callable[[str, str], None],
-        read_window: Callable[[RunDetail, TimeWindow], None],
-        id: str | None = None,
-    ) -> None:
-        """`show_message` shows a text in a style of the theme in the line for messages.
-
-        `read_window` reads the telemetry of a part of the run and passes it to `take_series`.
-        """
+    def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._show_message = show_message
-        self._read_window = read_window
         self._series: tuple[TelemetrySeries, ...] = ()
         self._window: TimeWindow | None = None
         self._back_to = ""
@@ -162,7 +151,6 @@ class RunPane(Vertical):
         self.tabs: tuple[str, ...] = TABS
         """Those that the run has something for."""
         self._listed: list[CaseResult] = []
-        """The measured cases."""
         self._case_id = -1  # none was chosen
         self._cases = TableList(id="cases")
         self._page = LinesPage(id="page")
@@ -173,6 +161,11 @@ class RunPane(Vertical):
     def compose(self) -> ComposeResult:
         yield self._tabs
         yield self._switcher
+
+    @property
+    def _shell(self) -> ShellScreen:
+        assert isinstance(self.screen, ShellScreen)
+        return self.screen
 
     @property
     def tab(self) -> str:
@@ -234,7 +227,11 @@ class RunPane(Vertical):
         if now.is_whole:
             self._series = detail.series
         elif (now.from_us, now.to_us) != (before.from_us, before.to_us):
-            self._read_window(detail, now)
+            run_id = detail.run.summary.run_id
+            within_us = now.from_us - BETWEEN_READINGS_US, now.to_us + BETWEEN_READINGS_US
+            self._shell.begin(
+                lambda job: read_series(detail.path, run_id, within_us, job), partial(self._take_series, now)
+            )
         self._draw_timeline(keeps_place=True)
 
     def open_further(self) -> None:
@@ -252,7 +249,7 @@ class RunPane(Vertical):
         width = self._page_cells
         self.change_window(lambda window: window.stepped(cells / (width - axis_cells(width))))
 
-    def take_series(self, window: TimeWindow, series: tuple[TelemetrySeries, ...]) -> None:
+    def _take_series(self, window: TimeWindow, series: tuple[TelemetrySeries, ...]) -> None:
         """Show what was read for a window, if it is still the current one."""
         shown = self._window
         if shown is not None and (shown.from_us, shown.to_us) == (window.from_us, window.to_us):
@@ -275,7 +272,9 @@ class RunPane(Vertical):
         elif case is not None:
             self._page.show(case_page(detail, case, width))
         self._draw_timeline()
-        self._show_message("" if case is None else self._case_words(case), "accent")
+        cases = self._with_steps()
+        told = "" if case is None else f"{case_name(case)}  (case {cases.index(case) + 1} of {len(cases)})"
+        self._shell.say(told, "accent")
         self.body.focus()
 
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
@@ -315,10 +314,6 @@ class RunPane(Vertical):
             return []
         profiled = profiled_cases(self.detail.run, self.detail.passes)
         return [*profiled, *(case for case in self._listed if case not in profiled)]
-
-    def _case_words(self, case: CaseResult) -> str:
-        cases = self._with_steps()
-        return f"{case_name(case)}  (case {cases.index(case) + 1} of {len(cases)})"
 
     @property
     def _page_cells(self) -> int:

@@ -178,7 +178,6 @@ class RunScreen(ShellScreen):
     # The form
 
     def _check(self, *, anew: bool = False) -> None:
-        """Find out what is wrong with the draft, and what would run."""
         draft = self.form.draft
 
         def work(job: Job[CheckedDraft]) -> CheckedDraft:

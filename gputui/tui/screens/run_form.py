@@ -44,7 +44,6 @@ FIELDS: tuple[Option, ...] = tuple(one for name in _FIELDS for one in OPTIONS if
 FIRST_FIELD, START = 1000, 2000
 """Keys of entries. Those of profiles are their indices; their number is the key of the user's own."""
 _LABEL = 13
-"""Cells of the name of a field."""
 _OWN = "the path of a .toml profile, or of a workload in a .py file"
 
 
@@ -82,7 +81,6 @@ class RunForm:
         return checked if checked is not None and checked.draft == self.draft else None
 
     def wrong(self) -> Wrong:
-        """What is wrong with the draft, as far as it is known."""
         if not self.profile_name:
             hint = "name a .toml profile or a workload in a .py file first"
             return {"profile": GputuiError("no profile is chosen", hint)}
@@ -92,26 +90,25 @@ class RunForm:
         """All of it; `runs` is how many are in progress."""
         yield Entry((_heading(runs, width),))
         for number, profile in enumerate(self.profiles):
-            yield Entry((self._profile_line(number, profile, width),), number)
-        yield Entry((self._own_line(width),), len(self.profiles))
+            chosen = "title" if number == self.selected else ""
+            name = Span(left(clean(profile.name), 12), chosen or "accent")
+            budget = Span(f"{right(format_whole_seconds(profile.budget_s), 10)}  ", chosen)
+            line = fitted((name, budget, Span(clean(profile.question), chosen)), width - len(MARKER))
+            yield Entry((line,), number)
+        own = Span(clean(self.path)) if self.path else Span(_OWN, "dim")
+        line = fitted((Span(left("of your own", _LABEL), "accent"), own), width - len(MARKER))
+        yield Entry((line,), len(self.profiles))
         yield Entry(tuple(self._about(width)))
         yield Entry((ruled((Span("With", "title"),), width),))
         wrong = self.wrong()
         for number, field in enumerate(FIELDS):
             yield Entry((self._field_line(field, wrong.get(field.name), width),), FIRST_FIELD + number)
-        yield Entry((self._start_line(wrong, width),), START)
+        note = Span(f"  {KEYS['start']} starts the run; it continues in the background", "dim")
+        if "profile" in wrong:
+            note = Span(f"  ! {clean(wrong['profile'].message)}", "alarm")
+        yield Entry((fitted((Span("[ Start ]", "title"), note), width - len(MARKER)),), START)
         rows = wrapped(f"$ {clean(self.command)}", width - 3, 2)
         yield Entry(tuple((Span(f"  {row}", "accent"),) for row in rows))
-
-    def _profile_line(self, number: int, profile: Profile, width: int) -> Line:
-        chosen = "title" if number == self.selected else ""
-        name = Span(left(clean(profile.name), 12), chosen or "accent")
-        budget = Span(f"{right(format_whole_seconds(profile.budget_s), 10)}  ", chosen)
-        return fitted((name, budget, Span(clean(profile.question), chosen)), width - len(MARKER))
-
-    def _own_line(self, width: int) -> Line:
-        text = Span(clean(self.path)) if self.path else Span(_OWN, "dim")
-        return fitted((Span(left("of your own", _LABEL), "accent"), text), width - len(MARKER))
 
     def _field_line(self, field: Option, error: GputuiError | None, width: int) -> Line:
         text = self.texts[field.name]
@@ -134,14 +131,7 @@ class RunForm:
         }
         return known.get(field.name, field.unset)
 
-    def _start_line(self, wrong: Wrong, width: int) -> Line:
-        note = Span(f"  {KEYS['start']} starts the run; it continues in the background", "dim")
-        if "profile" in wrong:
-            note = Span(f"  ! {clean(wrong['profile'].message)}", "alarm")
-        return fitted((Span("[ Start ]", "title"), note), width - len(MARKER))
-
     def _about(self, width: int) -> Iterator[Line]:
-        """What the selected profile would do here."""
         name, checked = clean(self.profile_name.rpartition("/")[2]) or "of your own", self.known
         if checked is None or not checked.plans:
             words = "checking this box ..." if checked is None else "cannot run here"

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from gputui.analysis.health import health
-from gputui.document.drawings import gauge_spans
+from gputui.document.drawings import gauge_spans, strip
 from gputui.document.spans import Line, Span, line_width
 from gputui.document.table import Column, Drawing, Table
 from gputui.metrics import Metric, charted, limits_of, round_ceiling, without_unit, word
@@ -37,7 +37,6 @@ from gputui.tui.widgets.charts import (
     abreast_cells,
     area_with_axis,
     axis_cells,
-    strip,
     time_axis,
     time_chart,
 )
@@ -171,7 +170,6 @@ def _table(cases: Sequence[CaseProgress], shared: str, *, has_times: bool) -> Ta
 BUSY_FROM_PCT = 5.0
 STEAL_FROM_PCT = 1.0
 _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, MOST_BINS)
-"""Bins in a cell."""
 
 
 def device_under_test(progress: ProgressSnapshot) -> DeviceHistory | None:
@@ -267,7 +265,13 @@ def _heading(progress: ProgressSnapshot, device: DeviceHistory, width: int) -> L
     model = word(limits_of(progress.machine, device.device), "name").removeprefix("NVIDIA ")
     if device.is_host:
         name = [Span("host" if progress.server_is_here is not False else "this box, the client", "title")]
-        state: list[Sequence[Span]] = [*_host_notes(device), *_others_share(progress)]
+        state: list[Sequence[Span]] = [*_host_notes(device)]
+        share = progress.waited_share
+        if not isinstance(
+            share, Missing
+        ):  # what other programs have of the time in which the case wants a CPU
+            style = "warn" if share > CROWDED_SHARE else "dim"
+            state.append((Span(f"other programs {format_percent(share)}", style),))
     else:
         name = [Span(f"GPU {device.device}", "title")]
         state = [_health(device, progress.machine)]
@@ -292,14 +296,6 @@ def _host_notes(host: DeviceHistory) -> list[tuple[Span, ...]]:
     if steal < STEAL_FROM_PCT:
         return []
     return [(Span(f"{steal:.0f} % taken by the hypervisor", "warn"),)]
-
-
-def _others_share(progress: ProgressSnapshot) -> list[tuple[Span, ...]]:
-    """`other programs 0 %`: what they have of the time in which the case wants a CPU."""
-    share = progress.waited_share
-    if isinstance(share, Missing):
-        return []
-    return [(Span(f"other programs {format_percent(share)}", "warn" if share > CROWDED_SHARE else "dim"),)]
 
 
 def _others(devices: Sequence[DeviceHistory], device: DeviceHistory) -> str:

@@ -126,8 +126,6 @@ def share_at(x: int, width: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """One block on the axis."""
-
     case: CaseResult
     first_us: int
     last_us: int
@@ -160,7 +158,9 @@ def timeline(
         here = Span("–" if share is None else f"{share:.0f} %", "title")
         charts.append(chart_title("speed", here, "", width))
         charts += area_with_axis(speeds, 100.0, _ROWS, width, "power", "100 %")
-    for one in sorted(series, key=lambda one: _is_measured(detail, one), reverse=True):
+    # Devices with a case come first, in their order; then the host of a run on GPUs.
+    used = {case.device_index for case in detail.run.cases if case.outcome == "ok"}
+    for one in sorted(series, key=lambda one: (one.device_index not in used, one.device_index)):
         name = "host" if one.device_index == HOST else f"GPU {one.device_index}"
         charts += [section((Span(name, "title"),), width), *_slowed(one, window, cells, lead)]
         limits = limits_of(detail.run.summary.machine, one.device_index)
@@ -192,15 +192,8 @@ def at_cursor(detail: RunDetail, window: TimeWindow) -> tuple[CaseResult, str] |
     return None
 
 
-def _is_measured(detail: RunDetail, series: TelemetrySeries) -> tuple[bool, int]:
-    """Devices with a case come first, in their order; then the host of a run on GPUs."""
-    used = {case.device_index for case in detail.run.cases if case.outcome == "ok"}
-    return series.device_index in used, -series.device_index
-
-
 @lru_cache(maxsize=8)
 def _blocks(detail: RunDetail) -> tuple[_Timed, ...]:
-    """The blocks of a run that are on its axis."""
     spans = {(span.case_id, span.launch_id): span for span in detail.spans}
     found = []
     for case in detail.run.cases:

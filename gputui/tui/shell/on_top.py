@@ -91,7 +91,6 @@ def help_lines(actions: Iterable[Action], entries: Iterable[ScreenEntry], width:
 
 
 def log_lines(path: Path, width: int) -> Iterator[Line]:
-    """Path of the error log and its errors, newest first."""
     errors = kept_errors(path)
     yield (Span("Errors, the newest first", "title"), Span("  (esc goes back, y copies)", "dim"))
     yield from ((Span(row, "dim"),) for row in wrapped(str(path), width, 3))

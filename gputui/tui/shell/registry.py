@@ -6,8 +6,9 @@ A screen's code is loaded when it is first opened.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gputui.document.spans import Line, Span, line_width
@@ -27,7 +28,6 @@ class Action:
     key: str
     """As Textual names it; several are separated by commas, the one to show first."""
     title: str
-    """One or two words."""
     tooltip: str
     needs: str = ""
     """What it has no effect without, as `a GPU`; empty if it always works."""
@@ -144,50 +144,39 @@ def load_screen(entry: ScreenEntry) -> AppScreen:
     return made
 
 
-def screens_line(current: str, runs: int = 0) -> Line:
-    """All screens with their keys, the current one in brackets: ` 1 Monitor [3 Results]`.
+def screens_line(current: str, runs: int = 0) -> Callable[[int], Line]:
+    """All screens with their keys, the current one in brackets, for a first line of so many cells.
 
-    They are preceded by the number of runs in progress and the key that shows them.
+    They are preceded by the number of runs in progress and the key that shows them. Where space is short,
+    names have three letters, and the text about runs is shortened, then dropped; then keys are shown without
+    names.
     """
-    note = f"{counted(runs, 'run')}{_LONG_WORDS} {_RUN_KEY} " if runs else ""
-    return (*((Span(note, "warn"),) if note else ()), *_names(current))
+    return partial(_screens_line, current, runs)
 
 
-def narrowed(screens: Line, width: int) -> Line:
-    """A line of `screens_line` for a first line of `width` cells.
-
-    Where space is short, names have three letters, and the text about runs is shortened, then dropped; then
-    keys are shown without names.
-    """
-    room = width - _LEAST_LEFT
-    names = screens[-len(SCREENS) :]
+def _screens_line(current: str, runs: int, width: int) -> Line:
+    names = _names(current, [f"{entry.key} {entry.title}" for entry in SCREENS])
     if width < _FULL_NAMES_FROM or line_width(names) > width - _ROOM_FOR_SHORT_TEXTS:
-        pairs = zip(SCREENS, names, strict=True)
-        short = (Span(span.text.replace(entry.title, entry.short), span.style) for entry, span in pairs)
-        screens = (*screens[: -len(SCREENS)], *short)
-    if screens and screens[0].style == "warn":
-        if line_width(screens) > width - _ROOM_FOR_HEADING:
-            screens = (Span(screens[0].text.replace(_LONG_WORDS, ":"), "warn"), *screens[1:])
-        if line_width(screens) > room:
-            screens = screens[1:]
-    if line_width(screens) > room:
-        screens = tuple(Span(span.text[:2] + span.text[-1], span.style) for span in screens)
-    return screens
+        names = _names(current, [f"{entry.key} {entry.short}" for entry in SCREENS])
+    room = width - _LEAST_LEFT
+    for words, most in ((_LONG_WORDS, width - _ROOM_FOR_HEADING), (":", room)) if runs else ():
+        note = Span(f"{counted(runs, 'run')}{words} {_RUN_KEY} ", "warn")
+        if line_width((note, *names)) <= most:
+            return (note, *names)
+    return names if line_width(names) <= room else _names(current, [entry.key for entry in SCREENS])
 
 
-def _names(current: str) -> Line:
+def _names(current: str, texts: Iterable[str]) -> Line:
     return tuple(
-        Span(f"[{entry.key} {entry.title}]", "accent")
-        if entry.id == current
-        else Span(f" {entry.key} {entry.title} ", "dim")
-        for entry in SCREENS
+        Span(f"[{text}]", "accent") if entry.id == current else Span(f" {text} ", "dim")
+        for entry, text in zip(SCREENS, texts, strict=True)
     )
 
 
 def screen_at(x: int, width: int) -> str:
     """The id of the screen whose name or key is at a cell of the first line; empty for none."""
     right = width
-    for entry, span in zip(reversed(SCREENS), reversed(narrowed(_names(""), width)), strict=True):
+    for entry, span in zip(reversed(SCREENS), reversed(_screens_line("", 0, width)), strict=True):
         left = right - len(span.text)
         if left <= x < right:
             return entry.id
@@ -197,7 +186,7 @@ def screen_at(x: int, width: int) -> str:
 
 def header_line(current: str, heading: str, width: int, runs: int = 0, *, is_demo: bool = False) -> Line:
     """The first line of a screen: its heading, runs in progress, and the screens."""
-    screens = narrowed(screens_line(current, runs), width)
+    screens = _screens_line(current, runs, width)
     room = max(width - line_width(screens) - 1, 0)
     left = fitted(
         (

@@ -199,7 +199,6 @@ class ShellScreen(AppScreen):
         self.show_in(self._hints, self._hints_line(width))
 
     def say(self, text: str, style: str = "") -> None:
-        """Show a message until the next one."""
         self.say_line((Span(cut(clean_text(text), 1000), style),) if text else ())
 
     def say_line(self, line: Line) -> None:
@@ -219,7 +218,6 @@ class ShellScreen(AppScreen):
         return str(self.query_one("#level", ContentSwitcher).current)
 
     def show_level(self, name: str, body: Widget) -> None:
-        """Show one of the bodies, and focus what is in it."""
         self.query_one("#level", ContentSwitcher).current = name
         body.focus()
         self.refresh_lines()

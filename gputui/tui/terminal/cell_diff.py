@@ -224,7 +224,10 @@ class CellDiff:
                 found = None if self._odd[y] else self._change_spans(y, line)
                 if found is None:
                     self._spans[y] = {}
-                    found = self._change(y, *self._laid(line))
+                    cells, styles = [" "] * self.size[0], [""] * self.size[0]
+                    named = ((span.text, self._text_styles.named(span.style)) for span in line)
+                    odd = self._lay(cells, styles, 0, named)
+                    found = self._change(y, cells, styles, odd)
                 pieces += found
         return self._written(pieces)
 
@@ -271,12 +274,6 @@ class CellDiff:
                 cells[start:end] = text
                 changed += its_changes
         return _pieces(y, cells, styles, changed) if changed else []
-
-    def _laid(self, line: Line) -> tuple[list[str], list[str], bool]:
-        """The cells of a line, their styles, and whether a character does not take exactly one cell."""
-        cells, styles = [" "] * self.size[0], [""] * self.size[0]
-        named = ((span.text, self._text_styles.named(span.style)) for span in line)
-        return cells, styles, self._lay(cells, styles, 0, named)
 
     def _written(self, pieces: list[_Piece]) -> str:
         width, height = self.size

@@ -67,24 +67,17 @@ class PasteFilter:
             mark = self._ENDS if self._is_inside else self._BEGINS
             at = joined.find(mark)
             behind = at + len(mark) if at >= 0 else len(joined)
-            kept = "" if at >= 0 else _beginning_of(mark, joined)
+            beginnings = (mark[:n] for n in range(len(mark) - 1, 0, -1) if joined.endswith(mark[:n]))
+            kept = "" if at >= 0 else next(beginnings, "")
             if self._is_inside:
-                out.append(_without_controls(joined[: at if at >= 0 else len(joined) - len(kept)]))
+                pasted = joined[: at if at >= 0 else len(joined) - len(kept)]
+                out += [c for c in pasted if c.isprintable() or c in "\t\n\r"]
                 out.append(mark if at >= 0 else "")
             else:
                 out.append(joined[len(self._held) : behind])
             self._held, text = kept, joined[behind:]
             self._is_inside ^= at >= 0
         return "".join(out)
-
-
-def _beginning_of(mark: str, text: str) -> str:
-    """The longest suffix of a text that is a prefix of the mark."""
-    return next((mark[:n] for n in range(len(mark) - 1, 0, -1) if text.endswith(mark[:n])), "")
-
-
-def _without_controls(text: str) -> str:
-    return "".join(c for c in text if c.isprintable() or c in "\t\n\r")
 
 
 class QuietDriver(LinuxDriver):
@@ -180,7 +173,8 @@ class QuietDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Pass on input until asked to stop or until the terminal is closed."""
-        _drain(self._wake_read)
+        while select.select([self._wake_read], [], [], 0)[0]:
+            os.read(self._wake_read, 64)
         poll = select.poll()
         poll.register(self.fileno, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
@@ -195,7 +189,10 @@ class QuietDriver(LinuxDriver):
                 for event in parser.tick():
                     self.process_message(event)
                 typed = b""
-                ready = dict(poll.poll(_until_timeout_ms(parser)))
+                # a lone escape counts as the escape key after a while
+                pending_s = parser._timeout_time
+                wait_ms = None if pending_s is None else max(0.0, (pending_s - monotonic()) * 1000) + 1
+                ready = dict(poll.poll(wait_ms))
                 if self.fileno in ready:
                     typed = _read(self.fileno)
                     if not typed:
@@ -237,26 +234,13 @@ class QuietDriver(LinuxDriver):
         return columns or 80, lines or 24
 
 
-def _until_timeout_ms(parser: XTermParser) -> float | None:
-    """Time until a lone escape counts as the escape key; None if no escape is pending."""
-    if parser._timeout_time is None:
-        return None
-    return max(0.0, (parser._timeout_time - monotonic()) * 1000) + 1
-
-
 def _read(fd: int) -> bytes:
-    """Available input; empty once the terminal is closed."""
     try:
         return os.read(fd, 4096)
     except OSError as error:
         if error.errno in (errno.EIO, errno.ENXIO, errno.EBADF):
             return b""
         raise
-
-
-def _drain(fd: int) -> None:
-    while select.select([fd], [], [], 0)[0]:
-        os.read(fd, 64)
 
 
 class TerminalOutput:
@@ -275,7 +259,6 @@ class TerminalOutput:
         self.written = 0
         """How many calls of `write` have ended."""
         self.is_gone = False
-        """Whether the terminal was closed."""
 
     def fileno(self) -> int:
         return self._fd

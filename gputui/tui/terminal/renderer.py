@@ -48,8 +48,6 @@ def strip_of(line: Line, width: int, palette: Palette) -> Strip:
 
 
 class Shell(Protocol):
-    """The app as widgets and screens see it."""
-
     palette: Palette
     ascii_only: bool
     runs_in_progress: int

@@ -22,13 +22,9 @@ from gputui.document.background import ask, quiet_typing
 if TYPE_CHECKING:
     import asyncio  # the splash screen is drawn before there is a loop
 
+SIGNALLED = 128
+"""A shell reports the signal that ended a program added to this."""
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-"""Signals that end a screen."""
-
-
-def exit_status(number: int) -> int:
-    """As a shell reports it: 128 plus the signal number."""
-    return 128 + number
 
 
 @contextmanager
@@ -39,14 +35,14 @@ def ending_as_exit() -> Iterator[None]:
     def leave(number: int, _: FrameType | None) -> None:
         nonlocal ended_by
         ended_by = number
-        raise SystemExit(exit_status(number))
+        raise SystemExit(SIGNALLED + number)
 
     before = {number: signal.signal(number, leave) for number in ENDING}
     try:
         yield
     except Exception:
         if ended_by:  # Python 3.11 makes a RuntimeError of what `__set_name__` raises, as in an import
-            raise SystemExit(exit_status(ended_by)) from None
+            raise SystemExit(SIGNALLED + ended_by) from None
         raise
     finally:
         for number, handler in before.items():
@@ -59,7 +55,7 @@ def end_by_signal(loop: asyncio.AbstractEventLoop, leave: Callable[[int], None])
     A hang-up is never ignored: a screen without a terminal has nothing to do.
     """
     for number in ENDING:
-        loop.add_signal_handler(number, leave, exit_status(number))
+        loop.add_signal_handler(number, leave, SIGNALLED + number)
 
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[m\x1b[2J"

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from rich.cells import cell_len
@@ -170,7 +170,6 @@ def wrapped(text: str, width: int, most: int) -> list[str]:
 
 _LEAD = "── "
 _GAP = 2
-"""Cells between the columns of a table."""
 
 
 def section(title: Sequence[Span], width: int, right: Sequence[Span] = ()) -> Line:
@@ -219,31 +218,21 @@ def paragraph(text: str, width: int, style: str = "", *, indent: int = 0) -> tup
 
 
 def facts_lines(
-    facts: Sequence[tuple[str, str]],
-    width: int,
-    label_cells: int,
-    abreast: int,
-    *,
-    is_down: bool = False,
-    most: int = 6,
+    facts: Sequence[tuple[str, str]], width: int, label_cells: int, abreast: int
 ) -> Iterator[Line]:
-    """Labels and texts, so many abreast: from left to right, or with `is_down` column by column.
-
-    Texts too long for that have lines of their own, at most `most`.
-    """
+    """Labels and texts, so many abreast, column by column; texts too long for that go below."""
     each = width // abreast
     short = [fact for fact in facts if width_of(fact[1]) < each - label_cells]
     rows = -(-len(short) // abreast)
     for row in range(rows):
-        here = short[row::rows] if is_down else short[row * abreast :][:abreast]
-        cells = [
+        cells = (
             (Span(left(label, label_cells), "dim"), Span(left(text, each - label_cells)))
-            for label, text in here
-        ]
+            for label, text in short[row::rows]
+        )
         yield fitted(joined(cells, ""), width)
     for label, text in facts:
         if (label, text) not in short:
-            for number, part in enumerate(wrapped(text, max(width - label_cells - 1, 8), most)):
+            for number, part in enumerate(wrapped(text, max(width - label_cells - 1, 8), 6)):
                 yield fitted((Span(left("" if number else label, label_cells), "dim"), Span(part)), width)
 
 
@@ -301,24 +290,17 @@ def in_ascii(line: Line) -> Line:
     """The same line in ASCII, with the same width."""
     if all(span.text.isascii() for span in line):
         return line
-    found: list[Span] = []
-    swaps = _with_room("".join(span.text for span in line))
-    begin = 0
-    for span in line:
-        found.append(Span(_in_ascii(span.text, swaps, begin), span.style))
-        begin += len(span.text)
+    swaps, begin, found = _with_room("".join(span.text for span in line)), 0, []
+    for text, style in line:
+        places = enumerate(text, begin)
+        plain = (swaps.get(place, one if one.isascii() else _cells(one)) for place, one in places)
+        found.append(Span("".join(plain), style))
+        begin += len(text)
     return tuple(found)
 
 
 def text_in_ascii(text: str) -> str:
-    """The same text in ASCII, with the same width."""
-    return text if text.isascii() else _in_ascii(text, _with_room(text), 0)
-
-
-def _in_ascii(text: str, swaps: Mapping[int, str], begin: int) -> str:
-    """`swaps` are by place in a line in which the text begins at `begin`."""
-    places = enumerate(text, begin)
-    return "".join(swaps.get(place, one if one.isascii() else _cells(one)) for place, one in places)
+    return "".join(span.text for span in in_ascii((Span(text),)))
 
 
 def _with_room(text: str) -> dict[int, str]:

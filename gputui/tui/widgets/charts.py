@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 
-from gputui.document.drawings import BLOCKS as BLOCKS
-from gputui.document.drawings import NO_READING
-from gputui.document.drawings import strip as strip
+from gputui.document.drawings import BLOCKS, NO_READING
 from gputui.document.spans import Line, Span, cut, width_of
 from gputui.document.theme import TONES
 from gputui.metrics import Metric, Values
@@ -22,7 +20,6 @@ from gputui.tui.widgets.cells import clean, fitted, left, right, side_by_side
 _AXIS = 9
 """Cells before a chart: the ends of its axis, and a blank."""
 _GAP = 3
-"""Cells between charts abreast."""
 
 
 @lru_cache(maxsize=1024)
@@ -123,7 +120,6 @@ def time_chart(
 
 
 def abreast_cells(width: int, abreast: int) -> int:
-    """The width of each of so many charts abreast."""
     return (width - _GAP * (abreast - 1)) // abreast
 
 

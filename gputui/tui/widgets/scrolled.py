@@ -25,7 +25,6 @@ LinesOf = Callable[[int], Iterable[Line]]
 MARKER = "▸ "
 """Before the selected entry; the others are indented as far."""
 _GAP = 2
-"""Cells between the columns of a table."""
 
 
 class ScrolledLines(ScrollView, can_focus=True):
@@ -139,7 +138,6 @@ class LinesList(ScrolledLines):
         self.key = -1
         """Of the selected entry; negative if there is none."""
         self.text = ""
-        """What is copied."""
 
     def fill(self, entries: Sequence[Entry], text: str, key: int, *, pinned: int = 0) -> None:
         """Show these entries, and select the one with this key; the first if there is none. So many lines are
@@ -228,21 +226,26 @@ class TableList(LinesList):
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
         self._table = Table(())
+        self._selectable: int | None = None
 
-    def show_table(self, table: Table, key: int = 0) -> None:
-        self._table = table
+    def show_table(self, table: Table, key: int = 0, selectable: int | None = None) -> None:
+        """Show these rows, and select the one in this place; only so many can be selected, the first."""
+        self._table, self._selectable = table, selectable
         self._lay_out(key)
 
     def on_resize(self) -> None:
         self._lay_out(self.key)
 
-    def _lay_out(self, key: int) -> None:
-        room = max(self.size.width - len(MARKER) - 1, 1)
+    def _lay_out(self, selected: int) -> None:
+        room = max((self.size.width or self.screen.size.width) - len(MARKER) - 1, 1)
         columns = columns_that_fit([changed(column, clean) for column in self._table.columns], room, _GAP)
         headings, *rows = lines_of(columns, room, gap=_GAP, cuts=True)
         lines = (self._table.headings, *self._table.rows)
         text = "\n".join("\t".join(map(clean_text, cells)) for cells in lines)
-        indented = tuple((Span(" " * len(MARKER)), *line) for line in headings)
-        entries = [Entry(indented), *(Entry(row, place) for place, row in enumerate(rows))]
-        self.fill(entries, text, key, pinned=1)
+        margin, last = Span(" " * len(MARKER)), len(rows) if self._selectable is None else self._selectable
+        entries = [
+            Entry(row, place) if 0 <= place < last else Entry(tuple((margin, *line) for line in row))
+            for place, row in enumerate((headings, *rows), -1)
+        ]
+        self.fill(entries, text, selected, pinned=1)
         self.refresh(layout=True)

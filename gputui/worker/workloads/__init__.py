@@ -6,12 +6,13 @@ from ..contract import Workload, check_all
 from . import (
     bs_sweep,
     burn,
-    ceilings,
     classifiers,
     conv_train,
     ddp,
     decode,
+    gemm,
     loader,
+    membw,
     memory_tricks,
     spin,
     style_fps,
@@ -20,8 +21,8 @@ from . import (
 )
 
 WORKLOADS: tuple[Workload, ...] = (
-    ceilings.MATMUL,
-    ceilings.MEMORY_COPY,
+    gemm.WORKLOAD,
+    membw.WORKLOAD,
     xfer.WORKLOAD,
     conv_train.WORKLOAD,
     text_training.GPT_TRAINING,

@@ -35,26 +35,31 @@ def account_over(seconds: int, **by_second: float) -> Account:
     return account
 
 
-def test_a_healthy_gpu_has_no_findings() -> None:
-    assert words(device()) == []
-
-
 @pytest.mark.parametrize(
-    ("bits", "expected"),
+    ("changes", "expected"),
     [
-        (0x4, ["POWER-CAPPED at 700 W"]),
-        (0x20, ["THERMAL"]),
-        (0x40, ["THERMAL"]),
-        (0x48, ["THERMAL"]),
-        (0x80, ["POWER BRAKE"]),
-        (0x8, ["HW SLOWDOWN"]),
-        (0x1, []),
-        (0x2, []),
-        (0x24, ["THERMAL", "POWER-CAPPED at 700 W"]),
+        ({}, []),
+        ({"throttle_bits": 0x4}, ["POWER-CAPPED at 700 W"]),
+        ({"throttle_bits": 0x20}, ["THERMAL"]),
+        ({"throttle_bits": 0x40}, ["THERMAL"]),
+        ({"throttle_bits": 0x48}, ["THERMAL"]),
+        ({"throttle_bits": 0x80}, ["POWER BRAKE"]),
+        ({"throttle_bits": 0x8}, ["HW SLOWDOWN"]),
+        ({"throttle_bits": 0x1}, []),
+        ({"throttle_bits": 0x2}, []),
+        ({"throttle_bits": 0x24}, ["THERMAL", "POWER-CAPPED at 700 W"]),
+        ({"pcie_width": 4, "sm_busy_pct": 0}, ["PCIe x4 of x16"]),
+        ({"pcie_generation": 1, "sm_busy_pct": 0}, []),  # an idle link slows down
+        ({"pcie_generation": 1, "sm_busy_pct": 95}, ["PCIe gen1 of 5"]),
+        ({"pcie_generation": 1, "sm_busy_pct": NOT_REPORTED}, []),
+        ({"temperature_c": 81}, []),
+        ({"temperature_c": 82}, ["HOT"]),
+        ({"temperature_c": 88, "throttle_bits": 0x20}, ["THERMAL"]),
+        ({"ecc_uncorrected_count": 3}, ["ECC errors 3"]),
     ],
 )
-def test_throttle_reasons_are_shown_in_words(bits: int, expected: list[str]) -> None:
-    assert words(device(throttle_bits=bits)) == expected
+def test_what_ails_a_gpu_is_shown_in_words(changes: dict[str, Value], expected: list[str]) -> None:
+    assert words(sample(1, changes={0: {"power_w": 690.0, **changes}}).gpus[0]) == expected
 
 
 def test_the_share_of_the_last_five_minutes_stands_beside_the_word() -> None:
@@ -132,31 +137,10 @@ def test_a_counter_that_was_reset_shows_nothing_rather_than_nonsense() -> None:
     assert account.throttling.share("power") is None
 
 
-def test_a_link_trained_narrow_is_always_shown_and_a_slow_one_only_while_busy() -> None:
-    assert words(device(pcie_width=4, sm_busy_pct=0)) == ["PCIe x4 of x16"]
-    assert words(device(pcie_generation=1, sm_busy_pct=0)) == []
-    assert words(device(pcie_generation=1, sm_busy_pct=95)) == ["PCIe gen1 of 5"]
-    assert words(device(pcie_generation=1, sm_busy_pct=NOT_REPORTED)) == []
-
-
-def test_a_gpu_close_to_where_it_slows_itself_is_hot() -> None:
-    assert words(device(temperature_c=81)) == []
-    assert words(device(temperature_c=82)) == ["HOT"]
-    assert words(device(temperature_c=88, throttle_bits=0x20)) == ["THERMAL"]
-
-
-def test_memory_errors_are_shown() -> None:
-    assert words(device(ecc_uncorrected_count=3)) == ["ECC errors 3"]
-
-
-def test_an_old_reading_shows_its_age() -> None:
+def test_an_old_reading_shows_its_age_and_a_lost_a_silent_and_a_hung_gpu_are_distinguished() -> None:
     gpu = device()
     assert words(gpu, now_ns=gpu.t_ns + 3 * SECOND) == ["STALE 3 s"]
     assert words(gpu, now_ns=gpu.t_ns + 2 * SECOND) == []
-
-
-def test_a_lost_a_silent_and_a_hung_gpu_are_distinguished() -> None:
-    gpu = device()
     assert words(replace(gpu, problem=LOST)) == ["LOST"]
     assert words(replace(gpu, problem=HANGS)) == ["NO READING"]
     assert words(replace(gpu, problem=HANGS), now_ns=gpu.t_ns + 7 * SECOND) == ["STALE 7 s"]

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from monitor_golden import FOLDER, faulty, model, picture, pictures
+from monitor_golden import FOLDER, faulty, model, pictures
 from monitor_samples import HOST, SECOND, START, process, sample, text_of, with_instances
 from rich.cells import cell_len
 from rich.text import Text
@@ -96,7 +96,7 @@ HOSTILE = st.one_of(
 KEYS = st.sampled_from([action.id for action in ACTIONS])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     width=st.integers(0, 260),
     height=st.integers(0, 70),
@@ -153,11 +153,12 @@ def test_every_line_has_exactly_the_requested_width(
 
 
 @pytest.mark.parametrize("gpus", [2, 4, 8, 72])
-@pytest.mark.parametrize("width", [60, 80, 100, 140])
-def test_the_summary_counts_the_gpus_to_check_at_every_width(gpus: int, width: int) -> None:
-    summary = text_of(model(lambda second: sample(gpus, second)).lines(width, 24, START + 90 * SECOND)[1:2])
-    assert " problem" in summary
-    assert "…" not in summary
+def test_the_summary_counts_the_gpus_to_check_at_every_width(gpus: int) -> None:
+    made = model(lambda second: sample(gpus, second), seconds=20)
+    for width in (60, 80, 100, 140):
+        summary = text_of(made.lines(width, 24, START + 20 * SECOND)[1:2])
+        assert " problem" in summary
+        assert "…" not in summary
 
 
 def test_below_40_by_10_there_is_one_sentence() -> None:
@@ -296,7 +297,7 @@ def test_the_first_frame_has_a_gauge_for_what_has_no_history_yet(
 def test_charts_fill_within_seconds_and_their_axis_grows_with_the_history(interval_s: int) -> None:
     made = MonitorModel(MonitorSettings(interval_s=float(interval_s)), now=lambda: START)
     spans: list[str] = []
-    for second in range(0, 330, interval_s):
+    for second in range(0, 330 if interval_s == 5 else 70, interval_s):
         made.add(sample(2, float(second), processes=40))
         lines = made.lines(80, 24, START + second * SECOND)
         span = text_of(lines[:1]).rpartition("charts ")[2].strip()
@@ -307,7 +308,7 @@ def test_charts_fill_within_seconds_and_their_axis_grows_with_the_history(interv
             assert len(cells.strip()) >= len(cells) // 3
         if not spans or spans[-1] != span:
             spans.append(span)
-    assert spans == ["10 s", "20 s", "30 s", "1 min", "2 min", "5 min"]
+    assert spans == ["10 s", "20 s", "30 s", "1 min", "2 min", "5 min"][: 6 if interval_s == 5 else 5]
 
 
 def test_a_reading_lasts_until_the_next_and_nothing_is_drawn_where_none_was() -> None:
@@ -350,14 +351,6 @@ def test_tall_cards_chart_the_memory_and_more_of_each_gpu(processes: int, titles
     assert len(rows) == titles + len(gauges)
     assert len(gauges) == (titles == 2)
     assert all(line.count(line.split()[0]) == 2 for line in rows)
-
-
-def test_a_lengthened_axis_says_so_in_ascii_and_without_colour_too() -> None:
-    made = model(lambda second: sample(1, second), seconds=40, ascii_only=True)
-    text = picture(made, 120, 40, 40)
-    assert "charts 1 min" in text
-    assert "1 min ago" in text
-    assert text.isascii()
 
 
 def test_a_chart_that_is_half_full_has_no_gauge() -> None:

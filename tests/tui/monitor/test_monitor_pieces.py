@@ -90,6 +90,10 @@ def test_what_is_cut_off_is_marked() -> None:
     assert cut("python train.py", 8) == "python …"
     assert cut("漢字漢字", 6) == "漢字…"
     assert left("漢字漢字", 4) == "漢… "
+    assert ends_of("v100_resnet50_loader0", 14) == "v100_re…oader0"
+    assert ends_of("short", 14) == "short"
+    for width in range(24):
+        assert width_of(ends_of("日本語_resnet50_日本0", width)) <= width
 
 
 # History
@@ -239,13 +243,6 @@ def test_an_interval_takes_a_blank_for_its_sign_in_ascii(text: str, plain: str) 
     assert "".join(span.text for span in line) == plain
 
 
-def test_a_name_that_is_cut_in_the_middle_keeps_both_of_its_ends() -> None:
-    assert ends_of("v100_resnet50_loader0", 14) == "v100_re…oader0"
-    assert ends_of("short", 14) == "short"
-    for width in range(24):
-        assert width_of(ends_of("日本語_resnet50_日本0", width)) <= width
-
-
 def test_a_load_changes_its_step_when_it_lasts_or_is_clear() -> None:
     loads = SteadyLoads()
 
@@ -261,6 +258,7 @@ def test_a_load_changes_its_step_when_it_lasts_or_is_clear() -> None:
     assert steps(93, start=10) == [LoadLevel.NEAR_LIMIT]
     assert steps(4.5, start=11) == [LoadLevel.NEAR_LIMIT]
     assert steps(2.5, start=12) == [LoadLevel.IDLE]
+    assert [LoadLevel(step).style("memory") for step in range(4)] == ["dim", "memory", "warn", "alarm"]
 
 
 def test_a_gauge_follows_its_figure_by_whole_cells_and_shows_half_cells_once_it_is_calm() -> None:
@@ -306,10 +304,6 @@ def test_a_gauge_is_never_more_than_half_a_cell_off(width: int) -> None:
 
 def _halves(filled_part: str) -> int:
     return 2 * len(filled_part) - filled_part.count("╸")
-
-
-def test_a_load_has_the_hue_of_its_family_until_it_is_near_a_limit() -> None:
-    assert [LoadLevel(step).style("memory") for step in range(4)] == ["dim", "memory", "warn", "alarm"]
 
 
 @pytest.mark.parametrize(("value", "top"), [(0, 1), (3, 5), (5, 5), (5.1, 10), (1e9, 1e9), (1.1e9, 2e9)])
@@ -430,10 +424,6 @@ def test_settings_lie_in_the_users_config_directory() -> None:
     assert monitor_file({"HOME": "/home/ana", "XDG_CONFIG_HOME": "relative"}).parts[1] == "home"
 
 
-def test_without_a_file_settings_are_the_defaults(tmp_path: Path) -> None:
-    assert load_settings(tmp_path / "none.toml") == (MonitorSettings(), "")
-
-
 @pytest.mark.parametrize(
     "content", [b"interval_s = ", b"\xff\xfe\x00", b"\x00" * 100, b"[" * 100_000, b"=" * 90_000]
 )
@@ -453,6 +443,7 @@ def test_what_is_out_of_range_is_left_out_and_named_and_the_rest_is_used(tmp_pat
         'theme = "parsec"\nnotify = 1\ncolour = "red"\n',
         encoding="utf-8",
     )
+    assert load_settings(tmp_path / "none.toml") == (MonitorSettings(), "")
     kept, message = load_settings(path)
     assert kept == MonitorSettings(sort="cpu")
     for name in ("interval_s", "zoom_min", "metrics", "theme", "notify", "colour"):

@@ -110,12 +110,12 @@ def test_they_go_when_there_is_a_result_file_and_d_asks_for_the_demo() -> None:
     assert "new here?" not in shown(made)
 
 
-@pytest.mark.parametrize("file", ["default", "here", "", "hidden"])
+@pytest.mark.parametrize("file", ["default", ""])
 async def test_the_app_invites_as_long_as_there_is_no_result_file(file: str) -> None:
     app = make_app(model=model(eight, seconds=2))
-    app.invites = file != "hidden"
-    if file in ("default", "here"):
-        (default_result_file() if file == "default" else Path("a.db")).touch()
+    app.invites = True
+    if file:
+        default_result_file().touch()
     async with app.run_test(size=(80, 24)) as pilot:
         if file:
             await until(pilot, lambda: "gputui-newcomer" not in names_of_threads())
@@ -164,21 +164,15 @@ def test_d_shows_made_up_gpus_and_q_comes_back_and_x_is_remembered(repository: P
         assert terminal.ended() == 130
 
 
-@pytest.mark.parametrize(
-    ("words", "title"),
-    [(("results", "a.db"), "3 Res"), (("compare", "a.db@cccc0001", "a.db@cccc0002", "--tui"), "4 C")],
-)
-def test_the_screen_that_is_asked_for_is_the_first_one_painted(
-    words: tuple[str, ...], title: str, repository: Path
-) -> None:
+def test_the_screen_that_is_asked_for_is_the_first_one_painted(repository: Path) -> None:
     from stored_runs import store
 
     for number in (1, 2):
         store(Path("a.db"), number)
     environment = {"PYTHONPATH": str(repository), "PYTHONUTF8": "1"}
-    command = [sys.executable, "-m", "gputui", *words]
+    command = [sys.executable, "-m", "gputui", "compare", "a.db@cccc0001", "a.db@cccc0002", "--tui"]
     with Terminal(command, 80, environment=environment) as terminal:
-        terminal.wait_for(f"[{title}")
+        terminal.wait_for("[4 C")
         first = terminal.text.splitlines()[0]
         assert "1 Mon" in first
         assert "[1 Mon" not in first

@@ -13,20 +13,16 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-import duckdb
 import pytest
 from command_line import (
     gputui,
     only_run_dir,
-    start_gputui,
-    wait_until,
     wait_until_ended,
     write_failing_profile,
     write_sleeping_profile,
     write_spin_profile,
 )
 from journals import GPU_MACHINE
-from key_lists import list_of
 from pty_harness import Terminal
 from run_screen_golden import (
     FOLDER,
@@ -49,22 +45,24 @@ from shell_app import make_app, picture, press, settled, until
 from textual.pilot import Pilot
 
 from gputui.cli import main
-from gputui.model.journal import JOURNAL_NAME, Block, Stored
+from gputui.errors import GputuiError
+from gputui.model.absent import Missing
+from gputui.model.journal import Block, Stored
 from gputui.model.result import Run
 from gputui.recording.run_directory import read_holder
 from gputui.services.doctor.disturbances import Check
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.options import Draft, RunOptions, read_draft, to_argv
+from gputui.services.runs.process import LiveRun
 from gputui.services.runs.progress import Happened, ProgressTracker
-from gputui.services.runs.start import DraftChecker
+from gputui.services.runs.start import DraftChecker, Prepared
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
-from gputui.store.schema import TABLE_BY_NAME
 from gputui.tui.app import MonitorApp
 from gputui.tui.screens import run as run_screen
 from gputui.tui.screens.run import RunScreen
-from gputui.tui.screens.run_form import ACTIONS, FIELDS, FIRST_FIELD
+from gputui.tui.screens.run_form import FIELDS, FIRST_FIELD
 from gputui.tui.screens.run_pages import ended, ended_lines
 from gputui.tui.screens.run_panes import device_charts, device_rows
 from gputui.tui.shell.shell_screen import has_osc_52, osc_52
@@ -126,39 +124,9 @@ def stored(file: Path) -> Run:
         return opened.run(summary.run_id)
 
 
-IDS_TIMES_AND_MEASURED = {
-    "meta": {"value"},
-    "migrations": {"applied_us"},
-    "runs": {"run_id", "started_us", "ended_us", "started_ns", "stored_us", "seed"},
-    "launches": {"startup_ns", "started_us", "ended_us", "allowance_s"},
-    "measurements": {"build_ns", "first_step_ns", "warmup_ns", "warmup_blocks", "stable", "steps_per_block"},
-    "figures": {"value", "observations"},
-    "blocks": {"block_index", "steps", "t_us", "start_ns", "wall_ns", "device_ns", "cpu_ns", "waited_ns"},
-}
-"""Columns that differ between any two runs."""
-OF_THE_MOMENT = {"telemetry", "host_telemetry", "events"}
-"""Tables with varying contents: only their columns are compared."""
-
-
-def all_but_ids_and_times(file: Path) -> dict[str, tuple[list[str], set[tuple[object, ...]]]]:
-    """Each table of a result file, as SQL sees it: its columns, and what two runs of one profile share."""
-    found = {}
-    with duckdb.connect(str(file), read_only=True) as connection:
-        names = [row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
-        for name in names:
-            columns = [row[0] for row in connection.execute(f"DESCRIBE {name}").fetchall()]
-            kept = [
-                column
-                for column in columns
-                if name not in OF_THE_MOMENT
-                and column not in {"run_id", *IDS_TIMES_AND_MEASURED.get(name, ())}
-            ]
-            rows = connection.execute(f"SELECT {', '.join(kept)} FROM {name}").fetchall() if kept else []
-            found[name] = (columns, set(rows))
-    return found
-
-
-async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path, tmp_path: Path) -> None:
+async def test_a_run_of_the_form_stores_what_was_filled_in_and_leads_to_its_results(
+    spin: Path, tmp_path: Path
+) -> None:
     app = make_app("run")
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot)
@@ -168,7 +136,7 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
         texts = {"label": "[b]two[/b] 温度", "price": "1.25", "launches": "1", "db": str(tmp_path / "tui.db")}
         for name, text in texts.items():
             screen._fill_in(name, text)
-        command = screen.form.command
+        assert shlex.split(screen.form.command)[:3] == ["gputui", "run", str(spin)]
         await press(pilot, "r")
         await until(pilot, lambda: screen.ended is not None)
         assert screen.ended is not None
@@ -179,39 +147,36 @@ async def test_choose_run_and_end_stores_what_the_command_line_stores(spin: Path
         await press(pilot, "o")
         await until(pilot, lambda: "[3 Res]" in picture(app))
         await until(pilot, lambda: screen.followed[0].short_id in picture(app))
-    words = shlex.split(command)
-    assert words[:3] == ["gputui", "run", str(spin)]
-    words[words.index(str(tmp_path / "tui.db"))] = str(tmp_path / "cli.db")
-    done = gputui(*words[1:])
-    assert done.returncode == 0, done.stderr
-    assert stored(tmp_path / "tui.db").summary.label == "[b]two[/b] 温度"
-    ours, theirs = (all_but_ids_and_times(tmp_path / name) for name in ("tui.db", "cli.db"))
-    assert ours.keys() == theirs.keys() == TABLE_BY_NAME.keys()
-    for name, held in ours.items():
-        assert held == theirs[name], name
-    assert {name for name, (_, rows) in ours.items() if rows} >= {
-        *("meta", "runs", "machines", "prices", "cases", "launches", "measurements", "blocks")
-    }
+    run = stored(tmp_path / "tui.db")
+    assert (run.summary.status, run.summary.label) == ("finished", "[b]two[/b] 温度")
+    assert not isinstance(run.summary.price, Missing)
+    assert run.summary.price.usd_per_hour == 1.25
+    assert [len(case.measurements) for case in run.cases if case.outcome == "ok"] == [1]
 
 
 async def test_on_a_busy_box_the_screen_asks_as_the_command_line_does(
     spin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = Check("other programs", "note", "they want 7.6 CPU threads, and this box has 2", "wait")
+    begun: list[Prepared] = []
+
+    def started(prepared: Prepared) -> tuple[LiveRun, ...]:
+        begun.append(prepared)
+        raise GputuiError("it was started", "")
+
     monkeypatch.setattr(run_screen, "disturbances", lambda machine, gpus: (busy,))
+    monkeypatch.setattr(run_screen, "_started", started)
     app = make_app("run")
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await choose_file(pilot, spin, db=tmp_path / "a.db")
-        await press(pilot, "r")
-        await until(pilot, lambda: "Measure anyway? other programs: they want 7.6" in picture(app))
-        await press(pilot, "n")
+        for answer in ("n", "y"):
+            await press(pilot, "r")
+            await until(pilot, lambda: "Measure anyway? other programs: they want 7.6" in picture(app))
+            assert begun == []
+            await press(pilot, answer)
+        await until(pilot, lambda: "it was started" in picture(app))
         assert screen.view == "form"
-        assert not (tmp_path / "a.db").exists()
-        await press(pilot, "r")
-        await until(pilot, lambda: "Measure anyway?" in picture(app))
-        await press(pilot, "y")
-        await until(pilot, lambda: screen.view == "ended")
-    assert stored(tmp_path / "a.db").summary.status == "finished"
+    assert len(begun) == 1
 
 
 async def test_the_last_words_of_what_failed_are_a_key_away_and_can_be_copied(
@@ -236,48 +201,12 @@ async def test_the_last_words_of_what_failed_are_a_key_away_and_can_be_copied(
         assert "stored in" in picture(app)
 
 
-async def test_a_run_in_progress_is_watched_at_once_by_all_who_look_and_stop_asks(
+async def test_a_run_goes_on_when_the_app_is_left_and_is_watched_at_once_and_stopped_by_the_next(
     endless: Path, tmp_path: Path
 ) -> None:
-    begun = gputui("run", endless, "--db", tmp_path / "a.db", "--detach")
-    assert begun.returncode == 0, begun.stderr
-    run_dir = only_run_dir()
-    other = start_gputui("attach")
-    assert other.stdout is not None
-    assert "launch 1" in other.stdout.readline()
     app = make_app("run")
     async with app.run_test(size=(80, 24)) as pilot:
-        screen = await opened(pilot)
-        await until(pilot, lambda: is_timing(screen))
-        await settled(pilot)
-        assert f"run {run_dir.name[-8:]}" in picture(app)
-        assert re.search(r"▸ command:ticks cpu +0/100 .* running", picture(app))
-        await press(pilot, "x")
-        assert "End run" in picture(app)
-        await press(pilot, "n")
-        assert "End run" not in picture(app)
-        await press(pilot, "q")
-        assert "Leave? The run continues" in picture(app)
-        await press(pilot, "escape", "x", "y")
-        await until(pilot, lambda: screen.view == "ended")
-        await settled(pilot)
-        assert "interrupted: stopped with x" in picture(app)
-        await until(pilot, lambda: not screen.in_progress)
-        await press(pilot, "escape")
-        assert "What to measure" in picture(app)
-    assert other.wait(DEADLINE_S) == 143
-    blocks = len(read_journal(run_dir).of(Block))
-    assert sum(len(m.blocks) for case in stored(tmp_path / "a.db").cases for m in case.measurements) == blocks
-
-
-def is_timing(screen: RunScreen) -> bool:
-    return screen.watched is not None and screen.watched.progress.strip is not None
-
-
-async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_back(endless: Path) -> None:
-    app = make_app("run")
-    async with app.run_test(size=(80, 24)) as pilot:
-        screen = await choose_file(pilot, endless)
+        screen = await choose_file(pilot, endless, db=tmp_path / "a.db")
         await press(pilot, "r")
         await until(pilot, lambda: is_timing(screen))
         await press(pilot, "escape")
@@ -289,8 +218,31 @@ async def test_the_run_goes_on_when_the_screen_is_left_and_another_key_comes_bac
         assert f"{only_run_dir().name[-8:]}." in picture(app)
         await press(pilot, "y")
     assert app.return_value == 0
-    wait_until(lambda: (only_run_dir() / JOURNAL_NAME).exists(), "it goes on")
-    assert gputui("attach", "no-such").stderr.count("in progress: ") == 1
+    run_dir = only_run_dir()
+    app = make_app("run")
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot)
+        await until(pilot, lambda: is_timing(screen))
+        await settled(pilot)
+        assert f"run {run_dir.name[-8:]}" in picture(app)
+        assert re.search(r"▸ command:ticks cpu +0/100 .* running", picture(app))
+        await press(pilot, "x")
+        assert "End run" in picture(app)
+        await press(pilot, "n")
+        assert "End run" not in picture(app)
+        await press(pilot, "x", "y")
+        await until(pilot, lambda: screen.view == "ended")
+        await settled(pilot)
+        assert "interrupted: stopped with x" in picture(app)
+        await until(pilot, lambda: not screen.in_progress)
+        await press(pilot, "escape")
+        assert "What to measure" in picture(app)
+    blocks = len(read_journal(run_dir).of(Block))
+    assert sum(len(m.blocks) for case in stored(tmp_path / "a.db").cases for m in case.measurements) == blocks
+
+
+def is_timing(screen: RunScreen) -> bool:
+    return screen.watched is not None and screen.watched.progress.strip is not None
 
 
 async def test_a_run_whose_supervisor_is_killed_is_stored_by_who_watches_it(
@@ -555,12 +507,6 @@ def test_only_a_terminal_that_is_known_to_take_a_copy_is_sent_one() -> None:
     assert osc_52("a") == "\x1b]52;c;YQ==\x07"
     assert has_osc_52({"TERM": "xterm-kitty"})
     assert not has_osc_52({"TERM": "xterm-256color"})
-
-
-def test_keys_are_declared_once_and_the_page_lists_them(repository: Path) -> None:
-    keys = [key for action in ACTIONS for key in action.key.split(",")]
-    assert len(keys) == len(set(keys))
-    assert list_of(ACTIONS) in (repository / "docs" / "run-screen.md").read_text(encoding="utf-8")
 
 
 def test_the_screen_needs_neither_torch_nor_duckdb_to_be_opened(repository: Path) -> None:

@@ -12,13 +12,14 @@ import pytest
 from journals import CPU_MACHINE, GPU_MACHINE
 from stored_runs import run_id_of, store
 
+from gputui.document.drawings import BLOCKS
 from gputui.metrics import charted
 from gputui.model.telemetry import HOST
 from gputui.services.results.browser import RunDetail, read_detail
 from gputui.services.support.background import Job
 from gputui.store.reading import TelemetrySeries
 from gputui.tui.screens.timeline import LEAST_US, TimeWindow, timeline
-from gputui.tui.widgets.charts import BLOCKS, axis_cells
+from gputui.tui.widgets.charts import axis_cells
 
 SIZES = ((80, 24), (120, 40), (200, 50))
 

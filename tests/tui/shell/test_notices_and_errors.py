@@ -13,7 +13,7 @@ from shell_app import make_app, picture, press, settled
 
 from gputui.services.support.background import Job
 from gputui.services.support.paths import error_log, keep_error, monitor_file
-from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
+from gputui.tui.monitor.settings import load_settings
 from gputui.tui.shell.shell_screen import ShellScreen
 
 DEADLINE_S = 300.0
@@ -66,14 +66,6 @@ async def test_nothing_rings_by_default_and_the_key_turns_it_on_and_off() -> Non
         await press(pilot, "4", "N")
         assert "rings no more" in picture(app)
         assert (app.notifies, app.chose_notifies) == (False, False)
-
-
-def test_the_setting_is_kept_and_what_is_no_yes_or_no_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "monitor.toml"
-    save_settings(path, MonitorSettings(notify=True))
-    assert load_settings(path) == (MonitorSettings(notify=True), "")
-    path.write_text('notify = "loudly"\n')
-    assert load_settings(path) == (MonitorSettings(), f"{path}: not used: notify")
 
 
 async def test_an_error_is_shown_where_it_happened_and_logged_where_a_key_of_every_screen_shows_it(
@@ -143,11 +135,10 @@ async def test_without_errors_the_log_says_so_and_names_its_file() -> None:
         assert picture(app).startswith("moving")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
-async def test_the_log_is_drawn_in_ascii_where_nothing_else_can_be(size: tuple[int, int]) -> None:
+async def test_the_log_is_drawn_in_ascii_where_nothing_else_can_be() -> None:
     keep_error(error_log(), "run", "温度 · 71 °C — too hot " * 20)
     app = make_app(ascii_only=True)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "L")
         assert "too hot" in picture(app)
         assert picture(app).isascii()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from time import monotonic
@@ -28,23 +26,6 @@ from gputui.tui.shell import registry
 from gputui.tui.shell.registry import SCREENS, ScreenEntry, header_line, load_screen, screen_at, screens_line
 from gputui.tui.shell.shell_screen import ShellScreen, run_by
 
-LOADED = """
-import json, sys
-import gputui.tui.app, gputui.tui.launch, gputui.tui.monitor.model, gputui.recording.collector
-from gputui.tui.shell.registry import SCREENS, screens_line
-screens_line("monitor")
-print(json.dumps([name for name in sys.modules]))
-"""
-
-
-def test_the_monitor_alone_loads_no_other_screen_and_nothing_that_they_need() -> None:
-    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
-    loaded = set(json.loads(done.stdout))
-    assert not {name.partition(".")[0] for name in loaded} & {"duckdb", "numpy", "pandas", "torch"}
-    assert "textual.widgets._data_table" not in loaded
-    assert "gputui.tui.monitor.screen" in loaded
-    assert not any(name.startswith("gputui.tui.screens") for name in loaded)
-
 
 def test_every_screen_that_is_here_can_be_loaded_and_keys_are_unique() -> None:
     for entry in SCREENS:
@@ -64,17 +45,6 @@ async def test_keys_typed_while_a_screen_is_being_opened_do_nothing(name: str) -
         await settled(pilot)
         assert screen.is_ready
         assert all(screen.check_action(action.id.replace("-", "_"), ()) for action in screen.ACTIONS)
-
-
-def test_the_screen_that_is_shown_stands_in_brackets() -> None:
-    for width, current, other in (
-        (39, "[3]", " 1 "),
-        (99, "[3 Res]", " 1 Mon "),
-        (100, "[3 Results]", " 1 Monitor "),
-    ):
-        first = "".join(span.text for span in header_line("results", "a.db", width))
-        assert current in first
-        assert other in first
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
@@ -161,14 +131,6 @@ def test_a_user_who_leaves_is_told_in_the_shell_that_a_run_goes_on(repository: P
         os.close(descriptor)
 
 
-def test_the_monitor_shows_runs_in_progress_too() -> None:
-    made = MonitorModel(MonitorSettings(), title="a box of some name")
-    made.name_screens(screens_line("monitor", 2))
-    first = "".join(span.text for span in made.lines(120, 24, 1)[0])
-    assert "2 runs in progress: key 2" in first
-    assert "[1 Monitor]" in first
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [SIZES[0], SIZES[-1]])
 async def test_every_picture_of_every_screen_is_ascii_where_nothing_else_can_be_shown(
@@ -235,15 +197,12 @@ def test_a_narrow_first_line_says_less_about_runs_and_still_names_every_screen(r
             assert f"{runs} run" in first or width < names + 17
 
 
-@pytest.mark.parametrize(
-    ("width", "names"), [(80, ("Res", "Cmp", "Mon")), (100, ("Results", "Compare", "Monitor"))]
-)
-async def test_a_click_on_the_name_of_a_screen_opens_it(width: int, names: tuple[str, ...]) -> None:
+async def test_a_click_on_the_name_of_a_screen_opens_it() -> None:
     app = make_app()
-    async with app.run_test(size=(width, 24)) as pilot:
+    async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        line = "".join(span.text for span in header_line("monitor", "", width))
-        for name in names:
+        line = "".join(span.text for span in header_line("monitor", "", 80))
+        for name in ("Res", "Cmp", "Mon"):
             await pilot.click(offset=(line.index(name), 0))
             await settled(pilot)
             first = picture(app).partition("\n")[0]
@@ -260,11 +219,15 @@ async def test_help_of_the_monitor_is_one_key_away() -> None:
 
 
 @pytest.mark.parametrize("name", [*(entry.id for entry in SCREENS), "app"])
-def test_a_page_lists_every_key_of_a_screen(name: str, repository: Path) -> None:
+def test_keys_of_a_screen_are_declared_once_and_a_page_lists_them(name: str, repository: Path) -> None:
     others = {"monitor": "monitor.status", "app": "shell.registry", "run": "screens.run_form"}
     module = others.get(name, f"screens.{name}")
     found = importlib.import_module(f"gputui.tui.{module}")
-    keys = list_of(found.APP_ACTIONS if name == "app" else found.ACTIONS)
+    actions = found.APP_ACTIONS if name == "app" else found.ACTIONS
+    declared = [key for action in actions for key in action.key.split(",")]
+    assert len(set(declared)) == len(declared)
+    assert not set(declared) & {entry.key for entry in SCREENS}
+    keys = list_of(actions)
     pages = [page.read_text(encoding="utf-8") for page in (repository / "docs").glob("*.md")]
     has_keys = any(keys in page for page in pages)
     assert has_keys, f"no page of docs/ has the keys of {name}:\n{keys}"

@@ -5,12 +5,9 @@ from __future__ import annotations
 from gputui.tui.terminal.renderer import QUERY_AGAIN_S, FrameGate
 
 
-def test_the_first_frame_goes_at_once() -> None:
-    assert FrameGate(0).may_write(0, False)
-
-
-def test_a_second_frame_waits_for_the_answer_to_the_first() -> None:
+def test_the_first_frame_goes_at_once_and_a_second_waits_for_the_answer_to_it() -> None:
     gate = FrameGate(0)
+    assert gate.may_write(0, False)
     gate.sent(0)
     assert not gate.may_write(1, False)
     gate.answered(1.1)

@@ -50,12 +50,17 @@ def test_an_asyncio_that_is_loaded_already_stays_as_it_is() -> None:
     assert done.stdout == "True\n", done.stderr
 
 
-def test_the_monitor_and_its_look_for_runs_load_neither_openssl_nor_what_reads_files() -> None:
+def test_the_monitor_loads_no_other_screen_nothing_that_reads_files_and_no_openssl() -> None:
     code = (
         "import sys\nfrom gputui.tui.terminal.splash import load_asyncio\nload_asyncio()\n"
         "import gputui.tui.app, gputui.tui.monitor.model\n"
         "import gputui.recording.collector, gputui.services.runs.process\n"
-        "print({'_ssl', '_hashlib', 'msgspec', 'duckdb', 'numpy', 'pandas'} & set(sys.modules))"
+        "from gputui.tui.shell.registry import screens_line\nscreens_line('monitor')\n"
+        "print(*sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "set()\n", done.stderr
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    heavy = {"_ssl", "_hashlib", "msgspec", "duckdb", "numpy", "pandas", "torch"}
+    assert not loaded & {*heavy, "textual.widgets._data_table"}
+    assert "gputui.tui.monitor.screen" in loaded
+    assert not any(name.startswith("gputui.tui.screens") for name in loaded)

@@ -29,7 +29,6 @@ PATIENT = "from gputui.document import background\nbackground.WAIT_S = 60.0\n"
 """Before a program: an answer that a busy box delays still counts."""
 GPUTUI = PATIENT + "import sys\nfrom gputui.cli import main\nmain(sys.argv[1:])\n"
 NO_VARIABLES = dict.fromkeys(("GPUTUI_LIGHT", "NO_COLOR", "COLORTERM", "CI"), "")
-GROUNDS = ("#ffffff", "#000000", "#fdf6e3", "#002b36", "#300a24", "#1e1e1e", "#f8f8f8")
 
 
 def terminal_of(*command: str, **others: object) -> Terminal:
@@ -41,7 +40,7 @@ def palette(background: str) -> Palette:
     return Palette(Depth.INDEXED, background)
 
 
-@pytest.mark.parametrize("background", GROUNDS)
+@pytest.mark.parametrize("background", ["#fdf6e3", "#300a24"])
 def test_a_page_has_the_colours_for_the_background_that_the_terminal_says(background: str) -> None:
     with terminal_of("-c", PATIENT + PAGE, background=background) as terminal:
         assert terminal.ended() == 0
@@ -97,8 +96,8 @@ def test_nothing_is_asked_where_a_variable_says_it() -> None:
         assert QUERY.encode() not in terminal.raw
 
 
-@pytest.mark.parametrize("background", ["#ffffff", "#002b36"])
-def test_the_demo_is_drawn_for_the_background_that_the_terminal_says(background: str) -> None:
+def test_the_demo_is_drawn_for_the_background_that_the_terminal_says() -> None:
+    background = "#002b36"
     with terminal_of("-c", GPUTUI, "demo", background=background, columns=100, lines=30) as terminal:
         terminal.wait_for("8x H200")
         accent = definition("accent", palette(background)).removeprefix("#")
