@@ -15,18 +15,6 @@ from gputui.model.units import PRICE_SCALE
 
 
 @dataclass(frozen=True, slots=True)
-class Estimated:
-    """A value with the interval that the speed gives it."""
-
-    value: float
-    low: float
-    high: float
-
-    def scaled(self, factor: float) -> Estimated:
-        return Estimated(self.value * factor, self.low * factor, self.high * factor)
-
-
-@dataclass(frozen=True, slots=True)
 class Cost:
     """USD for a million units of work, with the 95 % interval that the speed gives it."""
 

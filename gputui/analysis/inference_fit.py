@@ -16,7 +16,6 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gputui.analysis.cost import Estimated
 from gputui.analysis.fit import (
     FRAGMENTED,
     NO_TRICK,
@@ -28,6 +27,7 @@ from gputui.analysis.fit import (
     Tricks,
     greatest,
 )
+from gputui.analysis.statistics import Estimated
 from gputui.model.absent import Missing
 
 PREFILL_TOKENS = 8192

@@ -90,11 +90,18 @@ def parse_job(text: str) -> Batch:
     meant = _MEANT.get(verb.lower(), verb.lower()) if verb else verbs[0]
     if meant not in verbs:
         raise _wrong(text, f"{beginning(verb)} is nothing to do with {unit}", " or ".join(verbs))
+    within_s = None
+    if until is not None:
+        duration = _DURATION.fullmatch(until)
+        if duration is None:
+            allowed = "a number with us, ms, s, min, h or d, such as 50ms"
+            raise _wrong(text, f"{beginning(until)} is not a time", allowed)
+        within_s = _within(text, until, float(duration[1]) * _DURATIONS[duration[2].lower()])
     return Batch(
         _within(text, amount, amount_of(amount)),
         UNITS[unit.lower()],
         meant,
-        None if until is None else _duration(text, until),
+        within_s,
         per[1].lower() if per else "",
         is_verb_assumed=not verb and len(verbs) > 1,
     )
@@ -104,14 +111,6 @@ def amount_of(word: str) -> float:
     """`7e9`, `50M` or `1.5k` as a number; not a number for any other word."""
     found = _AMOUNT.fullmatch(word)
     return float(found[1]) * _SCALES[found[2].lower()] if found else math.nan
-
-
-def _duration(text: str, word: str) -> float:
-    found = _DURATION.fullmatch(word)
-    if found is None:
-        allowed = "a number with us, ms, s, min, h or d, such as 50ms"
-        raise _wrong(text, f"{beginning(word)} is not a time", allowed)
-    return _within(text, word, float(found[1]) * _DURATIONS[found[2].lower()])
 
 
 def _within(text: str, word: str, value: float) -> float:

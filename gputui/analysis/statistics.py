@@ -28,12 +28,15 @@ _SORTED_PAIRS = 10_000  # up to this many pairs sorting them all is faster than 
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """An estimate and its 95 % interval."""
+class Estimated:
+    """A value with its 95 % interval."""
 
-    estimate: float
+    value: float
     low: float
     high: float
+
+    def scaled(self, factor: float) -> Estimated:
+        return Estimated(self.value * factor, self.low * factor, self.high * factor)
 
 
 def bin_of(value: float, low: float, high: float, bins: int, *, is_log: bool) -> int:
@@ -120,7 +123,7 @@ def hodges_lehmann(values: Sequence[float]) -> float:
     return _middle_of(_walsh_averages(sorted(values)), _pairs_of(values))
 
 
-def hodges_lehmann_interval(values: Sequence[float]) -> Interval | Missing:
+def hodges_lehmann_interval(values: Sequence[float]) -> Estimated | Missing:
     """The centre of the values with the 95 % interval of Wilcoxon's signed ranks.
 
     Missing below 6 values, whose widest interval holds less than 95 %.
@@ -129,7 +132,7 @@ def hodges_lehmann_interval(values: Sequence[float]) -> Interval | Missing:
     if critical == 0:
         return Missing(f"only {counted(len(values), 'block')}: a 95 % interval needs 6")
     by_rank, count = _walsh_averages(sorted(values)), _pairs_of(values)
-    return Interval(_middle_of(by_rank, count), by_rank(critical), by_rank(count + 1 - critical))
+    return Estimated(_middle_of(by_rank, count), by_rank(critical), by_rank(count + 1 - critical))
 
 
 def location_error(values: Sequence[float]) -> float:

@@ -10,8 +10,8 @@ from typing import Any, TypeVar  # Any: JSON
 
 import click
 
-from gputui.analysis.cost import Estimated
 from gputui.analysis.job import Batch, parse_job
+from gputui.analysis.statistics import Estimated
 from gputui.cli.options import json_option, trust_option
 from gputui.cli.output import print_json, printed, warn
 from gputui.document.page import Page

@@ -11,7 +11,6 @@ from typing import Any  # Any: what click passes on
 
 import click
 
-from gputui.analysis.cost import Estimated
 from gputui.analysis.fit import (
     MOST_BATCH,
     PART_TITLES,
@@ -28,6 +27,7 @@ from gputui.analysis.inference_fit import (
     inference_parts,
 )
 from gputui.analysis.job import amount_of
+from gputui.analysis.statistics import Estimated
 from gputui.cli.options import json_option
 from gputui.cli.output import print_json, printed
 from gputui.document.spans import Span

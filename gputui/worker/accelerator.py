@@ -201,22 +201,18 @@ def amp_of(device: str) -> str:
     return "amp-bf16"
 
 
-def require_tf32(device: str) -> None:
-    """Raises Unsupported on a device without TF32."""
-    if device != "cuda":
-        raise Unsupported("TF32 exists on NVIDIA GPUs only")
+def require_precision(device: str, precision: str) -> None:
+    """Raises Unsupported on a device without `tf32`, and where torch would only imitate `amp-bf16` or
+    `amp-fp16`, or cannot train with it."""
     import torch
 
-    if torch.version.hip or torch.cuda.get_device_capability()[0] < 8:
-        raise Unsupported("TF32 needs compute capability 8.0")
-
-
-def require_type(device: str, amp: str) -> None:
-    """Raises Unsupported where torch would only imitate `amp-bf16` or `amp-fp16`, or cannot train with it."""
-    import torch
-
-    if amp == "amp-bf16":
-        if amp_of(device) != amp:
+    if precision == "tf32":
+        if device != "cuda":
+            raise Unsupported("TF32 exists on NVIDIA GPUs only")
+        if torch.version.hip or torch.cuda.get_device_capability()[0] < 8:
+            raise Unsupported("TF32 needs compute capability 8.0")
+    elif precision == "amp-bf16":
+        if amp_of(device) != precision:
             raise Unsupported("this GPU does not compute in bf16")
     elif device == "mps":
         raise Unsupported("torch cannot train in fp16 on an Apple GPU")

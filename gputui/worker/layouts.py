@@ -65,24 +65,23 @@ def _trial_ns(
     build: Callable[[Request, str], Step], request: Request, layout: str, stopwatch: Stopwatch
 ) -> float:
     """What a warm step takes in this layout; infinite where it does not fit into memory."""
+    step = None
     try:
-        return _warm_step_ns(build(request, layout), request.time_s, stopwatch)
+        step = build(request, layout)
+        stopwatch(step.run, WARM_STEPS)
+        step_ns = spent_ns = float(stopwatch(step.run, 1).block_ns)
+        count = steps_for(TRIAL_S, step_ns)
+        for _ in range(TRIALS):
+            if spent_ns > TRIAL_SHARE * request.time_s * 1e9:
+                break
+            taken_ns = stopwatch(step.run, count).block_ns
+            step_ns, spent_ns = min(step_ns, taken_ns / count), spent_ns + taken_ns
+        return step_ns
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         return math.inf
     finally:
+        step = None
         gc.collect()
         release(request.device)
-
-
-def _warm_step_ns(step: Step, time_s: float, stopwatch: Stopwatch) -> float:
-    stopwatch(step.run, WARM_STEPS)
-    step_ns = spent_ns = float(stopwatch(step.run, 1).block_ns)
-    count = steps_for(TRIAL_S, step_ns)
-    for _ in range(TRIALS):
-        if spent_ns > TRIAL_SHARE * time_s * 1e9:
-            break
-        taken_ns = stopwatch(step.run, count).block_ns
-        step_ns, spent_ns = min(step_ns, taken_ns / count), spent_ns + taken_ns
-    return step_ns

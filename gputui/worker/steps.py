@@ -56,10 +56,8 @@ def resolve(requested: str, device: str) -> Precision:
         raise Unsupported(f"no precision is called {requested}")
     if requested == "amp":
         return Precision(requested, accelerator.amp_of(device), device)
-    if requested == "tf32":
-        accelerator.require_tf32(device)
-    elif requested != "fp32":
-        accelerator.require_type(device, requested)
+    if requested != "fp32":
+        accelerator.require_precision(device, requested)
     return Precision(requested, requested, device)
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from decode_results import results
 
-from gputui.analysis.cost import Estimated
 from gputui.analysis.fit import NO_TRICK, PRECISIONS, Training, Tricks
 from gputui.analysis.inference_fit import (
     WEIGHT_FORMATS,
@@ -18,6 +17,7 @@ from gputui.analysis.inference_fit import (
     step_bytes,
     train_speed,
 )
+from gputui.analysis.statistics import Estimated
 from gputui.model.absent import Missing
 from gputui.services.advise.published_models import model_named
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from gputui.analysis.statistics import (
-    Interval,
+    Estimated,
     _signed_rank_critical,
     bin_of,
     dependence_factor,
@@ -70,7 +70,7 @@ def test_an_exact_interval_holds_0_exactly_if_wilcoxon_keeps_the_null(n: int, rn
     values = [rng.gauss(0.5, 1) for _ in range(n)]
     interval = hodges_lehmann_interval(values)
 
-    assert isinstance(interval, Interval)
+    assert isinstance(interval, Estimated)
     assert (interval.low <= 0 <= interval.high) == (stats.wilcoxon(values, mode="exact").pvalue > 0.05)
 
 
@@ -81,14 +81,14 @@ def test_many_blocks_give_the_same_interval_as_sorting_all_pairs() -> None:
     i, j = np.triu_indices(300)
     means = np.sort((np.array(x)[i] + np.array(x)[j]) / 2)
 
-    assert isinstance(centre, Interval)
-    assert centre.estimate == pytest.approx(np.median(means), abs=1e-10)
+    assert isinstance(centre, Estimated)
+    assert centre.value == pytest.approx(np.median(means), abs=1e-10)
     assert np.abs(means - centre.high).min() < 1e-10
 
 
 def test_five_blocks_have_no_rank_interval_and_six_have() -> None:
     assert hodges_lehmann_interval([1, 2, 3, 4, 5]) == Missing("only 5 blocks: a 95 % interval needs 6")
-    assert hodges_lehmann_interval([1, 2, 3, 4, 5, 6]) == Interval(3.5, 1, 6)
+    assert hodges_lehmann_interval([1, 2, 3, 4, 5, 6]) == Estimated(3.5, 1, 6)
 
 
 def test_the_rank_of_wilcoxon_for_many_blocks_is_that_of_the_printed_tables() -> None:

@@ -273,7 +273,7 @@ def test_a_workload_outside_the_contract_is_refused_with_its_file_and_what_was_e
     wrong = replace(workload_named("gemm"), **changed)
     with pytest.raises(contract.NotInContract) as refused:
         contract.check_all([*WORKLOADS[1:], wrong])
-    assert str(refused.value).startswith(f"gemm.py: {wanted}")
+    assert str(refused.value).startswith(f"ceilings.py: {wanted}")
 
 
 def test_two_workloads_of_one_name_are_refused() -> None:

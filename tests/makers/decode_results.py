@@ -6,9 +6,9 @@ import csv
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gputui.analysis.cost import Estimated
 from gputui.analysis.fit import GIB
 from gputui.analysis.inference_fit import WEIGHT_FORMATS, ServedModel, decode_speed, weight_bytes
+from gputui.analysis.statistics import Estimated
 from gputui.facts.tables import GpuFacts, gpu_rows, peak_bandwidth, peak_for
 from gputui.services.advise.published_models import model_named
 

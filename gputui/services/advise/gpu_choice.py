@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
-from gputui.analysis.cost import Estimated
 from gputui.analysis.fit import (
     GIB,
     NO_TRICK,
@@ -39,6 +38,7 @@ from gputui.analysis.inference_fit import (
     train_speed,
 )
 from gputui.analysis.job import amount_of
+from gputui.analysis.statistics import Estimated
 from gputui.errors import GputuiError
 from gputui.facts.tables import (
     GpuFacts,

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gputui.analysis.cost import Estimated
 from gputui.analysis.job import amount_of
+from gputui.analysis.statistics import Estimated
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing

@@ -12,9 +12,10 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gputui.analysis.cost import Estimated, share_of_price
+from gputui.analysis.cost import share_of_price
 from gputui.analysis.job import VERBS, Batch
 from gputui.analysis.judgement import COST, RATE, Judgement, judgements
+from gputui.analysis.statistics import Estimated
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate, Verdict
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median
 
-from gputui.analysis.statistics import Interval, hodges_lehmann_interval
+from gputui.analysis.statistics import Estimated, hodges_lehmann_interval
 from gputui.model.absent import Missing
 from gputui.model.journal import (
     Block,
@@ -219,7 +219,7 @@ class TimedCase:
     blocks: int
     centre_s: float
     """The Hodges–Lehmann estimate, as in verdicts; the median if there are too few blocks for an interval."""
-    interval: Interval | Missing
+    interval: Estimated | Missing
     rate: str
     """Of the estimate, with what the box gave where that is far from it."""
     spread: str
@@ -703,9 +703,9 @@ class ProgressTracker:
         )
         gave = gave_of_launch(case, blocks[-INTERVAL_BLOCKS:])
         interval = hodges_lehmann_interval(launches[-1])
-        centre_s = max(median(launches[-1]) if isinstance(interval, Missing) else interval.estimate, 1e-12)
+        centre_s = max(median(launches[-1]) if isinstance(interval, Missing) else interval.value, 1e-12)
         spread = ""
-        if isinstance(interval, Interval):
+        if isinstance(interval, Estimated):
             spread = format_spread(
                 units / centre_s, units / max(interval.high, 1e-12), units / max(interval.low, 1e-12)
             )

@@ -11,7 +11,7 @@ from itertools import groupby
 from time import monotonic
 
 from gputui.analysis.peak_tests import NO_REFERENCE, NORMAL, Expectation, PeakTest, PerformanceCheck
-from gputui.analysis.statistics import Interval
+from gputui.analysis.statistics import Estimated
 from gputui.document.page import Console
 from gputui.document.spans import Line, Span, line_width
 from gputui.document.table import Column, Drawing, Table
@@ -246,8 +246,8 @@ def _blocks(strip: TimedCase, width: int, rows: int, *, has_axis: bool) -> Itera
 
 def _running(strip: TimedCase, width: int, *, begins_at_0: bool) -> Line:
     """`  215k tok/s ±1.4 % in this launch        76.2 ms a step, axis not from 0`."""
-    sure = f"  {strip.interval.reason}" if not isinstance(strip.interval, Interval) else f"  {strip.spread} "
-    where = "in this launch" if isinstance(strip.interval, Interval) else ""
+    sure = f"  {strip.interval.reason}" if not isinstance(strip.interval, Estimated) else f"  {strip.spread} "
+    where = "in this launch" if isinstance(strip.interval, Estimated) else ""
     here = (Span(f"  {strip.rate}", "title"), Span(sure), Span(where, "dim"))
     note = f"{format_seconds(strip.centre_s)} a step{'' if begins_at_0 else ', axis not from 0'}"
     return fitted((*here, Span(right(note, max(width - line_width(here), 0)), "dim")), width)

@@ -6,13 +6,12 @@ from ..contract import Workload, check_all
 from . import (
     bs_sweep,
     burn,
+    ceilings,
     classifiers,
     conv_train,
     ddp,
     decode,
-    gemm,
     loader,
-    membw,
     memory_tricks,
     spin,
     style_fps,
@@ -21,8 +20,8 @@ from . import (
 )
 
 WORKLOADS: tuple[Workload, ...] = (
-    gemm.WORKLOAD,
-    membw.WORKLOAD,
+    ceilings.MATMUL,
+    ceilings.MEMORY_COPY,
     xfer.WORKLOAD,
     conv_train.WORKLOAD,
     text_training.GPT_TRAINING,

@@ -63,17 +63,13 @@ def build(request: Request) -> Step:
     offloaded = partial(torch.autograd.graph.save_on_cpu, pin_memory=request.device in PINNED)
     saved = offloaded if trick == "offload" else contextlib.nullcontext
 
-    def scores(part: Any) -> Any:
-        if trick != "checkpoint":
-            return model(part)
-        x = model.tokens(part) + model.positions[: part.shape[1]]
+    if trick == "checkpoint":
         for layer in model.layers:
-            x = checkpoint(layer, x, use_reentrant=False)
-        return torch.nn.functional.linear(model.norm(x), model.tokens.weight)
+            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
 
     def loss(piece: Any) -> Any:
         with saved():
-            return next_token_loss(scores, piece) / len(pieces)
+            return next_token_loss(model, piece) / len(pieces)
 
     step = training_step([partial(loss, piece) for piece in pieces], optimizer, request)
 

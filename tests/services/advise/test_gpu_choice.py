@@ -9,7 +9,6 @@ from functools import cache, partial
 
 import pytest
 
-from gputui.analysis.cost import Estimated
 from gputui.analysis.fit import GIB, Fit
 from gputui.analysis.inference_fit import (
     WEIGHT_FORMATS,
@@ -17,6 +16,7 @@ from gputui.analysis.inference_fit import (
     fit_inference,
     needed_for_inference,
 )
+from gputui.analysis.statistics import Estimated
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.facts.tables import gpu_rows, memory_of
 from gputui.model.absent import Missing

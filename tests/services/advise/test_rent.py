@@ -8,8 +8,8 @@ import pytest
 from hand_made import NO_PRICE, make_run, measured, steady, unmeasured
 from journals import CPU_MACHINE, GPU_MACHINE
 
-from gputui.analysis.cost import Estimated
 from gputui.analysis.job import parse_job
+from gputui.analysis.statistics import Estimated
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import Price

@@ -12,7 +12,7 @@ from hand_made import measured
 from journals import GPU_MACHINE, make_case
 from run_screen_golden import RUN_ID, lines_of, plan
 
-from gputui.analysis.statistics import Interval
+from gputui.analysis.statistics import Estimated
 from gputui.model.absent import Missing
 from gputui.model.journal import (
     JOURNAL_SCHEMA,
@@ -117,7 +117,7 @@ def test_the_interval_comes_with_the_sixth_block_and_is_of_this_launch_alone() -
     assert isinstance(few.interval, Missing)
     more = received(*blocks(0, 30, SECOND), *blocks(1, 6, SECOND // 2)).picture().strip
     assert more is not None
-    assert isinstance(more.interval, Interval)
+    assert isinstance(more.interval, Estimated)
     assert (more.blocks, more.centre_s, more.interval.low) == (6, 0.5, 0.5)
 
 
