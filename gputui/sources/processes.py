@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -49,15 +49,15 @@ class _Known:
     """What is cached about a process between calls."""
 
     start_ticks: int
-    user: str | Missing
-    name: str
-    command: str | Missing
-    command_ns: int
-    cpu_ticks: int
-    cpu_ns: int
-    cpu_pct: float | Missing
     refused: Missing | None
     """Why this is not the process that the driver means."""
+    user: str | Missing = ENDED
+    name: str | None = None
+    command: str | Missing = ENDED
+    command_ns: int = 0
+    cpu_ticks: int = 0
+    cpu_ns: int | None = None
+    cpu_pct: float | Missing = AT_SECOND_READING
 
 
 class ProcessTable:
@@ -87,53 +87,37 @@ class ProcessTable:
         by_pid: dict[int, list[GpuUse]] = {}
         for use in uses:
             by_pid.setdefault(use.pid, []).append(use)
-        samples = tuple(self._sample(pid, tuple(of_pid)) for pid, of_pid in by_pid.items())
-        self._known = {pid: known for pid, known in self._known.items() if pid in by_pid}
-        return samples
+        return self._samples(by_pid)
 
     def look_up_all(self) -> tuple[ProcessSample, ...]:
         """Every process that this user may see, except threads of the kernel."""
         try:
-            names = [entry.name for entry in os.scandir(self._proc)]
+            pids = sorted(int(entry.name) for entry in os.scandir(self._proc) if entry.name.isdigit())
         except OSError:
             return ()
-        pids = sorted(int(name) for name in names if name.isdigit())
-        samples = tuple(self._sample(pid, ()) for pid in pids)
-        self._known = {pid: known for pid, known in self._known.items() if pid in set(pids)}
         return tuple(
             sample
-            for sample in samples
+            for sample in self._samples(dict.fromkeys(pids, ()))
             if not isinstance(sample.start_ticks, Missing)
             and (self._is_inside or _KERNEL not in (sample.pid, sample.parent_pid))
         )
 
+    def _samples(self, by_pid: Mapping[int, Sequence[GpuUse]]) -> tuple[ProcessSample, ...]:
+        samples = tuple(self._sample(pid, tuple(uses)) for pid, uses in by_pid.items())
+        self._known = {pid: known for pid, known in self._known.items() if pid in by_pid}
+        return samples
+
     def _sample(self, pid: int, uses: tuple[GpuUse, ...]) -> ProcessSample:
-        if not self._has_proc:
-            return _unresolved(pid, uses, NO_PROC)
-        try:
-            stat = read_stat(pid, self._proc)
-        except PermissionError:
-            return self._forgotten(pid, uses, FOREIGN)
-        except (OSError, ValueError):
-            return self._forgotten(pid, uses, self._why_gone(pid))
-        now_ns = self._clock()
+        stat = self._stat(pid)
+        if isinstance(stat, Missing):
+            self._known.pop(pid, None)
+            return _unresolved(pid, uses, stat)
         known = self._known.get(pid)
         if known is None or known.start_ticks != stat.start_ticks:  # the PID was reused
-            known = self._known[pid] = _Known(
-                start_ticks=stat.start_ticks,
-                user=self._user(pid),
-                name=stat.name,
-                command=self._command(pid, stat.name),
-                command_ns=now_ns,
-                cpu_ticks=stat.cpu_ticks,
-                cpu_ns=now_ns,
-                cpu_pct=AT_SECOND_READING,
-                refused=self._refused(pid) if uses else None,
-            )
-        else:
-            self._update(pid, known, stat, now_ns)
+            known = self._known[pid] = _Known(stat.start_ticks, self._refused(pid) if uses else None)
         if known.refused is not None:
             return _unresolved(pid, uses, known.refused)
+        self._update(pid, known, stat)
         has_ended = stat.state in "ZX"
         return ProcessSample(
             pid=pid,
@@ -147,26 +131,30 @@ class ProcessTable:
             start_ticks=stat.start_ticks,
         )
 
-    def _forgotten(self, pid: int, uses: tuple[GpuUse, ...], why: Missing) -> ProcessSample:
-        self._known.pop(pid, None)
-        return _unresolved(pid, uses, why)
+    def _stat(self, pid: int) -> Stat | Missing:
+        if not self._has_proc:
+            return NO_PROC
+        try:
+            return read_stat(pid, self._proc)
+        except PermissionError:
+            return FOREIGN
+        except (OSError, ValueError):
+            if pid in self._known:
+                return ENDED
+            if self._is_inside:
+                return NOT_OF_HERE
+            return HIDDEN if self._hides else ENDED
 
-    def _why_gone(self, pid: int) -> Missing:
-        if pid in self._known:
-            return ENDED
-        if self._is_inside:
-            return NOT_OF_HERE
-        return HIDDEN if self._hides else ENDED
-
-    def _update(self, pid: int, known: _Known, stat: Stat, now_ns: int) -> None:
+    def _update(self, pid: int, known: _Known, stat: Stat) -> None:
+        now_ns = self._clock()
         if known.name != stat.name or now_ns - known.command_ns >= _COMMAND_KEPT_NS:
             known.name, known.command_ns = stat.name, now_ns
-            known.command = self._command(pid, stat.name)
-            known.user = self._user(pid)
-        passed_ns = now_ns - known.cpu_ns
-        if passed_ns > 0:
+            known.command, known.user = self._command(pid, stat.name), self._user(pid)
+        if known.cpu_ns is None:
+            known.cpu_ticks, known.cpu_ns = stat.cpu_ticks, now_ns
+        elif now_ns > known.cpu_ns:
             seconds = max(0, stat.cpu_ticks - known.cpu_ticks) / self._ticks_per_s
-            known.cpu_pct = 100 * seconds / (passed_ns / 1e9)
+            known.cpu_pct = 100 * seconds / ((now_ns - known.cpu_ns) / 1e9)
             known.cpu_ticks, known.cpu_ns = stat.cpu_ticks, now_ns
 
     def _refused(self, pid: int) -> Missing | None:
