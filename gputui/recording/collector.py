@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any  # Any: JSON
 from gputui.machine.tree import Tree, confinement
 from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, DeviceSample, GpuUse, LiveSample, ProcessSample
-from gputui.recording.sampler import Readers, Rounds, Slot, gpu_sources, tried
+from gputui.recording.sampler import Readers, Rounds, Slot, as_bug, gpu_sources, tried
 from gputui.sources.host import HostSource
 from gputui.sources.processes import ProcessTable
 
@@ -149,9 +149,10 @@ class Collector(Readers):
             # All in one round: one look at the processes serves them all.
             is_round = self._uses_round == number or slot not in self._uses
             wants_uses = self._wants_processes and is_round
-        samples = tried(gpu.sample)
-        if isinstance(samples, Missing):
-            samples = tuple(replace(sample, problem=samples) for sample in slot.samples)
+        try:
+            samples = gpu.sample()
+        except Exception as error:
+            samples = tuple(replace(sample, problem=as_bug(error)) for sample in slot.samples)
         uses = tried(gpu.processes) if wants_uses else None
         with self._news:
             slot.end(number)

@@ -303,12 +303,17 @@ class Readers:
             self._watched()
 
 
+def as_bug(error: Exception) -> Missing:
+    """What stands in the place of a value, so that no exception of a source ends a thread."""
+    return Missing(f"this is a bug in gputui: {type(error).__name__}: {error}")
+
+
 def tried(ask: Callable[[], _Answer]) -> _Answer | Missing:
-    """An answer, or what stands in its place, so that no exception of a source ends a thread."""
+    """An answer, or what stands in its place."""
     try:
         return ask()
     except Exception as error:
-        return Missing(f"this is a bug in gputui: {type(error).__name__}: {error}")
+        return as_bug(error)
 
 
 FULL_PERIOD_S = 1.0
