@@ -84,30 +84,19 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorDifference:
-    """One operator, or one cause of idle time, on both sides."""
+class _Difference:
+    """Time of some work, or of a cause of idle time, in a step of each side."""
 
-    phase: str
     category: str
-    operator: str
-    """Empty for idle time."""
-    shapes: str
-    """Empty if the two sides differ."""
-    match: str
-    """How the two were matched: by shapes, operator, category, idle, only a, only b or none."""
+    """One of CATEGORIES, `idle: CAUSE`, or NOT_EXPLAINED."""
     time_a_ns: int
-    """Per step."""
     time_b_ns: int
-    calls_a: float
-    """Per step."""
-    calls_b: float
     split: Split
     peak_ns: int | Missing
-    """The part of `per_call_ns` that the ratio of the peaks explains."""
+    """The part of `per_call_ns` that the ratio of the peaks explains, of operators whose floating-point
+    operations are known; Missing if there are none, or a peak is not known."""
     efficiency_ns: int | Missing
-    """The rest of `per_call_ns`: how close a call comes to its peak."""
-    flops_per_call: int | Missing
-    """Missing if a call does not do the same work on both sides."""
+    """The rest of `per_call_ns` of these: how close a call comes to its peak."""
 
     @property
     def difference_ns(self) -> int:
@@ -115,14 +104,27 @@ class OperatorDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OperatorDifference(_Difference):
+    """One operator, or one cause of idle time, on both sides."""
+
+    phase: str
+    operator: str
+    """Empty for idle time."""
+    shapes: str
+    """Empty if the two sides differ."""
+    match: str
+    """How the two were matched: by shapes, operator, category, idle, only a, only b or none."""
+    calls_a: float
+    """Per step."""
+    calls_b: float
+    flops_per_call: int | Missing
+    """Missing if a call does not do the same work on both sides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part(_Difference):
     """One category of work, or one cause of idle time, on both sides."""
 
-    category: str
-    """One of CATEGORIES, `idle: CAUSE`, or NOT_EXPLAINED."""
-    time_a_ns: int
-    time_b_ns: int
-    split: Split
     phases: tuple[tuple[str, int], ...]
     """Phase and its part of the difference, largest magnitude first. They sum to the difference."""
     only_a_ns: int
@@ -130,14 +132,6 @@ class Part:
     only_b_ns: int
     matched_ns: int
     """The part of the difference in operators that both sides have; also of idle time."""
-    peak_ns: int | Missing
-    efficiency_ns: int | Missing
-    """As in OperatorDifference, summed over the operators whose floating-point operations are known; Missing
-    if there are none or a peak is not known."""
-
-    @property
-    def difference_ns(self) -> int:
-        return self.time_b_ns - self.time_a_ns
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,12 +305,9 @@ ERROR_RATE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Percentile:
+class Percentile(Estimated):
     """A percentile, and a 95 % interval that holds it whatever the distribution is."""
 
-    value: float
-    low: float
-    high: float
     n: int
 
 
