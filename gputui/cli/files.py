@@ -53,16 +53,14 @@ def runs(file: Path | None, trust: bool, as_json: bool) -> None:
     for run in in_progress:
         click.echo(f"in progress: {called(run)} into {run.target}: gputui attach {run.short_id}", err=True)
     path = result_file_of(expanded(default_result_file() if file is None else file).absolute())
-    if any(run.target == path for run in in_progress) and not path.exists():
-        return  # the first run of a new file, which is created when it ends
-    if file is None and not path.exists():
+    is_begun = any(run.target == path for run in in_progress)
+    if (file is None or is_begun) and not path.exists():  # a new file is created when its first run ends
+        nothing = f"nothing is stored in {path} yet"
         if not in_progress:
-            raise GputuiError(
-                f"nothing is stored in {path} yet",
-                "measure this box: gputui run; or name a file: gputui runs a.db",
-            )
-        there = shlex.quote(str(in_progress[0].target))
-        click.echo(f"nothing is stored in {path} yet\n  name another file: gputui runs {there}", err=True)
+            raise GputuiError(nothing, "measure this box: gputui run; or name a file: gputui runs a.db")
+        if not is_begun:
+            there = shlex.quote(str(in_progress[0].target))
+            click.echo(f"{nothing}\n  name another file: gputui runs {there}", err=True)
         if as_json:
             print_json({"runs": [], "in_progress": [run.run_id for run in in_progress]})
         return

@@ -89,18 +89,11 @@ class HostStatus:
 class HostRun:
     """One host's part of a bakeoff. Its thread changes it; `status` may be called from any."""
 
-    def __init__(
-        self,
-        host: Host,
-        spec: Spec,
-        run_dir: Path,
-        target: Path,
-        step: str = "",
-    ) -> None:
+    def __init__(self, host: Host, spec: Spec, run_dir: Path, step: str = "") -> None:
         self.host = host
         self.spec = spec
         self.run_dir = run_dir
-        self.target = target
+        self.target = Path(spec.target)
         self.step = step
         """The text of a user's workload; empty without one."""
         self.state = WAITING
@@ -395,7 +388,6 @@ class Bakeoff:
     @staticmethod
     def create(
         name: str,
-        target: Path,
         parts: Sequence[tuple[Host, Spec]],
         groups: Sequence[Sequence[int]],
         step: str = "",
@@ -411,7 +403,6 @@ class Bakeoff:
             note = {
                 "hosts": [{**asdict(host), "run_id": spec.run_id} for host, spec in parts],
                 "groups": [list(group) for group in groups],
-                "target": str(target),
                 "step": step,
             }
             (directory / _NOTE).write_text(json.dumps(note, indent=1), encoding="utf-8")
@@ -431,11 +422,11 @@ class Bakeoff:
         """Read what `create` wrote. Raises GputuiError."""
         try:
             note = read_json_file(directory / _NOTE)
-            target, runs = Path(note["target"]), []
+            runs = []
             for plain in note["hosts"]:
                 run_dir = directory / plain.pop("run_id")
                 host = msgspec.convert(plain, Host)
-                runs.append(HostRun(host, Spec.read(run_dir), run_dir, target, note["step"]))
+                runs.append(HostRun(host, Spec.read(run_dir), run_dir, note["step"]))
             return Bakeoff(directory, runs, note["groups"], gives_up_after_s)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GputuiError(

@@ -334,12 +334,8 @@ def new_bakeoff(
             target=str(target),
         )
         parts.append((host, spec))
-    return Bakeoff.create(new_name(), target, parts, prepared.groups, step, gives_up_after_s)
-
-
-def new_name() -> str:
-    """Of a bakeoff that begins now."""
-    return time.strftime("%Y%m%d-%H%M%S")
+    name = time.strftime("%Y%m%d-%H%M%S")
+    return Bakeoff.create(name, parts, prepared.groups, step, gives_up_after_s)
 
 
 def profile_for_hosts(name: str) -> tuple[Profile | None, Path | None, str]:

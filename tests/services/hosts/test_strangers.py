@@ -198,7 +198,7 @@ def journal(spec: Spec, **changed: object) -> bytes:
 
 def brought(directory: Path, spec: Spec, follow: Sequence[object], logs: Sequence[object] = ()) -> Bakeoff:
     host = stranger(directory, {"start": [[{"started": True}, ""]], "follow": follow, "read": logs})
-    made = Bakeoff.create("b", Path(spec.target), [(host, spec)], [(0,)], gives_up_after_s=0)
+    made = Bakeoff.create("b", [(host, spec)], [(0,)], gives_up_after_s=0)
     made.start()
     assert made.wait(60)
     return made
@@ -224,7 +224,7 @@ def test_the_times_of_a_run_are_corrected_by_how_far_the_clock_there_was_ahead(
 ) -> None:
     answers = {"start": [[{"started": True}, ""]], "follow": [piece(journal(spec)), ENDED]}
     host = replace(stranger(tmp_path, {**answers, "read": [[{"offset": 0}, ""]]}), clock_ahead_s=86_400.0)
-    made = Bakeoff.create("b", Path(spec.target), [(host, spec)], [(0,)], gives_up_after_s=0)
+    made = Bakeoff.create("b", [(host, spec)], [(0,)], gives_up_after_s=0)
     made.start()
     assert made.wait(60)
     sent_us = Spec.read(made.runs[0].run_dir).start_now().started_utc_us
@@ -241,7 +241,7 @@ def test_launches_that_came_before_a_host_failed_count_as_measured(
     came = b"".join(line for line in lines if has_launches or b'"LaunchEnd"' not in line)
     gone = [{"error": "there is no such run"}, ""]
     host = stranger(tmp_path, {"start": [[{"started": True}, ""]], "follow": [piece(came), gone]})
-    made = Bakeoff.create("b", Path(spec.target), [(host, spec)], [(0,)])
+    made = Bakeoff.create("b", [(host, spec)], [(0,)])
     done = gputui_here("bakeoff", "--resume")
     assert f"what came is stored as {made.runs[0].short_id}" in done.stderr
     assert done.returncode == status, done.stderr
@@ -255,10 +255,10 @@ def test_stop_without_a_name_ends_the_only_bakeoff_in_progress_and_names_several
     tmp_path: Path, spec: Spec
 ) -> None:
     host = stranger(tmp_path, {})
-    Bakeoff.create("20260101-a", Path(spec.target), [(host, spec)], [(0,)])
+    Bakeoff.create("20260101-a", [(host, spec)], [(0,)])
     done = gputui_here("stop")
     assert (done.returncode, "gputui bakeoff --resume 20260101-a" in done.stderr) == (0, True), done.stderr
-    Bakeoff.create("20260102-b", Path(spec.target), [(host, spec)], [(0,)])
+    Bakeoff.create("20260102-b", [(host, spec)], [(0,)])
     done = gputui_here("stop")
     assert done.returncode == 2
     assert "2 runs are in progress: bakeoff 20260102-b, bakeoff 20260101-a" in done.stderr
@@ -341,7 +341,7 @@ def test_a_host_that_only_says_that_it_goes_on_is_given_up(
     monkeypatch.setattr(bakeoff_module, "HARD_STOP", 0.0)
     (tmp_path / "endless.py").write_text(ENDLESS.replace("PAUSE_S", str(pause_s)))
     host = Host("endless", (sys.executable, str(tmp_path / "endless.py")))
-    made = Bakeoff.create("b", Path(spec.target), [(host, spec)], [(0,)], gives_up_after_s=0)
+    made = Bakeoff.create("b", [(host, spec)], [(0,)], gives_up_after_s=0)
     made.start()
     assert made.wait(60)
     assert made.runs[0].state == FAILED
