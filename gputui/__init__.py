@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gputui.errors import NoResult as NoResult
     from gputui.services.compare.formats import compare as compare
     from gputui.services.results.frames import load as load
-    from gputui.services.runs.notebook import run as run
+    from gputui.services.runs.options import run as run
 
     __version__: str
 
@@ -24,7 +24,7 @@ _HOMES = {
     "NoResult": "gputui.errors",
     "compare": "gputui.services.compare.formats",
     "load": "gputui.services.results.frames",
-    "run": "gputui.services.runs.notebook",
+    "run": "gputui.services.runs.options",
 }
 
 

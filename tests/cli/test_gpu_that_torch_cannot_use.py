@@ -17,7 +17,7 @@ from command_line import gputui
 from nvml.standin import standin_environment
 
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_MACHINE_LACKS, GputuiError
-from gputui.services.runs.notebook import run as run_in_python
+from gputui.services.runs.options import run as run_in_python
 from gputui.store.reading import open_result
 
 TORCH = """

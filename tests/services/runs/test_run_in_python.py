@@ -16,7 +16,7 @@ from command_line import write_long_profile, write_spin_profile
 import gputui
 from gputui.cli.run import command
 from gputui.errors import GputuiError
-from gputui.services.runs.notebook import StatedOptions
+from gputui.services.runs.options import StatedOptions
 
 
 def test_a_run_prints_plain_lines_and_returns_its_rates(
