@@ -82,11 +82,9 @@ def declared_lines(tree: ast.Module) -> dict[str, int]:
 def _checked(build: Callable[[Request], Step], path: Path) -> Callable[[Request], Step]:
     def checked(request: Request) -> Step:
         step: object = build(request)
-        if not isinstance(step, Step):
-            at = build.__code__.co_firstlineno if hasattr(build, "__code__") else 1
-            raise NotInContract(
-                f"{path.name} line {at}: build gave {type(step).__name__}; expected Step(run)"
-            )
-        return step
+        if isinstance(step, Step):
+            return step
+        at = build.__code__.co_firstlineno if hasattr(build, "__code__") else 1
+        raise NotInContract(f"{path.name} line {at}: build gave {type(step).__name__}; expected Step(run)")
 
     return checked

@@ -296,21 +296,23 @@ def apart(small: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
             }
 
 
-def graph_of_decode(small: dict[str, Any]) -> dict[str, Any]:
-    """Tokens of decoding, launched one by one and as a graph, until the text has started over twice."""
+def graph_of(name: str, size: str, small: dict[str, Any]) -> dict[str, Any]:
+    """What its operators say, launched one by one and as a graph; a text is decoded until it starts over."""
     from gputui.worker.contract import Request
     from gputui.worker.steps import resolve
+    from gputui.worker.workloads import workload_named
 
-    (size,) = resized("decode", small).sizes.values()
+    workload = workload_named(name)
+    known = workload.sizes[size].parameters
+    parameters = known | {key: value for key, value in small.items() if key in known}
     scores, launches = {}, {}
     for mode in ("eager", "graph"):
-        request = Request(size.parameters, NAME, resolve("fp32", NAME), 1, 1, 60.0, mode)
-        step = resized("decode", small).build(request)
-        scores[mode] = [step.run().cpu().tolist() for _ in range(30)]
+        step = workload.build(Request(parameters, NAME, resolve("fp32", NAME), 1, 1, 60.0, mode))
+        scores[mode] = [step.run().cpu().tolist() for _ in range(30 if name == "decode" else 3)]  # type: ignore[attr-defined]
         before_ns = device.cpu_ns
         step.run()
         launches[mode] = (device.cpu_ns - before_ns) / device.launch_ns
-    return {"fact": "decode", "found": [scores["eager"] == scores["graph"], launches["graph"]]}
+    return {"fact": f"{name} {size}", "found": [scores["eager"] == scores["graph"], launches["graph"]]}
 
 
 def crowded(small: dict[str, Any]) -> dict[str, Any]:
@@ -335,7 +337,8 @@ def main() -> None:
         print(json.dumps(fact), flush=True)
     if asked["small"]:
         print(json.dumps(crowded(asked["small"]["gpt_train"])), flush=True)
-        print(json.dumps(graph_of_decode(asked["small"]["decode"])), flush=True)
+        for name, size in asked["graphs"]:
+            print(json.dumps(graph_of(name, size, asked["small"][name])), flush=True)
         for times in apart(asked["small"]):
             print(json.dumps(times), flush=True)
     for words in asked["cases"]:

@@ -29,6 +29,7 @@ CASES = (
 )
 PROFILED = ("gemm fp32", "gpt_train fp32")
 """Reading a trace takes a second or more."""
+GRAPHS = (("decode", "mini"), ("decode", "mini-b8"), ("infer_lat", "mini-text"))
 PLACES = (
     "start of the stopwatch",
     "end of the stopwatch",
@@ -67,7 +68,7 @@ def shown(asked: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def found() -> list[dict[str, Any]]:
     """What the device, small cases and planted mistakes showed."""
-    return shown({"cases": CASES, "small": SMALL, "profiled": PROFILED, "per_s": PER_S})
+    return shown({"cases": CASES, "small": SMALL, "profiled": PROFILED, "per_s": PER_S, "graphs": GRAPHS})
 
 
 @pytest.fixture(scope="module")
@@ -148,10 +149,13 @@ def test_a_step_that_waits_by_itself_has_no_times_apart(found: list[dict[str, An
             assert (one["device_s"], one["host_s"]) == (None, None)
 
 
-def test_a_graph_of_decoding_gives_the_tokens_of_its_operators_in_one_launch(
-    fact: Callable[[str], Any],
+@pytest.mark.parametrize("case", GRAPHS, ids=" ".join)
+def test_a_graph_gives_what_its_operators_do_and_takes_one_launch(
+    case: tuple[str, str], fact: Callable[[str], Any]
 ) -> None:
-    assert fact("decode") == [True, 1]
+    same, launches = fact(" ".join(case))
+    copies = 2 if case[0] == "infer_lat" else 0  # of the request and its answer
+    assert (same, launches) == (True, 1 + copies)
 
 
 def test_a_probe_names_a_device_of_a_kind_that_gputui_does_not_know(fact: Callable[[str], Any]) -> None:

@@ -16,7 +16,8 @@ from gputui.worker.accelerator import (
     require_ranks,
     uuid_of,
 )
-from gputui.worker.steps import adamw, resolve, sgd
+from gputui.worker.contract import Precision, Request
+from gputui.worker.steps import adamw, recorded, resolve, sgd
 
 
 class Properties:
@@ -65,6 +66,19 @@ def test_gpus_are_hidden_by_a_list_that_begins_with_none_and_not_by_a_wrong_numb
 )
 def test_the_first_gpu_is_the_number_that_a_list_begins_with(value: str, expected: int | None) -> None:
     assert first_gpu({"CUDA_VISIBLE_DEVICES": value}) == expected
+
+
+def test_a_cpu_has_no_launches_to_save_and_other_devices_no_graphs() -> None:
+    def run() -> None:
+        raise AssertionError("not to be called before the first step")
+
+    def asked(device: str) -> Request:
+        return Request({}, device, Precision("fp32", "fp32", device), threads=1, seed=3, mode="graph")
+
+    assert recorded(run, asked("cpu")) is run
+    for device in ("mps", "xpu"):
+        with pytest.raises(Unsupported, match=f"torch captures no graphs on {device}"):
+            recorded(run, asked(device))
 
 
 def test_a_process_that_sees_another_device_than_planned_measures_nothing(

@@ -293,18 +293,18 @@ class PartitionInParts:
             elif launch.owner is None or _is_in_graph(launch):
                 self._stand_in_ns += taken_ns
             name = operator or (event.name if event.kind == "kernel" else event.kind)
-            key = (phase, name, shapes, dtypes)
-            self._slices[phase, class_of(event), ""] += taken_ns
+            time_class = class_of(event)
+            self._slices[phase, time_class, ""] += taken_ns
             if launch is not None:
                 self._lines.add_launched(phase, name, called_ns, taken_ns)
-            sums = self._sums(key, category)
+            sums = self._sums((phase, name, shapes, dtypes), category)
             sums.time_ns += taken_ns
-            if class_of(event) == "communication":
+            if time_class == "communication":
                 self._transfers[event] += taken_ns
             if is_first or event.start_ns >= start_ns:
                 sums.kernels += 1
                 sums.kernel_ns += event.end_ns - event.start_ns
-                work = (event.name, class_of(event))
+                work = (event.name, time_class)
                 self._kernels.setdefault(work, []).append(event.end_ns - event.start_ns)
                 self._kernels_by.setdefault(work, Counter())[operator] += 1
         transfers = [(e.start_ns, e.end_ns, e) for e in device if class_of(e) == "communication"]
@@ -357,19 +357,17 @@ def _flattened(events: list[TraceEvent], start_ns: int, end_ns: int) -> _Thread:
 
     def close_until(t_ns: int) -> None:
         nonlocal at_ns
-        while open_nodes and open_nodes[-1].end_ns <= t_ns:
-            node = open_nodes.pop()
-            take(node, node.end_ns)
-        if open_nodes:
-            take(open_nodes[-1], t_ns)
+        while open_nodes:
+            node = open_nodes[-1]
+            until_ns = min(node.end_ns, t_ns)
+            if until_ns > at_ns:
+                found.pieces.append((at_ns, until_ns, node))
+                node.own_ns += until_ns - at_ns
+                at_ns = until_ns
+            if node.end_ns > t_ns:
+                break
+            open_nodes.pop()
         at_ns = max(at_ns, t_ns)
-
-    def take(node: _Node, until_ns: int) -> None:
-        nonlocal at_ns
-        if until_ns > at_ns:
-            found.pieces.append((at_ns, until_ns, node))
-            node.own_ns += until_ns - at_ns
-            at_ns = until_ns
 
     for event in events:
         begin_ns = max(event.start_ns, start_ns)
