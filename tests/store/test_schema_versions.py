@@ -68,22 +68,16 @@ def test_there_are_files_of_every_version_and_kind() -> None:
 
 
 @pytest.mark.parametrize("packed", FILES, ids=id_of)
-def test_a_file_of_an_earlier_day_is_read_in_full_and_reading_changes_no_byte(
+def test_a_file_of_an_earlier_day_is_read_in_full_takes_a_run_of_today_and_keeps_every_row_of_its_own(
     packed: Path, tmp_path: Path
 ) -> None:
     db = unpacked(packed, tmp_path)
     before = hashlib.sha256(db.read_bytes()).hexdigest()
-    assert len(read_everything(db)) == 10 * rows_by_table(db)["runs"]
-    assert hashlib.sha256(db.read_bytes()).hexdigest() == before
+    rows, read = rows_by_table(db), read_everything(db)
+    assert len(read) == 10 * rows["runs"]
+    assert hashlib.sha256(db.read_bytes()).hexdigest() == before, "reading changes no byte"
     assert sorted(path.name for path in tmp_path.iterdir()) == [db.name]
 
-
-@pytest.mark.parametrize("packed", FILES, ids=id_of)
-def test_a_file_of_an_earlier_day_takes_a_run_of_today_and_keeps_every_row_of_its_own(
-    packed: Path, tmp_path: Path
-) -> None:
-    db = unpacked(packed, tmp_path)
-    rows, read = rows_by_table(db), read_everything(db)
     store_one_more(db, tmp_path)
     after = rows_by_table(db)
     assert after["runs"] == rows["runs"] + 1
