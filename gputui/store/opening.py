@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from sys import getsizeof
@@ -183,23 +183,15 @@ def too_large(db: Path, what: str, size: str, most: str) -> TooLarge:
     )
 
 
-@dataclass(slots=True)
-class _Reading:
-    """What is read by one deadline."""
-
-    files: dict[Path, None] = field(default_factory=dict)
-    """In the order in which they were first opened."""
-    spent_s: float = 0.0
-
-
-_of_command: _Reading | None = None
+_of_command: dict[Path, float] | None = None
+"""What is read by one deadline, and the seconds that this took."""
 
 
 @contextmanager
 def one_deadline() -> Iterator[None]:
     """All files that are opened in here, together or one after the other, are read by one deadline."""
     global _of_command
-    _of_command = _Reading()
+    _of_command = {}
     try:
         yield
     finally:
@@ -214,19 +206,22 @@ class Deadline:
 
     def __init__(self, files: Iterable[Path]) -> None:
         self.files = tuple(files)
-        self.reading = _of_command or _Reading()
-        self.reading.files.update(dict.fromkeys(self.files))
+        self.spent_s = {} if _of_command is None else _of_command
+        """Of all that is read by this deadline, in the order in which it was first opened."""
+        for file in self.files:
+            self.spent_s.setdefault(file, 0.0)
         self._counted_at = time.monotonic()
 
     def left_s(self) -> float:
         """How long they may still be read. Raises TooLarge if that is over."""
         now = time.monotonic()
-        self.reading.spent_s += now - self._counted_at
+        self.spent_s[self.files[0]] += now - self._counted_at
         self._counted_at = now
-        first, *others = self.reading.files
+        first, *others = self.spent_s
         limit_s = READ_LIMIT_S + len(others)
-        if self.reading.spent_s < limit_s:
-            return limit_s - self.reading.spent_s
+        left_s = limit_s - sum(self.spent_s.values())
+        if left_s > 0:
+            return left_s
         more = f" and {counted(len(others), 'other file')} read with it" if others else ""
         raise TooLarge(f"{first}{more} took longer than {limit_s:.0f} s to read", "do not trust such files")
 

@@ -91,7 +91,7 @@ def test_what_a_command_opens_is_read_by_its_deadline(
     monkeypatch.setattr(Deadline, "__init__", kept)
     with pytest.raises(SystemExit):
         main([word.format(**files) for word in words])
-    assert {id(one.reading) for one in made} == {id(made[0].reading)}
+    assert {id(one.spent_s) for one in made} == {id(made[0].spent_s)}
 
 
 def test_the_compare_screen_reads_without_the_deadline_of_its_command(
@@ -100,7 +100,7 @@ def test_the_compare_screen_reads_without_the_deadline_of_its_command(
     left: list[float] = []
 
     def shown(*words: str) -> int:
-        Deadline([tmp_path]).reading.spent_s = 29
+        Deadline([tmp_path]).spent_s[tmp_path] = 29
         left.append(Deadline([tmp_path]).left_s())
         return EXIT_DONE
 

@@ -25,7 +25,7 @@ from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.serving import ServingRecords
 from gputui.model.telemetry import HOST
 from gputui.model.units import counted
-from gputui.services.results.conditions import Evidence, findings_of_case
+from gputui.services.results.conditions import Evidence, seen_step, step_findings
 from gputui.services.results.headline import case_order
 from gputui.services.results.labels import case_name, device_words, measured_first
 from gputui.services.results.metrics import metrics_of
@@ -182,7 +182,10 @@ def read_detail(db: Path, run_id: str, job: Job[Any]) -> RunDetail:
         selection = Selection(str(db), db, (run,), file.warnings, {run_id: passes})
         evidence = Evidence((selection,), conditions={run_id: conditions})
         ordered = sorted(run.cases, key=lambda case: case_order(case.case))
-        findings = [(case, findings_of_case(case, run.summary, evidence)) for case in ordered]
+        seen = [(case, seen_step(case, run.summary, evidence)) for case in ordered]
+        findings = [
+            (case, step_findings(step, evidence)) for case, step in seen if not isinstance(step, Missing)
+        ]
         loads = file.serving(run_id)
     logs = run_directories() / run_id
     return RunDetail(

@@ -145,15 +145,6 @@ class SeenStep:
     step_ns: int
 
 
-def findings_of_case(case: CaseResult, run: RunSummary, evidence: Evidence) -> tuple[Finding, ...]:
-    """What limits the step of one case; nothing if its profiled pass is absent or unreliable.
-
-    Raises GputuiError if the file can no longer be read.
-    """
-    seen = seen_step(case, run, evidence)
-    return () if isinstance(seen, Missing) else step_findings(seen, evidence)
-
-
 def seen_step(case: CaseResult, run: RunSummary, evidence: Evidence) -> SeenStep | Missing:
     """The timed step and profiled pass of a case; Missing with the reason if either is absent."""
     speed = speed_of(case)

@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -206,28 +207,16 @@ def shipped_directory(environ: Mapping[str, str] = os.environ) -> Path:
     return inside if inside.is_dir() else package.parent / "profiles" / "reference"
 
 
-def reference_paths() -> tuple[Path, ...]:
-    """All reference files, the user's first."""
-    found: list[Path] = []
-    for directory in (references_directory(os.environ), shipped_directory()):
-        try:
-            found += sorted(entry for entry in directory.iterdir() if entry.suffix == ".json")
-        except OSError:
-            continue
-    return tuple(found)
-
-
 def known_references() -> tuple[Reference, ...]:
     """All that can be read; where two have one name, the one of more boxes, else the user's."""
     by_name: dict[str, Reference] = {}
-    for path in reference_paths():
-        try:
-            found = read_reference(path)
-        except GputuiError:
-            continue  # it is said where it is named
-        known = by_name.get(found.name)
-        if known is None or found.boxes > known.boxes:
-            by_name[found.name] = found
+    for directory in (references_directory(os.environ), shipped_directory()):
+        for path in sorted(directory.glob("*.json")):
+            with suppress(GputuiError):  # it is said where it is named
+                found = read_reference(path)
+                known = by_name.get(found.name)
+                if known is None or found.boxes > known.boxes:
+                    by_name[found.name] = found
     return tuple(by_name.values())
 
 

@@ -263,17 +263,22 @@ def _selected(
 ) -> list[Selection]:
     """What selectors select of these files; `asked` has their paths and runs by file and text."""
     summaries = with_common_ids(summaries_of(files), pool=pool)
-    named = [
-        (place, text, path, chosen_runs(path, selector, summaries[place], pool))
-        for place, file in enumerate(files)
-        for text, (path, selector) in asked[file.db].items()
-    ]
-    others = [() if only_rates else _others(some, summaries[place]) for place, _, _, some in named]
+    named: list[tuple[int, str, Path, Sequence[RunSummary], Sequence[RunSummary]]] = []
+    for place, (file, every) in enumerate(zip(files, summaries, strict=True)):
+        for text, (path, selector) in asked[file.db].items():
+            own: Sequence[RunSummary] = every
+            if selector:
+                own = find_runs(every, selector) if pool else (find_run(every, selector),)
+            if not own:
+                raise GputuiError(f"{path}: no run to compare", f"measure one: gputui run quick --db {path}")
+            ids, machines = {one.run_id for one in own}, {one.machine.machine_id for one in own}
+            rest = () if only_rates else _of_boxes(machines, (one for one in every if one.run_id not in ids))
+            named.append((place, text, path, own, rest))
     needed: list[dict[str, RunSummary]] = [{} for _ in files]
     profiled: list[dict[str, None]] = [{} for _ in files]
-    for (place, _, _, some), more in zip(named, others, strict=True):
-        needed[place].update((summary.run_id, summary) for summary in (*some, *more))
-        profiled[place].update((summary.run_id, None) for summary in some)
+    for place, _, _, own, rest in named:
+        needed[place].update((summary.run_id, summary) for summary in (*own, *rest))
+        profiled[place].update((summary.run_id, None) for summary in own)
     runs: dict[tuple[int, str], Run] = {}
     for part in in_parts(files, [list(of_file.values()) for of_file in needed]):
         for place, found in enumerate(runs_of(files, part, only_rates=only_rates)):
@@ -283,12 +288,12 @@ def _selected(
         Selection(
             text,
             path,
-            tuple(runs[place, summary.run_id] for summary in some),
+            tuple(runs[place, summary.run_id] for summary in own),
             warnings_of(expanded(path).absolute()),
-            {summary.run_id: passes[place].get(summary.run_id, {}) for summary in some if with_passes},
-            tuple(runs[place, summary.run_id] for summary in more),
+            {summary.run_id: passes[place].get(summary.run_id, {}) for summary in own if with_passes},
+            tuple(runs[place, summary.run_id] for summary in rest),
         )
-        for (place, text, path, some), more in zip(named, others, strict=True)
+        for place, text, path, own, rest in named
     ]
 
 
@@ -331,23 +336,3 @@ def _of_boxes(machine_ids: Collection[str], all_runs: Iterable[RunSummary]) -> S
     """The runs of these machines that tell how much they vary, as far as they are worth reading."""
     found = [summary for summary in all_runs if summary.machine.machine_id in machine_ids]
     return sorted(found, key=lambda summary: summary.started_utc_us)[-RUNS_TAKEN:]
-
-
-def _others(chosen: Sequence[RunSummary], all_runs: Sequence[RunSummary]) -> Sequence[RunSummary]:
-    """What else the file holds of the machines of some runs."""
-    ids = {summary.run_id for summary in chosen}
-    machines = {summary.machine.machine_id for summary in chosen}
-    return _of_boxes(machines, (summary for summary in all_runs if summary.run_id not in ids))
-
-
-def chosen_runs(
-    path: Path, selector: str, summaries: Sequence[RunSummary], pool: bool
-) -> Sequence[RunSummary]:
-    """The runs of a file that a selector names; empty names all. Raises GputuiError if there is none."""
-    if selector:
-        found = find_runs(summaries, selector) if pool else (find_run(summaries, selector),)
-    else:
-        found = tuple(summaries)
-    if not found:
-        raise GputuiError(f"{path}: no run to compare", f"measure one: gputui run quick --db {path}")
-    return found
