@@ -21,7 +21,7 @@ from gputui.document.spans import wrapped as lines_in
 from gputui.store.text import clean_lines, clean_text
 
 if TYPE_CHECKING:
-    from gputui.services.results.next_steps import NextStep
+    from gputui.services.results.run_forms import NextStep
 
 _KERNEL_NAMES = ("JPY_PARENT_PID", "JPY_SESSION_NAME")
 """Set by Jupyter for kernels, and not for its terminals."""

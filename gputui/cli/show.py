@@ -23,7 +23,7 @@ from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.results.conditions import recorded_use
 from gputui.services.results.headline import answering_run
 from gputui.services.results.labels import plain_case_name, run_heading, run_heading_in_one, some_of
-from gputui.services.results.next_steps import HOW_TO_OPEN, traces_of, where_messages_are
+from gputui.services.results.run_forms import HOW_TO_OPEN, traces_of, where_messages_are
 from gputui.services.results.selectors import from_here, is_there, run_and_file, run_in
 from gputui.services.results.step_breakdown import breakdown_of, is_believed, profiled_cases, step_parts
 from gputui.services.serving.curve import serving_of
@@ -98,7 +98,7 @@ def command(
         again = shlex.quote(f"{from_here(str(path))}@{found.summary.short_id}")
         show_trace(stored_run(found, passes[0], notes), again, 20 if verbose and top is None else top)
         return
-    from gputui.services.results.next_steps import next_steps
+    from gputui.services.results.run_forms import next_steps
     from gputui.services.run_page import run_page, serving_page
 
     out = console()

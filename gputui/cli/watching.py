@@ -34,7 +34,7 @@ from gputui.model.result import Run
 from gputui.model.serving import SERVE_PROFILE
 from gputui.recording.run_directory import Spec
 from gputui.services.results.labels import has_failed, has_measured
-from gputui.services.results.next_steps import (
+from gputui.services.results.run_forms import (
     HOW_TO_OPEN,
     NextStep,
     next_steps,

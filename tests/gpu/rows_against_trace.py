@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "makers"))
 from sweeps import busy_ns
 
 from gputui.model.journal import IDLE, ProfiledPass, trace_name
-from gputui.services.results.next_steps import traces_of
+from gputui.services.results.run_forms import traces_of
 from gputui.services.traces.chrome_trace import read_trace
 from gputui.services.traces.imported import read_run
 from gputui.services.traces.window import device_of

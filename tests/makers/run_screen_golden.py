@@ -44,7 +44,7 @@ from gputui.model.plan import Plan
 from gputui.model.telemetry import HOST
 from gputui.services.profiles.loader import read_profile
 from gputui.services.profiles.planner import resolve_plan
-from gputui.services.results.next_steps import NextStep
+from gputui.services.results.run_forms import NextStep
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.process import LiveRun
 from gputui.services.runs.progress import LogTail, ProgressSnapshot, ProgressTracker

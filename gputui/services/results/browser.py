@@ -29,7 +29,7 @@ from gputui.services.results.conditions import Evidence, seen_step, step_finding
 from gputui.services.results.headline import case_order
 from gputui.services.results.labels import case_name, device_words, measured_first
 from gputui.services.results.metrics import metrics_of
-from gputui.services.results.next_steps import HOW_TO_OPEN, copy_whole, end_of_log, logs_of, traces_of
+from gputui.services.results.run_forms import HOW_TO_OPEN, copy_whole, end_of_log, logs_of, traces_of
 from gputui.services.results.selectors import Selection, files_in, from_here, run_in
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.throughput import speed_of, waited_share

@@ -392,7 +392,7 @@ def import_journal(run_dir: Path, target: Path) -> StoredRun:
 
 def _finish(run_dir: Path, run_id: str, target: Path) -> None:
     """Move traces next to the result file, and mark the journal as stored."""
-    from gputui.services.results.next_steps import keep_traces
+    from gputui.services.results.run_forms import keep_traces
 
     with suppress(OSError):  # a trace that has no room there stays where it is
         keep_traces(run_dir, run_id, target)

@@ -17,7 +17,7 @@ from gputui.model.units import counted, listed
 from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.pairing import Side
 from gputui.services.compare.session import Answer, Asked, ask
-from gputui.services.results.next_steps import copy_whole
+from gputui.services.results.run_forms import copy_whole
 from gputui.services.results.selectors import every_file, judged_runs, split_selector
 from gputui.services.serving.curve import serving_of
 from gputui.services.share.copying import Keep, Names, shared_copy

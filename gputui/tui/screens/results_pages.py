@@ -45,7 +45,7 @@ from gputui.services.results.labels import (
     shared_case_words,
     short_result_name,
 )
-from gputui.services.results.next_steps import HOW_TO_OPEN, traces_of
+from gputui.services.results.run_forms import HOW_TO_OPEN, traces_of
 from gputui.services.results.selectors import from_here
 from gputui.services.results.step_answer import answer_of_trace, sentence
 from gputui.services.results.step_breakdown import step_parts

@@ -32,7 +32,7 @@ from gputui.recording.run_directory import Spec
 from gputui.services.playback.demo import MadeUpProgress
 from gputui.services.results.expected import CHECK_WORDS, performance_checks
 from gputui.services.results.labels import torch_in
-from gputui.services.results.next_steps import HOW_TO_OPEN, NextStep, end_of_log, next_steps, traces_of
+from gputui.services.results.run_forms import HOW_TO_OPEN, NextStep, end_of_log, next_steps, traces_of
 from gputui.services.results.selectors import run_in
 from gputui.services.run_page import run_page, serving_page
 from gputui.services.runs.alerts import endings

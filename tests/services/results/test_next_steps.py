@@ -12,7 +12,7 @@ from test_expected import copy, gemm
 
 from gputui.model.journal import without_result
 from gputui.model.result import CaseResult
-from gputui.services.results.next_steps import NextStep, next_steps
+from gputui.services.results.run_forms import NextStep, next_steps
 
 FILE = Path("a.db")
 GPT = make_case("gpt_train")

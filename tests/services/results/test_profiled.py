@@ -37,7 +37,7 @@ from gputui.model.journal import (
 from gputui.model.plan import PROFILED, TIMED, Plan
 from gputui.services.profiles.loader import find_profile, read_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
-from gputui.services.results.next_steps import keep_traces, traces_of
+from gputui.services.results.run_forms import keep_traces, traces_of
 from gputui.services.results.step_breakdown import breakdown_of
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result

@@ -17,7 +17,6 @@ from gputui.model.absent import Missing
 from gputui.model.result import Run
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import run_headline
-from gputui.services.results.next_steps import next_steps
 from gputui.services.results.reference_making import (
     Candidate,
     add_to_reference,
@@ -32,6 +31,7 @@ from gputui.services.results.references import (
     reference_text,
     shipped_directory,
 )
+from gputui.services.results.run_forms import next_steps
 from gputui.store.reading import CaseConditions
 
 SECRETS = ("my label", "a1b2c3d4e5f6", "0.42", "europe-west4", "n2-standard-2", "aaaaaaaaaaaa")

@@ -21,7 +21,7 @@ from gputui.model.result import CaseResult
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import resolve_plan
 from gputui.services.results.headline import headline_sentences, run_headline
-from gputui.services.results.next_steps import NextStep
+from gputui.services.results.run_forms import NextStep
 from gputui.services.run_page import missing_lines, run_page
 
 LINKS = [at_rate(55.4e9, "xfer", "256m-h2d"), at_rate(55.0e9, "xfer", "256m-d2h")]

@@ -32,7 +32,7 @@ from gputui.services.results.browser import (
     sheet_as_json,
     telemetry_sheet,
 )
-from gputui.services.results.next_steps import traces_directory
+from gputui.services.results.run_forms import traces_directory
 from gputui.services.support.background import Job
 from gputui.services.support.output_files import write, write_output
 from gputui.store.journal_reader import read_journal, read_telemetry
