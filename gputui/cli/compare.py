@@ -17,7 +17,7 @@ from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn
 from gputui.services.compare.fleet import FLEET_FROM, Fleet, ranking_of
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of, ranking_text
 from gputui.services.compare.pairing import DIMENSIONS
-from gputui.services.compare.session import OPTIONS, ComparisonRequest, ask
+from gputui.services.compare.session import ComparisonRequest, ask, shared_options
 from gputui.services.compare.suggestions import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
 from gputui.services.results.selectors import every_file
 
@@ -59,6 +59,9 @@ class _Sides(click.Command):
                 spread.append(side)
             spread.append(word)
         return super().parse_args(ctx, spread)
+
+
+OPTIONS = shared_options()
 
 
 @click.command(cls=_Sides)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # click's parameters
 
-import click
-
 from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing
 from gputui.model.telemetry import LaunchPower
@@ -37,14 +35,17 @@ def _columns(context: object, parameter: object, text: str | None) -> tuple[Comp
     return () if text is None else columns_of(text)
 
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "by": {"type": click.Choice(list(DIMENSIONS)), "metavar": "WHAT"},
-    "baseline": {"metavar": "X"},
-    "columns": {"callback": _columns, "metavar": "C,..."},
-    "pool": {"is_flag": True},
-    "trust": {"is_flag": True},
-}
-"""Those of the command that the Compare screen takes too, as click has them; the command adds its help."""
+def shared_options() -> dict[str, dict[str, Any]]:
+    """Those of the command that the Compare screen takes too, as click has them; the command adds help."""
+    import click  # which a notebook has no use for
+
+    return {
+        "by": {"type": click.Choice(list(DIMENSIONS)), "metavar": "WHAT"},
+        "baseline": {"metavar": "X"},
+        "columns": {"callback": _columns, "metavar": "C,..."},
+        "pool": {"is_flag": True},
+        "trust": {"is_flag": True},
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,9 @@ def request_of(words: Sequence[str]) -> ComparisonRequest:
     Raises GputuiError for an option that a Request lacks, for a value that is missing or unknown,
     and where no file is named.
     """
-    options = [click.Option([f"--{name}"], **taken) for name, taken in OPTIONS.items()]
+    import click
+
+    options = [click.Option([f"--{name}"], **taken) for name, taken in shared_options().items()]
     command = click.Command("compare", params=[click.Argument(["files"], nargs=-1), *options])
     left = list(words[2:] if tuple(words[:2]) == ("gputui", "compare") else words)
     try:
