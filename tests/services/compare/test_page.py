@@ -105,7 +105,7 @@ def explained(comparison: Comparison) -> Comparison:
     }
     unknown = Missing("")
     parts = tuple(
-        Part(name, a, b, Split(0, b - a, 0), (("forward", b - a),), 0, 0, b - a, unknown, unknown)
+        Part(name, a, b, Split(0, b - a, 0), unknown, unknown, (("forward", b - a),), 0, 0, b - a)
         for name, (a, b) in times.items()
     )
     step_a, step_b = (sum(times_ns) for times_ns in zip(*times.values(), strict=True))
