@@ -24,7 +24,7 @@ DEADLINE_S = 300.0
 
 
 async def _a_moment(min_sleep: float = 0.0, max_sleep: float = 0.0) -> None:
-    await asyncio.sleep(0.002)
+    await asyncio.sleep(0.005)
 
 
 for _module in (textual.app, textual.pilot):
@@ -86,6 +86,9 @@ async def settled(pilot: Pilot[int]) -> None:
         assert monotonic() < until, "the screen is still busy"
         await sleep(0.01)
     await pilot.pause()
+    while pilot.app.screen._callbacks:  # what follows the next picture, as scrolling to the end does
+        assert monotonic() < until, "the screen is not drawn"
+        await pilot.pause()
     await pilot.pause()
 
 
