@@ -83,6 +83,6 @@ def test_a_user_who_attaches_later_is_told_what_happens_then(
     terminal.wait_for(b"waits")
     goes_on.touch()
     assert terminal.end() == 1
-    assert b"command:bad cpu  failed" in terminal.seen
+    assert b"command:bad cpu failed" in terminal.seen
     assert terminal.seen.count(b"\x1b]9;gputui: ") == 1
     assert b"\x1b]9;gputui: run %s finished\x07" % run_dir.name[-8:].encode() in terminal.seen

@@ -364,7 +364,7 @@ while True:
     if mode == "line":
         say(b"x" * 65536)
     elif mode == "bomb":
-        say(b'{"bytes": %d}\n%b' % (len(BOMB), BOMB))
+        say(b'{"bytes": %d}\\n%b' % (len(BOMB), BOMB))
     elif mode == "flood":
         send({})
     elif mode == "huge":
