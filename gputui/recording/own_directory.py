@@ -10,6 +10,7 @@ import base64
 import contextlib
 import errno
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -302,9 +303,8 @@ def first_stage(nonce: str, digest: str, length: str, directory: str, makes: str
         return
     _say(nonce, state="ready")
     sys.path.insert(0, verified_name(descriptor, archive, digest))
-    from gputui.recording.agent import serve
-
-    serve(home, archive, descriptor, digest)
+    agent = importlib.import_module("gputui.recording.agent")  # of the archive
+    agent.serve(home, archive, descriptor, digest)
 
 
 if __name__ == "__main__":
