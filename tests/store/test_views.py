@@ -191,12 +191,11 @@ def test_runs_of_two_accounts_on_one_box_have_one_machine_in_views_frames_and_li
     with open_result(both) as file:
         assert {summary.machine.machine_id for summary in file.summaries()} == {"machine1"}
         assert file.run(run_id_of(1)).summary.machine.machine_id == "machine1"
-    for files in ([both], [first, second]):
-        frames = load(*files)
-        for frame in (frames.runs, frames.rates):
-            assert set(frame["machine_id"]) == {"machine1"}
-        listed = list_runs([file.absolute() for file in files])
-        assert {found.summary.machine.machine_id for found in listed} == {"machine1"}
+    frames = load(first, second)
+    for frame in (frames.runs, frames.rates):
+        assert set(frame["machine_id"]) == {"machine1"}
+    listed = list_runs([first.absolute(), second.absolute()])
+    assert {found.summary.machine.machine_id for found in listed} == {"machine1"}
     export_runs([first, second], tmp_path / "export")
     with duckdb.connect() as connection:
         rates = f"read_parquet('{tmp_path}/export/rates/**/*.parquet')"
