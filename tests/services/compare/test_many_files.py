@@ -68,6 +68,8 @@ def spoil(db: Path, *statements: str) -> None:
 
 
 def test_files_read_together_hold_what_each_holds_alone(files: list[Path]) -> None:
+    """Also one that lacks a late table and a column."""
+    spoil(files[1], "DROP TABLE figures", "ALTER TABLE blocks DROP COLUMN waited_ns")
     texts = [str(files[0]), f"{files[1]}@latest~1", f"{files[2]}@run 5", str(files[1])]
     for with_passes in (False, True):
         assert select_all(texts, with_passes=with_passes) == [
@@ -75,7 +77,10 @@ def test_files_read_together_hold_what_each_holds_alone(files: list[Path]) -> No
         ]
 
 
-def test_a_file_under_several_names_is_read_for_each(files: list[Path], tmp_path: Path) -> None:
+def test_a_file_under_several_names_is_read_for_each_in_order_however_few_may_be_open(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selecting, "_TOGETHER", 2)
     link, hard = tmp_path / "link.db", tmp_path / "hard.db"
     link.symlink_to(files[0])
     hard.hardlink_to(files[0])
@@ -88,38 +93,22 @@ def test_a_file_under_several_names_is_read_for_each(files: list[Path], tmp_path
     assert found[2].runs == found[4].runs == found[0].runs
 
 
-def test_more_files_than_may_be_open_at_a_time_keep_their_order(
-    files: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(selecting, "_TOGETHER", 2)
-    texts = [str(file) for file in (*files, *reversed(files))]
-
-    assert [selection.text for selection in select_all(texts)] == texts
-
-
-def test_a_file_that_lacks_a_late_table_and_a_column_is_read_beside_others(files: list[Path]) -> None:
-    spoil(files[1], "DROP TABLE figures", "ALTER TABLE blocks DROP COLUMN waited_ns")
-
-    found = select_all([str(file) for file in files])
-
-    assert found == [select_all([str(file)])[0] for file in files]
-
-
-SPOILED: tuple[tuple[Callable[[Path], object], str], ...] = (
-    (lambda db: db.write_bytes(b"not a database" * 999), "is not a DuckDB database"),
-    (lambda db: db.unlink(), "there is no result file"),
-    (lambda db: spoil(db, "CREATE MACRO median(x) AS 666"), "macro median"),
-    (lambda db: spoil(db, "ALTER TABLE blocks ALTER COLUMN wall_ns TYPE DOUBLE"), "as DOUBLE where BIGINT"),
-    (lambda db: spoil(db, "UPDATE blocks SET wall_ns = -1"), "holds what cannot be"),
-    (lambda db: spoil(db, "DELETE FROM runs"), "no run to compare"),
+@pytest.mark.parametrize(
+    ("spoiled", "expected"),
+    [
+        (lambda db: db.write_bytes(b"not a database" * 999), "is not a DuckDB database"),
+        (lambda db: db.unlink(), "there is no result file"),
+        (lambda db: spoil(db, "CREATE MACRO median(x) AS 666"), "macro median"),
+        (lambda db: spoil(db, "ALTER TABLE blocks ALTER wall_ns TYPE DOUBLE"), "as DOUBLE where BIGINT"),
+        (lambda db: spoil(db, "UPDATE blocks SET wall_ns = -1"), "holds what cannot be"),
+        (lambda db: spoil(db, "DELETE FROM runs"), "no run to compare"),
+    ],
 )
-
-
-@pytest.mark.parametrize(("spoiled", "expected"), SPOILED)
-def test_the_one_file_at_fault_is_named_and_told_as_if_it_were_alone(
+def test_the_first_file_at_fault_is_named_and_told_as_if_it_were_alone(
     files: list[Path], spoiled: Callable[[Path], object], expected: str
 ) -> None:
     spoiled(files[1])
+    files[2].write_bytes(b"")
     with pytest.raises(GputuiError) as alone:
         select_all([str(files[1])])
     with pytest.raises(GputuiError) as among:
@@ -130,26 +119,14 @@ def test_the_one_file_at_fault_is_named_and_told_as_if_it_were_alone(
     assert (among.value.message, among.value.hint) == (alone.value.message, alone.value.hint)
 
 
-def test_of_several_files_at_fault_the_first_is_named(files: list[Path]) -> None:
-    spoil(files[1], "UPDATE blocks SET wall_ns = -1")
-    files[2].write_bytes(b"")
-
-    with pytest.raises(GputuiError) as caught:
-        select_all([str(file) for file in files])
-
-    assert str(files[1]) in caught.value.message
-
-
-def test_a_file_with_code_is_read_beside_others_only_when_trusted(files: list[Path]) -> None:
+def test_a_file_with_code_is_read_beside_others_when_trusted_and_no_view_in_the_place_of_a_table(
+    files: list[Path],
+) -> None:
     before = select_all([str(file) for file in files])
     spoil(files[0], "CREATE MACRO max(x) AS 666", "CREATE VIEW extra AS SELECT 1")
 
     assert select_all([str(file) for file in files], trust=True) == before
-
-
-def test_a_view_in_the_place_of_a_table_is_not_read_beside_others_either(files: list[Path]) -> None:
     spoil(files[0], "ALTER TABLE runs RENAME TO mine", "CREATE VIEW runs AS SELECT * FROM mine")
-
     with pytest.raises(GputuiError, match="has no table runs"):
         select_all([str(file) for file in files], trust=True)
 
@@ -168,24 +145,6 @@ def test_a_file_that_is_held_is_reported_with_the_holder(
     assert len(select_all([str(file) for file in files])) == 3
 
 
-def test_a_connection_with_several_files_reaches_nothing_else(files: list[Path], tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("secret")
-    with open_results(files) as opened:
-        connection = opened[0].opened.connection
-        for statement in (
-            f"SELECT * FROM read_text('{tmp_path}/secret')",
-            f"ATTACH '{tmp_path}/other.db' AS other",
-            f"COPY (SELECT 1) TO '{tmp_path}/secret'",
-            "SET enable_external_access=true",
-            "RESET lock_configuration",
-            "DELETE FROM d1.main.runs",
-            "CREATE TABLE d2.main.mine (a INT)",
-        ):
-            with pytest.raises(duckdb.Error):
-                connection.execute(statement)
-    assert (tmp_path / "secret").read_text() == "secret"
-
-
 def test_files_opened_in_turn_reach_nothing_else_and_one_that_fails_does_not_hinder_the_next(
     files: list[Path], tmp_path: Path
 ) -> None:
@@ -200,8 +159,11 @@ def test_files_opened_in_turn_reach_nothing_else_and_one_that_fails_does_not_hin
         for statement in (
             f"SELECT * FROM read_text('{tmp_path}/secret')",
             f"ATTACH '{tmp_path}/other.db' AS other",
+            f"COPY (SELECT 1) TO '{tmp_path}/secret'",
             "SET enable_external_access=true",
+            "RESET lock_configuration",
             "DELETE FROM d1.main.runs",
+            "CREATE TABLE d1.main.mine (a INT)",
         ):
             with pytest.raises(duckdb.Error):
                 opened[0].opened.connection.execute(statement)
@@ -211,6 +173,9 @@ def test_files_opened_in_turn_reach_nothing_else_and_one_that_fails_does_not_hin
     with pytest.raises(GputuiError, match=r"text\.db is not a gputui result file"):
         read_each([files[0], tmp_path / "text.db"], read)
     assert together == [2, 2, 1]
+    assert (tmp_path / "secret").read_text() == "secret"
+    with pytest.raises(duckdb.Error), open_results(files[:2]) as opened:
+        opened[0].opened.connection.execute(f"ATTACH '{tmp_path}/other.db' AS other")
     with duckdb.connect(str(files[0])):  # nothing holds it any more
         pass
 

@@ -26,7 +26,7 @@ from gputui.services.advise.rent import Pick, PricedSide, advise
 from gputui.services.compare.evidence import value_table
 from gputui.services.compare.formats import comparison_as_json, comparisons_as_csv
 from gputui.services.compare.headline import headline_of
-from gputui.services.compare.pairing import FigureRow, Row, Side, compare_sides, side_of_runs
+from gputui.services.compare.pairing import Side, compare_sides, side_of_runs
 from gputui.services.compare.reports import comparison_as_text, comparisons_as_markdown, comparisons_as_page
 from gputui.services.compare.row_text import (
     change_text,
@@ -134,7 +134,9 @@ def test_every_form_says_the_same_of_a_row(
         assert (figure_line["figure"], figure_line["figure_verdict"]) == ("p99_s", judged.word)
         assert figure_line["figure_reason"] == judged.reason
         assert figure_line["figure_change"] == ("" if judged.ratio is None else repr(judged.ratio[0] - 1))
-        assert [cells(one) for one in wide.splitlines() if "p99 latency" in one].count(words(figure)) > 0
+        texts = (*figure_values(figure), change_text(judged), figure_verdict(figure))
+        behind = [one.split()[2:] for one in wide.splitlines() if "p99 latency" in one]
+        assert " ".join(texts).split() in behind
         assert any(
             f"{escaped(change_text(judged))} | {escaped(figure_verdict(figure))} |" in one
             for one in markdown.splitlines()
@@ -153,17 +155,6 @@ def says(plain: dict[str, object], judgement: Judgement) -> bool:
     n = judgement.n or (None, None)
     found = tuple(plain[key] for key in ("change", "change_low", "change_high", "n_a", "n_b"))
     return ((plain["verdict"], plain["reason"]) == (judgement.word, judgement.reason)) and found == change + n
-
-
-def cells(line: str) -> str:
-    """A line of a table with single spaces."""
-    return " ".join(line.split()[2:])
-
-
-def words(figure: FigureRow) -> str:
-    """The cells behind the title of a figure, with single spaces."""
-    texts = (*figure_values(figure), change_text(figure.judgement), figure_verdict(figure))
-    return " ".join(" ".join(texts).split())
 
 
 @settings(deadline=None, max_examples=15)
@@ -204,20 +195,13 @@ def test_advice_judges_boxes_as_a_comparison_does(
     for respect, pick in (("rate", advice.fastest), ("cost", advice.cheapest)):
         assert isinstance(pick, Pick)
         best, other = boxes if pick.offer.box == "a.db" else boxes[::-1]
-        judged = row_of(other[0], best[0])
+        rows = compare_sides(other[0], best[0]).rows
+        (judged,) = (row for row in rows if row.case.work.workload == JOB)
         expected = judged.rate if respect == "rate" else judged.cost
         ((name, judgement),) = pick.against
         assert name == f"{other[0].name} gpu"
-        assert (judgement.word, judgement.reason, judgement.n) == (
-            expected.word,
-            expected.reason,
-            expected.n,
-        )
+        found = (judgement.word, judgement.reason, judgement.n)
+        assert found == (expected.word, expected.reason, expected.n)
         assert judgement.ratio == pytest.approx(expected.ratio)
         assert pick.ties == (() if expected.verdict.word == "faster" else (name,))
         assert says(plain["fastest" if respect == "rate" else "cheapest"]["against"][0], judgement)
-
-
-def row_of(a: Side, b: Side) -> Row:
-    """The row that answers the job."""
-    return next(row for row in compare_sides(a, b).rows if row.case.work.workload == JOB)

@@ -9,7 +9,6 @@ from hand_made import make_run, measured, steady, unmeasured
 from journals import CPU_MACHINE, GPU_MACHINE, RUNTIME
 
 from gputui.errors import EXIT_USAGE, GputuiError
-from gputui.model.absent import Missing
 from gputui.model.plan import Case, Variant, program_case
 from gputui.model.result import CaseResult
 from gputui.services.compare.rerun import (
@@ -50,11 +49,12 @@ def repeated(repetition: Repetition) -> list[tuple[str, tuple[str, ...], tuple[s
     return [(case.workload, case.precisions, case.threads) for case in repetition.profile.cases]
 
 
-def test_a_case_that_had_too_little_time_is_repeated_and_one_that_cannot_run_is_not() -> None:
+def test_a_case_that_had_too_little_time_or_memory_is_repeated_and_one_that_cannot_run_is_not() -> None:
     short = unmeasured(real("gemm"), "skipped", "the budget of 15 s is spent")
+    full = unmeasured(real("conv_train"), "oom", "8 GiB")
     unable = unmeasured(real("membw"), "skipped", "no GPU")
-    found = repetition_of(model_of(done(real("spin")), short, unable))
-    assert [case.workload for case in found.profile.cases] == ["spin", "gemm"]
+    found = repetition_of(model_of(done(real("spin")), short, full, unable))
+    assert [case.workload for case in found.profile.cases] == ["spin", "gemm", "conv_train"]
     assert found.left_out == 1
 
 
@@ -63,13 +63,14 @@ def test_cases_that_differ_in_precision_share_launches_again_and_others_do_not()
         model_of(
             done(real("gemm")),
             done(real("gemm", "amp")),
+            done(real("gemm", "amp-fp16")),
             done(real("gemm", threads="all")),
             done(real("spin")),
         )
     )
 
     assert repeated(found) == [
-        ("gemm", ("fp32", "amp"), ("1",)),
+        ("gemm", ("fp32", "amp", "amp-fp16"), ("1",)),
         ("gemm", ("fp32",), ("all",)),
         ("spin", ("fp32",), ("1",)),
     ]
@@ -81,24 +82,12 @@ def test_launches_are_those_that_the_other_run_made_or_if_it_was_cut_short_plann
     status: str, launches: int
 ) -> None:
     model = model_of(done(real("spin")))
-    summary = replace(
-        model.run.summary,
-        status=status,
-        replicates=3,
-        budget_s=77.0,
-        profile="quick",
-        profile_version=9,
-    )
+    summary = replace(model.run.summary, status=status, replicates=3, budget_s=77.0, profile_version=9)
 
     profile = repetition_of(replace(model, run=replace(model.run, summary=summary))).profile
 
     assert (profile.replicates, profile.budget_s) == (launches, 77.0)
     assert (profile.name, profile.version) == ("quick", 9)
-
-
-def test_a_type_of_amp_that_was_asked_for_is_asked_for_again() -> None:
-    repetition = repetition_of(model_of(*(done(real("gemm", kind)) for kind in ("amp", "amp-fp16"))))
-    assert repeated(repetition) == [("gemm", ("amp", "amp-fp16"), ("1",))]
 
 
 def test_a_compiled_case_is_compiled_and_a_profiled_one_profiled_again() -> None:
@@ -112,19 +101,6 @@ def test_a_compiled_case_is_compiled_and_a_profiled_one_profiled_again() -> None
         (("eager",), True),
         (("compile",), False),
     ]
-
-
-def test_what_was_not_tried_there_is_not_tried_here() -> None:
-    found = repetition_of(
-        model_of(
-            done(real("spin")),
-            unmeasured(real("gemm"), "skipped", "no GPU"),
-            unmeasured(real("membw"), "oom", "8 GiB"),
-        )
-    )
-
-    assert [case.workload for case in found.profile.cases] == ["spin", "membw"]
-    assert found.left_out == 1
 
 
 def changed(case: Case, **parts: object) -> CaseResult:
@@ -188,11 +164,8 @@ def test_a_program_is_repeated_from_the_profile_that_declares_it_and_only_from_o
     assert "give its profile.toml" in refused(program("command:nap"))
     found = repetition_of(model_of(program("command:nap")), profile_with(SLEEP))
     assert found.profile.commands == (SLEEP,)
-    assert "differs in the given profile" in refused(program("command:nap", 5.0), given=profile_with(SLEEP))
-
-
-def test_a_recording_is_repeated_by_recording() -> None:
     assert "gputui record" in refused(program("record:train"))
+    assert "differs in the given profile" in refused(program("command:nap", 5.0), given=profile_with(SLEEP))
 
 
 def test_cases_of_the_given_profile_that_the_other_run_did_not_have_are_not_added() -> None:
@@ -202,10 +175,12 @@ def test_cases_of_the_given_profile_that_the_other_run_did_not_have_are_not_adde
     assert repeated(repetition_of(model_of(done(real("spin"))), given)) == [("spin", ("fp32",), ("1",))]
 
 
-def test_differences_are_reported_as_there_and_here() -> None:
+def test_differences_are_reported_as_there_and_here_and_there_is_none_in_the_same_place() -> None:
     model = model_of(done(real("spin")))
-    there = replace(model.run.summary, gputui_version="0.0.9")
-    older = replace(model, run=replace(model.run, summary=there))
+    older, same = (
+        replace(model, run=replace(model.run, summary=replace(model.run.summary, gputui_version=one)))
+        for one in ("0.0.9", version())
+    )
 
     other = replace(RUNTIME, torch_version="9.9.9")
     differences = {what: (on_a, on_b) for what, on_a, on_b in differences_here(older, GPU_MACHINE, other)}
@@ -213,16 +188,7 @@ def test_differences_are_reported_as_there_and_here() -> None:
     assert differences["torch"] == (str(RUNTIME.torch_version), "9.9.9")
     assert differences["gputui"] == ("0.0.9", version())
     assert differences["GPU"][0] == "none"
-
-
-def test_in_the_same_place_nothing_differs() -> None:
-    model = model_of(done(real("spin")))
-    same = replace(
-        model, run=replace(model.run, summary=replace(model.run.summary, gputui_version=version()))
-    )
-
     assert differences_here(same, CPU_MACHINE, RUNTIME) == ()
-    assert isinstance(model.run.summary.price, Missing)
 
 
 def test_a_case_that_was_too_slow_for_more_than_one_launch_takes_none_from_the_others() -> None:

@@ -6,7 +6,7 @@ import html
 import itertools
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from journals import (
     write_telemetry,
 )
 
-from gputui.cli import main
 from gputui.model.journal import (
     Block,
     CaseWarm,
@@ -101,54 +100,34 @@ def lines_of(
     return lines
 
 
-FP32 = [(MM, 80.0), (ATTENTION, 10.0)], 10.0
-AMP = [(MM, 16.0), (ATTENTION, 20.0), (CAST, 4.0)], 10.0
-
-
-def store(place: Path, name: str, lines: list[Line], gpus: int = 0) -> Path:
-    run_dir = write_lines(place / f"run-{name}", lines)
+def store(db: Path, lines: list[Line], gpus: int = 0) -> Path:
+    run_dir = write_lines(db.with_suffix(".run"), lines)
     if gpus:
         write_telemetry(run_dir, make_telemetry(seconds=60, gpus=gpus))
     contents = read_journal(run_dir)
     assert contents.damage == ()
-    store_run(place / name, contents, read_telemetry(run_dir))
-    return place / name
+    store_run(db, contents, read_telemetry(run_dir))
+    return db
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lines = lines_of(
-        (GPT, GPT_AMP, GEMM, GEMM_AMP),
-        (100, 50, 80, 16),
-        (passed(0, 90, *FP32), passed(1, 91, *AMP)),
-    )
-    return store(tmp_path_factory.mktemp("made"), "both.db", lines)
-
-
-@pytest.fixture(scope="module")
-def told(made: Path) -> dict[str, str]:
-    """One run, gpt_train and gemm, each in fp32 and under amp; the former profiled: in each form."""
-    asked = ask([str(made)], by="precision")
+def compared(*files: Path, by: str | None = "precision", form: str = "text") -> str:
+    """What `compare` writes of these files."""
+    asked = ask([str(file) for file in files], by=by)
     answer = asked.compared(0, with_energy=True)
-    forms = ("json", "markdown", "html")
-    made_of = {form: comparison_text(asked, answer, form) for form in forms}
-    return made_of | {"text": comparison_text(asked, answer, "text", width=120, is_verbose=True)}
+    return comparison_text(asked, answer, form, width=120, is_verbose=True)
 
 
-@pytest.fixture
-def printed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., str]:
-    monkeypatch.chdir(tmp_path)
+FP32 = [(MM, 80.0), (ATTENTION, 10.0)], 10.0
+AMP = [(MM, 16.0), (ATTENTION, 20.0), (CAST, 4.0)], 10.0
 
-    def compare(*words: str | Path, columns: int = 80) -> str:
-        monkeypatch.setenv("COLUMNS", str(columns))
-        with pytest.raises(SystemExit) as left:
-            main(["compare", "--verbose", *map(str, words)])
-        assert left.value.code == 0
-        return capsys.readouterr().out
 
-    return compare
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """One run, gpt_train and gemm, each in fp32 and under amp; the former profiled: in each form."""
+    passes = passed(0, 90, *FP32), passed(1, 91, *AMP)
+    lines = lines_of((GPT, GPT_AMP, GEMM, GEMM_AMP), (100, 50, 80, 16), passes)
+    db = store(tmp_path_factory.mktemp("made") / "both.db", lines)
+    return {form: compared(db, form=form) for form in ("text", "json", "markdown", "html")}
 
 
 def on_one_line(text: str) -> str:
@@ -207,24 +186,17 @@ def test_markdown_and_the_page_say_why_as_well(told: dict[str, str]) -> None:
     )
 
 
-def test_two_files_explain_each_other(tmp_path: Path, printed: Callable[..., str]) -> None:
-    a = store(tmp_path, "a.db", lines_of((GPT,), (100,), (passed(0, 90, *FP32),)))
+def test_two_files_explain_each_other_where_they_differ(tmp_path: Path) -> None:
+    a, same = (
+        store(tmp_path / name, lines_of((GPT,), (100,), (passed(0, 90, *FP32),)))
+        for name in ("a.db", "same.db")
+    )
     slow = [(MM, 160.0), (ATTENTION, 20.0)], 20.0
-    b = store(tmp_path, "b.db", lines_of((GPT,), (200,), (passed(0, 90, *slow),)))
-
-    text = on_one_line(printed(a, b))
+    b = store(tmp_path / "b.db", lines_of((GPT,), (200,), (passed(0, 90, *slow),)))
 
     sentence = "b's step is 100 ms longer (200 vs 100 ms, 4096 tok): matmul +80.0 ms (backward), 80 % of the"
-    assert f"{sentence} difference" in text
-
-
-def test_what_does_not_differ_has_no_block_and_json_says_why(
-    tmp_path: Path, printed: Callable[..., str]
-) -> None:
-    a = store(tmp_path, "a.db", lines_of((GPT,), (100,), (passed(0, 90, *FP32),)))
-    b = store(tmp_path, "b.db", lines_of((GPT,), (100,), (passed(0, 90, *FP32),)))
-
-    (row,) = rows_of(printed(a, b, "--format", "json")).values()
+    assert f"{sentence} difference" in on_one_line(compared(a, b, by=None))
+    (row,) = rows_of(compared(a, same, by=None, form="json")).values()
     assert row["why"] == {"missing": "the verdict is inconclusive: there is no difference to explain"}
 
 
@@ -233,38 +205,27 @@ def test_what_does_not_differ_has_no_block_and_json_says_why(
     [
         (without_result(90, 0, "the worker died of SIGKILL"), "not profiled: the worker died of SIGKILL"),
         (passed(0, 90, [(MM, 150.0)], 10.0), "the profiled step took 1.60x as long as the timed one"),
+        (None, ""),
     ],
 )
-def test_a_pass_that_is_not_believed_explains_nothing_and_says_so(
-    tmp_path: Path, printed: Callable[..., str], spoilt: ProfiledPass, expected: str
+def test_a_pass_that_is_not_believed_explains_nothing_and_says_so_and_none_is_silence(
+    tmp_path: Path, spoilt: ProfiledPass | None, expected: str
 ) -> None:
-    lines = lines_of((GPT, GPT_AMP), (100, 50), (spoilt, passed(1, 91, *AMP)))
+    passes = (spoilt, passed(1, 91, *AMP)) if spoilt else ()
 
-    text = on_one_line(printed(store(tmp_path, "a.db", lines), "--by", "precision"))
+    text = on_one_line(compared(store(tmp_path / "a.db", lines_of((GPT, GPT_AMP), (100, 50), passes))))
 
-    assert f"why GPT training: unknown: a: {expected}" in text
+    assert expected in text
+    assert ("why GPT training: unknown: a: " in text) == ("why" in text) == bool(spoilt)
     assert "matmul -" not in text
 
 
-def test_runs_without_any_profiled_pass_are_compared_in_silence(
-    tmp_path: Path, printed: Callable[..., str]
-) -> None:
-    lines = lines_of((GPT, GPT_AMP), (100, 50), ())
+def test_a_power_cap_seen_in_the_blocks_of_a_case_is_a_finding(tmp_path: Path) -> None:
+    cases = [make_case("gpt_train", device_class="gpu", precision=precision) for precision in ("fp32", "amp")]
+    passes = passed(0, 90, *FP32), passed(1, 91, *AMP)
+    lines = lines_of(cases, (100, 50), passes, replace(GPU_MACHINE, gpus=(H200,)))
 
-    assert "why" not in printed(store(tmp_path, "a.db", lines), "--by", "precision")
+    text = on_one_line(compared(store(tmp_path / "a.db", lines, gpus=1)))
 
-
-def test_a_power_cap_seen_in_the_blocks_of_a_case_is_a_finding(
-    tmp_path: Path, printed: Callable[..., str]
-) -> None:
-    fp32 = make_case("gpt_train", device_class="gpu")
-    amp = make_case("gpt_train", device_class="gpu", precision="amp")
-    machine = replace(GPU_MACHINE, gpus=(H200,))
-    lines = lines_of((fp32, amp), (100, 50), (passed(0, 90, *FP32), passed(1, 91, *AMP)), machine)
-
-    text = on_one_line(printed(store(tmp_path, "a.db", lines, gpus=1), "--by", "precision"))
-
-    assert (
-        "a: A power cap holds the clock down: a power cap held the clock down for 50 % of the time, to 1.8"
-        in text
-    )
+    cap = "a power cap held the clock down for 50 % of the time, to 1.8"
+    assert f"a: A power cap holds the clock down: {cap}" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 import venv
@@ -91,19 +92,12 @@ def refused(stated: str) -> GputuiError:
     return caught.value
 
 
-@pytest.mark.parametrize("stated", ["/nowhere/python", "no-such-python", "~no-such-user/bin/python", ""])
-def test_what_is_not_there_is_no_executable(stated: str) -> None:
-    assert "is not an executable file" in refused(stated).message
-
-
-def test_a_directory_is_reported_with_where_its_python_would_be(with_torch: Environment) -> None:
-    error = refused(str(with_torch.place))
-    assert f"such as {with_torch.python}" in error.hint
-
-
-def test_a_file_that_may_not_be_executed_is_no_executable(tmp_path: Path) -> None:
+def test_what_is_not_there_or_may_not_be_executed_is_refused(with_torch: Environment, tmp_path: Path) -> None:
     (tmp_path / "python").write_text("#!/bin/sh\n")
-    assert "is not an executable file" in refused(str(tmp_path / "python")).message
+    nothing = ("/nowhere/python", "no-such-python", "~no-such-user/bin/python", "", str(tmp_path / "python"))
+    for stated in nothing:
+        assert "is not an executable file" in refused(stated).message
+    assert f"such as {with_torch.python}" in refused(str(with_torch.place)).hint
 
 
 @pytest.mark.parametrize(
@@ -216,13 +210,6 @@ def test_a_python_that_hangs_is_given_up_and_leaves_nothing_running(tmp_path: Pa
     assert living_members(int((tmp_path / "pid").read_text())) == []
 
 
-def test_a_stated_python_without_torch_is_taken_and_says_that_it_has_none(bare: Environment) -> None:
-    chosen = choose_interpreter(bare.python)
-    assert chosen.found_as == "--python"
-    assert chosen.runtime.torch_version == Missing("torch not installed")
-    assert chosen.devices == ()
-
-
 @pytest.mark.parametrize(
     ("torch", "expected"),
     [
@@ -242,48 +229,33 @@ def test_a_torch_that_cannot_be_imported_is_reported_with_the_reason(
     assert expected in version.reason
 
 
-def test_a_stated_python_is_known_by_its_own_path_and_not_by_what_its_link_points_to(
-    with_torch: Environment,
-) -> None:
-    interpreter = choose_interpreter(with_torch.python)
-    assert interpreter.executable == with_torch.python
-    assert interpreter.runtime.torch_version == "2.99.0+cpu"
-
-
-def test_a_path_that_begins_with_a_dot_is_of_this_directory(
-    with_torch: Environment, monkeypatch: pytest.MonkeyPatch
+def test_a_stated_python_is_taken_by_the_path_that_was_stated(
+    with_torch: Environment, bare: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(with_torch.place / "bin")
-    assert choose_interpreter("./python").executable == with_torch.python
-
-
-def test_the_home_directory_is_filled_in(with_torch: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(with_torch.place))
-    assert choose_interpreter("~/bin/python").executable == with_torch.python
+    for stated in (with_torch.python, "./python", "~/bin/python"):
+        found = choose_interpreter(stated)
+        assert (found.found_as, found.executable) == ("--python", with_torch.python)
+        assert found.runtime.torch_version == "2.99.0+cpu"
+    without = choose_interpreter(bare.python)
+    assert (without.found_as, without.devices) == ("--python", ())
+    assert without.runtime.torch_version == Missing("torch not installed")
 
 
-@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
-def test_the_first_that_has_torch_is_taken_and_named(
-    bare: Environment, with_torch: Environment, tmp_path: Path, variable: str
-) -> None:
-    chosen = choose_interpreter(None, {variable: str(with_torch.place)})
-    assert (chosen.found_as, chosen.executable) == (f"${variable}", with_torch.python)
-
-
-def test_an_active_environment_comes_before_the_path(
+def test_the_first_that_has_torch_is_taken_an_active_environment_before_the_path(
     bare: Environment, with_torch: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    nothing = choose_interpreter(None, {"VIRTUAL_ENV": "/nowhere", "CONDA_PREFIX": str(bare.place)})
+    assert (nothing.found_as, nothing.devices) == ("this Python", ())
     other = Environment(tmp_path / "other")
     monkeypatch.setenv("PATH", str(other.place / "bin"))
-    assert choose_interpreter(None, {"VIRTUAL_ENV": str(with_torch.place)}).found_as == "$VIRTUAL_ENV"
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        chosen = choose_interpreter(None, {variable: str(with_torch.place)})
+        assert (chosen.found_as, chosen.executable) == (f"${variable}", with_torch.python)
     assert choose_interpreter(None, {}).found_as == "python3 on the path"
     monkeypatch.setattr(sys, "executable", with_torch.python)
     assert choose_interpreter(None, {}).found_as == "this Python"
-
-
-def test_where_nothing_has_torch_this_python_is_taken(bare: Environment) -> None:
-    chosen = choose_interpreter(None, {"VIRTUAL_ENV": "/nowhere", "CONDA_PREFIX": str(bare.place)})
-    assert (chosen.found_as, chosen.devices) == ("this Python", ())
 
 
 def test_a_directory_called_torch_beside_the_user_is_not_torch(
@@ -295,65 +267,43 @@ def test_a_directory_called_torch_beside_the_user_is_not_torch(
     assert chosen.found_as == "$VIRTUAL_ENV"
 
 
-def test_an_answer_is_remembered_while_nothing_changed(with_torch: Environment) -> None:
+def test_an_answer_is_remembered_until_torch_or_the_visible_devices_change(
+    with_torch: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = choose_interpreter(with_torch.python)
     assert choose_interpreter(with_torch.python) == first
     assert with_torch.imports() == 1
-
-
-def test_a_python_is_probed_again_once_its_torch_changed(with_torch: Environment) -> None:
-    choose_interpreter(with_torch.python)
     with_torch.torch_file.write_text(TORCH.replace("2.99.0", "2.100.0"))
     os.utime(with_torch.torch_file, ns=(0, with_torch.torch_file.stat().st_mtime_ns + 1_000_000_000))
     assert choose_interpreter(with_torch.python).runtime.torch_version == "2.100.0+cpu"
-
-
-def test_a_python_is_probed_again_when_other_devices_are_visible(
-    with_torch: Environment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    choose_interpreter(with_torch.python)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     choose_interpreter(with_torch.python)
-    assert with_torch.imports() == 2
-
-
-def test_a_python_whose_torch_was_removed_is_probed_again(with_torch: Environment) -> None:
-    choose_interpreter(with_torch.python)
-    with_torch.torch_file.unlink()
-    with_torch.torch_file.with_name("imported").unlink()
-    with_torch.torch_file.parent.rmdir()
+    assert with_torch.imports() == 3
+    shutil.rmtree(with_torch.torch_file.parent)
     assert choose_interpreter(with_torch.python).runtime.torch_version == Missing("torch not installed")
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"{}", b"null", b'{"state": 1}', b"\xff"])
-def test_a_damaged_memory_only_costs_the_time_to_ask_again(with_torch: Environment, damage: bytes) -> None:
-    wanted = choose_interpreter(with_torch.python)
-    (remembered,) = Path(os.environ["XDG_CACHE_HOME"]).rglob("*.json")
-    remembered.write_bytes(damage)
-    assert choose_interpreter(with_torch.python) == wanted
-    assert with_torch.imports() == 2
-
-
-def test_a_cache_that_cannot_be_written_lies_in_the_temporary_directory(
+def test_a_damaged_memory_or_no_place_for_one_only_costs_the_time_to_ask_again(
     with_torch: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    wanted = choose_interpreter(with_torch.python)
+    (remembered,) = Path(os.environ["XDG_CACHE_HOME"]).rglob("*.json")
+    damages = [b"", b"{", b"[]", b"{}", b"null", b'{"state": 1}', b"\xff"]
+    for damage in damages:
+        remembered.write_bytes(damage)
+        assert choose_interpreter(with_torch.python) == wanted
+    asked = 1 + len(damages)
+    assert with_torch.imports() == asked
     (tmp_path / "file").write_text("")
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
-    choose_interpreter(with_torch.python)
-    choose_interpreter(with_torch.python)
-    assert with_torch.imports() == 1
+    for _ in range(2):
+        assert choose_interpreter(with_torch.python) == wanted
+    assert with_torch.imports() == asked + 1
     assert list((tmp_path / "temporary").rglob("*.json"))
-
-
-def test_without_any_place_for_a_cache_torch_is_asked_again(
-    with_torch: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setattr(
-        "gputui.services.profiles.interpreters.probe_cache", lambda: tmp_path / "file" / "probes"
-    )
-    choose_interpreter(with_torch.python)
-    choose_interpreter(with_torch.python)
-    assert with_torch.imports() == 2
+    nowhere = tmp_path / "file" / "probes"
+    monkeypatch.setattr("gputui.services.profiles.interpreters.probe_cache", lambda: nowhere)
+    for _ in range(2):
+        assert choose_interpreter(with_torch.python) == wanted
+    assert with_torch.imports() == asked + 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -50,14 +51,15 @@ def wheel_of(command: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("driver", [450, 470, 510, 525, 535, 550, 565, 570, 575, 580, 590])
-@pytest.mark.parametrize("capability", [(5, 2), (6, 1), (7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0)])
-def test_every_driver_and_gpu_gets_a_build_that_both_run(driver: int, capability: tuple[int, int]) -> None:
-    build = build_for(driver, capability)
-    assert build is not None
-    assert NVIDIA_LEAST[build.cuda.partition(".")[0]] <= driver
-    assert not missing_kernels(capability, KERNELS[wheel_of(build.words)].split())
-    assert wheel_of(build.words).endswith("+cu" + build.cuda.replace(".", ""))
+def test_every_driver_and_gpu_gets_a_build_that_both_run() -> None:
+    drivers = (450, 470, 510, 525, 535, 550, 565, 570, 575, 580, 590)
+    capabilities = ((5, 2), (6, 1), (7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0))
+    for driver, capability in itertools.product(drivers, capabilities):
+        build = build_for(driver, capability)
+        assert build is not None, (driver, capability)
+        assert NVIDIA_LEAST[build.cuda.partition(".")[0]] <= driver, capability
+        assert not missing_kernels(capability, KERNELS[wheel_of(build.words)].split()), driver
+        assert wheel_of(build.words).endswith("+cu" + build.cuda.replace(".", ""))
 
 
 @pytest.mark.parametrize(
@@ -82,22 +84,8 @@ def test_what_is_newer_or_older_than_a_build_gets_another_one(
         assert not missing_kernels(capability, KERNELS[wheel].split())
 
 
-def test_a_driver_or_a_gpu_that_no_build_knows_gets_no_command_but_advice() -> None:
-    for driver, cuda, capability in (("418.226.00", "10.1", "7.0"), ("470.256.02", "11.4", "3.7")):
-        unused = unused_gpu(CU13, box(driver, cuda, capability))
-        assert unused is not None
-        assert unused.command == ""
-        assert unused.step == (
-            f"no torch that can be measured runs with driver {driver} on compute capability {capability}:"
-            " install a newer driver"
-        )
-
-
-def test_the_newest_build_is_the_release_that_the_tests_run_with(repository: Path) -> None:
-    assert f"torch=={BUILDS[0].torch}\n" in (repository / "constraints.txt").read_text()
-
-
 def test_the_pages_have_the_lines_that_run_prints(repository: Path) -> None:
+    assert f"torch=={BUILDS[0].torch}\n" in (repository / "constraints.txt").read_text()
     page = (repository / "docs" / "installing.md").read_text()
     assert [words for words in (*(build.words for build in BUILDS), ROCM) if words not in page] == []
     rows = re.findall(r"^\| (\d{3}) (?:and|to) .*? \| (.*?) \| `(.*?)`", page, re.MULTILINE)
@@ -222,13 +210,7 @@ def test_of_two_gpus_the_one_is_taken_for_which_torch_has_kernels_unless_the_oth
         (replace(make_interpreter(T4), amd_gpus=1), make_machine("Tesla T4")),
         (make_interpreter(cuda=None), of_amd(make_machine("AMD Radeon RX 7900 XTX"))),
     ],
-    ids=[
-        "it works",
-        "no GPU",
-        "no GPU and no torch",
-        "an AMD GPU beside one that works",
-        "an AMD GPU without its compute driver",
-    ],
+    ids=["it works", "no GPU", "neither", "an AMD GPU beside one that works", "AMD without its driver"],
 )
 def test_a_gpu_that_works_and_a_box_without_one_get_no_complaint(
     interpreter: Interpreter, machine: Machine
@@ -269,27 +251,30 @@ def test_the_cpu_is_measured_if_it_is_asked_for_and_so_is_a_plan_without_gpu_cas
         assert wheel_of(raised.value.hint) == "2.13.0+cu126"
 
 
-def test_a_python_that_is_newer_than_the_build_is_said_instead_of_a_line_that_fails() -> None:
-    interpreter = replace(CU13, runtime=replace(CU13.runtime, python_version="3.14.2"))
-    unused = unused_gpu(interpreter, box("470.256.02", "11.4"))
-    assert unused is not None
-    assert unused.command == ""
-    assert "Python 3.13 or older" in unused.step
-
-
 def test_what_the_driver_does_not_tell_is_concluded_from_its_newest_cuda() -> None:
-    absent = Missing("not told")
+    interpreter = replace(make_interpreter(cuda=None), executable="/home/a b/bin/python")
     for cuda, wheel in (("11.4", "2.7.1+cu118"), ("12.2", "2.13.0+cu126"), ("14.0", "2.13.0+cu130")):
-        machine = replace(box("", cuda), driver_version=absent)
-        unused = unused_gpu(make_interpreter(cuda=None), machine)
+        machine = replace(box("", cuda), driver_version=Missing("not told"))
+        unused = unused_gpu(interpreter, machine)
         assert unused is not None
         assert wheel_of(unused.command) == wheel
+        assert unused.command.startswith("'/home/a b/bin/python' -m pip install "), "one word"
 
 
-def test_a_path_with_a_blank_stays_one_word_of_the_command() -> None:
-    unused = unused_gpu(replace(CU13, executable="/home/a b/bin/python"), box("535.54.03", "12.2"))
-    assert unused is not None
-    assert unused.command.startswith("'/home/a b/bin/python' -m pip install ")
+def test_where_no_build_runs_on_the_driver_the_gpu_or_the_python_there_is_advice_and_no_command() -> None:
+    newer = replace(CU13, runtime=replace(CU13.runtime, python_version="3.14.2"))
+    none = (
+        "no torch that can be measured runs with driver {} on compute capability {}: install a newer driver"
+    )
+    for interpreter, driver, cuda, capability, step in (
+        (CU13, "418.226.00", "10.1", "7.0", none.format("418.226.00", "7.0")),
+        (CU13, "470.256.02", "11.4", "3.7", none.format("470.256.02", "3.7")),
+        (newer, "470.256.02", "11.4", "8.0", "Python 3.13 or older"),
+    ):
+        unused = unused_gpu(interpreter, box(driver, cuda, capability))
+        assert unused is not None
+        assert unused.command == ""
+        assert step in unused.step
 
 
 @pytest.mark.slow
