@@ -138,7 +138,7 @@ def agents(count: int, seed: int, place: Path, faults: Faults) -> str:
 
 def boxes(count: int, seed: int, place: Path, faults: Faults) -> str:
     """What a host says of itself before a bakeoff."""
-    from test_strangers import described
+    from strangers import described
 
     chance = random.Random(seed)
     machine = to_plain(describe_machine(hash_key=bytes(32)))

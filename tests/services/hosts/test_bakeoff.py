@@ -125,21 +125,8 @@ def test_a_supervisor_that_is_killed_there_leaves_what_was_finished_and_the_othe
 ) -> None:
     hosts = {name: servers.start(name) for name in ("one", "two")}
     profile, db = write_spin_profile(tmp_path / "spin.toml", replicates=3, blocks=6), tmp_path / "a.db"
-    words = (
-        "bakeoff",
-        profile,
-        "--host",
-        "one",
-        "--host",
-        "two",
-        "--db",
-        db,
-        "--yes",
-        "--python",
-        lean,
-        *SAME_BOX,
-    )
-    viewer = start_gputui(*words, env=servers.environment)
+    words = ("bakeoff", profile, "--host", "one", "--host", "two", "--db", db, "--yes", "--python", lean)
+    viewer = start_gputui(*words, *SAME_BOX, env=servers.environment)
     home = hosts["one"].home
     runs = home / ".gputui" / "runs"
     wait_until(lambda: runs.is_dir() and any(ended_launches(d) for d in runs.iterdir()), "a launch has ended")
@@ -171,7 +158,8 @@ def test_ctrl_c_ends_the_runs_on_all_hosts_and_keeps_what_is_finished(
     assert viewer.returncode == 130, said
     with open_result(db) as file:
         (summary,) = file.summaries()
-    assert (summary.status, list((host.home / ".gputui" / "runs").iterdir())) == ("interrupted", [])
+    assert summary.status == "interrupted"
+    assert list((host.home / ".gputui" / "runs").iterdir()) == []
     assert "stopped by SIGTERM: what was finished is stored" in said
     assert f"what was finished is kept (one is {summary.short_id})" in said
     again = gputui("bakeoff", "--resume", env=servers.environment)

