@@ -16,65 +16,41 @@ def price(usd_per_hour: float = 3.6, gpu_count: float = 1) -> Price:
     return Price(usd_per_hour, gpu_count, "stated", "", "", "", "")
 
 
-def cost(unit: str = "tok", gpu_count: float = 1, gpus_used: int = 1) -> Cost:
-    result = cost_per_million(SPEED, unit, price(gpu_count=gpu_count), "gpu", gpus_used)
-    assert isinstance(result, Cost), result
-    return result
+@pytest.mark.parametrize(
+    ("unit", "gpu_count", "gpus_used", "usd", "share"),
+    [
+        ("tok", 1, 1, 1.0, 1.0),
+        ("run", 1, 1, 1e-6, 1.0),
+        ("tok", 8, 1, 1 / 8, 1 / 8),
+        ("tok", 8, 8, 1.0, 1.0),
+        ("tok", 0.125, 1, 1.0, 1.0),  # a slice of a GPU is the whole box
+        ("flop", 1, 1, 1e12, 1.0),  # by the million TFLOP
+        ("B", 1, 1, 1e9, 1.0),  # by the million GB
+    ],
+)
+def test_a_million_units_cost_the_time_they_take_with_the_interval_of_the_speed_turned_round(
+    unit: str, gpu_count: float, gpus_used: int, usd: float, share: float
+) -> None:
+    found = cost_per_million(SPEED, unit, price(gpu_count=gpu_count), "gpu", gpus_used)
+
+    assert isinstance(found, Cost)
+    assert (found.usd_per_million, found.low, found.high) == pytest.approx((usd, 0.8 * usd, 1.25 * usd))
+    assert (found.share, found.is_share) == (share, share < 1)
+    if unit in ("tok", "run"):
+        millions = usd if unit == "tok" else 1e6 * usd
+        bought = (1e6 / millions, 0.8e6 / millions, 1.25e6 / millions)
+        assert found.units_per_usd(unit) == pytest.approx(bought)
 
 
-def test_a_million_units_cost_the_time_they_take() -> None:
-    assert cost().usd_per_million == pytest.approx(1.0)
-
-
-def test_the_interval_of_the_cost_is_that_of_the_speed_turned_round() -> None:
-    assert (cost().low, cost().high) == pytest.approx((0.8, 1.25))
-
-
-def test_a_dollar_buys_what_it_costs_turned_round_with_its_interval() -> None:
-    assert cost().units_per_usd("tok") == pytest.approx((1e6, 0.8e6, 1.25e6))
-    assert cost("run").units_per_usd("run") == pytest.approx((1e6, 0.8e6, 1.25e6))
-
-
-def test_a_box_that_is_free_sells_no_units() -> None:
-    free = cost_per_million(SPEED, "tok", price(0.0), "gpu")
-
-    assert isinstance(free, Cost)
-    assert isinstance(free.units_per_usd("tok"), Missing)
-
-
-def test_one_gpu_of_eight_carries_an_eighth_and_is_marked() -> None:
-    eighth = cost(gpu_count=8)
-
-    assert eighth.usd_per_million == pytest.approx(1 / 8)
-    assert eighth.is_share
-    assert not cost(gpu_count=8, gpus_used=8).is_share
-
-
-def test_a_slice_of_a_gpu_is_the_whole_box() -> None:
-    assert cost(gpu_count=0.125).share == 1
-
-
-def test_flops_are_priced_by_the_million_tflop_and_bytes_by_the_million_gb() -> None:
-    assert cost(unit="flop").usd_per_million == pytest.approx(1e12)
-    assert cost(unit="B").usd_per_million == pytest.approx(1e9)
-
-
-def test_a_cpu_row_has_no_price_on_a_box_whose_price_buys_gpus() -> None:
-    result = cost_per_million(SPEED, "tok", price(gpu_count=8), "cpu")
-
-    assert result == Missing("the price buys 8 GPUs: a CPU row needs a price of a CPU box")
-
-
-def test_a_cpu_row_carries_the_whole_price_of_a_cpu_box() -> None:
-    assert share_of_price(price(gpu_count=0), "cpu") == 1
-
-
-def test_a_gpu_row_has_no_price_on_a_box_without_a_gpu() -> None:
-    assert isinstance(share_of_price(price(gpu_count=0), "gpu"), Missing)
-
-
-def test_an_unknown_price_or_speed_is_the_reason() -> None:
+def test_what_has_no_price_says_why_and_a_box_that_is_free_sells_no_units() -> None:
     no_price, no_speed = Missing("no price"), Missing("ran out of memory")
-
     assert cost_per_million(SPEED, "tok", no_price, "gpu") == no_price
     assert cost_per_million(no_speed, "tok", price(), "gpu") == no_speed
+    assert cost_per_million(SPEED, "tok", price(gpu_count=8), "cpu") == Missing(
+        "the price buys 8 GPUs: a CPU row needs a price of a CPU box"
+    )
+    assert share_of_price(price(gpu_count=0), "cpu") == 1
+    assert isinstance(share_of_price(price(gpu_count=0), "gpu"), Missing)
+    free = cost_per_million(SPEED, "tok", price(0.0), "gpu")
+    assert isinstance(free, Cost)
+    assert isinstance(free.units_per_usd("tok"), Missing)

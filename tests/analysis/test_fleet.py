@@ -118,31 +118,19 @@ def spread_rates(count: int, sd: float = 0.02, seed: int = 1) -> list[float]:
     return [700e12 * math.exp(chance.gauss(0, sd)) for _ in range(count)]
 
 
-def test_boxes_added_one_by_one_have_the_mean_sd_and_interval_of_all_at_once() -> None:
+def test_boxes_added_one_by_one_or_in_groups_have_the_mean_sd_and_interval_of_all_at_once() -> None:
     rates = spread_rates(18)
     logs = [math.log(rate) for rate in rates]
-
-    found = of_boxes(*rates)
-
-    assert found.boxes == 18
-    assert found.typical_per_s == pytest.approx(math.exp(statistics.fmean(logs)))
-    assert found.log_sd == pytest.approx(statistics.stdev(logs))
     half = stats.t.ppf(0.975, 17) * statistics.stdev(logs) / math.sqrt(18)
-    assert (found.low_per_s, found.high_per_s) == pytest.approx(
-        (found.typical_per_s * math.exp(-half), found.typical_per_s * math.exp(half))
-    )
 
-
-def test_two_groups_joined_are_as_one_group_of_all_boxes() -> None:
-    rates = spread_rates(10)
-
-    joined, whole = rates_of_both(of_boxes(*rates[:4]), of_boxes(*rates[4:])), of_boxes(*rates)
-
-    assert joined.quantiles_per_s == whole.quantiles_per_s == tuple(sorted(rates))
-    assert joined.log_sd == pytest.approx(whole.log_sd)
-
-
-def test_one_box_keeps_the_interval_of_its_measurement() -> None:
+    for found in (of_boxes(*rates), rates_of_both(of_boxes(*rates[:7]), of_boxes(*rates[7:]))):
+        assert found.boxes == 18
+        assert found.typical_per_s == pytest.approx(math.exp(statistics.fmean(logs)))
+        assert found.log_sd == pytest.approx(statistics.stdev(logs))
+        ends = (found.typical_per_s * math.exp(-half), found.typical_per_s * math.exp(half))
+        assert (found.low_per_s, found.high_per_s) == pytest.approx(ends)
+    few = rates_of_both(of_boxes(*rates[:4]), of_boxes(*rates[4:10]))
+    assert few.quantiles_per_s == of_boxes(*rates[:10]).quantiles_per_s == tuple(sorted(rates[:10]))
     assert of_boxes(100.0) == BoxRates(1, 100.0, 99.0, 101.0, 0.0, (100.0,))
 
 
@@ -158,20 +146,12 @@ def test_of_many_boxes_the_quantiles_are_near_those_of_their_rates() -> None:
     assert rates[-5] < high < rates[-1]
 
 
-@pytest.mark.parametrize(
-    ("rate", "share"), [(9.0, 0.0), (10.0, 1 / 8), (10.5, 0.25), (13.0, 7 / 8), (14.0, 1.0)]
-)
-def test_a_box_is_faster_than_the_share_of_boxes_below_it_and_half_of_its_equals(
-    rate: float, share: float
-) -> None:
-    assert of_boxes(10.0, 11.0, 12.0, 13.0).share_slower(rate) == pytest.approx(share)
-
-
-def test_between_quantiles_of_many_boxes_the_share_is_interpolated() -> None:
-    found = of_boxes(*(100.0 + n for n in range(21)))
-
-    assert found.share_slower(105.0) == pytest.approx(0.25)
-    assert (found.share_slower(99.0), found.share_slower(121.0)) == (0.0, 1.0)
+def test_a_box_is_faster_than_the_share_of_boxes_below_it_and_half_of_its_equals() -> None:
+    few, many = of_boxes(10.0, 11.0, 12.0, 13.0), of_boxes(*(100.0 + n for n in range(21)))
+    for rate, share in ((9.0, 0.0), (10.0, 1 / 8), (10.5, 0.25), (13.0, 7 / 8), (14.0, 1.0)):
+        assert few.share_slower(rate) == pytest.approx(share)
+    for rate, share in ((99.0, 0.0), (105.0, 0.25), (121.0, 1.0)):
+        assert many.share_slower(rate) == pytest.approx(share), "between quantiles"
 
 
 def test_the_chance_of_a_slower_box_is_that_of_a_prediction_with_n_minus_1_degrees_of_freedom() -> None:
@@ -185,33 +165,25 @@ def test_the_chance_of_a_slower_box_is_that_of_a_prediction_with_n_minus_1_degre
     assert found.p_healthy(found.lowest_normal(0.01)) == pytest.approx(0.01)
 
 
-@pytest.mark.parametrize(("boxes", "is_found"), [(1, False), (4, False), (5, True), (20, True)])
-def test_below_five_boxes_even_half_the_rate_is_not_below_normal(boxes: int, is_found: bool) -> None:
-    found = of_boxes(*spread_rates(boxes, sd=0.01))
-
-    assert below_normal([(350e12, 353e12, found)]) == [is_found]
-
-
-def test_of_twelve_cases_one_must_be_lower_than_of_one_to_be_below_normal() -> None:
+def test_a_box_is_below_normal_beside_five_or_more_and_the_lower_the_more_cases_are_asked() -> None:
+    for boxes, is_found in ((1, False), (4, False), (5, True), (20, True)):
+        assert below_normal([(350e12, 353e12, of_boxes(*spread_rates(boxes, sd=0.01)))]) == [is_found]
     found = of_boxes(*spread_rates(10))
     rate = found.lowest_normal(0.02)
     healthy = (found.typical_per_s, found.typical_per_s, found)
-
     assert below_normal([(rate, rate, found)]) == [True]
     assert below_normal([(rate, rate, found), *[healthy] * 11]) == [False] * 12
 
 
-def test_a_small_difference_between_boxes_that_agree_is_nothing_to_mind() -> None:
-    found = of_boxes(*spread_rates(10, sd=0.002))
+def test_neither_a_small_difference_nor_a_rough_measurement_is_below_normal() -> None:
+    agreeing, apart = of_boxes(*spread_rates(10, sd=0.002)), of_boxes(*spread_rates(10))
 
-    assert found.p_healthy(0.98 * found.typical_per_s) < 0.001
-    assert below_normal([(0.98 * found.typical_per_s, 0.981 * found.typical_per_s, found)]) == [False]
-    assert below_normal([(0.96 * found.typical_per_s, 0.961 * found.typical_per_s, found)]) == [True]
-
-
-def test_a_rough_measurement_that_may_be_typical_is_not_below_normal() -> None:
-    found = of_boxes(*spread_rates(10))
-    rate = 0.8 * found.typical_per_s
-
-    assert below_normal([(rate, 1.01 * rate, found)]) == [True]
-    assert below_normal([(rate, 1.3 * rate, found)]) == [False]
+    assert agreeing.p_healthy(0.98 * agreeing.typical_per_s) < 0.001
+    for known, share, upper, is_below in (
+        (agreeing, 0.98, 1.001, False),
+        (agreeing, 0.96, 1.001, True),
+        (apart, 0.8, 1.01, True),
+        (apart, 0.8, 1.3, False),
+    ):
+        rate = share * known.typical_per_s
+        assert below_normal([(rate, upper * rate, known)]) == [is_below]

@@ -104,21 +104,57 @@ def test_what_a_gpu_reports_has_these_words(sample: DeviceSample, wanted: list[s
     assert words(sample) == wanted
 
 
-def test_a_power_cap_is_reported_with_the_limit_and_its_share_of_the_last_minutes() -> None:
-    now = gpu(throttle_bits=0x4, power_limit_w=300.0, power_limit_default_w=450.0)
-    assert found(now, Slowed(300.0, {"power": 0.34})) == [
-        GpuFinding(
-            "POWER-CAPPED at 300 W, 34 % of 5 min",
-            "warn",
-            "the power limit holds the clocks down: 300 W (factory 450 W)",
-            "POWER-CAPPED at 300 W",
-        )
-    ]
+HANGS = Missing("the driver has not answered for 12 s")
+REFUSED = Missing("no permission to ask the NVIDIA driver")
+GONE = (nvml_reason(GPU_IS_LOST), f"{LOST}: the kernel lists it no more")
+CAPPED = "the power limit holds the clocks down"
+HALVED = "the hardware has halved the clocks or worse: heat, or the power supply"
 
 
-def test_a_power_cap_of_unknown_share_is_reported_without_one() -> None:
-    (finding,) = found(gpu(throttle_bits=0x4), Slowed(300.0, {"power": None}))
-    assert finding == GpuFinding("POWER-CAPPED", "warn", "the power limit holds the clocks down")
+@pytest.mark.parametrize(
+    ("sample", "slowed", "foreign", "wanted"),
+    [
+        (
+            gpu(throttle_bits=0x4, power_limit_w=300.0, power_limit_default_w=450.0),
+            Slowed(300.0, {"power": 0.34}),
+            0,
+            GpuFinding(
+                "POWER-CAPPED at 300 W, 34 % of 5 min",
+                "warn",
+                f"{CAPPED}: 300 W (factory 450 W)",
+                "POWER-CAPPED at 300 W",
+            ),
+        ),
+        (
+            gpu(throttle_bits=0x4),
+            Slowed(300.0, {"power": None}),
+            0,
+            GpuFinding("POWER-CAPPED", "warn", CAPPED),
+        ),
+        *(
+            (
+                gpu(age_s=60, problem=Missing(reason), throttle_bits=0x4, pcie_width=4),
+                NOT_KNOWN,
+                0,
+                GpuFinding("LOST", "alarm", reason),
+            )
+            for reason in GONE
+        ),
+        (gpu(age_s=12, problem=HANGS), NOT_KNOWN, 0, GpuFinding("STALE 12 s", "alarm", HANGS.reason)),
+        (gpu(problem=REFUSED), NOT_KNOWN, 0, GpuFinding("NO READING", "alarm", REFUSED.reason)),
+        (gpu(throttle_bits=HW_SLOWDOWN), NOT_KNOWN, 0, GpuFinding("HW SLOWDOWN", "warn", HALVED)),
+        (gpu(age_s=99.6), NOT_KNOWN, 0, GpuFinding("STALE 2 min", "warn", "the last reading is 2 min old")),
+    ],
+)
+def test_a_finding_has_its_word_its_weight_and_its_reason(
+    sample: DeviceSample, slowed: Slowed, foreign: int, wanted: GpuFinding
+) -> None:
+    assert found(sample, slowed, foreign) == [wanted]
+
+
+def test_processes_of_others_are_counted_in_words() -> None:
+    for count, words in ((1, "1 process"), (2, "2 processes")):
+        assert [f.why for f in found(gpu(), foreign=count)] == [f"{words} of other users on this GPU"]
 
 
 def test_what_limited_the_clocks_a_moment_ago_is_still_reported() -> None:
@@ -141,47 +177,24 @@ def test_a_power_cap_is_a_caution_only_within_3_percent_of_the_cap() -> None:
     assert severities == 2 * ["warn", "warn", "note", "note"]
 
 
-@pytest.mark.parametrize(
-    ("bits", "word"), [(0x20, "THERMAL"), (0x40, "THERMAL"), (0x80, "POWER BRAKE"), (0x8, "HW SLOWDOWN")]
-)
-def test_what_slows_a_gpu_is_an_alarm_once_it_took_5_percent_of_the_last_minute(bits: int, word: str) -> None:
-    cause: Cause = "thermal" if word == "THERMAL" else "other"
-    cool = gpu(throttle_bits=bits, temperature_c=60.0, temperature_limit_c=90.0)
-    for seconds, severity in ((0.0, "warn"), (2.9, "warn"), (3.0, "alarm")):
-        (finding,) = found(cool, Slowed(60.0, {}, {cause: 0.0}, {cause: seconds}))
+def test_what_slows_a_gpu_is_an_alarm_once_it_took_5_percent_of_the_last_minute_and_at_its_limit_at_once() -> (
+    None
+):
+    named = {0x20: "THERMAL", 0x40: "THERMAL", 0x80: "POWER BRAKE", 0x8: "HW SLOWDOWN"}
+    for bits, word in named.items():
+        cause: Cause = "thermal" if word == "THERMAL" else "other"
+        cool = gpu(throttle_bits=bits, temperature_c=60.0, temperature_limit_c=90.0)
+        for seconds, severity in ((0.0, "warn"), (2.9, "warn"), (3.0, "alarm")):
+            (finding,) = found(cool, Slowed(60.0, {}, {cause: 0.0}, {cause: seconds}))
+            assert (finding.word, finding.severity) == (word, severity)
+    for celsius, bits, word, severity in (
+        (84.0, 0x20, "THERMAL", "warn"),
+        (85.0, 0x0, "HOT", "warn"),
+        (88.0, 0x20, "THERMAL", "alarm"),
+        (90.0, 0x0, "HOT", "alarm"),
+    ):
+        (finding,) = found(gpu(throttle_bits=bits, temperature_c=celsius, temperature_limit_c=90.0))
         assert (finding.word, finding.severity) == (word, severity)
-
-
-@pytest.mark.parametrize(
-    ("temperature_c", "bits", "wanted"),
-    [
-        (84.0, 0x20, ("THERMAL", "warn")),
-        (85.0, 0x0, ("HOT", "warn")),
-        (88.0, 0x20, ("THERMAL", "alarm")),
-        (90.0, 0x0, ("HOT", "alarm")),
-    ],
-)
-def test_heat_at_the_limit_is_an_alarm_at_once(
-    temperature_c: float, bits: int, wanted: tuple[str, str]
-) -> None:
-    (finding,) = found(gpu(throttle_bits=bits, temperature_c=temperature_c, temperature_limit_c=90.0))
-    assert (finding.word, finding.severity) == wanted
-
-
-def test_a_lost_gpu_is_lost_whoever_says_so() -> None:
-    for reason in (nvml_reason(GPU_IS_LOST), f"{LOST}: the kernel lists it no more"):
-        (finding,) = found(gpu(age_s=60, problem=Missing(reason), throttle_bits=0x4, pcie_width=4))
-        assert finding == GpuFinding("LOST", "alarm", reason)
-
-
-def test_a_gpu_whose_call_hangs_is_as_stale_as_its_last_value() -> None:
-    hangs = Missing("the driver has not answered for 12 s")
-    assert found(gpu(age_s=12, problem=hangs)) == [GpuFinding("STALE 12 s", "alarm", hangs.reason)]
-
-
-def test_a_reading_that_failed_just_now_has_a_reason() -> None:
-    refused = Missing("no permission to ask the NVIDIA driver")
-    assert found(gpu(problem=refused)) == [GpuFinding("NO READING", "alarm", refused.reason)]
 
 
 def test_with_a_longer_interval_a_value_may_be_older() -> None:
@@ -200,42 +213,26 @@ def process(pid: int, user: str | Missing, device: int = 0) -> ProcessSample:
     return ProcessSample(pid, (use,), none, user, none, none, none, none, none)
 
 
-def test_a_gpu_is_shared_with_processes_of_other_users() -> None:
+def test_a_gpu_is_shared_with_processes_of_other_users_and_not_with_those_that_nobody_can_look_at() -> None:
     crowd = [process(1, "me"), process(2, "you"), process(3, FOREIGN), process(4, HIDDEN)]
     assert [is_foreign(one, "me") for one in crowd] == [False, True, True, True]
     assert [is_foreign(one, "") for one in crowd] == [False, False, True, True]
     assert [f.word for f in health(NOW_NS, gpu(), processes=crowd, user="me")] == ["SHARED"]
-    assert health(NOW_NS, gpu(), processes=[process(1, "you", device=1)], user="me") == ()
-    assert health(NOW_NS, gpu(), processes=Missing("not asked for"), user="me") == ()
-
-
-def test_processes_that_ended_or_cannot_be_looked_at_from_a_container_are_not_called_foreign() -> None:
     unknown = [process(1, ENDED), process(2, Missing("a process of the host"))]
-    assert health(NOW_NS, gpu(), processes=unknown, user="me") == ()
+    for others in ([process(1, "you", device=1)], Missing("not asked for"), unknown):
+        assert health(NOW_NS, gpu(), processes=others, user="me") == ()
 
 
 def test_utilization_that_a_killed_process_left_behind_is_called_by_its_name() -> None:
     (left,) = found(gpu(LEFT_OVER))
     assert (left.word, left.brief, left.severity) == (GHOST, "GHOST", "warn")
     assert left.why.startswith("100 % busy, no process, idle power (98 W): left over from a killed process")
-    assert health(NOW_NS, gpu(LEFT_OVER), processes=Missing("not asked for"))[0].word == GHOST
-
-
-def test_a_gpu_with_a_process_is_no_ghost() -> None:
-    assert health(NOW_NS, gpu(LEFT_OVER), processes=[process(1, "me")], user="me") == ()
-    elsewhere = health(NOW_NS, gpu(LEFT_OVER), processes=[process(1, "me", device=1)], user="me")
-    assert [finding.word for finding in elsewhere] == [GHOST]
-
-
-def test_processes_of_others_are_counted_in_words() -> None:
-    assert [f.why for f in found(gpu(), foreign=1)] == ["1 process of other users on this GPU"]
-    assert [f.why for f in found(gpu(), foreign=2)] == ["2 processes of other users on this GPU"]
-
-
-def test_a_slowdown_without_a_cause_and_an_old_value_are_explained() -> None:
-    halved = "the hardware has halved the clocks or worse: heat, or the power supply"
-    assert found(gpu(throttle_bits=HW_SLOWDOWN)) == [GpuFinding("HW SLOWDOWN", "warn", halved)]
-    assert found(gpu(age_s=99.6)) == [GpuFinding("STALE 2 min", "warn", "the last reading is 2 min old")]
+    for known, word in (
+        (Missing("not asked for"), [GHOST]),
+        ([process(1, "me", device=1)], [GHOST]),
+        ([process(1, "me")], []),
+    ):
+        assert [f.word for f in health(NOW_NS, gpu(LEFT_OVER), processes=known, user="me")] == word
 
 
 SECOND = 10**9

@@ -36,20 +36,6 @@ def rows_of(*variances: float, df: float = 2.0) -> dict[Hashable, Spread]:
 # Between launches
 
 
-def test_of_a_box_without_launches_the_table_is_taken_and_not_as_known() -> None:
-    assert learn_launches([]) == learn_launches([{}]) == ASSUMED
-    spread = ASSUMED.of_row(None, SD)
-    assert spread.variance == pytest.approx(SD**2)
-    assert spread.df == pytest.approx(1 / (1 / BOX_DF + 1 / ROW_DF))
-
-
-def test_what_a_row_shows_is_pooled_with_what_is_expected_of_it() -> None:
-    alone, seen = ASSUMED.of_row(None, SD), ASSUMED.of_row(Spread(4 * SD**2, 2), SD)
-    assert seen.df == pytest.approx(alone.df + 2)
-    assert seen.variance == pytest.approx((alone.df + 2 * 4) / (alone.df + 2) * SD**2)
-    assert ASSUMED.of_row(Spread(0.0, 2), SD).variance > 0, "launches that agree by chance prove nothing"
-
-
 def test_other_rows_of_a_box_move_what_is_expected_of_a_row() -> None:
     calm, wild = (learn_launches([rows_of(*[x] * 8)]) for x in (0.1, 10.0))
     assert 0.1 < calm.factor < 1 < wild.factor < 10
@@ -59,9 +45,17 @@ def test_other_rows_of_a_box_move_what_is_expected_of_a_row() -> None:
     assert (calm.rows, calm.launches) == (8, 0)
 
 
-def test_how_alike_rows_are_bounds_what_many_of_them_tell_of_one() -> None:
-    known = BoxSpread(1.0, 1e9)
-    assert known.of_row(None, SD).df == pytest.approx(ROW_DF)
+def test_of_a_box_without_launches_the_table_is_taken_and_not_as_known_and_a_row_is_pooled_with_it() -> None:
+    assert learn_launches([]) == learn_launches([{}]) == ASSUMED
+    alone, seen = ASSUMED.of_row(None, SD), ASSUMED.of_row(Spread(4 * SD**2, 2), SD)
+    assert alone.variance == pytest.approx(SD**2)
+    assert alone.df == pytest.approx(1 / (1 / BOX_DF + 1 / ROW_DF))
+    assert seen.df == pytest.approx(alone.df + 2)
+    assert seen.variance == pytest.approx((alone.df + 2 * 4) / (alone.df + 2) * SD**2)
+    assert ASSUMED.of_row(Spread(0.0, 2), SD).variance > 0, "launches that agree by chance prove nothing"
+    many = BoxSpread(1.0, 1e9).of_row(None, SD)
+    assert many.df == pytest.approx(ROW_DF), "how alike rows are bounds what they tell of one"
+    assert pooled([Spread(1.0, 2), Spread(4.0, 1)]) == Spread(2.0, 3)
 
 
 def test_many_rows_of_one_run_never_count_as_if_they_had_been_measured_apart() -> None:
@@ -78,28 +72,18 @@ def test_many_rows_of_one_run_never_count_as_if_they_had_been_measured_apart() -
     assert apart.df - BOX_DF == pytest.approx(3 * (many.df - BOX_DF))
 
 
-def test_scatters_are_pooled_by_their_degrees_of_freedom() -> None:
-    assert pooled([Spread(1.0, 2), Spread(4.0, 1)]) == Spread(2.0, 3)
-
-
 # Sums of variances
 
 
-def test_a_sum_has_degrees_of_freedom_by_welch_and_satterthwaite() -> None:
+def test_a_sum_has_degrees_of_freedom_by_welch_and_satterthwaite_unless_both_learnt_from_the_same() -> None:
     total = together([Spread(3.0, 4), Spread(1.0, 9)])
 
     assert total.variance == 4
     assert total.df == pytest.approx(16 / (9 / 4 + 1 / 9))
     assert together([Spread(1.0, math.inf), Spread(1.0, math.inf)]).df == math.inf
     assert together([Spread(0.0, 4), Spread(0.0, math.inf)]) == Spread(0.0, 4)
-
-
-def test_two_sides_that_learnt_from_the_same_rows_err_together() -> None:
-    apart = together([Spread(1.0, 8, "a"), Spread(1.0, 8, "b")])
-    shared = together([Spread(1.0, 8, "a"), Spread(1.0, 8, "a")])
-
-    assert apart.df == pytest.approx(16)
-    assert shared.df == pytest.approx(8)
+    for other, df in (("b", 16), ("a", 8)):
+        assert together([Spread(1.0, 8, "a"), Spread(1.0, 8, other)]).df == pytest.approx(df)
 
 
 # Between runs
@@ -157,15 +141,11 @@ def test_the_more_threads_want_a_cpu_the_more_they_wait_for_one_another(workload
     assert one.sd < two.sd < many.sd
 
 
-def test_the_more_blocks_waited_the_less_is_known_of_their_own_time() -> None:
+def test_the_more_blocks_waited_the_less_is_known_but_what_both_sides_waited_mostly_falls_out() -> None:
     waiting = Waiting(1.0, 0.5, 0.1)
     assert waiting.log_sd([0.0]) == 0
     assert waiting.log_sd([0.5, 0.5]) == pytest.approx(0.5 * math.log(2))
     assert waiting.log_sd([0.5, 0.0]) == pytest.approx(0.25 * math.log(2))
     assert math.isfinite(waiting.log_sd([1.0]))
-
-
-def test_what_both_sides_waited_alike_mostly_falls_out_of_their_ratio() -> None:
-    waiting = Waiting(2.0, 0.5, 0.1)
     assert waiting.log_sd_of_ratio([0.5], [0.5]) == pytest.approx(0.1 * math.log(2))
     assert waiting.log_sd_of_ratio([0.5], [0.0]) == pytest.approx(math.hypot(0.5, 0.1) * math.log(2))

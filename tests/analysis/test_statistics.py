@@ -95,16 +95,13 @@ def test_the_rank_of_wilcoxon_for_many_blocks_is_that_of_the_printed_tables() ->
     assert _signed_rank_critical(50) == pytest.approx(435, abs=1)
 
 
-def test_autocorrelation_is_that_of_the_series() -> None:
+def test_autocorrelation_is_that_of_the_series_and_last_bits_are_none_on_any_scale() -> None:
     series = correlated(random.Random(5), 5000, 0.6)
 
     assert lag1_autocorrelation(series) == pytest.approx(0.6, abs=0.04)
     assert lag1_autocorrelation([1, -1] * 50) == pytest.approx(-0.99)
     assert lag1_autocorrelation([0.1] * 50) == 0
     assert lag1_autocorrelation([1, 2, 3]) == 0
-
-
-def test_values_that_differ_in_their_last_bits_are_equal_on_any_scale() -> None:
     for scale in (1e-9, 1.0, 1e9):
         assert lag1_autocorrelation(([(0.1 + 0.2) * scale] * 2 + [0.3 * scale] * 2) * 5) == 0
 
@@ -116,16 +113,10 @@ def test_blocks_that_follow_each_other_are_merged_until_they_do_not() -> None:
     assert 10 <= len(merged) <= 100
     assert rank_autocorrelation(merged) <= 0.3
     assert math.fsum(merged) / len(merged) == pytest.approx(math.fsum(series) / len(series), abs=0.1)
-
-
-def test_independent_blocks_stay_as_they_are() -> None:
-    series = correlated(random.Random(7), 200, 0.0)
-
-    assert merged_until_independent(series) == tuple(series)
-
-
-def test_a_merge_drops_the_odd_block_next_to_the_warm_up() -> None:
-    assert merged_until_independent([-1.0, *range(20)]) == tuple(x + 0.5 for x in range(0, 20, 2))
+    independent = correlated(random.Random(7), 200, 0.0)
+    assert merged_until_independent(independent) == tuple(independent)
+    odd = merged_until_independent([-1.0, *range(20)])
+    assert odd == tuple(x + 0.5 for x in range(0, 20, 2)), "without the block next to the warm-up"
 
 
 def test_one_outlier_does_not_hide_that_blocks_follow_each_other_and_ties_do_not_feign_it() -> None:
@@ -156,42 +147,25 @@ def test_the_error_of_a_location_shrinks_with_the_root_of_the_blocks() -> None:
     assert location_error([1.0, 1.2]) == pytest.approx(0.1)
 
 
-SHARES = (1e-6, 0.001, 0.005, 0.025, 0.3, 0.5, 0.6, 0.9, 0.975, 0.995, 0.9999)
-FREEDOMS = (1, 1.01, 1.37, 2, 2.5, 3, 3.9, 4, 7.7, 10, 30.2, 99.5, 200)
-
-
-@pytest.mark.parametrize("share", [1e-300, 1e-12, *SHARES, 1 - 1e-12])
-def test_the_normal_quantile_is_scipys(share: float) -> None:
-    assert normal_quantile(share) == pytest.approx(stats.norm.ppf(share), abs=1e-8)
-
-
-@pytest.mark.parametrize("z", [-40, -8, -1.96, -0.1, 0, 0.1, 1.96, 8])
-def test_the_normal_distribution_is_scipys(z: float) -> None:
-    assert normal_cdf(z) == pytest.approx(stats.norm.cdf(z), rel=1e-12)
-
-
-@pytest.mark.parametrize("df", FREEDOMS)
-@pytest.mark.parametrize("share", SHARES)
-def test_the_t_quantile_is_scipys_also_for_fractional_degrees_of_freedom(share: float, df: float) -> None:
-    assert t_quantile(share, df) == pytest.approx(stats.t.ppf(share, df), rel=1e-8, abs=1e-8)
-
-
-@pytest.mark.parametrize("df", FREEDOMS)
-@pytest.mark.parametrize("t", [-1e6, -300, -5.6, -2, -0.01, 0, 0.5, 2.78, 50])
-def test_the_t_distribution_is_scipys_also_far_out_in_the_tail(t: float, df: float) -> None:
-    assert t_cdf(t, df) == pytest.approx(stats.t.cdf(t, df), rel=1e-8)
-
-
-@pytest.mark.parametrize(("a", "b"), [(0.5, 0.5), (0.7, 3), (50, 0.5), (2, 80)])
-@pytest.mark.parametrize("x", [0, 1e-9, 0.2, 0.5, 0.93, 1])
-def test_the_incomplete_beta_function_is_scipys(a: float, b: float, x: float) -> None:
-    assert incomplete_beta(a, b, x) == pytest.approx(special.betainc(a, b, x), rel=1e-9, abs=1e-15)
-
-
-@pytest.mark.parametrize("df", [1e5, 9e6, 1e10, 1e17, math.inf])
-def test_with_very_many_degrees_of_freedom_t_is_normal(df: float) -> None:
-    assert t_quantile(0.975, df) == pytest.approx(normal_quantile(0.975), rel=3e-5)
-    assert t_cdf(1.3, df) == pytest.approx(normal_cdf(1.3), rel=3e-5)
+def test_quantiles_and_distributions_are_scipys_also_of_fractional_freedom_and_far_out_in_the_tail() -> None:
+    shares = (1e-6, 0.001, 0.005, 0.025, 0.3, 0.5, 0.6, 0.9, 0.975, 0.995, 0.9999)
+    for share in (1e-300, 1e-12, *shares, 1 - 1e-12):
+        assert normal_quantile(share) == pytest.approx(stats.norm.ppf(share), abs=1e-8), share
+    for z in (-40, -8, -1.96, -0.1, 0, 0.1, 1.96, 8):
+        assert normal_cdf(z) == pytest.approx(stats.norm.cdf(z), rel=1e-12), z
+    for df in (1, 1.01, 1.37, 2, 2.5, 3, 3.9, 4, 7.7, 10, 30.2, 99.5, 200):
+        for share in shares:
+            known = stats.t.ppf(share, df)
+            assert t_quantile(share, df) == pytest.approx(known, rel=1e-8, abs=1e-8), (share, df)
+        for t in (-1e6, -300, -5.6, -2, -0.01, 0, 0.5, 2.78, 50):
+            assert t_cdf(t, df) == pytest.approx(stats.t.cdf(t, df), rel=1e-8), (t, df)
+    for df in (1e5, 9e6, 1e10, 1e17, math.inf):
+        assert t_quantile(0.975, df) == pytest.approx(normal_quantile(0.975), rel=3e-5), df
+        assert t_cdf(1.3, df) == pytest.approx(normal_cdf(1.3), rel=3e-5), df
+    for a, b in ((0.5, 0.5), (0.7, 3), (50, 0.5), (2, 80)):
+        for x in (0, 1e-9, 0.2, 0.5, 0.93, 1):
+            known = special.betainc(a, b, x)
+            assert incomplete_beta(a, b, x) == pytest.approx(known, rel=1e-9, abs=1e-15), (a, b, x)
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, 1.1])

@@ -81,8 +81,16 @@ def test_the_ratio_is_above_1_when_b_needs_less_time() -> None:
     assert judge([compared([launch(1.0)], [launch(2.0)])])[0].word == "slower"
 
 
+def test_a_launch_without_blocks_does_not_count_and_a_side_without_them_is_not_comparable() -> None:
+    assert compared([launch(1.0), [], launch(1.0)], [launch(1.0)] * 3).launches_a == 2
+    for b, reason in (([], "no block in b"), ([[1.0]], "only 1 block in b")):
+        estimate = compare_launches([launch(1.0)], b, prior_sd_a=0.1, prior_sd_b=0.1)
+        assert judge([estimate]) == [Verdict("not comparable", reason)]
+    assert judge([]) == []
+
+
 def test_one_launch_a_side_has_the_interval_of_students_t_on_the_table_and_says_so() -> None:
-    estimate = compared([launch(1.0)], [launch(1.0)])
+    estimate, more = compared([launch(1.0)], [launch(1.0)]), compared([launch(1.0)] * 3, [launch(1.0)])
 
     assert math.log(estimate.high) == pytest.approx(half_of(known(), known(), 1))
     assert math.log(estimate.high) > 1.96 * 0.1 * math.sqrt(2), "the table is not known exactly"
@@ -90,8 +98,9 @@ def test_one_launch_a_side_has_the_interval_of_students_t_on_the_table_and_says_
     as_stored = estimate_speed([launch(1.0)], prior_sd=0.1, spread=known())  # what a file of one run knows
     assert isinstance(as_stored, SpeedEstimate)
     assert as_stored.method == estimate.method
-    (verdict,) = judge([estimate])
-    assert verdict.word == "inconclusive"
+    assert judge([estimate])[0].word == "inconclusive"
+    assert more.half_width < estimate.half_width, "launches of one side tell more than none"
+    assert more.method == "moderated t on launch medians"
 
 
 @pytest.mark.parametrize("scatter", [0.0, 0.001, 0.1, 0.3])
@@ -105,13 +114,6 @@ def test_launches_are_pooled_with_the_table_however_many_there_are(scatter: floa
         assert estimate.ratio == pytest.approx(2.0)
         assert (estimate.launches_a, estimate.launches_b, estimate.n_a) == (launches, launches, 2 * launches)
         assert estimate.method == "moderated t on launch medians"
-
-
-def test_a_launch_of_one_side_tells_more_than_none() -> None:
-    one, more = compared([launch(1.0)], [launch(1.0)]), compared([launch(1.0)] * 3, [launch(1.0)])
-
-    assert more.half_width < one.half_width
-    assert more.method == "moderated t on launch medians"
 
 
 def test_what_runs_differ_by_is_no_more_known_than_launches_and_no_launch_averages_it_out() -> None:
@@ -133,19 +135,6 @@ def test_three_launches_that_agree_by_luck_keep_the_table_and_the_error_of_their
     assert judge([blocks]) == [Verdict("same", "")]
 
 
-def test_a_launch_without_blocks_does_not_count() -> None:
-    estimate = compared([launch(1.0), [], launch(1.0)], [launch(1.0)] * 3)
-
-    assert estimate.launches_a == 2
-
-
-@pytest.mark.parametrize(("b", "reason"), [([], "no block in b"), ([[1.0]], "only 1 block in b")])
-def test_a_side_without_blocks_is_not_comparable(b: list[list[float]], reason: str) -> None:
-    estimate = compare_launches([launch(1.0)], b, prior_sd_a=0.1, prior_sd_b=0.1)
-
-    assert judge([estimate]) == [Verdict("not comparable", reason)]
-
-
 def test_the_p_is_below_5_percent_exactly_if_the_interval_excludes_the_band() -> None:
     for factor in (1.1, 1.25, 1.3, 1.32, 1.33, 1.34, 1.36, 1.4, 0.9, 0.76, 0.75, 0.74, 0.73, 0.7):
         for launches in (1, 2, 3):
@@ -153,12 +142,9 @@ def test_the_p_is_below_5_percent_exactly_if_the_interval_excludes_the_band() ->
             estimate = compared(spread[:launches], [launch(1.0), launch(1.1), launch(0.9)][:launches])
             excludes = estimate.low > 1.01 or estimate.high < 1 / 1.01
             assert (estimate.p_beyond(0.01) < 0.05) == excludes
-
-
-def test_a_ratio_inside_the_band_has_a_p_of_1_against_it() -> None:
-    estimate = compared([launch(1.005)], [launch(1.0)])
-
-    assert estimate.p_beyond(0.01) == 1
+    assert compared([launch(1.005)], [launch(1.0)]).p_beyond(0.01) == 1, "it lies inside the band"
+    sure = replace(estimate, ratio=2.0, low=2.0, high=2.0)
+    assert sure.p_beyond(0.01) == 0.0
 
 
 def test_what_is_resolvable_is_just_outside_the_interval_of_an_equal_pair() -> None:
@@ -184,25 +170,17 @@ def words(*verdicts: Verdict) -> list[str]:
     return [verdict.word for verdict in verdicts]
 
 
-def test_a_weak_find_stands_alone_and_is_kept_back_among_many_rows() -> None:
-    weak, null = estimated(0.03), estimated(0.6)
-
-    assert judge([weak]) == [Verdict("faster", "")]
-    assert judge([weak, *[null] * 8])[0] == Verdict("inconclusive", "not clear enough among 9 rows")
-
-
-def test_benjamini_hochberg_lets_weak_finds_pass_beside_strong_ones() -> None:
-    assert judge([estimated(0.03), *[estimated(1e-6)] * 8])[0] == Verdict("faster", "")
-
-
-def test_a_row_with_an_assumed_spread_is_corrected_over_the_table_like_the_others() -> None:
+def test_a_weak_find_stands_alone_is_kept_back_among_many_rows_and_passes_beside_strong_ones() -> None:
     one_launch = compared([launch(1.5)], [launch(1.0)])
-    nulls = [compared([launch(1.0)], [launch(1.0)])] * 9
+    equals = compared([launch(1.0)], [launch(1.0)])
 
     assert one_launch.p_beyond(BAND) < FALSE_DISCOVERY_RATE
-    assert words(*judge([one_launch])) == ["faster"]
-    for others in (nulls, [estimated(0.6)] * 9):
-        assert judge([one_launch, *others])[0] == Verdict("inconclusive", "not clear enough among 10 rows")
+    for weak in (estimated(0.03), one_launch):  # an assumed spread is corrected like the others
+        assert judge([weak]) == [Verdict("faster", "")]
+        for null in (estimated(0.6), equals):
+            kept = Verdict("inconclusive", "not clear enough among 10 rows")
+            assert judge([weak, *[null] * 9])[0] == kept
+        assert judge([weak, *[estimated(1e-6)] * 8])[0] == Verdict("faster", "")
 
 
 @pytest.mark.parametrize("others", [[], [estimated(0.6)] * 11, [estimated(1e-6)] * 11])
@@ -232,30 +210,19 @@ def test_nothing_is_decided_of_a_row_that_is_in_doubt_and_it_does_not_count_amon
     assert are_slower([replace(estimated(1e-9, 0.5), doubt="so")], 0.9) == [False]
 
 
-def test_a_row_says_how_many_launches_would_do() -> None:
+def test_a_row_says_how_many_launches_would_do_or_that_runs_differ_by_more_than_they_help() -> None:
     wide = compared([launch(1.25)], [launch(1.0)])
     hopeless = compared([launch(1.0)] * 3, [launch(1.0)] * 3)
+    runs = assumed_runs(0.04)
+    apart = compare_launches(
+        [launch(1.05)] * 3, [launch(1.0)] * 3, prior_sd_a=0.01, prior_sd_b=0.01, runs=runs
+    )
+    open_row, lost_row, run_row = judge([wide, hopeless, apart])
 
-    [open_row, lost_row] = judge([wide, hopeless])
-
-    assert open_row.word == lost_row.word == "inconclusive"
+    assert words(open_row, lost_row, run_row) == ["inconclusive"] * 3
     assert re.fullmatch(r"the interval is too wide: needs about \d+ launches a side", open_row.reason)
     assert lost_row.reason == "too near to ±1 % to tell: it takes more than 20 launches a side"
-
-
-def test_what_runs_differ_by_is_named_where_no_launch_helps() -> None:
-    found = compare_launches(
-        [launch(1.05)] * 3, [launch(1.0)] * 3, prior_sd_a=0.01, prior_sd_b=0.01, runs=assumed_runs(0.04)
-    )
-    (verdict,) = judge([found])
-
-    assert verdict == Verdict(
-        "inconclusive", "too near to ±1 % to tell: runs of one box differ by more than that"
-    )
-
-
-def test_an_empty_table_has_no_verdicts() -> None:
-    assert judge([]) == []
+    assert run_row.reason == "too near to ±1 % to tell: runs of one box differ by more than that"
 
 
 def test_blocks_that_follow_each_other_widen_the_interval() -> None:
@@ -269,24 +236,22 @@ def test_blocks_that_follow_each_other_widen_the_interval() -> None:
     assert drift.high > 1 + 1.5 * (flat.high - 1)
 
 
-def test_the_geometric_mean_weighs_rows_equally_and_is_narrower_than_a_row() -> None:
+def test_the_geometric_mean_weighs_rows_equally_and_is_narrower_than_a_row_but_no_surer_than_the_worst() -> (
+    None
+):
     faster, slower = compared([launch(2.0)], [launch(1.0)]), compared([launch(1.0)], [launch(2.0)])
-    mean = geometric_mean([faster, slower])
+    mean, alone = geometric_mean([faster, slower]), geometric_mean([faster])
+    of_three = geometric_mean([replace(faster, df=df) for df in (9.0, 2.0, 30.0)])
 
     assert isinstance(mean, GeometricMean)
+    assert isinstance(alone, GeometricMean)
+    assert isinstance(of_three, GeometricMean)
     assert mean.ratio == pytest.approx(1.0)
     assert mean.rows == 2
-    assert math.log(mean.high) == pytest.approx(
-        math.log(faster.high / faster.ratio) * math.sqrt(0.75), rel=0.01
-    )
-
-
-def test_the_geometric_mean_of_one_row_is_that_row_and_of_none_is_missing() -> None:
-    row = compared([launch(2.0)], [launch(1.0)])
-    mean = geometric_mean([row])
-
-    assert isinstance(mean, GeometricMean)
-    assert (mean.ratio, mean.low, mean.high) == pytest.approx((row.ratio, row.low, row.high))
+    half = math.log(faster.high / faster.ratio) * math.sqrt(0.75)
+    assert math.log(mean.high) == pytest.approx(half, rel=0.01)
+    assert (alone.ratio, alone.low, alone.high) == pytest.approx((faster.ratio, faster.low, faster.high))
+    assert of_three.df == 2.0
     assert isinstance(geometric_mean([]), Missing)
 
 
@@ -343,13 +308,6 @@ def test_runs_are_needed_until_their_interval_no_longer_holds_the_limit() -> Non
     assert isinstance(runs_needed(wide, 1.099), Missing)
 
 
-def test_a_mean_has_no_more_degrees_of_freedom_than_its_worst_row() -> None:
-    rows = [replace(compared([launch(1.0)] * 3, [launch(2.0)] * 3), df=df) for df in (9.0, 2.0, 30.0)]
-    mean = geometric_mean(rows)
-    assert not isinstance(mean, Missing)
-    assert mean.df == 2.0
-
-
 @pytest.mark.parametrize(
     ("ratio", "clock_a_mhz", "clock_b_mhz", "is_explained"),
     [
@@ -404,8 +362,3 @@ def test_pairs_have_the_ratio_of_the_speeds_around_which_their_interval_is_widen
     assert found.high > pairs.high
     assert math.log(found.high / found.ratio) == pytest.approx(math.log(found.ratio / found.low))
     assert found.resolvable == pytest.approx(math.exp(found.half_width) * 1.01)
-
-
-def test_a_difference_without_any_doubt_has_a_p_of_0() -> None:
-    sure = replace(compared([launch(2.0)] * 3, [launch(1.0)] * 3), ratio=2.0, low=2.0, high=2.0)
-    assert sure.p_beyond(0.01) == 0.0

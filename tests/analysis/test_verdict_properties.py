@@ -76,13 +76,45 @@ def test_exchanging_the_sides_inverts_the_interval_and_mirrors_the_word(
     assert there.ratio <= there.high * (1 + CLOSE)
     assert (back.ratio, back.low, back.high) == pytest.approx(inverted(there), rel=CLOSE)
     assert back.p_beyond(0.0) == pytest.approx(there.p_beyond(0.0), rel=1e-6, abs=1e-12)
-    assert (back.n_a, back.n_b, back.launches_a, back.launches_b) == (
-        there.n_b,
-        there.n_a,
-        there.launches_b,
-        there.launches_a,
-    )
+    assert (back.n_a, back.launches_a) == (there.n_b, there.launches_b)
+    assert (back.n_b, back.launches_b) == (there.n_a, there.launches_a)
     assert [v.word for v in judge([back])] == mirrored(judge([there]))
+
+
+@settings(max_examples=75, deadline=None, derandomize=True)
+@given(
+    *(launches_of_any_kind, launches_of_any_kind, pairs_of_any_kind, priors),
+    *(st.integers(-40, 40), st.randoms(use_true_random=False)),
+)
+def test_in_any_unit_and_order_the_ratio_is_that_of_the_speeds_and_lies_within_its_interval(
+    a: list[list[float]],
+    b: list[list[float]],
+    pairs: list[list[tuple[float, float]]],
+    prior: float,
+    power: int,
+    rng: random.Random,
+) -> None:
+    found = compared(a, b, prior, prior)
+    scaled, shuffled = [
+        [[[t * factor for t in launch] for launch in side] for side in (a, b)] for factor in (2.0**power, 1.0)
+    ]
+    for side in shuffled:
+        rng.shuffle(side)
+    same_numbers(found, compared(scaled[0], scaled[1], prior, prior))
+    same_numbers(found, compared(shuffled[0], shuffled[1], prior, prior))
+
+    speeds = [estimate_speed(side, prior_sd=prior) for side in (a, b)]
+    known = [speed for speed in speeds if isinstance(speed, SpeedEstimate)]
+    of_speeds = known[1].units_per_s / known[0].units_per_s
+    assert math.log(found.ratio) == pytest.approx(math.log(of_speeds), rel=CLOSE, abs=CLOSE)
+
+    paired = compare_pairs(pairs, prior_sd=prior)
+    ratios = [found]
+    if isinstance(paired, RatioEstimate):
+        ratios += [paired, with_ratio_of_speeds(paired, known[0], known[1])]
+    points = [(one.ratio, one.low, one.high) for one in ratios]
+    for point, low, high in (*points, *((one.units_per_s, one.low, one.high) for one in known)):
+        assert low < point / 1.001 < point * 1.001 < high
 
 
 @settings(max_examples=75, deadline=None, derandomize=True)
@@ -98,29 +130,6 @@ def test_exchanging_the_sides_of_pairs_inverts_them_too(
 
     assert (back.ratio, back.low, back.high) == pytest.approx(inverted(there), rel=CLOSE)
     assert [v.word for v in judge([back])] == mirrored(judge([there]))
-
-
-@settings(max_examples=75, deadline=None, derandomize=True)
-@given(launches_of_any_kind, launches_of_any_kind, priors, st.integers(-40, 40))
-def test_times_in_another_unit_change_nothing(
-    a: list[list[float]], b: list[list[float]], prior: float, power: int
-) -> None:
-    factor = 2.0**power
-    scaled = [[[t * factor for t in launch] for launch in side] for side in (a, b)]
-
-    same_numbers(compared(a, b, prior, prior), compared(scaled[0], scaled[1], prior, prior))
-
-
-@settings(max_examples=75, deadline=None, derandomize=True)
-@given(launches_of_any_kind, launches_of_any_kind, priors, st.randoms(use_true_random=False))
-def test_the_order_of_launches_does_not_matter(
-    a: list[list[float]], b: list[list[float]], prior: float, rng: random.Random
-) -> None:
-    shuffled = [list(side) for side in (a, b)]
-    for side in shuffled:
-        rng.shuffle(side)
-
-    same_numbers(compared(a, b, prior, prior), compared(shuffled[0], shuffled[1], prior, prior))
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
@@ -169,31 +178,3 @@ def test_the_mean_of_rows_turns_with_the_sides_and_lies_among_them(
     assert (back.ratio, back.low, back.high) == pytest.approx(
         (1 / there.ratio, 1 / there.high, 1 / there.low), rel=CLOSE
     )
-
-
-@settings(max_examples=75, deadline=None, derandomize=True)
-@given(launches_of_any_kind, launches_of_any_kind, priors)
-def test_the_ratio_is_that_of_the_speeds_that_stand_beside_it(
-    a: list[list[float]], b: list[list[float]], prior: float
-) -> None:
-    estimate = compared(a, b, prior, prior)
-    speeds = [estimate_speed(side, prior_sd=prior) for side in (a, b)]
-    known = [speed.units_per_s for speed in speeds if not isinstance(speed, Missing)]
-
-    assert math.log(estimate.ratio) == pytest.approx(math.log(known[1] / known[0]), rel=CLOSE, abs=CLOSE)
-
-
-@settings(max_examples=75, deadline=None, derandomize=True)
-@given(launches_of_any_kind, launches_of_any_kind, pairs_of_any_kind, priors)
-def test_a_point_never_lies_on_the_end_of_its_interval(
-    a: list[list[float]], b: list[list[float]], pairs: list[list[tuple[float, float]]], prior: float
-) -> None:
-    speeds = [estimate_speed(side, prior_sd=prior) for side in (a, b)]
-    known = [speed for speed in speeds if isinstance(speed, SpeedEstimate)]
-    paired = compare_pairs(pairs, prior_sd=prior)
-    ratios = [compared(a, b, prior, prior)]
-    if isinstance(paired, RatioEstimate):
-        ratios += [paired, with_ratio_of_speeds(paired, known[0], known[1])]
-    points = [(one.ratio, one.low, one.high) for one in ratios]
-    for point, low, high in (*points, *((one.units_per_s, one.low, one.high) for one in known)):
-        assert low < point / 1.001 < point * 1.001 < high
