@@ -177,9 +177,7 @@ def test_a_power_cap_is_a_caution_only_within_3_percent_of_the_cap() -> None:
     assert severities == 2 * ["warn", "warn", "note", "note"]
 
 
-def test_what_slows_a_gpu_is_an_alarm_once_it_took_5_percent_of_the_last_minute_and_at_its_limit_at_once() -> (
-    None
-):
+def test_what_slows_a_gpu_is_an_alarm_once_it_took_5_percent_of_a_minute_and_at_its_limit_at_once() -> None:
     named = {0x20: "THERMAL", 0x40: "THERMAL", 0x80: "POWER BRAKE", 0x8: "HW SLOWDOWN"}
     for bits, word in named.items():
         cause: Cause = "thermal" if word == "THERMAL" else "other"

@@ -312,6 +312,10 @@ def test_runs_are_needed_until_their_interval_no_longer_holds_the_limit() -> Non
     ("ratio", "clock_a_mhz", "clock_b_mhz", "is_explained"),
     [
         (1.2, 1000, 1200, True),
+        (1 / 1.2, 1800, 1500, True),
+        (1.2, 1500, 1500, False),
+        (1.2, 1800, 1500, False),  # opposite to the clock
+        (2.0, 1500, 1800, False),  # far more than the clock explains
         (1.2, 1000, 1050, False),  # less than half of it
         (1.2, 1000, 1500, False),  # the clock would make it faster than it is
         (1.02, 1000, 1005, False),  # touches the band, and the clocks say little

@@ -23,16 +23,6 @@ from gputui.store.reading import open_result
 from gputui.store.writing import store_run
 
 
-@pytest.fixture
-def stored(tmp_path: Path) -> Path:
-    run_dir = tmp_path / "run"
-    run_dir.mkdir()
-    make_journal(run_dir)
-    db = tmp_path / "a.db"
-    store_run(db, read_journal(run_dir), read_telemetry(run_dir))
-    return db
-
-
 @pytest.fixture(scope="module")
 def two_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory: two runs of one machine in `a.db`, one of another machine in `b.db`."""
@@ -43,26 +33,28 @@ def two_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_every_stored_block_is_a_row_with_its_own_integers(stored: Path, tmp_path: Path) -> None:
-    frames = gputui.load(stored)
-    written = [(b.case_id, b.index, b.wall_ns) for b in read_journal(tmp_path / "run").of(Block)]
-    read = list(
-        zip(frames.blocks["case_id"], frames.blocks["block_index"], frames.blocks["wall_ns"], strict=True)
-    )
-    assert sorted(read) == sorted(written)
+def test_every_stored_block_is_a_row_with_its_own_integers_and_a_run_has_its_machine_and_price(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "run").mkdir()
+    make_journal(tmp_path / "run")
+    contents = read_journal(tmp_path / "run")
+    store_run(tmp_path / "a.db", contents, read_telemetry(tmp_path / "run"))
+    frames = gputui.load(tmp_path / "a.db")
+    written = [(b.case_id, b.index, b.wall_ns) for b in contents.of(Block)]
+    columns = (frames.blocks[name] for name in ("case_id", "block_index", "wall_ns"))
+    assert sorted(zip(*columns, strict=True)) == sorted(written)
     assert set(frames.blocks["run_id"]) == set(frames.runs["run_id"])
-
-
-def test_a_run_carries_the_columns_of_its_machine_and_its_price(stored: Path) -> None:
-    frames = gputui.load(stored)
-    assert len(frames.runs) == 1
     assert list(frames.runs["cpu_usable_cores"] >= 1) == [True]
     assert list(frames.runs["usd_per_hour"]) == [0.42]
     assert list(frames.runs["machine"]) == ["Xeon 8481C, 1 core"]
 
 
-def test_rates_are_those_of_show_with_their_intervals_and_what_people_group_by(two_files: Path) -> None:
-    rates = gputui.load(two_files / "a.db@before").rates
+def test_rates_are_those_of_show_with_their_intervals_and_instants_are_datetimes_in_utc(
+    two_files: Path,
+) -> None:
+    frames = gputui.load(two_files / "a.db@before")
+    rates = frames.rates
     with open_result(two_files / "a.db") as file:
         found = [speed_of(case) for case in run_in(file, run_id_of(1)).cases]
     speeds = [speed for speed in found if not isinstance(speed, Missing)]
@@ -74,59 +66,44 @@ def test_rates_are_those_of_show_with_their_intervals_and_what_people_group_by(t
     assert (gpt["unit"], gpt["device"], gpt["precision"]) == ("tok/s", "cpu", "fp32")
     assert (gpt["label"], gpt["machine"], gpt["torch"]) == ("before", "Xeon 8481C, 1 core", "2.11.0+cpu")
     assert gpt["usd_per_million"] == pytest.approx(0.42 / 3600 * 1e6 / gpt["rate"])
-
-
-def test_instants_are_datetimes_in_utc(two_files: Path) -> None:
-    frames = gputui.load(two_files / "a.db@before")
     assert frames.runs["started"][0].value // 1000 == STARTED_US + 3_600_000_000
-    for frame, column in ((frames.rates, "started"), (frames.telemetry, "time"), (frames.blocks, "time")):
+    for frame, column in ((rates, "started"), (frames.telemetry, "time"), (frames.blocks, "time")):
         assert str(frame[column].dtype) == "datetime64[us, UTC]"
     assert frames.host_telemetry["time"].is_monotonic_increasing
 
 
-def test_texts_of_a_file_have_no_control_characters_in_any_frame(two_files: Path, tmp_path: Path) -> None:
-    shutil.copy(two_files / "a.db", tmp_path)
-    with duckdb.connect(tmp_path / "a.db") as connection:
-        connection.execute("UPDATE runs SET label = 'a' || chr(27) || '[2Jb' WHERE label = 'before'")
-    frames = gputui.load(tmp_path / "a.db")
-    assert r"a\x1b[2Jb" in set(frames.runs["label"])
-    assert r"a\x1b[2Jb" in set(frames.rates["label"])
-
-
-def test_a_directory_and_a_pattern_are_all_their_files_and_a_run_counts_once(two_files: Path) -> None:
+def test_a_directory_and_a_pattern_are_all_their_files_in_which_a_run_counts_once_and_its_text_says_so(
+    two_files: Path,
+) -> None:
     whole = gputui.load(two_files)
-    assert {Path(file).name for file in whole.runs["file"]} == {"a.db", "b.db"}
     again = gputui.load(two_files / "*.db", two_files / "a.db")
+    assert {Path(file).name for file in whole.runs["file"]} == {"a.db", "b.db"}
     assert sorted(again.runs["run_id"]) == sorted(whole.runs["run_id"]) == [run_id_of(n) for n in (1, 2, 3)]
     assert len(again.rates) == len(whole.rates) == 6
-
-
-def test_in_a_directory_what_is_no_result_file_is_left_out_with_a_warning(
-    two_files: Path, tmp_path: Path
-) -> None:
-    shutil.copy(two_files / "b.db", tmp_path)
-    (tmp_path / "notes.db").write_text("not a database")
-    with pytest.warns(UserWarning, match=r"left out: .*notes\.db"):
-        frames = gputui.load(tmp_path)
-    assert len(frames.runs) == 1
-
-
-def test_its_text_says_what_was_read_with_rates_in_their_units(two_files: Path) -> None:
-    text = repr(gputui.load(two_files))
+    text = repr(whole)
     assert text.startswith("3 runs of 2 machines in 2 files\n\n.rates, 6 rows\n")
     assert "51.1k tok/s" in text
     assert ".blocks 108" in text
     assert max(map(len, text.splitlines()[:-1])) <= 110
-    assert "<table" in gputui.load(two_files)._repr_html_()
+    assert "<table" in whole._repr_html_()
 
 
-def test_a_file_without_a_run_that_measured_has_frames_without_rows(two_files: Path, tmp_path: Path) -> None:
+def test_what_is_no_result_file_is_left_out_with_a_warning_and_texts_of_one_have_no_control_characters(
+    two_files: Path, tmp_path: Path
+) -> None:
     shutil.copy(two_files / "a.db", tmp_path)
+    (tmp_path / "notes.db").write_text("not a database")
+    with duckdb.connect(tmp_path / "a.db") as connection:
+        connection.execute("UPDATE runs SET label = 'a' || chr(27) || '[2Jb' WHERE label = 'before'")
+    with pytest.warns(UserWarning, match=r"left out: .*notes\.db"):
+        frames = gputui.load(tmp_path)
+    assert r"a\x1b[2Jb" in set(frames.runs["label"])
+    assert r"a\x1b[2Jb" in set(frames.rates["label"])
     with duckdb.connect(tmp_path / "a.db") as connection:
         connection.execute("DELETE FROM blocks; DELETE FROM figures")
     frames = gputui.load(tmp_path / "a.db")
     assert len(frames.rates) == len(frames.blocks) == 0
-    assert "rate" in frames.rates.columns
+    assert "rate" in frames.rates.columns, "of a file in which no run measured"
     assert repr(frames).startswith("2 runs of 1 machine in 1 file")
 
 

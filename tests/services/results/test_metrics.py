@@ -52,14 +52,32 @@ def figures_in(db: Path) -> tuple[Figure, ...]:
         return tuple(f for case in file.run(RUN_ID).cases for m in case.measurements for f in m.figures)
 
 
-def test_figures_come_back_from_a_file_as_they_were_in_the_order_they_were_reported(tmp_path: Path) -> None:
+def test_figures_come_back_from_a_file_as_they_were_unless_their_case_did_not_end(tmp_path: Path) -> None:
     figures = (P99, PEAK, ERRORS)
-    assert figures_in(stored(tmp_path, with_figures(*figures))) == figures
-
-
-def test_figures_of_a_case_that_did_not_end_are_not_stored(tmp_path: Path) -> None:
+    db = stored(tmp_path, with_figures(*figures))
+    assert figures_in(db) == figures, "in the order they were reported"
     cut: list[Line] = [line for line in with_figures(P99) if not isinstance(line, CaseEnd)]
-    assert figures_in(stored(tmp_path, cut)) == ()
+    assert figures_in(stored(tmp_path, cut, "cut.db")) == ()
+    frame = gputui.load(db).figures
+    assert list(frame["key"]) == ["p99_s", "peak_bytes", "errors_count"]
+    assert frame["value"].tolist()[0] == 0.0123
+    assert frame["value"].isna().tolist() == [False, True, False]
+    assert frame["reason"].tolist()[1] == "not told here"
+
+
+def test_launches_are_combined_as_the_figure_says_without_those_that_have_no_value(tmp_path: Path) -> None:
+    combined = {"median": 2.0, "sum": 13.0, "max": 10.0, "min": 1.0}
+    values: tuple[float | Missing, ...] = (10.0, 1.0, 2.0, Missing("too few requests"))
+    figures = [
+        replace(P99, launch_id=launch, key=f"{combine}_s", combine=combine, value=value, observations=n)
+        for launch, (value, n) in enumerate(zip(values, (500, 500, 500, 0), strict=True))
+        for combine in combined
+    ]
+    with open_result(stored(tmp_path, with_figures(*figures, launches=4))) as file:
+        found = metrics_of(file.run(RUN_ID).cases[0])
+    assert {figure.key: figure.value for figure in found} == {f"{key}_s": v for key, v in combined.items()}
+    ends = {(figure.low, figure.high, figure.observations, figure.launches) for figure in found}
+    assert ends == {(1.0, 10.0, 1500, 3)}
 
 
 @pytest.mark.parametrize(
@@ -79,37 +97,6 @@ def test_a_figure_that_cannot_be_is_left_out_of_the_journal_and_named(
     contents = read_journal(write_lines(tmp_path / "run", [*with_figures(P99), line]))
     assert contents.of(Figure) == (P99,)
     assert any(why in damage for damage in contents.damage)
-
-
-@pytest.mark.parametrize(("combine", "value"), [("median", 2.0), ("sum", 13.0), ("max", 10.0), ("min", 1.0)])
-def test_launches_are_combined_as_the_figure_says(tmp_path: Path, combine: str, value: float) -> None:
-    figures = [replace(P99, launch_id=i, combine=combine, value=v) for i, v in enumerate((10.0, 1.0, 2.0))]
-    db = stored(tmp_path, with_figures(*figures, launches=3))
-    with open_result(db) as file:
-        (figure,) = metrics_of(file.run(RUN_ID).cases[0])
-    assert (figure.value, figure.low, figure.high, figure.observations, figure.launches) == (
-        value,
-        1.0,
-        10.0,
-        1500,
-        3,
-    )
-
-
-def test_a_launch_without_a_value_does_not_spoil_the_others(tmp_path: Path) -> None:
-    figures = [replace(P99, launch_id=0, value=Missing("too few requests")), replace(P99, launch_id=1)]
-    db = stored(tmp_path, with_figures(*figures, launches=2))
-    with open_result(db) as file:
-        (figure,) = metrics_of(file.run(RUN_ID).cases[0])
-    assert (figure.value, figure.launches) == (0.0123, 1)
-
-
-def test_a_notebook_has_the_figures_as_a_table(tmp_path: Path) -> None:
-    frame = gputui.load(stored(tmp_path, with_figures(P99, PEAK))).figures
-    assert list(frame["key"]) == ["p99_s", "peak_bytes"]
-    assert frame["value"].tolist()[0] == 0.0123
-    assert frame["value"].isna().tolist() == [False, True]
-    assert frame["reason"].tolist()[1] == "not told here"
 
 
 @pytest.fixture(scope="module")

@@ -31,21 +31,23 @@ def test_after_the_first_run_of_a_box_comes_why_it_is_as_fast_and_another_box() 
     ]
 
 
-def test_a_run_of_a_file_with_other_boxes_is_named_where_it_is_compared() -> None:
-    other = replace(RUN.summary, machine=replace(RUN.summary.machine, machine_id="other"), profile="llm")
-    (step,) = next_steps([RUN], FILE, [RUN.summary, other])
-
-    assert step.command == f"gputui compare a.db@{ID} OTHER.db"
-
-
-def test_a_second_run_is_compared_with_the_newest_finished_one_of_its_profile_before_it() -> None:
+def test_a_run_is_compared_with_the_newest_finished_one_of_its_profile_and_box_before_it() -> None:
     old, cut, later = (
         make_run(measured(GPT, steady(0.1)), started_utc_us=STARTED_US - us) for us in (9, 5, -9)
     )
     broken = replace(cut.summary, status="interrupted")
     (step,) = next_steps([RUN], FILE, [RUN.summary, old.summary, broken, later.summary])
-
     assert step.command == f"gputui compare a.db@{old.summary.short_id} a.db@{ID}"
+
+    elsewhere = replace(RUN.summary, machine=replace(RUN.summary.machine, machine_id="other"), profile="llm")
+    (step,) = next_steps([RUN], FILE, [RUN.summary, elsewhere])
+    assert step.command == f"gputui compare a.db@{ID} OTHER.db"
+
+    together = make_run(measured(GPT, steady(0.2)))
+    (step,) = next_steps([RUN, together], FILE)
+    assert step.command == f"gputui compare a.db@{ID} a.db@{together.summary.short_id}"
+    (step,) = next_steps([RUN], FILE, like="their file.db@12345678")
+    assert step.command == f"gputui compare 'their file.db@12345678' a.db@{ID}"
 
 
 @pytest.mark.parametrize(
@@ -62,15 +64,6 @@ def test_a_recording_is_compared_only_with_one_of_the_same_label(
     )
     commands = [step.command for step in next_steps([new], FILE, [new.summary, old.summary])]
     assert (f"gputui compare a.db@{old.summary.short_id} a.db@{ID}" in commands) == is_compared
-
-
-def test_runs_that_ended_together_and_a_repeated_one_are_compared() -> None:
-    other = make_run(measured(GPT, steady(0.2)))
-    both = next_steps([RUN, other], FILE)
-    assert [step.command for step in both] == [f"gputui compare a.db@{ID} a.db@{other.summary.short_id}"]
-
-    like = next_steps([RUN], FILE, like="their file.db@12345678")
-    assert [step.command for step in like] == [f"gputui compare 'their file.db@12345678' a.db@{ID}"]
 
 
 def test_a_box_below_normal_is_looked_at_first() -> None:
@@ -133,21 +126,15 @@ def test_an_interrupted_run_names_the_complete_one_before_it_that_it_hides() -> 
     assert shown not in list(next_steps([RUN], FILE, [before]))
 
 
-def test_a_busy_run_of_a_program_cannot_be_repeated_from_the_file_alone() -> None:
+def test_what_has_no_rate_leads_to_what_there_is_and_a_program_cannot_be_repeated_from_the_file_alone() -> (
+    None
+):
     busy = make_run(measured(make_case("my_train"), steady(0.1), waited_share=0.4))
     mine = replace(busy, summary=replace(busy.summary, profile="mine"))
-
     assert list(next_steps([mine], FILE)) == []
-
-
-def test_a_run_without_a_result_leads_to_its_reasons() -> None:
     failed = make_run(unmeasured(GPT, "failed", "RuntimeError"))
-
-    (step,) = next_steps([failed], FILE)
-    assert step == NextStep(f"gputui show {failed.summary.short_id} a.db -v", "why nothing was measured")
-
-
-def test_a_recording_without_a_rate_leads_to_what_it_recorded() -> None:
+    why = NextStep(f"gputui show {failed.summary.short_id} a.db -v", "why nothing was measured")
+    assert list(next_steps([failed], FILE)) == [why]
     for run in (recording("interrupted", "stopped by SIGTERM"), recording("failed", "it died of SIGKILL")):
         step = NextStep(f"gputui results a.db@{run.summary.short_id}", "its telemetry over time")
         assert list(next_steps([run], FILE)) == [step]
