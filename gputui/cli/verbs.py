@@ -44,7 +44,7 @@ GROUPS: tuple[Group, ...] = (
             ),
             Command("snapshot", "snapshot", "print one reading of every GPU and the host", "monitor --once"),
             Command("demo", "screens:demo", "show the monitor with made-up GPUs", "monitor --demo"),
-            Command("check", "check", "is this box as it should be? one word, in a minute"),
+            Command("check", "doctor:check", "is this box as it should be? one word, in a minute"),
         ),
     ),
     Group(
@@ -122,7 +122,7 @@ GROUPS: tuple[Group, ...] = (
     Group(
         "",
         "",
-        (Command("doctor", "doctor", "is this box ready to measure? every finding"),),
+        (Command("doctor", "doctor:doctor", "is this box ready to measure? every finding"),),
     ),
 )
 """In the order of the first screen; what has no title is not on it."""

@@ -21,7 +21,7 @@ from quick_runs import box, store_quick
 from stored_loads import Server, store_loads
 from stored_runs import run_id_of, store
 
-from gputui.cli.check import json_of
+from gputui.cli.doctor import json_of_check
 from gputui.services.check import Measured, checked
 from gputui.services.compare.fleet import FLEET_FROM
 from gputui.services.results.selectors import run_in
@@ -158,7 +158,7 @@ def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     second = replace(stored, cases=tuple(replace(case, device_index=1) for case in stored.cases))
     machine = replace(GPU_MACHINE, gpus=(GPU_MACHINE.gpus[0], replace(GPU_MACHINE.gpus[0], index=1)))
     made_up = checked(machine, (), [Measured(stored, conditions), Measured(second, conditions)])
-    yield "check", "check", json.loads(json.dumps({"schema": 1, **json_of(made_up, 1.0)}))
+    yield "check", "check", json.loads(json.dumps({"schema": 1, **json_of_check(made_up, 1.0)}))
     with serving_process(Behaviour(slots=4, prefill_s=0.01, decode_s=0.001)) as url:
         for name, each in commands.items():
             for words in each:
