@@ -128,11 +128,11 @@ class Collector(Readers):
 
     # Readings
 
-    def _open(self, name: str) -> bool:
+    def _open(self, name: str) -> Sequence[Gpu] | Missing:
         before = self._absent[name]
-        has_gpus = super()._open(name)
-        self._say(not has_gpus and self._absent[name] != before)
-        return has_gpus
+        gpus = super()._open(name)
+        self._say(isinstance(gpus, Missing) and gpus != before)
+        return gpus
 
     def _found(self, source: str, gpus: Sequence[Gpu] | Missing) -> None:
         if isinstance(gpus, Missing):

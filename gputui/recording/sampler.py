@@ -211,11 +211,11 @@ class Readers:
 
     def _find(self, name: str) -> None:
         """Open a source, as often as it takes."""
-        while not self._closed.is_set() and not self._open(name) and self._reopens:
+        while not self._closed.is_set() and isinstance(self._open(name), Missing) and self._reopens:
             self._closed.wait(self._watch_every_s)
 
-    def _open(self, name: str) -> bool:
-        """Whether it has GPUs, which are read from now on."""
+    def _open(self, name: str) -> Sequence[Gpu] | Missing:
+        """Its GPUs, which are read from now on."""
         with self._lock:
             self._openings[name].begin(0, self._clock())
         gpus = tried(self._sources[name].open)
@@ -227,7 +227,7 @@ class Readers:
                 self._start_reader(name)
             self._found(name, gpus)
             self._news.notify_all()
-        return not isinstance(gpus, Missing)
+        return gpus
 
     def _all_gpus(self) -> list[Slot]:
         return [slot for slots in self._gpus.values() for slot in slots]
@@ -303,9 +303,12 @@ class Readers:
             self._watched()
 
 
+_BUG = "this is a bug in gputui: "
+
+
 def as_bug(error: Exception) -> Missing:
     """What stands in the place of a value, so that no exception of a source ends a thread."""
-    return Missing(f"this is a bug in gputui: {type(error).__name__}: {error}")
+    return Missing(f"{_BUG}{type(error).__name__}: {error}")
 
 
 def tried(ask: Callable[[], _Answer]) -> _Answer | Missing:
@@ -391,6 +394,14 @@ class Sampler(Readers):
 
     # Readings
 
+    def _open(self, name: str) -> Sequence[Gpu] | Missing:
+        gpus = super()._open(name)
+        if isinstance(gpus, Missing) and gpus.reason.startswith(
+            _BUG
+        ):  # else there is none, which is no fault
+            self._tell(f"{name}: {gpus.reason}")
+        return gpus
+
     def _is_between(self, slot: Slot) -> bool:
         return slot.gpu is not None and slot.gpu.number in self._focus
 
@@ -420,13 +431,14 @@ class Sampler(Readers):
                 self._news.notify_all()
 
     def _watched(self) -> None:
-        with self._news:
+        with self._lock:
             silent = [slot for slot in self._all_slots() if _is_silent(slot)]
-            if silent:
-                self._news.notify_all()
         for slot in silent:
             who = "the kernel" if slot is self._host else "the driver"
             self._tell(f"{_named(slot)}: {who} has not answered for {self._silence_s:g} s")
+        if silent:
+            with self._news:
+                self._news.notify_all()
 
     def _all_slots(self) -> tuple[Slot, ...]:
         return (*self._openings.values(), *self._all_gpus(), self._host)

@@ -12,6 +12,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
@@ -49,6 +50,7 @@ from gputui.recording.worker_process import (
     described_launch,
     line_of,
     may_fork,
+    without_paths,
     worker_environment,
 )
 
@@ -145,7 +147,7 @@ class Supervisor:
         status, reason = "finished", ""
         try:
             telemetry = runs[0].run_dir / TELEMETRY_NAME
-            with sampler_of_run(telemetry, lambda text: self._event(runs[0], "warning", text)) as sampler:
+            with sampler_of_run(telemetry, partial(self._warn, runs[0])) as sampler:
                 for run in runs:
                     for launch in run.spec.plan.launches:
                         with contextlib.suppress(OSError):  # which its first launch will report
@@ -182,6 +184,10 @@ class Supervisor:
 
     def _event(self, run: _Run, level: str, message: str) -> None:
         run.journal.append(Event(level, message, time.monotonic_ns()))
+
+    def _warn(self, run: _Run, problem: str) -> None:
+        """Of the sampler, which may quote an exception."""
+        self._event(run, "warning", without_paths(problem))
 
     def _write_heading(self, run: _Run, machine: Machine) -> None:
         plan = run.spec.plan

@@ -16,7 +16,6 @@ import pytest
 from gputui.cli.verbs import COMMANDS
 from gputui.recording.probing import MEASURING_HALF
 from gputui.services.profiles.loader import shipped_profiles
-from gputui.worker.workloads import WORKLOADS
 
 MAY_BE_THERE = {"pynvml", "psutil", "_psutil_linux", "_psutil_posix", "gputui"}
 """Allowed besides the standard library in the half that measures."""
@@ -24,21 +23,27 @@ HEAVY = {"torch", "textual", "pandas"}
 
 AFTER_IMPORTS = """
 import importlib, json, sys
-before = {name.partition(".")[0] for name in sys.modules}
+brought = {}
 for name in sys.argv[1:]:
+    before = set(sys.modules)
     importlib.import_module(name)
-print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules} - before)))
+    for new in set(sys.modules) - before:
+        brought.setdefault(new.partition(".")[0], name)
+print(json.dumps(brought))
 """
-AFTER_COMMAND = """
+"""Prints which packages were imported, with who was the first to."""
+AFTER_COMMANDS = """
 import json, sys
 from gputui.cli import main
-try:
-    main(sys.argv[1:])
-except SystemExit as ended:
-    status = ended.code
-sys.stdout.flush()
-print(json.dumps([status, sorted({name.partition(".")[0] for name in sys.modules})]), file=sys.stderr)
+for words in json.loads(sys.argv[1]):
+    try:
+        status = main(words)
+    except SystemExit as ended:
+        status = ended.code
+    print()
+    print(json.dumps([status, sorted({name.partition(".")[0] for name in sys.modules})]), flush=True)
 """
+"""One after the other in one process: what the first do not import is not there by then."""
 
 
 def python(code: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -64,82 +69,42 @@ def modules_of(room: str, repository: Path) -> list[str]:
     ]
 
 
-NEED_TORCH = ("gputui.worker.models",)
-"""Imported by a workload when it is built."""
-
-
-@pytest.mark.parametrize("room", [*MEASURING_HALF, "errors", "metrics"])
-def test_the_half_that_measures_imports_the_standard_library_alone(room: str, repository: Path) -> None:
-    found = modules_of(room, repository) or [f"gputui.{room}"]
-    names = [name for name in found if not name.startswith(NEED_TORCH)]
-    imported = set(json.loads(python(AFTER_IMPORTS, "gputui.errors", *names).stdout))
-    assert imported - set(sys.stdlib_module_names) <= MAY_BE_THERE
+def test_the_half_that_measures_imports_the_standard_library_alone(repository: Path) -> None:
+    rooms = *MEASURING_HALF, "errors", "metrics"
+    names = [name for room in rooms for name in modules_of(room, repository) or [f"gputui.{room}"]]
+    # Which a workload imports when it is built:
+    needs_torch = "gputui.worker.models"
+    imported = imported_by("gputui.errors", *(name for name in names if not name.startswith(needs_torch)))
+    ours = sys.stdlib_module_names | MAY_BE_THERE
+    assert {name: by for name, by in imported.items() if name not in ours} == {}
     assert "gputui" in imported
 
 
-def test_the_workloads_are_listed_without_torch() -> None:
-    code = """
-import sys
-from gputui.worker.workloads import WORKLOADS
-print(*(workload.name for workload in WORKLOADS), "torch" in sys.modules)
-"""
-    *names, has_torch = python(code).stdout.split()
-    assert (names, has_torch) == ([workload.name for workload in WORKLOADS], "False")
+def imported_by(*names: str) -> dict[str, str]:
+    found: dict[str, str] = json.loads(python(AFTER_IMPORTS, *names).stdout)
+    return found
 
 
 def test_analysis_and_facts_need_no_database_and_no_terminal() -> None:
-    imported = set(json.loads(python(AFTER_IMPORTS, "gputui.analysis.verdict", "gputui.facts.tables").stdout))
-    assert imported & {*HEAVY, "duckdb", "rich", "click", "scipy", "psutil", "pynvml"} == set()
+    imported = imported_by("gputui.analysis.verdict", "gputui.facts.tables")
+    assert imported.keys() & {*HEAVY, "duckdb", "rich", "click", "scipy", "psutil", "pynvml"} == set()
 
 
-def after_command(*words: str, cwd: Path | None = None) -> tuple[str, int | None, set[str]]:
-    done = python(AFTER_COMMAND, *words, cwd=cwd)
-    status, modules = json.loads(done.stderr.splitlines()[-1])
-    return done.stdout, status, set(modules)
-
-
-AFTER_EACH_HELP = """
-import json, os, sys
-from gputui.cli import main
-for name in sys.argv[1:]:
-    child = os.fork()
-    if child == 0:
-        try:
-            status = main([name, "--help"])
-        except SystemExit as ended:
-            status = ended.code
-        imported = sorted({name.partition(".")[0] for name in sys.modules})
-        print(json.dumps([name, status, imported]), file=sys.stderr)
-        sys.stdout.flush()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-"""
-
-
-def test_help_of_a_command_imports_nothing_heavy() -> None:
-    names = [command.name for command in COMMANDS]
-    done = python(AFTER_EACH_HELP, *names)
-    found = [json.loads(line) for line in done.stderr.splitlines()]
-    assert [name for name, *_ in found] == names
-    assert done.stdout.count("Usage: ") >= len(names)
-    assert [name for name, status, _ in found if status not in (0, None)] == []
-    assert {name: heavy for name, _, modules in found if (heavy := HEAVY.intersection(modules))} == {}
-
-
-@pytest.mark.parametrize("words", [("--help",), ("db", "--help"), ("self",)], ids=" ".join)
-def test_help_of_many_commands_imports_none_of_them(words: tuple[str, ...]) -> None:
-    message, status, modules = after_command(*words)
-    assert status in (0, None)
-    assert "completion" in message or "merge" in message
-    assert modules & {*HEAVY, "duckdb", "numpy", "msgspec", "rich", "psutil", "pynvml"} == set()
-
-
-def test_listing_the_profiles_imports_neither_torch_nor_a_database(tmp_path: Path) -> None:
-    message, status, modules = after_command("profiles", cwd=tmp_path)
-    assert status in (0, None)
-    for profile in shipped_profiles():
-        assert profile.name in message
-    assert modules & {*HEAVY, "duckdb"} == set()
+def test_help_of_a_command_and_the_list_of_profiles_import_nothing_heavy(tmp_path: Path) -> None:
+    of_many = [["--help"], ["db", "--help"], ["self"]]
+    all_words = [*of_many, ["profiles"], *([command.name, "--help"] for command in COMMANDS)]
+    lines = python(AFTER_COMMANDS, json.dumps(all_words), cwd=tmp_path).stdout.splitlines()
+    found = [json.loads(line) for line in lines if line.startswith("[")]
+    assert [status for status, _ in found if status not in (0, None)] == []
+    modules = dict(zip(map(" ".join, all_words), (set(imported) for _, imported in found), strict=True))
+    for words in map(" ".join, of_many):
+        unneeded = {*HEAVY, "duckdb", "numpy", "msgspec", "rich", "psutil", "pynvml"}
+        assert modules[words] & unneeded == set(), words
+    assert "duckdb" not in modules["profiles"]
+    assert {words: heavy for words, all_of in modules.items() if (heavy := HEAVY & all_of)} == {}
+    page = "\n".join(lines)
+    assert page.count("Usage: ") >= len(COMMANDS)
+    assert all(word in page for word in ("completion", "merge", *(p.name for p in shipped_profiles())))
 
 
 READERS = {"gputui/worker/foreign_json.py", "gputui/store/strict.py"}
@@ -166,12 +131,6 @@ import json, gputui
 from gputui.services.profiles.loader import shipped_profiles
 print(json.dumps([gputui.__file__, [p.name for p in shipped_profiles()]]))
 """
-
-
-def test_the_profiles_are_found_from_any_directory(tmp_path: Path, repository: Path) -> None:
-    where, names = json.loads(python(LIST, cwd=tmp_path).stdout)
-    assert Path(where).is_relative_to(repository)
-    assert names == [profile.name for profile in shipped_profiles()]
 
 
 def test_the_profiles_are_found_in_a_checkout_that_is_not_installed(tmp_path: Path, repository: Path) -> None:

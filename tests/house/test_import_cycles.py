@@ -6,8 +6,6 @@ import ast
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import pytest
-
 Graph = dict[str, set[str]]
 
 
@@ -15,8 +13,7 @@ def module_name(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
 
-@pytest.fixture(scope="module")
-def imports(repository: Path) -> Graph:
+def imports_of(repository: Path) -> Graph:
     """Every module with its imports, at any place in the file."""
     files = {module_name(p.relative_to(repository)): p for p in (repository / "gputui").rglob("*.py")}
     found: Graph = {}
@@ -39,14 +36,11 @@ def imports(repository: Path) -> Graph:
 def room_of(module: str) -> str:
     """The room of a module; a module directly on a floor is its own room."""
     parts = module.split(".")
-    depth = (
-        4
-        if parts[1:3] == ["tui", "screens"]
-        else 3
-        if parts[1:2] in (["services"], ["tui"], ["worker"])
-        else 2
+    is_screen, is_on_floor = (
+        parts[1:3] == ["tui", "screens"],
+        parts[1:2] in (["services"], ["tui"], ["worker"]),
     )
-    return ".".join(parts[:depth])
+    return ".".join(parts[: 4 if is_screen else 3 if is_on_floor else 2])
 
 
 def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
@@ -60,21 +54,16 @@ def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
         left = {name: others - ends for name, others in left.items() if name not in ends}
 
 
-def test_no_module_imports_itself_by_a_detour(imports: Graph) -> None:
+def test_no_module_and_no_room_imports_itself_by_a_detour(repository: Path) -> None:
+    imports = imports_of(repository)
     assert len(imports) > 200
     assert circles(imports) == []
-
-
-def test_no_room_imports_itself_by_a_detour(imports: Graph) -> None:
     rooms: Graph = {}
     for module, others in imports.items():
         mine = rooms.setdefault(room_of(module), set())
         mine |= {room_of(other) for other in others} - {room_of(module)}
-    assert {
-        "gputui.services.compare",
-        "gputui.tui.screens.run_pages",
-        "gputui.worker.workloads",
-    } <= rooms.keys()
+    known = {"gputui.services.compare", "gputui.tui.screens.run_pages", "gputui.worker.workloads"}
+    assert known <= rooms.keys()
     assert circles(rooms) == []
 
 

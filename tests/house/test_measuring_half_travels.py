@@ -26,33 +26,20 @@ from gputui.worker.workloads import workload_named
 
 OURS = ("gputui", "duckdb", "numpy", "msgspec", "click", "psutil", "pynvml")
 TORCH_NEEDS = (
-    "torch",
-    "torchgen",
-    "functorch",
-    "typing_extensions",
-    "sympy",
-    "mpmath",
-    "networkx",
-    "jinja2",
-    "markupsafe",
-    "filelock",
-    "fsspec",
-    "setuptools",
-    "_distutils_hack",
-    "pkg_resources",
+    *("torch", "torchgen", "functorch", "typing_extensions", "sympy", "mpmath", "networkx", "jinja2"),
+    *("markupsafe", "filelock", "fsspec", "setuptools", "_distutils_hack", "pkg_resources"),
 )
 """torch's dependencies."""
-
-PROBE = """
-import importlib.util, json, sys
-print(json.dumps([name for name in sys.argv[1:] if importlib.util.find_spec(name)]))
-"""
 
 
 def importable(python: Path, names: Iterable[str]) -> list[str]:
     """Which of these modules a Python can find."""
+    code = (
+        "import importlib.util, json, sys\n"
+        "print(json.dumps([name for name in sys.argv[1:] if importlib.util.find_spec(name)]))"
+    )
     done = subprocess.run(
-        [str(python), "-I", "-c", PROBE, *names], capture_output=True, check=True, cwd=python.parent
+        [str(python), "-I", "-c", code, *names], capture_output=True, check=True, cwd=python.parent
     )
     found: list[str] = json.loads(done.stdout)
     return found
@@ -75,17 +62,10 @@ def torch_python(bare_python: Path, tmp_path: Path) -> Path:
             origin = Path(found.origin)
             source = origin.parent if origin.name == "__init__.py" else origin
             (site / source.name).symlink_to(source)
-    for libraries in site_packages().glob("nvidia*"):
-        (site / libraries.name).symlink_to(libraries)
+            if name == "torch":
+                for libraries in source.parent.glob("nvidia*"):
+                    (site / libraries.name).symlink_to(libraries)
     return bare_python
-
-
-def site_packages() -> Path:
-    """The torch of this test run."""
-    found = importlib.util.find_spec("torch")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parents[1]
 
 
 def run_over_there(home: Path, plan: Plan, python: Path) -> tuple[Path, subprocess.CompletedProcess[str]]:
@@ -110,17 +90,8 @@ def run_over_there(home: Path, plan: Plan, python: Path) -> tuple[Path, subproce
     return here, done
 
 
-def stored_blocks(home: Path, journal_dir: Path) -> list[Block]:
-    """Store the journal, and read the blocks from the result file."""
-    contents = read_journal(journal_dir)
-    store_run(home / "results.db", contents, read_telemetry(journal_dir))
-    with open_result(home / "results.db") as result:
-        run = result.run(contents.start.run_id)
-    blocks = [b for case in run.cases for m in case.measurements for b in m.blocks]
-    return sorted(blocks, key=lambda block: block.start_ns)
-
-
 def assert_measured(home: Path, journal_dir: Path, cases: Sequence[int]) -> None:
+    """And what is stored of it here is what was measured."""
     contents = read_journal(journal_dir)
     assert contents.damage == ()
     assert sorted((end.case_id, end.outcome, end.reason) for end in contents.of(CaseEnd)) == [
@@ -128,7 +99,11 @@ def assert_measured(home: Path, journal_dir: Path, cases: Sequence[int]) -> None
     ]
     assert [end.status for end in contents.of(RunEnd)] == ["finished"]
     assert len(contents.of(Block)) >= 5 * len(cases)
-    assert stored_blocks(home, journal_dir) == list(contents.of(Block))
+    store_run(home / "results.db", contents, read_telemetry(journal_dir))
+    with open_result(home / "results.db") as result:
+        run = result.run(contents.start.run_id)
+    blocks = [b for case in run.cases for m in case.measurements for b in m.blocks]
+    assert sorted(blocks, key=lambda block: block.start_ns) == list(contents.of(Block))
 
 
 def test_the_archive_holds_the_measuring_half_and_nothing_that_reads(tmp_path: Path) -> None:
@@ -165,14 +140,9 @@ def test_a_place_that_lacks_torch_fails_the_case_with_what_is_missing(
     assert end.outcome == "failed"
     assert "No module named 'torch'" in end.log_tail
     assert str(tmp_path) not in end.log_tail
-
-
-def test_the_archive_without_a_run_says_how_it_is_used(tmp_path: Path, bare_python: Path) -> None:
-    (tmp_path / "measure.zip").write_bytes(measuring_half())
-    done = subprocess.run(
-        [str(bare_python), "-I", "measure.zip"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", "usage: RUNDIR...\n")
+    command = [str(bare_python), "-I", str(tmp_path / "there" / "measure.zip")]
+    without_run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (without_run.returncode, without_run.stderr) == (2, "usage: RUNDIR...\n")
 
 
 @pytest.mark.slow  # torch is imported, and a product is timed in two precisions

@@ -171,19 +171,14 @@ WIDE = 2**32
 COUNTERS = f"0 field 138 1000\n0 field 139 2000\n0 field 197 {WIDE + 3000}\n0 field 198 {WIDE + 4000}\n"
 
 
-def test_events_of_the_driver_are_counted_and_the_last_is_named() -> None:
-    found = values("driver gpus 1\n0 xid 79\n0 xids 2\n")
+def test_errors_and_remapped_rows_are_counted_and_none_is_made_up() -> None:
+    found = values("driver gpus 1\n0 xid 79\n0 xids 2\n0 remapped_rows 3\n0 remapping_pending 1\n")
     assert (found["xid_count"], found["xid_last"]) == (2, 79)
-    quiet = values("driver gpus 1\n")
-    assert quiet["xid_count"] == 0
-    assert "since the monitor was opened" in quiet["xid_last"]["missing"]
-
-
-def test_rows_of_memory_that_are_remapped_or_wait_for_a_reset_are_reported() -> None:
-    found = values("driver gpus 1\n0 remapped_rows 3\n0 remapping_pending 1\n")
     assert (found["remapped_rows_count"], found["remapped_rows_pending"]) == (3, 1)
     assert found["remapped_rows_failed"] == 0
-    assert values("driver gpus 1\n")["remapped_rows_count"] == UNREPORTED
+    quiet = values("driver gpus 1\n")
+    assert (quiet["xid_count"], quiet["remapped_rows_count"]) == (0, UNREPORTED)
+    assert "since the monitor was opened" in quiet["xid_last"]["missing"]
 
 
 @pytest.mark.parametrize(
@@ -198,63 +193,37 @@ def test_a_driver_that_refuses_gpm_is_not_taken_for_an_older_gpu(scenario: str, 
     assert reason in values(f"driver gpus 1\n{scenario}")["gpm_sm_active_pct"]["missing"]
 
 
-def test_rates_are_known_after_the_second_reading() -> None:
+def test_rates_are_known_after_the_second_reading_and_stay_where_the_third_comes_soon() -> None:
     then = f"0 field 138 2000\n0 field 139 4000\n0 field 197 {WIDE + 13000}\n0 field 198 {WIDE + 4000}\n"
-    first, *_, second = take(COUNTERS, SAMPLE, ["append", then], ["later", 2], SAMPLE)
+    asked: Step = ["calls", "nvmlGpmMetricsGet"]
+    soon = ["append", "0 field 138 9000\n0 gpm 5 99"], ["later", 0.05], SAMPLE, asked
+    steps = SAMPLE, ["append", then], ["later", 2], SAMPLE, asked, *soon
+    first, _, _, second, calls, _, _, third, calls_later = take(COUNTERS + "0 gpm 5 44\n", *steps)
     for key in ("pcie_rx_bytes_per_s", "nvlink_tx_bytes_per_s", "gpm_tensor_pct"):
         assert first[0]["values"][key] == {"missing": "known after the second reading"}
-    found = second[0]["values"]
-    assert found["nvlink_tx_bytes_per_s"] == 500 * 1024
-    assert found["nvlink_rx_bytes_per_s"] == 1000 * 1024
-    assert found["pcie_tx_bytes_per_s"] == 5000
-    assert found["pcie_rx_bytes_per_s"] == 0
+    for found in (second[0]["values"], third[0]["values"]):
+        assert found["nvlink_tx_bytes_per_s"] == 500 * 1024
+        assert found["nvlink_rx_bytes_per_s"] == 1000 * 1024
+        assert found["pcie_tx_bytes_per_s"] == 5000
+        assert found["pcie_rx_bytes_per_s"] == 0
+        assert found["gpm_tensor_pct"] == 44
+    assert calls == calls_later == 1
 
 
 def test_a_counter_that_begins_again_is_no_rate() -> None:
-    then: list[Step] = [
-        ["append", "0 field 138 100"],
-        ["later", 1],
-        SAMPLE,
-        ["append", "0 field 138 600"],
-        ["later", 1],
-        SAMPLE,
-    ]
-    *_, after, _, _, later = take(COUNTERS, SAMPLE, *then)
+    then = [["append", "0 field 138 100"], ["later", 1], SAMPLE, ["append", "0 field 138 600"], ["later", 1]]
+    *_, after, _, _, later = take(COUNTERS, SAMPLE, *then, SAMPLE)
     assert "began again" in after[0]["values"]["nvlink_tx_bytes_per_s"]["missing"]
     assert later[0]["values"]["nvlink_tx_bytes_per_s"] == 500 * 1024
 
 
-def test_a_pcie_counter_that_may_have_gone_round_is_not_believed() -> None:
-    scenario = f"0 field 197 {WIDE - 10}\n0 field 198 5\n0 gpm 20 10\n0 gpm 21 20\n"
-    found = take(scenario, SAMPLE, ["append", "0 field 197 500"], ["later", 1], SAMPLE)[-1][0]["values"]
-    assert found["pcie_tx_bytes_per_s"] == 10 * MIB
-    assert found["pcie_rx_bytes_per_s"] == 20 * MIB
-
-
-def test_readings_close_together_keep_the_rate_and_ask_nothing_new_of_gpm() -> None:
-    results = take(
-        COUNTERS + "0 gpm 5 44\n",
-        SAMPLE,
-        ["append", "0 field 138 2000"],
-        ["later", 1],
-        SAMPLE,
-        ["calls", "nvmlGpmMetricsGet"],
-        ["append", "0 field 138 9000\n0 gpm 5 99"],
-        ["later", 0.05],
-        SAMPLE,
-        ["calls", "nvmlGpmMetricsGet"],
-    )
-    assert results[7][0]["values"]["nvlink_tx_bytes_per_s"] == 1000 * 1024
-    assert results[7][0]["values"]["gpm_tensor_pct"] == 44
-    assert results[4] == results[8] == 1
-
-
-def test_link_rates_come_from_gpm_where_there_are_no_counters() -> None:
-    found = values("0 gpm 20 10\n0 gpm 21 20\n0 gpm 60 30\n0 gpm 61 40\n")
-    assert found["pcie_tx_bytes_per_s"] == 10 * MIB
-    assert found["pcie_rx_bytes_per_s"] == 20 * MIB
-    assert found["nvlink_rx_bytes_per_s"] == 30 * MIB
-    assert found["nvlink_tx_bytes_per_s"] == 40 * MIB
+@pytest.mark.parametrize("counters", ["", f"0 field 197 {WIDE - 10}\n0 field 198 5\n"])
+def test_link_rates_come_from_gpm_where_no_counter_is_there_or_it_may_have_gone_round(counters: str) -> None:
+    scenario = f"{counters}0 gpm 20 10\n0 gpm 21 20\n0 gpm 60 30\n0 gpm 61 40\n"
+    then: Step = ["append", "0 field 197 500" if counters else ""]
+    found = take(scenario, SAMPLE, then, ["later", 1], SAMPLE)[-1][0]["values"]
+    for rate, mib in {"pcie_tx": 10, "pcie_rx": 20, "nvlink_rx": 30, "nvlink_tx": 40}.items():
+        assert found[f"{rate}_bytes_per_s"] == mib * MIB
 
 
 THROUGHPUT = "nvmlDeviceGetPcieThroughput"
@@ -310,14 +279,10 @@ def test_what_the_first_screen_does_not_show_is_asked_in_every_second_reading() 
 
 
 def test_what_hardly_changes_is_read_again_after_some_seconds_and_names_never() -> None:
-    steps = [SAMPLE, ["append", "0 pcie_width 4\n0 name Other"]]
-    results = take("", *steps, ["later", 7], SAMPLE, ["later", 2], SAMPLE)
-    assert [result[0]["values"]["pcie_width"] for result in (results[0], results[3], results[5])] == [
-        16,
-        16,
-        4,
-    ]
-    assert results[5][0]["values"]["name"] == "NVIDIA H200"
+    steps = [SAMPLE, ["append", "0 pcie_width 4\n0 name Other"], ["later", 7], SAMPLE, ["later", 2], SAMPLE]
+    found = [result[0]["values"] for result in take("", *steps) if result]
+    assert [values["pcie_width"] for values in found] == [16, 16, 4]
+    assert found[-1]["name"] == "NVIDIA H200"
 
 
 def test_eight_busy_gpus_report_everything_and_their_processes() -> None:
@@ -389,8 +354,9 @@ PROCESSES = """
 """
 
 
-def test_processes_on_a_gpu_are_reported_with_memory_and_share() -> None:
-    (uses,) = take(PROCESSES, ["processes", 0])
+def test_processes_on_a_gpu_are_reported_with_memory_and_share_until_they_end() -> None:
+    steps = ["processes", 0], ["append", "0 process 10 -"], ["processes", 0]
+    uses, _, later = take(PROCESSES, *steps)
     assert [(use["device"], use["pid"], use["kind"]) for use in uses] == [
         (0, 10, "C"),
         (0, 20, "CG"),
@@ -400,12 +366,7 @@ def test_processes_on_a_gpu_are_reported_with_memory_and_share() -> None:
     assert [use["memory_bytes"] for use in uses[:3]] == [2048 * MIB, 1024 * MIB, 64 * MIB]
     assert "does not tell" in uses[3]["memory_bytes"]["missing"]
     assert [use["sm_pct"] for use in uses] == [55, {"missing": "the driver answered 991 %"}, 0, 3]
-
-
-def test_a_process_that_ends_is_listed_no_more() -> None:
-    steps: list[Step] = [["processes", 0], ["append", "0 process 10 -"], ["processes", 0]]
-    before, _, after = take("0 process 10 C 1 1\n0 process 20 C 1 1\n", *steps)
-    assert [[use["pid"] for use in uses] for uses in (before, after)] == [[10, 20], [20]]
+    assert [use["pid"] for use in later] == [20, 30, 40]
 
 
 @pytest.mark.parametrize(
@@ -506,13 +467,6 @@ def test_an_instance_keeps_its_index_where_one_before_it_is_gone() -> None:
     assert [use["pid"] for use in uses] == [12]
 
 
-def test_an_instance_recreated_with_another_profile_has_its_name() -> None:
-    lines = "1:1 profile 1g.35gb\n1:1 gpu_instance 5"
-    *_, after = take(MIG, ["sample", 1], ["append", lines], ["later", 9], ["sample", 1])
-    assert after[2]["values"]["mig_profile"] == "1g.35gb"
-    assert after[2]["values"]["gpu_instance_id"] == 5
-
-
 def test_a_gpu_instance_that_is_divided_again_is_named_with_both() -> None:
     lines = "1:0 profile 1c.2g.35gb\n1:1 profile 1c.2g.35gb\n1:0 gpu_instance 3\n1:1 gpu_instance 3\n"
     (samples,) = take(f"{MIG}{lines}1:1 compute_instance 1\n", ["sample", 1])
@@ -542,24 +496,21 @@ def test_an_instance_that_does_not_report_its_processes_hides_no_others() -> Non
     assert set(none) == {"missing"}
 
 
-def test_the_utilisation_of_a_gpu_with_mig_is_absent_with_the_reason() -> None:
-    (sample,) = take(MIG, ["sample", 1])
-    for key in ("sm_busy_pct", "memory_busy_pct", "encoder_pct", "decoder_pct"):
-        assert sample[0]["values"][key] == {"missing": "the driver does not tell it while MIG is on"}
+def test_mig_instances_that_are_made_changed_and_removed_are_found_and_stay_while_none_are_told() -> None:
+    def then(lines: str) -> list[Step]:
+        return [["append", lines], ["later", 9], ["sample", 1]]
 
-
-def test_mig_instances_stay_while_the_driver_does_not_report_them() -> None:
-    fail: list[Step] = [["append", "1 error nvmlDeviceGetMigMode 999"], ["later", 9], ["sample", 1]]
-    before, *_, after = take(MIG, ["sample", 1], *fail)
-    assert [each["device"] for each in before] == [each["device"] for each in after]
-
-
-def test_mig_instances_that_are_made_and_removed_are_found() -> None:
-    steps: list[Step] = [["append", "1 mig_slices 3"], ["later", 9], ["sample", 1]]
-    off: list[Step] = [["append", "1 mig 0"], ["later", 9], ["sample", 1]]
-    before, *_, more, _, _, none = take(MIG, ["sample", 1], *steps, *off)
-    assert [len(samples) for samples in (before, more, none)] == [3, 4, 1]
-    assert [each["device"] for each in more[:3]] == [each["device"] for each in before]
+    other = then("1:1 profile 1g.35gb\n1:1 gpu_instance 5")
+    fails = then("1 error nvmlDeviceGetMigMode 999")
+    more = then("1 error nvmlDeviceGetMigMode 0\n1 mig_slices 3")
+    found = take(MIG, ["sample", 1], *other, *fails, *more, *then("1 mig 0"))
+    before, changed, untold, added, none = (samples for samples in found if samples)
+    assert [len(samples) for samples in (before, changed, untold, added, none)] == [3, 3, 3, 4, 1]
+    devices = [each["device"] for each in before]
+    for samples in (changed, untold, added[:3]):
+        assert [each["device"] for each in samples] == devices
+    assert changed[2]["values"]["mig_profile"] == "1g.35gb"
+    assert changed[2]["values"]["gpu_instance_id"] == 5
 
 
 # Implausible values
@@ -583,16 +534,10 @@ def test_a_value_that_cannot_be_is_not_shown(scenario: str, key: str, reason: st
     assert values(scenario)[key] == {"missing": reason}
 
 
-def test_names_of_any_bytes_are_text() -> None:
-    found = values(rf"0 name a\xff\xfe\x1b[31m\nb\xe2\x80\xae[red]{'x' * 60}")
+def test_names_of_any_bytes_are_text_and_a_uuid_of_any_bytes_hides_no_gpu() -> None:
+    found = values(rf"0 name a\xff\xfe\x1b[31m\nb\xe2\x80\xae[red]{'x' * 60}" + "\n" + r"0 uuid \xff\xfe")
     assert found["name"].startswith("a\ufffd\ufffd\x1b[31m\nb\u202e[red]xxx")
     assert len(values(f"0 name {'x' * 200}")["name"]) == 95
-
-
-def test_a_uuid_of_any_bytes_does_not_hide_a_gpu() -> None:
-    devices, sample = take(r"0 uuid \xff\xfe", ["devices"], SAMPLE)
-    assert devices == [0]
-    assert sample[0]["problem"] is None
 
 
 # Faults
@@ -627,13 +572,7 @@ def test_a_gpu_that_denies_permission_is_queried_again() -> None:
 
 
 def test_a_gpu_that_may_not_be_reached_is_tried_again() -> None:
-    steps = [
-        SAMPLE,
-        ["append", f"0 error {HANDLE} 0"],
-        SAMPLE,
-        ["later", 11],
-        SAMPLE,
-    ]
+    steps = [SAMPLE, ["append", f"0 error {HANDLE} 0"], SAMPLE, ["later", 11], SAMPLE]
     refused, _, soon, _, allowed = take(f"0 error {HANDLE} 4\n", *steps)
     assert "no permission" in refused[0]["problem"]["missing"]
     assert refused == soon
@@ -670,37 +609,24 @@ def test_a_gpu_lost_from_the_start_keeps_its_number_and_may_come_back() -> None:
 
 
 def test_a_gpu_lost_while_it_is_watched_is_left_alone_for_a_while() -> None:
-    results = take(
-        "driver gpus 2\n0 process 7 C 1 1\n",
-        SAMPLE,
-        ["append", "0 error * 15"],
-        SAMPLE,
-        ["sample", 1],
-        ["calls"],
-        SAMPLE,
-        ["processes", 0],
-        ["calls"],
-        ["append", "0 error * 0"],
-        ["later", 9],
-        SAMPLE,
-        ["processes", 0],
-    )
-    assert results[2][0]["problem"]["missing"].startswith("the GPU is lost")
-    assert results[2][0]["values"].keys() == {"name", "uuid", "driver", "pci_address"}
-    assert results[3][0]["problem"] is None
-    assert results[4] == results[7]
-    assert results[6]["missing"].startswith("the GPU is lost")
-    assert results[10][0]["problem"] is None
-    assert len(results[11]) == 1
+    alone = SAMPLE, ["sample", 1], ["calls"], SAMPLE, ["processes", 0], ["calls"]
+    back = ["append", "0 error * 0"], ["later", 9], SAMPLE, ["processes", 0]
+    scenario = "driver gpus 2\n0 process 7 C 1 1\n"
+    results = take(scenario, SAMPLE, ["append", "0 error * 15"], *alone, *back)
+    lost, other, calls, _, processes, calls_later = results[2:8]
+    assert lost[0]["problem"]["missing"].startswith("the GPU is lost")
+    assert lost[0]["values"].keys() == {"name", "uuid", "driver", "pci_address"}
+    assert other[0]["problem"] is None
+    assert processes["missing"].startswith("the GPU is lost")
+    assert calls == calls_later
+    assert results[-2][0]["problem"] is None
+    assert len(results[-1]) == 1
 
 
 def test_an_error_that_heals_leaves_no_trace() -> None:
-    broken, _, healed = take(
-        "0 error nvmlDeviceGetFieldValues 999\n0 field 186 50000\n",
-        SAMPLE,
-        ["append", "0 error nvmlDeviceGetFieldValues 0"],
-        SAMPLE,
-    )
+    heals: Step = ["append", "0 error nvmlDeviceGetFieldValues 0"]
+    failing = "0 error nvmlDeviceGetFieldValues 999\n0 field 186 50000\n"
+    broken, _, healed = take(failing, SAMPLE, heals, SAMPLE)
     assert broken[0]["values"]["power_w"] == {"missing": "the NVIDIA driver answered with error 999"}
     assert broken[0]["values"]["sm_busy_pct"] == 0
     assert healed[0]["values"]["power_w"] == 50
@@ -713,26 +639,13 @@ def test_every_third_call_of_all_failing_leaves_the_gpus_in_place() -> None:
     assert all(sample[0]["problem"] is None for sample in results[1::4])
 
 
-def test_gpus_of_one_uuid_are_both_there() -> None:
-    devices, first, second = take("driver gpus 2\n* uuid GPU-0\n", ["devices"], SAMPLE, ["sample", 1])
-    assert devices == [0, 1]
-    assert first[0]["problem"] is second[0]["problem"] is None
-
-
 @pytest.mark.parametrize("call", [BUSY, HANDLE])
 def test_a_call_that_blocks_holds_up_no_other_gpu(call: str) -> None:
-    results = take(
-        f"driver gpus 2\n0 hang {call} 1\n",
-        ["begin", 0],
-        ["wait_for_calls", call, 1],
-        ["devices"],
-        ["sample", 1],
-        ["processes", 1],
-        ["is_running"],
-    )
-    assert results[2] == [0, 1]
-    assert results[3][0]["problem"] is None
-    assert results[5] is True
+    steps = ["begin", 0], ["wait_for_calls", call, 1], ["devices"], ["sample", 1], ["is_running"]
+    *_, devices, sample, is_running = take(f"driver gpus 2\n0 hang {call} 1\n", *steps)
+    assert devices == [0, 1]
+    assert sample[0]["problem"] is None
+    assert is_running is True
 
 
 def test_a_driver_that_was_unloaded_says_what_to_do_with_every_reading_from_then_on() -> None:

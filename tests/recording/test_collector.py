@@ -173,14 +173,14 @@ def test_gpus_come_in_order_each_with_its_instances_behind_it() -> None:
     assert sample.host.device == HOST
 
 
-def test_samples_count_up_and_are_kept_while_nothing_changes() -> None:
+def test_samples_count_up_are_kept_while_nothing_changes_and_another_interval_holds_at_once() -> None:
     clock = Clock()
     with collecting(FakeGpus((0,)), clock=clock, interval_s=1000.0) as watched:
         first = watched.until(lambda s: power_w(s, 0) > 0 and "load_1min" in s.host.values)
         # The host's thread may still have to finish this round.
         watched.until(lambda _: watched.collector.latest() is watched.collector.latest())
-        watched.collector.set_interval(500.0)
-        later = watched.until(lambda s: power_w(s, 0) > 1)
+        watched.collector.set_interval(SOON_S)
+        later = watched.until(lambda s: power_w(s, 0) > 5)
     assert later.number > first.number
 
 
@@ -212,11 +212,13 @@ def test_a_source_that_takes_long_to_open_is_reported_as_opening_and_the_host_is
         watched.until(lambda s: power_w(s, 0) > 0 and not s.absent)
 
 
-def test_a_source_without_devices_says_why_and_is_retried_until_its_driver_comes() -> None:
+def test_a_source_without_devices_says_why_once_and_is_retried_until_its_driver_comes() -> None:
     gpus = FakeGpus(absent=Missing("the driver is not loaded"))
-    with collecting(gpus) as watched:
-        sample = watched.until(lambda s: gpus.opens > 2)
-        assert sample.absent == {"fake": Missing("the driver is not loaded")}
+    with collecting(gpus, interval_s=1000.0) as watched:
+        watched.until(lambda s: "load_1min" in s.host.values and s.absent == {"fake": gpus.absent})
+        before, opens = watched.collector.latest(), gpus.opens
+        watched.until(lambda _: gpus.opens > opens + 5)
+        assert watched.collector.latest() is before, "that it is still not there is no news"
         gpus.absent = None
         watched.until(lambda s: power_w(s, 1) > 0 and not s.absent)
 
@@ -264,13 +266,13 @@ def readers() -> int:
     return sum(thread.name == "read fake" for thread in threading.enumerate())
 
 
-def test_without_gpus_the_processes_of_the_host_are_listed() -> None:
-    with collecting(host_processes=True) as watched:
+@pytest.mark.parametrize("has_host", [True, False])
+def test_without_gpus_the_processes_of_the_host_are_listed_where_they_can_be(has_host: bool) -> None:
+    with collecting(host_processes=has_host) as watched:
         watched.collector.want_processes(True)
-        sample = watched.until(lambda s: not isinstance(s.processes, Missing))
-        assert isinstance(sample.processes, tuple)
-        assert [process.pid for process in sample.processes] == [7]
-        assert sample.processes[0].uses == ()
+        sample = watched.until(lambda s: s.processes == NO_GPU or isinstance(s.processes, tuple))
+        listed = sample.processes if isinstance(sample.processes, tuple) else ()
+        assert [(process.pid, process.uses) for process in listed] == [(7, ())][:has_host]
 
 
 def test_a_host_that_hangs_leaves_the_gpus_current() -> None:
@@ -322,16 +324,9 @@ def test_process_lists_are_read_only_while_they_are_wanted() -> None:
 
 def test_process_lists_that_no_gpu_gives_are_missing_for_the_drivers_reason() -> None:
     refused = Missing("no permission to ask the NVIDIA driver")
-    gpus = FakeGpus(uses_of={0: refused, 1: refused})
-    with collecting(gpus) as watched:
+    with collecting(FakeGpus(uses_of={0: refused, 1: refused})) as watched:
         watched.collector.want_processes(True)
         watched.until(lambda s: s.processes == refused)
-
-
-def test_without_gpus_there_are_no_processes_to_ask_for() -> None:
-    with collecting() as watched:
-        watched.collector.want_processes(True)
-        watched.until(lambda s: s.processes == NO_GPU)
 
 
 def test_process_lists_are_expensive_and_read_every_other_second_at_most() -> None:
@@ -376,14 +371,6 @@ def test_the_host_is_read_after_the_gpus_of_its_round_and_not_beside_them() -> N
     assert gpu_reads == [0, 1]
 
 
-def test_another_interval_holds_at_once() -> None:
-    gpus = FakeGpus()
-    with collecting(gpus, interval_s=1000.0) as watched:
-        watched.until(lambda s: power_w(s, 0) > 0)
-        watched.collector.set_interval(SOON_S)
-        watched.until(lambda s: power_w(s, 0) > 5)
-
-
 @pytest.mark.parametrize("what", ["open", "gpu", "host"])
 def test_closing_does_not_wait_for_a_call_that_hangs(what: str) -> None:
     stuck = threading.Event()
@@ -399,12 +386,3 @@ def test_closing_does_not_wait_for_a_call_that_hangs(what: str) -> None:
             watched.until(lambda s: power_w(s, 0) > 3)
         watched.collector.close()  # the call is held until this has returned
         stuck.set()
-
-
-def test_a_driver_that_is_still_not_there_is_no_news() -> None:
-    gpus = FakeGpus(absent=Missing("the driver is not loaded"))
-    with collecting(gpus, interval_s=1000.0) as watched:
-        watched.until(lambda s: "load_1min" in s.host.values and s.absent == {"fake": gpus.absent})
-        before, opens = watched.collector.latest(), gpus.opens
-        watched.until(lambda _: gpus.opens > opens + 5)
-        assert watched.collector.latest() is before

@@ -38,64 +38,37 @@ def _launch(
     return PlannedLaunch(launch_id, 0, (launch_id,), device, 1, weight, needs_torch=needs_torch)
 
 
-def _all_allowances(plan: Plan) -> list[float]:
-    """Allowances of all launches when each spends its share and takes as long to start as expected."""
-    pace, given = Pace(plan), []
-    for launch in plan.launches:
-        given.append(_aim_s(pace, launch))
-        pace.spent_s += given[-1] + END_S
-    return given
-
-
 def _aim_s(pace: Pace, launch: PlannedLaunch) -> float:
     allowance = pace.allowance(launch)
     assert allowance is not None
     return allowance[0]
 
 
-def test_launches_that_spend_their_allowances_spend_the_budget_exactly() -> None:
+def test_launches_that_spend_their_allowances_spend_the_budget_and_divide_it_by_weight() -> None:
     plan = _plan(_launch(0), _launch(1, 3.0), _launch(2, 2.0, GPU))
-    given = _all_allowances(plan)
-    assert abs(sum(given) + 3 * END_S - plan.budget_s) < 1e-9
-
-
-def test_what_is_left_after_all_starts_is_divided_by_weight() -> None:
-    given = _all_allowances(_plan(_launch(0), _launch(1, 3.0)))
-    measuring = [allowance_s - FIRST_STARTUP_S["cpu"] for allowance_s in given]
-    assert abs(measuring[1] - 3 * measuring[0]) < 1e-9
-
-
-def test_a_light_launch_on_a_gpu_gets_the_time_its_start_takes() -> None:
-    heavy = [_launch(i, 10.0) for i in range(1, 4)]
-    pace = Pace(_plan(_launch(0, 1.0, GPU), *heavy))
-    allowance_s = _aim_s(pace, _launch(0, 1.0, GPU))
-    assert allowance_s > FIRST_STARTUP_S["gpu"] + 1.0
+    pace, given = Pace(plan), []
+    for launch in plan.launches:  # as long to start as expected
+        given.append(_aim_s(pace, launch))
+        pace.spent_s += given[-1] + END_S
+    assert sum(given) + 3 * END_S == pytest.approx(plan.budget_s)
+    starts_s = [FIRST_STARTUP_S[launch.device.device_class] for launch in plan.launches]
+    first, second, third = (
+        allowance_s - start_s for allowance_s, start_s in zip(given, starts_s, strict=True)
+    )
+    assert [second, third] == pytest.approx([3 * first, 2 * first])
 
 
 def test_an_observed_start_replaces_the_guess_for_launches_of_its_device() -> None:
-    first, second = _launch(0), _launch(1)
-    guessed, observed = Pace(_plan(first, second)), Pace(_plan(first, second))
-    guessed.allowance(first)
-    observed.allowance(first)
-    observed.started(first, 20.0)
-    late, known = _aim_s(guessed, second), _aim_s(observed, second)
-    assert abs(known - late) < 1e-9, "the last launch gets all that is left either way"
-    third = _launch(2)
-    observed = Pace(_plan(first, second, third))
-    observed.started(first, 20.0)
-    allowance_s = _aim_s(observed, first)
-    assert abs(allowance_s - (20.0 + (100.0 - 3 * (20.0 + END_S)) / 3)) < 1e-9
+    launches = [_launch(number) for number in range(3)]
+    observed = Pace(_plan(*launches))
+    observed.started(launches[0], 20.0)
+    assert _aim_s(observed, launches[0]) == pytest.approx(20.0 + (100.0 - 3 * (20.0 + END_S)) / 3)
 
 
-def test_without_torch_a_start_costs_almost_nothing() -> None:
-    light = _launch(0, needs_torch=False)
-    allowance_s = _aim_s(Pace(_plan(light, budget_s=3.0)), light)
-    assert abs(allowance_s - (3.0 - END_S)) < 1e-9
-    assert FIRST_STARTUP_WITHOUT_TORCH_S < 1.0
-
-
-def test_the_start_of_a_launch_without_torch_says_nothing_of_one_with_torch() -> None:
+def test_without_torch_a_start_costs_almost_nothing_and_says_nothing_of_one_with_torch() -> None:
     light, heavy, last = _launch(0, needs_torch=False), _launch(1), _launch(2)
+    assert _aim_s(Pace(_plan(light, budget_s=3.0)), light) == pytest.approx(3.0 - END_S)
+    assert FIRST_STARTUP_WITHOUT_TORCH_S < 1.0
     informed, uninformed = Pace(_plan(light, heavy, last)), Pace(_plan(light, heavy, last))
     informed.started(light, 0.05)
     assert informed.allowance(light) == uninformed.allowance(light)
@@ -126,17 +99,13 @@ def test_a_start_that_proves_quick_brings_back_launches_that_seemed_too_many() -
         pace.spent_s += 2.0 if launch.launch_id == 0 else allowance_s
 
 
-def test_a_spent_budget_gives_no_allowance() -> None:
-    pace = Pace(_plan(_launch(0)))
-    pace.spent_s = 99.0 + 100.0 * GRACE
-    assert pace.allowance(_launch(0)) is None
-
-
 def test_the_last_launch_may_be_a_little_late_rather_than_be_dropped() -> None:
     pace = Pace(_plan(_launch(0)))
     pace.spent_s = 99.0
     allowance_s = _aim_s(pace, _launch(0))
     assert pace.spent_s + allowance_s + END_S < 100.0 * (1 + GRACE)
+    pace.spent_s += 100.0 * GRACE
+    assert pace.allowance(_launch(0)) is None
 
 
 def test_a_case_run_alone_again_gets_its_share_beside_those_that_wait() -> None:

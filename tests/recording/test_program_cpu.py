@@ -85,19 +85,14 @@ def test_a_thread_that_has_ended_still_counts(box: Box) -> None:
     assert used(cpu) == (2, 1, 9, 1)
 
 
-def test_without_counters_of_threads_nothing_is_claimed(tmp_path: Path) -> None:
-    cpu = ProgramCpu(tmp_path)
-    cpu.begin(10)
-    cpu.end()
-    assert cpu.use() is None
-
-
-def test_outside_of_its_readings_nothing_is_known_of_a_program(box: Box) -> None:
-    cpu = ProgramCpu(box.root)
+def test_without_counters_and_outside_of_its_readings_nothing_is_claimed(box: Box, tmp_path: Path) -> None:
+    without, cpu = ProgramCpu(tmp_path / "nowhere"), ProgramCpu(box.root)
+    without.begin(10)
     cpu.begin(10)
     box.process(10, 5, (3, 2))
+    without.end()
     cpu.end()
-    assert cpu.use(2**62, 2**63) is None
+    assert without.use() is cpu.use(2**62, 2**63) is None
 
 
 def test_a_program_that_seems_to_use_more_than_the_box_leaves_nothing_for_others() -> None:

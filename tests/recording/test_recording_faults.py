@@ -107,18 +107,6 @@ def test_a_crash_is_reported_also_when_no_time_is_left_to_run_its_cases_alone(tm
     assert case_ends(run) == [(1, 0, "failed", reason), (2, 1, "failed", reason)]
 
 
-def test_the_log_of_a_crash_in_native_code_begins_with_the_innermost_call(tmp_path: Path) -> None:
-    run = finished(
-        tmp_path,
-        scripted(tmp_path, "\nimport ctypes, faulthandler\nfaulthandler.enable()\nctypes.string_at(0)", [0]),
-        is_empty=True,
-    )
-    (end,) = run.lines(LaunchEnd)
-    assert end.reason == "the worker died of SIGSEGV"
-    assert "in string_at" in end.log_tail.split("\n")[0]
-    assert "Extension modules" not in end.log_tail
-
-
 def test_a_case_that_ended_before_the_crash_is_not_run_again(tmp_path: Path) -> None:
     run = finished(tmp_path, scripted(tmp_path, "\nif 0 in ids:\n    measure(0)\n    die()" + WELL, [0, 1]))
     assert [cases for cases, _, _ in launches_of(run)] == [(0, 1), (1,)]
@@ -145,26 +133,33 @@ def test_a_worker_that_is_killed_while_it_measures_is_reported_with_the_signal(t
     }
 
 
-def test_a_worker_that_leaves_early_is_reported_with_its_status_and_last_words_without_paths(
-    tmp_path: Path,
-) -> None:
-    behaviour = "\nprint('\\n' * 9000 + 'cannot read /home/alice/secret/weights.bin')\nsys.exit(3)"
-    run = finished(tmp_path, scripted(tmp_path, behaviour, [0]), is_empty=True)
-    end = run.lines(LaunchEnd)[0]
-    assert (end.outcome, end.exit_status) == ("failed", 3)
-    assert (end.reason, end.log_tail) == (
-        "the worker left early with status 3",
-        "cannot read weights.bin",
-    )
+LAST_WORDS = """
+if 0 in ids:
+    print('\\n' * 9000 + 'cannot read /home/alice/secret/weights.bin')
+    sys.exit(3)
+if 1 in ids:
+    import ctypes, faulthandler
+    faulthandler.enable()
+    ctypes.string_at(0)
+measure(2)
+end()
+print('teardown', flush=True)
+die()
+"""
 
 
-def test_a_worker_that_crashes_after_its_last_word_keeps_its_results_and_shows_its_log(
+def test_a_worker_that_ends_badly_is_reported_with_its_status_and_last_words_without_paths(
     tmp_path: Path,
 ) -> None:
-    run = finished(tmp_path, scripted(tmp_path, WELL + "print('teardown', flush=True)\ndie()", [0]))
-    end = run.lines(LaunchEnd)[0]
-    assert (end.outcome, end.exit_status, end.log_tail) == ("ok", -signal.SIGKILL, "teardown")
-    assert case_ends(run) == [(0, 0, "ok", "")]
+    run = finished(tmp_path, scripted(tmp_path, LAST_WORDS, [0], [1], [2]))
+    left, crashed, late = run.lines(LaunchEnd)
+    assert (left.reason, left.exit_status) == ("the worker left early with status 3", 3)
+    assert left.log_tail == "cannot read weights.bin"
+    assert crashed.reason == "the worker died of SIGSEGV"
+    assert "in string_at" in crashed.log_tail.split("\n")[0], "the innermost call"
+    assert "Extension modules" not in crashed.log_tail
+    assert (late.outcome, late.exit_status, late.log_tail) == ("ok", -signal.SIGKILL, "teardown")
+    assert [outcome for _, _, outcome, _ in case_ends(run)] == ["failed", "failed", "ok"]
 
 
 def test_a_case_that_ran_out_of_memory_beside_another_is_run_alone_once(tmp_path: Path) -> None:
@@ -187,12 +182,6 @@ def test_late_passes_without_time_are_left_out_in_one_line_and_no_case_is_called
     assert left_out.message == "time was up after 1 of 3 launches of each case"
 
 
-def test_a_case_that_runs_out_of_memory_alone_is_not_run_again(tmp_path: Path) -> None:
-    run = finished(tmp_path, scripted(tmp_path, "\nend_case(0, 'oom', 'no memory', 0)\nend()", [0]))
-    assert case_ends(run) == [(0, 0, "oom", "no memory")]
-    assert len(run.lines(LaunchStart)) == 1
-
-
 @pytest.mark.parametrize(
     ("outcomes", "is_empty"),
     [
@@ -207,19 +196,8 @@ def test_a_run_of_which_no_launch_found_anything_out_has_failed(
 ) -> None:
     ends = "".join(f"\nend_case({number}, {outcome!r}, 'why', 0)" for number, outcome in enumerate(outcomes))
     run = finished(tmp_path, scripted(tmp_path, f"{ends}\nend()", [*range(len(outcomes))]), is_empty=is_empty)
-    assert [end[2] for end in case_ends(run)[: len(outcomes)]] == outcomes
-
-
-def test_what_a_worker_prints_harms_nothing(tmp_path: Path) -> None:
-    wrapper = write_program(
-        tmp_path / "wrapper",
-        f"#!/bin/sh\necho junk; head -c 3000000 /dev/zero; head -c 300000 /dev/urandom >&2\n"
-        f'exec {sys.executable} -IS {tmp_path / "worker.py"} "$@"\n',
-    )
-    plan = replace(scripted(tmp_path, WELL, [0]), interpreter=(str(wrapper),))
-    run = finished(tmp_path, plan)
-    assert launches_of(run) == [((0,), "ok", "")]
-    assert run.lines(Event) == ()
+    assert [end[2] for end in case_ends(run)] == outcomes
+    assert len(run.lines(LaunchStart)) == 1, "what ran out of memory alone is not run again"
 
 
 BLOCK: dict[str, object] = {
@@ -263,35 +241,7 @@ NONSENSE = (
 )
 
 
-def test_nonsense_on_the_channel_is_reported_and_does_no_harm(tmp_path: Path) -> None:
-    behaviour = f"\nfor line in {NONSENSE!r}: raw(line + b'\\n')"
-    run = finished(tmp_path, scripted(tmp_path, behaviour + WELL, [0]))
-    messages = [event.message for event in run.lines(Event)]
-    assert messages == [NO_SENSE] * len(NONSENSE)
-    assert case_ends(run) == [(0, 0, "ok", "")]
-    assert len(run.lines(Block)) == 5
-
-
-def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path: Path) -> None:
-    behaviour = "\nfor _ in range(40): raw(b'x' * 100_000)\nraw(b'\\n')"
-    run = finished(tmp_path, scripted(tmp_path, behaviour + WELL, [0]))
-    assert {event.message for event in run.lines(Event)} == {NO_SENSE}
-    assert case_ends(run) == [(0, 0, "ok", "")]
-
-
 FIGURE = "case_id=0, key='p99_s', title='p99', unit='s', better='less', combine='median', observations=7"
-
-
-def test_figures_are_written_down_and_one_without_a_value_has_its_reason(tmp_path: Path) -> None:
-    behaviour = f"""
-say('figure', {FIGURE}, value=1, reason='')
-say('figure', {FIGURE.replace("p99_s", "p999_s")}, value=None, reason='7 requests, /home/ana/x says')
-"""
-    run = finished(tmp_path, scripted(tmp_path, behaviour + WELL, [0]))
-    assert [(f.launch_id, f.case_id, f.key, f.value, f.observations) for f in run.lines(Figure)] == [
-        (0, 0, "p99_s", 1.0, 7),
-        (0, 0, "p999_s", Missing("7 requests, x says"), 7),
-    ]
 
 
 IMPOSSIBLE = (
@@ -306,17 +256,44 @@ IMPOSSIBLE = (
 )
 
 
-def test_each_impossible_figure_is_reported_and_does_no_harm(tmp_path: Path) -> None:
-    said = "".join(f"\nsay('figure', {figure})" for figure in IMPOSSIBLE)
-    run = finished(tmp_path, scripted(tmp_path, said + WELL, [0]))
-    assert [event.message for event in run.lines(Event)] == [NO_SENSE] * len(IMPOSSIBLE)
-    assert (run.lines(Figure), case_ends(run)) == ((), [(0, 0, "ok", "")])
+SAYS = f"""
+if 0 in ids:
+    for line in {{nonsense!r}}: raw(line + b'\\n')
+    {{impossible}}
+if 1 in ids:
+    for _ in range(40): raw(b'x' * 100_000)
+    raw(b'\\n')
+if 2 in ids:
+    say('figure', {FIGURE.replace("=0", "=2")}, value=1, reason='')
+    say('figure', {FIGURE.replace("=0", "=2").replace("p99_s", "p999_s")}, value=None,
+        reason='7 requests, /home/ana/x says')
+    say('void', case_id=2, reason='scale fell')
+"""
 
 
-def test_a_block_that_was_left_out_is_reported_with_its_case(tmp_path: Path) -> None:
-    run = finished(tmp_path, scripted(tmp_path, "\nsay('void', case_id=0, reason='scale fell')" + WELL, [0]))
-    assert [(e.level, e.message) for e in run.lines(Event)] == [
-        ("info", "spin mini cpu fp32 1 thread: block left out, scale fell")
+def test_nonsense_is_reported_and_does_no_harm_whatever_is_printed_beside_it(tmp_path: Path) -> None:
+    said = SAYS.format(
+        nonsense=NONSENSE, impossible="; ".join(f"say('figure', {figure})" for figure in IMPOSSIBLE)
+    )
+    wrapper = write_program(
+        tmp_path / "wrapper",
+        f"#!/bin/sh\necho junk; head -c 3000000 /dev/zero; head -c 300000 /dev/urandom >&2\n"
+        f'exec {sys.executable} -IS {tmp_path / "worker.py"} "$@"\n',
+    )
+    plan = scripted(tmp_path, said + WELL, [0], [1], [2])
+    run = finished(tmp_path, replace(plan, interpreter=(str(wrapper),)))
+    assert launches_of(run) == [((case_id,), "ok", "") for case_id in range(3)]
+    assert case_ends(run) == [(case_id, case_id, "ok", "") for case_id in range(3)]
+    messages = [event.message for event in run.lines(Event)]
+    of_first = len(NONSENSE) + len(IMPOSSIBLE)
+    assert messages[:of_first] == [NO_SENSE] * of_first
+    endless = f"launch 2 of {THREE[1].name}: a line of the worker made no sense"
+    assert set(messages[of_first:-1]) == {endless}, "a line without an end does not fill the memory"
+    assert messages[-1] == f"{THREE[2].name}: block left out, scale fell"
+    assert len(run.lines(Block)) == 3 * 5
+    assert [(f.launch_id, f.case_id, f.key, f.value, f.observations) for f in run.lines(Figure)] == [
+        (2, 2, "p99_s", 1.0, 7),
+        (2, 2, "p999_s", Missing("7 requests, x says"), 7),
     ]
 
 
@@ -347,17 +324,14 @@ def test_a_worker_that_stalls_is_ended_at_the_hard_stop_and_what_was_dropped_is_
     assert living_members(group) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
-def test_a_signal_ends_a_worker_that_says_nothing_and_its_children(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_a_signal_ends_a_worker_that_says_nothing_and_its_children(tmp_path: Path) -> None:
     run = Supervised(tmp_path / "runs", scripted(tmp_path, "\nos.fork()\nsignal.pause()", [0], [1]))
     run.wait_for(WorkerReady)
     group = run.worker_pid()
-    run.process.send_signal(number)
-    assert run.end() == 128 + number
-    assert case_ends(run) == [(0, 0, "interrupted", STOPPED[number])]
-    assert [(e.status, e.reason) for e in run.lines(RunEnd)] == [("interrupted", STOPPED[number])]
+    run.process.send_signal(signal.SIGINT)
+    assert run.end() == 128 + signal.SIGINT
+    assert case_ends(run) == [(0, 0, "interrupted", STOPPED[signal.SIGINT])]
+    assert [(e.status, e.reason) for e in run.lines(RunEnd)] == [("interrupted", STOPPED[signal.SIGINT])]
     assert living_members(group) == []
 
 
@@ -416,26 +390,24 @@ def test_a_directory_without_a_run_is_refused_in_words(tmp_path: Path) -> None:
     assert "Traceback" not in output
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_a_worker_that_hangs_is_ended_with_its_children_and_the_rest_is_measured(
-    tmp_path: Path, at_once: bool
-) -> None:
-    """Before its first message, or in its first case."""
-    hang = "\nif 0 in ids:\n    os.fork()\n    signal.pause()\n"
-    worker = scripted_worker(tmp_path / "worker.py", hang + WELL)
-    if at_once:
-        script = (tmp_path / "worker.py").read_text()
-        (tmp_path / "worker.py").write_text(script.replace('say("ready"', hang + 'say("ready"'))
-    plan = make_plan([0], [2], cases=THREE, budget_s=30, interpreter=worker)
-    plan = replace(plan, launches=(replace(plan.launches[0], weight=0.1), plan.launches[1]))
-    run = Supervised(tmp_path / "runs", plan, is_impatient=True)
-    pid = run.worker_pid()
+def test_a_worker_that_hangs_is_ended_with_its_children_and_the_rest_is_measured(tmp_path: Path) -> None:
+    """The first before its first message, the second in its case."""
+    hang = "\nif {} in ids:\n    os.fork()\n    signal.pause()\n"
+    worker = scripted_worker(tmp_path / "worker.py", hang.format(1) + WELL)
+    script = (tmp_path / "worker.py").read_text()
+    (tmp_path / "worker.py").write_text(script.replace('say("ready"', hang.format(0) + 'say("ready"'))
+    plan = make_plan([0], [1], [2], cases=THREE, budget_s=30, interpreter=worker)
+    light = (replace(launch, weight=0.1) for launch in plan.launches[:2])
+    run = Supervised(tmp_path / "runs", replace(plan, launches=(*light, plan.launches[2])), is_impatient=True)
+    pids = [run.worker_pid()]
+    run.wait_for(LaunchStart, of_launch=1)
+    pids.append(run.worker_pid())
     assert (run.end(), run.output()) == (0, "")
-    (_, hung, reason), (_, well, _) = launches_of(run)
-    assert (hung, well) == ("failed", "ok")
-    assert reason.startswith("the worker hung: no word for")
-    assert [(case, outcome) for _, case, outcome, _ in case_ends(run)] == [(0, "failed"), (2, "ok")]
-    assert living_members(pid) == []
+    assert [outcome for _, outcome, _ in launches_of(run)] == ["failed", "failed", "ok"]
+    for _, _, reason in launches_of(run)[:2]:
+        assert reason.startswith("the worker hung: no word for")
+    assert [(case, end) for _, case, end, _ in case_ends(run)] == [(0, "failed"), (1, "failed"), (2, "ok")]
+    assert [living_members(pid) for pid in pids] == [[], []]
 
 
 def test_a_worker_that_is_silent_because_its_work_is_slow_is_not_taken_for_one_that_hangs(

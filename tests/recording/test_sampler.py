@@ -13,6 +13,7 @@ import pytest
 from supervised import PATIENCE_S
 
 from gputui.metrics import CURRENT
+from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, DeviceSample, GpuUse
 from gputui.recording.sampler import CAP_BYTES, Sampler
 from gputui.store.journal_reader import read_telemetry
@@ -67,16 +68,6 @@ class _Gpu:
 
     def processes(self) -> tuple[GpuUse, ...]:
         raise NotImplementedError
-
-
-class _NeverOpen(_Box):
-    """A source that hangs while it is opened."""
-
-    NAME: ClassVar[str] = "stuck"
-
-    def open(self) -> tuple[_Gpu, ...]:
-        assert self.answers.wait(PATIENCE_S)
-        return (_Gpu(self, 1),)
 
 
 def numbers(directory: Path, device: int) -> list[float]:
@@ -146,13 +137,6 @@ def test_a_file_below_its_cap_keeps_every_reading_of_the_gpu_in_use_ten_times_as
     assert problems == []
 
 
-def _wait_for_threads() -> None:
-    for thread in threading.enumerate():
-        if thread.name == "read box":
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive()
-
-
 SILENCE_S = 0.5
 SILENT = "box device 1: the driver has not answered for 0.5 s"
 
@@ -163,6 +147,8 @@ def test_a_call_that_hangs_costs_the_rows_of_its_own_device_until_it_returns(
 ) -> None:
     box, problems = _Box(gpus=2, hangs_from=hangs_from), _Problems()
     with sampling(tmp_path, box, on_problem=problems, period_s=0.05, silence_s=SILENCE_S) as sampler:
+        if not hangs_from:
+            assert problems == [SILENT], "before anything else begins"
         sampler.focus((0, 1))
         assert problems.came.wait(PATIENCE_S)
         box.wait_for(2, HOST, 0)
@@ -180,14 +166,6 @@ def test_a_call_that_hangs_costs_the_rows_of_its_own_device_until_it_returns(
     assert found == sorted(found)
 
 
-def test_a_first_call_that_hangs_is_reported_before_anything_else_begins(tmp_path: Path) -> None:
-    box, problems = _Box(gpus=2, hangs_from=0), _Problems()
-    with sampling(tmp_path, box, on_problem=problems, silence_s=SILENCE_S):
-        at_begin = list(problems)
-        box.answers.set()
-    assert at_begin == [SILENT]
-
-
 def test_a_sampler_stops_while_a_call_hangs_and_its_file_stays_as_it_is(tmp_path: Path) -> None:
     box = _Box(gpus=2, hangs_from=1)
     with sampling(tmp_path, box, period_s=0.05):
@@ -195,7 +173,9 @@ def test_a_sampler_stops_while_a_call_hangs_and_its_file_stays_as_it_is(tmp_path
     stored = (tmp_path / "telemetry.bin").read_bytes()
     assert box.hung.is_set()
     box.answers.set()
-    _wait_for_threads()
+    for thread in threading.enumerate():
+        if thread.name == "read box":
+            thread.join(PATIENCE_S)
     assert (tmp_path / "telemetry.bin").read_bytes() == stored
     assert {reading.device for reading in read_telemetry(tmp_path)} == {HOST, 0, 1}
 
@@ -203,13 +183,43 @@ def test_a_sampler_stops_while_a_call_hangs_and_its_file_stays_as_it_is(tmp_path
 def test_a_source_that_hangs_while_it_opens_holds_up_no_other_and_is_read_once_it_is_open(
     tmp_path: Path,
 ) -> None:
-    stuck, box, problems = _NeverOpen(), _Box(), _Problems()
+    class Stuck(_Box):
+        NAME: ClassVar[str] = "stuck"
+
+        def open(self) -> tuple[_Gpu, ...]:
+            assert self.answers.wait(PATIENCE_S)
+            return (_Gpu(self, 1),)
+
+    stuck, box, problems = Stuck(), _Box(), _Problems()
     with sampling(tmp_path, stuck, box, on_problem=problems, period_s=0.05, silence_s=SILENCE_S):
         box.wait_for(3, HOST, 0)
         stuck.answers.set()
         stuck.wait_for(2, 1)
     assert problems == ["stuck: the driver has not answered for 0.5 s"]
     assert 1 in {reading.device for reading in read_telemetry(tmp_path)}
+
+
+def test_a_source_that_cannot_be_opened_is_a_problem_once_and_one_without_gpus_is_none(
+    tmp_path: Path,
+) -> None:
+    class Broken(_Box):
+        NAME: ClassVar[str] = "broken"
+
+        def open(self) -> tuple[_Gpu, ...]:
+            raise RuntimeError("no such thing")
+
+    class Without(_Box):
+        NAME: ClassVar[str] = "without"
+
+        def open(self) -> Missing:  # type: ignore[override]
+            return Missing("its driver is not loaded")
+
+    box, problems = _Box(), _Problems()
+    with sampling(tmp_path, Broken(), Without(), box, on_problem=problems, period_s=0.05):
+        assert problems.came.wait(PATIENCE_S)
+        box.wait_for(3, HOST, 0)
+    assert problems == ["broken: this is a bug in gputui: RuntimeError: no such thing"]
+    assert {reading.device for reading in read_telemetry(tmp_path)} == {HOST, 0}
 
 
 def test_what_cannot_be_read_is_a_problem_once_and_has_rows_without_values(tmp_path: Path) -> None:

@@ -111,22 +111,22 @@ lines.readline()
 """
 
 
-def test_one_that_is_ready_stays_so_until_it_forks_and_again_afterwards(tmp_path: Path) -> None:
-    zygote = Zygote((sys.executable, "-c", FORKER), tmp_path / "start.py", dict(os.environ), tmp_path / "log")
+def test_one_that_is_ready_stays_so_until_it_forks_and_one_that_ended_says_so(tmp_path: Path) -> None:
+    def started(code: str) -> Zygote:
+        words = sys.executable, "-c", code
+        return Zygote(words, tmp_path / "start.py", dict(os.environ), tmp_path / "log")
+
+    zygote = started(FORKER)
     assert [zygote.is_ready(60), zygote.is_ready(0)] == [True, True]
     zygote.fork(["run"], tmp_path / "log")
     assert zygote.pid == 7
     zygote.wait(60)
     assert (zygote.poll(), zygote.is_ready(60), zygote.is_alive()) == (3, True, True)
     assert zygote.close() == -signal.SIGKILL
-
-
-def test_one_that_ends_before_it_is_ready_says_so_with_its_status(tmp_path: Path) -> None:
-    refusing = (sys.executable, "-c", "raise SystemExit(5)")
-    zygote = Zygote(refusing, tmp_path / "start.py", dict(os.environ), tmp_path / "log")
+    refusing = started("raise SystemExit(5)")
     with pytest.raises(EOFError):
-        zygote.is_ready(60)
-    assert zygote.close() == 5
+        refusing.is_ready(60)
+    assert refusing.close() == 5
 
 
 def test_forks_find_what_a_process_of_its_own_finds_and_end_with_their_run(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import amd_trees
@@ -19,12 +18,15 @@ from gputui.model.telemetry import (
     SW_THERMAL,
     DeviceSample,
     GpuUse,
+    Value,
 )
 from gputui.sources import amd
 from gputui.sources.amd import RESIDENCIES, AmdGpu, AmdGpus, Throttling, live_values, read_table
 
 BEHIND_A_SWITCH = "pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:00.0/0000:03:00.0"
 DIRECT = "pci0000:40/0000:40:08.1/0000:44:00.0"
+
+NONSENSE = Missing("the amdgpu driver's answer cannot be understood")
 
 GPU = {
     "vendor": "0x1002",
@@ -93,33 +95,12 @@ WHOLE = {
 }
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_ns = 10**12
-
-    def __call__(self) -> int:
-        return self.now_ns
-
-
-def gpus_below(
-    root: Path, clock: Callable[[], int] = time.monotonic_ns, *, has_units: bool = False
-) -> tuple[AmdGpu, ...]:
-    found = AmdGpus(root, clock, has_units=has_units).open()
-    assert not isinstance(found, Missing)
-    return found
-
-
-def only_below(root: Path) -> AmdGpu:
-    (gpu,) = gpus_below(root)
-    return gpu
-
-
 class Box(amd_trees.Box):
     """A /sys whose cards a test adds."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.clock = Clock()
+        self.now_ns = 10**12
 
     def add(
         self,
@@ -136,11 +117,20 @@ class Box(amd_trees.Box):
         return device
 
     def gpus(self, *, has_units: bool = False) -> tuple[AmdGpu, ...]:
-        return gpus_below(self.root, self.clock, has_units=has_units)
+        found = AmdGpus(self.root, lambda: self.now_ns, has_units=has_units).open()
+        assert not isinstance(found, Missing)
+        return found
 
     def gpu(self) -> AmdGpu:
         (gpu,) = self.gpus()
         return gpu
+
+
+def only_below(root: Path) -> AmdGpu:
+    found = AmdGpus(root).open()
+    assert not isinstance(found, Missing)
+    (gpu,) = found
+    return gpu
 
 
 @pytest.fixture
@@ -167,21 +157,20 @@ def test_a_gpu_reports_all_that_its_driver_documents(box: Box) -> None:
     assert sample.values == WHOLE
 
 
-def test_without_the_driver_the_reason_says_what_to_do(tmp_path: Path) -> None:
+def test_without_a_driver_or_a_gpu_the_reason_says_so_and_what_to_do(tmp_path: Path) -> None:
     absent = AmdGpus(tmp_path).open()
     assert isinstance(absent, Missing)
     assert "modprobe amdgpu" in absent.reason
+    assert AmdGpus(Box(tmp_path).root).open() == Missing("the amdgpu driver has no GPU that is visible here")
 
 
-def test_a_driver_without_a_gpu_has_nothing(box: Box) -> None:
-    assert AmdGpus(box.root).open() == Missing("the amdgpu driver has no GPU that is visible here")
-
-
-def test_other_vendors_and_other_drivers_are_left_alone(box: Box) -> None:
+def test_other_vendors_and_drivers_are_left_alone_and_numbers_begin_behind_nvidias(box: Box) -> None:
+    for address in ("0000:01:00.0", "0000:02:00.0"):
+        (box.root / "proc/driver/nvidia/gpus" / address).mkdir(parents=True)
     box.add(0, "pci0000:00/0000:00:02.0", {"vendor": "0x8086"})
     box.add(1, "pci0000:00/0000:00:03.0", driver="radeon")
     box.add(2)
-    assert box.gpu().number == 0
+    assert (box.gpu().number, box.gpu().address) == (2, "0000:44:00.0")
 
 
 def test_gpus_are_numbered_by_their_address_and_keep_their_numbers(box: Box) -> None:
@@ -204,13 +193,6 @@ def test_the_graphics_unit_of_a_processor_is_behind_the_cards_and_left_out_of_ru
     assert box.gpu().address == "0000:44:00.0"
 
 
-def test_numbers_begin_behind_those_of_nvidias_gpus(box: Box) -> None:
-    for address in ("0000:01:00.0", "0000:02:00.0"):
-        (box.root / "proc/driver/nvidia/gpus" / address).mkdir(parents=True)
-    box.add(0)
-    assert box.gpu().number == 2
-
-
 def test_the_link_to_the_host_is_that_of_the_cards_own_switch(box: Box) -> None:
     box.add(0, BEHIND_A_SWITCH)
     bridge = {
@@ -229,32 +211,32 @@ def test_the_link_to_the_host_is_that_of_the_cards_own_switch(box: Box) -> None:
     assert (values["pcie_generation_max"], values["pcie_width_max"]) == (4, 16)
 
 
-def test_a_gpu_without_a_name_is_called_by_its_number(box: Box) -> None:
-    box.add(0, changed={"product_name": None})
-    assert only(box.gpu()).values["name"] == "AMD GPU 0x744c"
-
-
-def test_a_gpu_that_libdrm_lists_has_the_name_on_its_box(tmp_path: Path) -> None:
-    assert only(only_below(radeon_7900xtx(tmp_path).root)).values["name"] == "AMD Radeon RX 7900 XTX"
-
-
-def test_a_gpu_without_an_edge_sensor_is_as_hot_as_its_junction(box: Box) -> None:
-    box.add(0, changed={"hwmon/hwmon4/temp1_label": "junction", "hwmon/hwmon4/temp2_label": "mem"})
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"product_name": None}, {"name": "AMD GPU 0x744c"}),
+        (
+            {"hwmon/hwmon4/temp1_label": "junction", "hwmon/hwmon4/temp2_label": "mem"},
+            {"temperature_c": 54.0, "temperature_limit_c": 100.0, "temperature_junction_c": 54.0},
+        ),
+        ({"hwmon/hwmon4/power1_input": "99000000"}, {"power_w": 99.0}),
+        (
+            {"hwmon/hwmon4/freq1_input": None, "hwmon/hwmon4/freq2_input": None},
+            {"sm_clock_mhz": 1700.0, "memory_clock_mhz": 96.0},
+        ),
+        (
+            {"gpu_busy_percent": "many", "current_link_speed": "Unknown", "hwmon/hwmon4/pwm1": ""},
+            dict.fromkeys(("sm_busy_pct", "pcie_generation", "fan_pct"), NONSENSE),
+        ),
+    ],
+    ids=["no name", "no sensor at the edge", "both names of power", "only levels of clocks", "nonsense"],
+)
+def test_where_a_file_is_missing_or_makes_no_sense_another_goes_in_its_place_or_none(
+    box: Box, changed: Mapping[str, str | None], expected: Mapping[str, Value]
+) -> None:
+    box.add(0, changed=changed)
     values = only(box.gpu()).values
-    assert (values["temperature_c"], values["temperature_limit_c"]) == (54.0, 100.0)
-    assert values["temperature_junction_c"] == 54.0
-
-
-def test_the_newer_name_of_the_power_sensor_goes_first(box: Box) -> None:
-    box.add(0, changed={"hwmon/hwmon4/power1_input": "99000000"})
-    assert only(box.gpu()).values["power_w"] == 99.0
-
-
-def test_without_a_clock_sensor_the_current_level_tells(box: Box) -> None:
-    gone: dict[str, str | None] = dict.fromkeys(("hwmon/hwmon4/freq1_input", "hwmon/hwmon4/freq2_input"))
-    box.add(0, changed=gone)
-    values = only(box.gpu()).values
-    assert (values["sm_clock_mhz"], values["memory_clock_mhz"]) == (1700.0, 96.0)
+    assert {key: values[key] for key in expected} == expected
 
 
 def test_what_a_gpu_does_not_report_has_a_reason_and_leaves_the_rest(box: Box) -> None:
@@ -273,31 +255,6 @@ def test_what_a_gpu_does_not_report_has_a_reason_and_leaves_the_rest(box: Box) -
     assert values.keys() == WHOLE.keys()
 
 
-def test_nonsense_is_no_number(box: Box) -> None:
-    box.add(
-        0,
-        changed={
-            "gpu_busy_percent": "many",
-            "current_link_speed": "Unknown",
-            "hwmon/hwmon4/pwm1": "",
-        },
-    )
-    values = only(box.gpu()).values
-    assert values["sm_busy_pct"] == values["pcie_generation"] == values["fan_pct"]
-    assert values["sm_busy_pct"] == Missing("the amdgpu driver's answer cannot be understood")
-
-
-def test_a_gpu_that_sleeps_is_not_woken(box: Box) -> None:
-    device = box.add(0)
-    gpu = box.gpu()
-    only(gpu)
-    (device / "power/runtime_status").write_text("suspended\n")
-    values = only(gpu).values
-    assert values["sm_busy_pct"] == values["power_w"] == values["temperature_c"] == amd.ASLEEP
-    assert values["name"] == "Instinct MI210"
-    assert values.keys() == WHOLE.keys()
-
-
 def test_what_seldom_changes_is_read_seldom(box: Box) -> None:
     device = box.add(0)
     gpu = box.gpu()
@@ -306,7 +263,7 @@ def test_what_seldom_changes_is_read_seldom(box: Box) -> None:
     (device / "gpu_busy_percent").write_text("5\n")
     assert only(gpu).values["power_limit_w"] == 250.0
     assert only(gpu).values["sm_busy_pct"] == 5
-    box.clock.now_ns += 11 * 10**9
+    box.now_ns += 11 * 10**9
     assert only(gpu).values["power_limit_w"] == 200.0
 
 
@@ -369,33 +326,30 @@ def test_a_table_that_is_not_known_is_refused_with_the_reason(raw: bytes, reason
 
 
 def test_an_unknown_table_costs_only_what_stands_in_it_alone(tmp_path: Path) -> None:
-    gpu = only_below(radeon_7900xtx(tmp_path, b"\x78\x00\x02\x04" + bytes(116)).root)
-    values = only(gpu).values
-    assert values["power_w"] == 10.0
+    values = only(only_below(radeon_7900xtx(tmp_path, b"\x78\x00\x02\x04" + bytes(116)).root)).values
+    assert (values["power_w"], values["name"]) == (10.0, "AMD Radeon RX 7900 XTX")  # which libdrm lists
     assert values["throttle_bits"] == values["energy_mj"]
     assert values["energy_mj"] == Missing("gpu_metrics version 2.4 of 120 bytes is not known")
 
 
-def of_status(bits: int, near_limit_c: float | None = None) -> int | Missing:
-    return Throttling().bits({"indep_throttle_status": (bits,)}, near_limit_c)
-
-
-def test_each_cause_of_a_radeon_becomes_the_bit_of_its_kind() -> None:
-    for number in (0, 3, 7, 16, 22, 56):
-        assert of_status(1 << number) == POWER_CAP, number
-    for number in (32, 34, 35, 43):
-        assert of_status(1 << number) == SW_THERMAL, number
-    for number in (44, 45, 46, 47):
-        assert of_status(1 << number) == HW_SLOWDOWN, number
-    assert of_status(1 | 1 << 34) == POWER_CAP | SW_THERMAL
-    assert of_status(0) == 0
-
-
-def test_a_hot_spot_is_believed_to_slow_a_gpu_only_near_its_limit() -> None:
-    """Radeons report it at 37 degrees, too."""
-    assert of_status(1 << 36, near_limit_c=69.0) == 0
-    assert of_status(1 << 36) == 0
-    assert of_status(1 << 36, near_limit_c=4.0) == SW_THERMAL
+@pytest.mark.parametrize(
+    ("causes", "near_limit_c", "expected"),
+    [
+        *(((number,), None, POWER_CAP) for number in (0, 3, 7, 16, 22, 56)),
+        *(((number,), None, SW_THERMAL) for number in (32, 34, 35, 43)),
+        *(((number,), None, HW_SLOWDOWN) for number in (44, 45, 46, 47)),
+        ((0, 34), None, POWER_CAP | SW_THERMAL),
+        ((), None, 0),
+        ((36,), 69.0, 0),  # Radeons report it at 37 degrees, too
+        ((36,), None, 0),
+        ((36,), 4.0, SW_THERMAL),
+    ],
+)
+def test_each_cause_of_a_radeon_becomes_the_bit_of_its_kind_and_heat_only_near_its_limit(
+    causes: tuple[int, ...], near_limit_c: float | None, expected: int
+) -> None:
+    status = sum(1 << number for number in causes)
+    assert Throttling().bits({"indep_throttle_status": (status,)}, near_limit_c) == expected
 
 
 def counted(*values: int) -> dict[str, tuple[int, ...]]:
@@ -415,14 +369,11 @@ def test_the_share_of_readings_is_the_share_of_time_that_an_instinct_counts() ->
     assert not any(bits & HW_SLOWDOWN for bits in seen)
 
 
-def test_counters_may_wrap_and_say_nothing_while_they_stand_still() -> None:
+def test_counters_may_wrap_say_nothing_while_they_stand_and_are_not_believed_where_all_count() -> None:
     throttling = Throttling()
     throttling.bits(counted(2**32 - 500, 0, 2**32 - 10, 0, 0, 0), None)
     assert throttling.bits(counted(500, 0, 990, 0, 0, 0), None) == POWER_CAP
     assert throttling.bits(counted(500, 0, 990, 0, 0, 0), None) == AT_SECOND_READING
-
-
-def test_a_firmware_that_counts_every_cause_all_the_time_is_not_believed() -> None:
     throttling = Throttling()
     throttling.bits(counted(10657785, 0, 10657785, 10657785, 0, 10657785), None)
     found = throttling.bits(counted(10658785, 0, 10658785, 10658785, 0, 10658785), None)
@@ -462,10 +413,15 @@ def test_an_idle_radeon_is_read_for_runs_as_not_slowed(tmp_path: Path) -> None:
     assert "energy_mj" not in values, "it counts none"
 
 
-def test_a_gpu_that_is_gone_or_asleep_gives_a_run_the_reason_and_no_values(box: Box) -> None:
+def test_a_gpu_that_sleeps_is_not_woken_and_one_that_is_gone_gives_a_run_the_reason(box: Box) -> None:
     device = box.add(0)
     gpu = box.gpu()
+    only(gpu)
     (device / "power/runtime_status").write_text("suspended\n")
+    values = only(gpu).values
+    assert values["sm_busy_pct"] == values["power_w"] == values["temperature_c"] == amd.ASLEEP
+    assert values["name"] == "Instinct MI210"
+    assert values.keys() == WHOLE.keys()
     assert gpu.read(full=True) == amd.ASLEEP
     (device / "power/runtime_status").write_text("active\n")
     assert stored(gpu)["power_w"] == 212.0
@@ -489,15 +445,11 @@ def test_processes_that_compute_are_listed_for_all_users_and_those_that_draw_bes
     assert gpu.processes() == (computes,)
 
 
-def test_partitions_are_counted_as_torch_counts_them_and_share_one_gpu(tmp_path: Path) -> None:
-    box = mi300x(tmp_path, partitions=8)
-    box.compute_process(4711, {19794 + at: 2**30 if at == 5 else 0 for at in range(8)})
-    gpu = only_below(tmp_path)  # cards of partitions have no sensors
+def test_partitions_are_counted_as_torch_counts_them_and_share_one_gpu(tmp_path: Path, box: Box) -> None:
+    eight = mi300x(tmp_path / "eight", partitions=8)
+    eight.compute_process(4711, {19794 + at: 2**30 if at == 5 else 0 for at in range(8)})
+    gpu = only_below(eight.root)  # cards of partitions have no sensors
     assert only(gpu).values["partition_count"] == 8
     assert gpu.processes() == (GpuUse(0, 4711, "C", 2**30, amd.QUEUES_UNTIMED),)
-
-
-def test_without_a_list_of_processes_the_reason_is_told(box: Box) -> None:
     box.add(0)
-    gpu = box.gpu()
-    assert gpu.processes() == Missing("the kernel's compute driver lists no card at this address here")
+    assert box.gpu().processes() == WHOLE["partition_count"], "where none is listed"

@@ -34,23 +34,12 @@ DISKS = """   7       0 loop0 9 0 900 0 0 0 0 0 0 0 0
 """
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_ns = 10**12
-
-    def __call__(self) -> int:
-        return self.now_ns
-
-    def pass_s(self, seconds: float) -> None:
-        self.now_ns += round(seconds * 1e9)
-
-
 class Box:
     """A file tree like that of a host with four CPUs, and its reader."""
 
     def __init__(self, root: Path, confinement: Confinement = FREE) -> None:
         self.root = root
-        self.clock = Clock()
+        self.now_ns = 10**12
         self.confinement = confinement
         self.write(
             {
@@ -62,7 +51,7 @@ class Box:
                 "/proc/diskstats": DISKS.format(*[0] * 6),
             }
         )
-        self.host = HostSource(lambda: self.confinement, root, self.clock)
+        self.host = HostSource(lambda: self.confinement, root, lambda: self.now_ns)
 
     def write(self, files: Mapping[str, str]) -> None:
         for name, text in files.items():
@@ -72,6 +61,13 @@ class Box:
 
     def values(self) -> Mapping[str, Value]:
         return self.host.sample().values
+
+    def values_after(self, seconds: float, files: Mapping[str, str]) -> Mapping[str, Value]:
+        """After a first reading, this time, and these changes."""
+        self.values()
+        self.now_ns += round(seconds * 1e9)
+        self.write(files)
+        return self.values()
 
 
 def stat(busy_and_idle: list[tuple[int, int]], steal: int = 0) -> str:
@@ -107,35 +103,29 @@ def test_the_first_reading_has_all_but_the_rates(box: Box) -> None:
     }
 
 
-def test_cpus_are_reported_individually_and_together(box: Box) -> None:
-    box.values()
-    box.clock.pass_s(1)
-    box.write({"/proc/stat": stat([(100, 0), (50, 50), (0, 100), (25, 75)])})
-    values = box.values()
-    assert values["cpu_core_pct"] == "100,50,0,25"
-    assert values["cpu_busy_pct"] == pytest.approx(175)
+@pytest.mark.parametrize(
+    ("before", "after", "each", "together"),
+    [
+        ([(0, 0)] * 4, stat([(100, 0), (50, 50), (0, 100), (25, 75)]), "100,50,0,25", 175),
+        ([(0, 0)] * 4, stat([(25, 25)] * 4, steal=50), "25,25,25,25", 100),
+        ([(50, 50)] * 4, stat([(49, 151)] * 4), "0,0,0,0", 0),
+    ],
+    ids=["each for itself", "time that the hypervisor took", "ticks that the kernel takes back"],
+)
+def test_cpus_are_reported_individually_and_together_by_what_they_did_for_this_host(
+    box: Box, before: list[tuple[int, int]], after: str, each: str, together: float
+) -> None:
+    box.write({"/proc/stat": stat(before)})
+    values = box.values_after(1, {"/proc/stat": after})
+    assert values["cpu_core_pct"] == each
+    assert values["cpu_busy_pct"] == pytest.approx(together)
 
 
-def test_time_that_the_hypervisor_took_is_not_called_busy(box: Box) -> None:
-    box.values()
-    box.clock.pass_s(1)
-    box.write({"/proc/stat": stat([(25, 25)] * 4, steal=50)})
-    assert box.values()["cpu_core_pct"] == "25,25,25,25"
-
-
-def test_ticks_that_the_kernel_takes_back_are_no_negative_share(box: Box) -> None:
-    box.write({"/proc/stat": stat([(50, 50)] * 4)})
-    box.values()
-    box.clock.pass_s(1)
-    box.write({"/proc/stat": stat([(49, 151)] * 4)})
-    assert box.values()["cpu_busy_pct"] == 0
-
-
-def test_the_network_is_all_interfaces_but_the_loop(box: Box) -> None:
-    box.values()
-    box.clock.pass_s(2)
-    box.write({"/proc/net/dev": NETWORK.format(4_000_000, 2_000)})
-    values = box.values()
+def test_the_network_is_all_interfaces_but_the_loop_and_one_that_comes_later_counts_from_then(
+    box: Box,
+) -> None:
+    late = NETWORK + "  wg0: 777777    1    0    0    0     0          0         0 0 1 0 0 0 0 0 0\n"
+    values = box.values_after(2, {"/proc/net/dev": late.format(4_000_000, 2_000)})
     assert values["network_rx_bytes_per_s"] == pytest.approx(2_000_000)
     assert values["network_tx_bytes_per_s"] == pytest.approx(1_000)
 
@@ -144,86 +134,52 @@ def test_bridges_are_not_counted_beside_the_hardware_they_lead_to(box: Box) -> N
     box.write({"/sys/class/net/eth0/device/vendor": "", "/sys/class/net/docker0/mtu": ""})
     both = NETWORK + "docker0:{:>7}    1    0    0    0     0          0         0 {:>6} 1 0 0 0 0 0 0\n"
     box.write({"/proc/net/dev": both.format(0, 0, 0, 0)})
-    box.values()
-    box.clock.pass_s(1)
-    box.write({"/proc/net/dev": both.format(500, 0, 500, 0)})
-    assert box.values()["network_rx_bytes_per_s"] == pytest.approx(500)
+    values = box.values_after(1, {"/proc/net/dev": both.format(500, 0, 500, 0)})
+    assert values["network_rx_bytes_per_s"] == pytest.approx(500)
 
 
-def test_disks_are_counted_once_whether_sys_is_there_or_not(box: Box) -> None:
-    for _ in range(2):
-        box.write({"/proc/diskstats": DISKS.format(*[0] * 6)})
-        box.values()
-        box.clock.pass_s(20)
-        box.write({"/proc/diskstats": DISKS.format(*[20_000, 40_000] * 3)})
-        values = box.values()
-        assert values["disk_read_bytes_per_s"] == pytest.approx(512_000)
-        assert values["disk_write_bytes_per_s"] == pytest.approx(1_024_000)
-        box.write({"/sys/block/nvme0n1/device/model": "", "/sys/block/dm-0/size": ""})
-        box.clock.pass_s(20)
+@pytest.mark.parametrize("in_sys", [(), ("/sys/block/nvme0n1/device/model", "/sys/block/dm-0/size")])
+def test_disks_are_counted_once_whether_sys_is_there_or_not(box: Box, in_sys: tuple[str, ...]) -> None:
+    box.write(dict.fromkeys(in_sys, ""))
+    values = box.values_after(20, {"/proc/diskstats": DISKS.format(*[20_000, 40_000] * 3)})
+    assert values["disk_read_bytes_per_s"] == pytest.approx(512_000)
+    assert values["disk_write_bytes_per_s"] == pytest.approx(1_024_000)
 
 
 @pytest.mark.parametrize(
-    ("name", "is_disk"),
+    ("names", "is_disk"),
     [
-        ("sda", True),
-        ("sda1", False),
-        ("vda", True),
-        ("xvdf3", False),
-        ("nvme1n1", True),
-        ("nvme1n1p14", False),
-        ("mmcblk0", True),
-        ("mmcblk0p2", False),
-        ("md127", False),
-        ("zram0", False),
-        ("sr0", False),
+        (("sda", "vda", "nvme1n1", "mmcblk0"), True),
+        (("sda1", "xvdf3", "nvme1n1p14", "mmcblk0p2", "md127", "zram0", "sr0"), False),
     ],
 )
 def test_partitions_and_other_non_disks_are_recognized_by_their_names(
-    box: Box, name: str, is_disk: bool
+    tmp_path: Path, names: tuple[str, ...], is_disk: bool
 ) -> None:
-    box.write({"/proc/diskstats": f"8 0 {name} 0 0 0 0 0 0 0 0\n"})
-    box.values()
-    box.clock.pass_s(1)
-    box.write({"/proc/diskstats": f"8 0 {name} 0 0 2 0 0 0 0 0\n"})
-    rate = box.values()["disk_read_bytes_per_s"]
-    assert rate == (pytest.approx(1024) if is_disk else Missing("/proc/diskstats names no disk"))
-
-
-def test_an_interface_that_comes_later_counts_from_its_second_reading(box: Box) -> None:
-    box.values()
-    box.clock.pass_s(1)
-    late = NETWORK + "  wg0: 777777    1    0    0    0     0          0         0 0 1 0 0 0 0 0 0\n"
-    box.write({"/proc/net/dev": late.format(100, 0)})
-    assert box.values()["network_rx_bytes_per_s"] == pytest.approx(100)
+    for name in names:
+        box = Box(tmp_path / name)
+        box.write({"/proc/diskstats": f"8 0 {name} 0 0 0 0 0 0 0 0\n"})
+        values = box.values_after(1, {"/proc/diskstats": f"8 0 {name} 0 0 2 0 0 0 0 0\n"})
+        expected = pytest.approx(1024) if is_disk else Missing("/proc/diskstats names no disk")
+        assert values["disk_read_bytes_per_s"] == expected, name
 
 
 def test_with_a_quota_the_control_groups_own_use_counts(tmp_path: Path) -> None:
-    box = Box(tmp_path, Confinement(cpu_limit_cores=1.5, cpu_usage_file="/sys/fs/cgroup/cpu.stat"))
+    box = Box(tmp_path / "2", Confinement(cpu_limit_cores=1.5, cpu_usage_file="/sys/fs/cgroup/cpu.stat"))
     box.write({"/sys/fs/cgroup/cpu.stat": "usage_usec 1000000\nuser_usec 1\n"})
-    box.values()
-    box.clock.pass_s(2)
-    box.write({"/sys/fs/cgroup/cpu.stat": "usage_usec 3500000\n", "/proc/stat": stat([(200, 0)] * 4)})
-    values = box.values()
+    used = {"/sys/fs/cgroup/cpu.stat": "usage_usec 3500000\n", "/proc/stat": stat([(200, 0)] * 4)}
+    values = box.values_after(2, used)
     assert values["cpu_busy_pct"] == pytest.approx(125)
     assert values["cpu_limit_cores"] == 1.5
-
-
-def test_the_older_accounting_file_counts_nanoseconds(tmp_path: Path) -> None:
-    box = Box(tmp_path, Confinement(cpu_limit_cores=2, cpu_usage_file="/cg/cpuacct.usage"))
-    box.write({"/cg/cpuacct.usage": "0\n"})
-    box.values()
-    box.clock.pass_s(1)
-    box.write({"/cg/cpuacct.usage": "750000000\n"})
-    assert box.values()["cpu_busy_pct"] == pytest.approx(75)
+    older = Box(tmp_path / "1", Confinement(cpu_limit_cores=2, cpu_usage_file="/cg/cpuacct.usage"))
+    older.write({"/cg/cpuacct.usage": "0\n"})
+    values = older.values_after(1, {"/cg/cpuacct.usage": "750000000\n"})
+    assert values["cpu_busy_pct"] == pytest.approx(75), "it counts nanoseconds"
 
 
 def test_with_a_cpuset_only_its_cpus_are_shown(tmp_path: Path) -> None:
     box = Box(tmp_path, Confinement(cpus=frozenset({1, 3})))
-    box.values()
-    box.clock.pass_s(1)
-    box.write({"/proc/stat": stat([(100, 0), (50, 50), (100, 0), (0, 100)])})
-    values = box.values()
+    values = box.values_after(1, {"/proc/stat": stat([(100, 0), (50, 50), (100, 0), (0, 100)])})
     assert values["cpu_core_pct"] == "50,0"
     assert values["cpu_limit_cores"] == 2.0
     assert values["cpu_busy_pct"] == pytest.approx(50)
@@ -232,53 +188,38 @@ def test_with_a_cpuset_only_its_cpus_are_shown(tmp_path: Path) -> None:
 def test_memory_is_that_of_the_control_group_without_the_cache_that_can_go(tmp_path: Path) -> None:
     box = Box(tmp_path, Confinement(memory_limit_bytes=8 * GIB, memory_directory="/sys/fs/cgroup"))
     assert box.values()["memory_used_bytes"] == Missing("the control group does not tell what it uses")
-    box.write(
-        {
-            "/sys/fs/cgroup/memory.current": f"{5 * GIB}\n",
-            "/sys/fs/cgroup/memory.stat": f"anon 1\ninactive_file {2 * GIB}\n",
-        }
-    )
+    used = {"current": f"{5 * GIB}\n", "stat": f"anon 1\ninactive_file {2 * GIB}\n"}
+    box.write({f"/sys/fs/cgroup/memory.{name}": text for name, text in used.items()})
     values = box.values()
     assert (values["memory_used_bytes"], values["memory_total_bytes"]) == (3 * GIB, 8 * GIB)
-
-
-def test_a_limit_above_the_hosts_memory_limits_nothing(tmp_path: Path) -> None:
     box = Box(tmp_path, Confinement(memory_limit_bytes=100 * GIB, memory_directory="/sys/fs/cgroup"))
-    assert box.values()["memory_total_bytes"] == 64 * GIB
+    assert box.values()["memory_total_bytes"] == 64 * GIB, "a limit above the host's memory"
 
 
 def test_limits_that_are_changed_are_seen_after_a_while(box: Box) -> None:
     box.values()
     box.confinement = Confinement(cpu_limit_cores=1.0)
-    box.clock.pass_s(11)
-    assert box.values()["cpu_limit_cores"] == 1.0
+    assert box.values_after(11, {})["cpu_limit_cores"] == 1.0
 
 
 def test_a_damaged_file_has_a_reason_and_leaves_the_others(box: Box) -> None:
-    box.write(
-        {"/proc/meminfo": "nonsense\n", "/proc/loadavg": "\n", "/proc/net/dev": "", "/proc/diskstats": ""}
-    )
-    box.values()
-    values = box.values()
-    missing = {key for key, value in values.items() if isinstance(value, Missing)}
-    assert missing == {
-        "memory_used_bytes",
-        "memory_total_bytes",
-        "swap_used_bytes",
-        "swap_total_bytes",
-        "load_1min",
-        "network_rx_bytes_per_s",
-        "network_tx_bytes_per_s",
-        "disk_read_bytes_per_s",
-        "disk_write_bytes_per_s",
+    box.write({"/proc/meminfo": "nonsense\n", "/proc/loadavg": "\n"})
+    values = box.values_after(1, {"/proc/net/dev": "", "/proc/diskstats": "", "/proc/stat": stat([(9, 1)])})
+    assert {key for key, value in values.items() if not isinstance(value, Missing)} == {
+        "name",
+        "cpu_busy_pct",
+        "cpu_core_pct",
+        "cpu_limit_cores",
     }
+    box.write({"/proc/meminfo": MEMINFO, "/proc/stat": "cpu x y z 1 2\n"})
+    assert stored(box.host).keys() == {"memory_used_bytes"}, "in a run"
 
 
 def test_a_host_that_cannot_be_read_has_a_problem(box: Box) -> None:
     for file in (box.root / "proc").glob("*"):
         if file.is_file():
             file.unlink()
-    assert box.host.sample().problem == Missing("/proc/stat cannot be read")
+    assert box.host.sample().problem == box.host.read() == Missing("/proc/stat cannot be read")
 
 
 def test_without_proc_psutil_answers(tmp_path: Path) -> None:
@@ -287,9 +228,10 @@ def test_without_proc_psutil_answers(tmp_path: Path) -> None:
     sample = host.sample()
     assert sample.problem is None
     assert not isinstance(sample.values["cpu_busy_pct"], Missing)
-    total = sample.values["memory_total_bytes"]
-    assert isinstance(total, int)
-    assert total > 0
+    values = stored(host)
+    assert values["memory_used_bytes"] > 0
+    assert isinstance(sample.values["memory_total_bytes"], int)
+    assert values.keys() <= {metric.key for metric in STORED if metric.scope == "host"}
 
 
 def stored(host: HostSource) -> dict[str, float | int]:
@@ -301,7 +243,7 @@ def stored(host: HostSource) -> dict[str, float | int]:
 
 def test_runs_store_processor_memory_load_and_clock(box: Box) -> None:
     assert stored(box.host) == {"memory_used_bytes": 16 * GIB, "load_1min": 1.5}
-    box.clock.pass_s(1)
+    box.now_ns += 10**9
     clocks = "processor : 0\ncpu MHz\t\t: 2000.0\n\nprocessor : 1\ncpu MHz\t\t: 3000.0\n"
     box.write({"/proc/cpuinfo": clocks, "/proc/stat": stat([(70, 20), (0, 100)], steal=10)})
     values = stored(box.host)
@@ -314,23 +256,6 @@ def test_without_a_clock_in_cpuinfo_the_frequency_driver_is_read(box: Box) -> No
     cpufreq = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
     box.write({cpufreq.format(0): "3000000\n", cpufreq.format(1): "1000000\n"})
     assert stored(box.host)["cpu_clock_mhz"] == 2000.0
-
-
-def test_one_damaged_file_leaves_a_run_the_other_metrics(box: Box) -> None:
-    box.write({"/proc/loadavg": "", "/proc/stat": "cpu x y z 1 2\n"})
-    assert stored(box.host).keys() == {"memory_used_bytes"}
-
-
-def test_a_host_that_went_away_is_a_problem_of_a_run(box: Box) -> None:
-    for name in ("stat", "meminfo", "loadavg", "cpuinfo"):
-        (box.root / "proc" / name).unlink()
-    assert box.host.read() == Missing("/proc/stat cannot be read")
-
-
-def test_without_proc_runs_have_what_psutil_answers(tmp_path: Path) -> None:
-    values = stored(HostSource(root=tmp_path))
-    assert values["memory_used_bytes"] > 0
-    assert values.keys() <= {metric.key for metric in STORED if metric.scope == "host"}
 
 
 def test_this_very_host_can_be_read() -> None:

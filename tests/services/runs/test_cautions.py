@@ -13,7 +13,6 @@ from builders import H200, make_interpreter, make_machine
 from sshd import may_unshare
 
 from gputui.model.absent import Missing
-from gputui.model.machine import Machine
 from gputui.model.plan import Plan
 from gputui.services.profiles.loader import find_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
@@ -40,12 +39,10 @@ threads = ["all"]
 """
 
 
-def with_shm(machine: Machine, shm_bytes: int | Missing) -> Machine:
-    return replace(machine, memory=replace(machine.memory, shm_bytes=shm_bytes))
-
-
 def said(plan: Plan, shm_bytes: int | Missing) -> list[str]:
-    return list(cautions(plan, CPU, with_shm(make_machine(), shm_bytes)))
+    machine = make_machine()
+    machine = replace(machine, memory=replace(machine.memory, shm_bytes=shm_bytes))
+    return list(cautions(plan, CPU, machine))
 
 
 def test_a_comparison_of_cpu_and_gpu_says_that_a_box_without_a_gpu_cannot_answer_it() -> None:
@@ -76,11 +73,8 @@ def test_dockers_64_mib_are_too_little_for_the_loaders_that_need_more_and_for_no
     ), "two workers keep 39 MB in flight, and none keep nothing there"
     assert said(plan, 8 << 30) == []
     assert said(plan, Missing("there is no /dev/shm")) == []
-
-
-def test_a_plan_without_loaders_is_not_bothered() -> None:
-    plan = resolve_plan(find_profile("quick"), CPU, make_machine(), Choices(device="cpu"))
-    assert said(plan, 64 * MIB) == []
+    without = resolve_plan(find_profile("quick"), CPU, make_machine(), Choices(device="cpu"))
+    assert said(without, 64 * MIB) == []
 
 
 def test_several_gpus_at_once_need_what_nvidia_advises_for_nccl() -> None:
@@ -99,19 +93,10 @@ def test_several_gpus_at_once_need_what_nvidia_advises_for_nccl() -> None:
 )
 def test_a_loader_that_runs_out_of_a_real_tmpfs_is_told_before_and_after(tmp_path: Path) -> None:
     (tmp_path / "loader.toml").write_text(PROFILE)
-    run = [
-        sys.executable,
-        "-m",
-        "gputui",
-        "run",
-        tmp_path / "loader.toml",
-        "--db",
-        tmp_path / "a.db",
-        "--yes",
-    ]
+    run = (sys.executable, "-m", "gputui", "run", "loader.toml", "--db", "a.db", "--yes")
     mount = 'mount -t tmpfs -o size=512k tmpfs /dev/shm && exec "$@"'
-    words = ["unshare", "--mount", "sh", "-c", mount, "sh", *map(str, run)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    words = ["unshare", "--mount", "sh", "-c", mount, "sh", *run]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     before = "/dev/shm has 512 KiB, too little for loader:mini-w4: start the container with --shm-size=8g"
     assert before in done.stderr
     with open_result(tmp_path / "a.db") as file:

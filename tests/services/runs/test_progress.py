@@ -28,7 +28,7 @@ from gputui.model.journal import (
     RunStart,
     without_result,
 )
-from gputui.model.plan import PlannedCase
+from gputui.model.plan import Plan, PlannedCase
 from gputui.model.result import CaseResult, Measurement
 from gputui.model.telemetry import HOST
 from gputui.model.units import format_rate
@@ -46,9 +46,14 @@ SECOND = 10**9
 
 def received(*lines: Line, launches: int = 2) -> ProgressTracker:
     """A run of one case in this many launches, and these lines of it."""
-    progress = ProgressTracker([make_plan(*[[0]] * launches)])
-    progress.hear(0, RunStart(JOURNAL_SCHEMA, RUN_ID, 0, 0, 0, "0", "p", 1, 1, 1, 6.0, "", None))
-    for line in lines:
+    return told(make_plan(*[[0]] * launches), *lines)
+
+
+def told(plan: Plan, *lines: Line, began_ns: int | None = None) -> ProgressTracker:
+    """A run that began then on the clock of this boot, if that is stated, and these lines of it."""
+    progress = ProgressTracker([plan], is_of_this_clock=began_ns is not None)
+    start = RunStart(JOURNAL_SCHEMA, RUN_ID, 0, began_ns or 0, 0, "0", "p", 1, 1, 1, plan.budget_s, "", None)
+    for line in (start, *lines):
         progress.hear(0, line)
     return progress
 
@@ -57,17 +62,17 @@ def blocks(launch: int, count: int, step_ns: int = SECOND // 10) -> list[Block]:
     return [Block(launch, 0, index, 10, 0, 10 * step_ns, None, None) for index in range(count)]
 
 
-def test_last_words_of_a_worker_are_kept_with_the_launch_and_its_cases() -> None:
-    progress = received(
+def test_a_worker_that_dies_is_reported_with_its_last_words_and_its_case_is_not_in_progress() -> None:
+    seen = received(
         LaunchStart(0, 0, (0,), 1, 3.0, SECOND),
         LaunchEnd(0, "failed", "it died\x1b[31m", -11, "Traceback:\n  in build\x07\n温度", 3 * SECOND),
-        LaunchStart(1, 0, (0,), 1, 3.0, 4 * SECOND),
-        LaunchEnd(1, "ok", "", 0, "", 5 * SECOND),
-    )
-    (log_end,) = progress.picture().last_words
-    assert log_end.launch == f"launch 1 of {progress.picture().cases[0].name}"
+    ).picture()
+    (log_end,) = seen.last_words
+    assert log_end.launch == f"launch 1 of {seen.cases[0].name}"
     assert (log_end.at_s, log_end.outcome, log_end.reason) == (3.0, "failed", r"it died\x1b[31m")
     assert log_end.lines == ("Traceback:", r"  in build\x07", "温度")
+    assert (seen.cases[0].state, seen.cases[0].is_now) == ("failed", False)
+    assert seen.events[0].message == rf"{log_end.launch} failed: it died\x1b[31m"
 
 
 def test_a_case_goes_from_waiting_to_its_outcome() -> None:
@@ -102,15 +107,6 @@ def test_one_good_launch_is_a_result_whatever_the_next_does() -> None:
     assert event.at_s == 2.0
 
 
-def test_a_worker_that_dies_is_reported_and_its_case_does_not_stay_in_progress() -> None:
-    seen = received(
-        LaunchStart(0, 0, (0,), 1, 3.0, SECOND),
-        LaunchEnd(0, "failed", "it was killed", -9, "", 2 * SECOND),
-    ).picture()
-    assert (seen.cases[0].state, seen.cases[0].is_now) == ("failed", False)
-    assert seen.events[0].message == f"launch 1 of {seen.cases[0].name} failed: it was killed"
-
-
 def test_the_interval_comes_with_the_sixth_block_and_is_of_this_launch_alone() -> None:
     few = received(*blocks(0, 5)).picture().strip
     assert few is not None
@@ -131,37 +127,32 @@ def test_what_is_kept_is_bounded() -> None:
 
 def test_who_begins_to_listen_late_sees_what_others_see() -> None:
     made = plan()
-    lines = lines_of(made)
-    pictures = []
-    for begins in (0, len(lines)):
-        progress = ProgressTracker([made], is_of_this_clock=True)
-        for count, line in enumerate(lines):
-            progress.hear(0, line)
-            if count >= begins:
-                progress.picture()
-        pictures.append(progress.picture())
-    one, two = pictures
-    assert (one.begun_ns, one.cases, one.strip, one.events) == (
-        two.begun_ns,
-        two.cases,
-        two.strip,
-        two.events,
-    )
+    early, late = (ProgressTracker([made], is_of_this_clock=True) for _ in range(2))
+    for line in lines_of(made):
+        early.hear(0, line)
+        late.hear(0, line)
+        early.picture()
+    one, two = early.picture(), late.picture()
+    for part in ("begun_ns", "cases", "strip", "events"):
+        assert getattr(one, part) == getattr(two, part)
 
 
-def test_time_that_is_left_follows_the_pace_and_never_exceeds_the_budget() -> None:
-    progress = received(LaunchStart(0, 0, (0,), 1, 3.0, 0), LaunchEnd(0, "ok", "", 0, "", 2 * SECOND))
-    left_s = progress.picture().left_s
-    assert left_s is not None
-    assert 1.9 < left_s <= 6.0 - 2.0
-    assert ProgressTracker([make_plan([0], budget_s=0.0)]).picture().left_s is None
+def test_time_that_is_left_follows_the_pace_within_the_budget_and_with_what_is_done_is_the_whole() -> None:
+    seen = received(LaunchStart(0, 0, (0,), 1, 3.0, 0), LaunchEnd(0, "ok", "", 0, "", 2 * SECOND)).picture()
+    assert seen.left_s is not None
+    assert seen.share_done is not None
+    assert 1.9 < seen.left_s <= 6.0 - 2.0
+    assert 0.0 <= seen.share_done < 1.0
+    assert received(RunEnd("finished", "", 0, SECOND)).picture().share_done == 1.0
+    without_budget = ProgressTracker([make_plan([0], budget_s=0.0)]).picture()
+    assert without_budget.left_s is without_budget.share_done is None
 
 
 def test_a_killed_worker_takes_no_more_from_the_time_left_than_was_expected_of_its_launch() -> None:
     plan = make_plan(*[[0, 1]] * 6, cases=[make_case("gemm"), make_case("membw")], budget_s=600.0)
-    progress = ProgressTracker([plan], is_of_this_clock=True)
     began_ns = time.monotonic_ns() - 130 * SECOND
-    progress.hear(0, RunStart(JOURNAL_SCHEMA, RUN_ID, 0, began_ns, 0, "0", "p", 1, 1, 1, 600.0, "", None))
+    progress = told(plan, began_ns=began_ns)
+    assert (progress.picture().begun_ns, progress.pace.elapsed_s() >= 130) == (began_ns, True)
     each_s = expected_s(plan, plan.launches[0])
 
     def left_s(*lines: Line) -> float:
@@ -192,15 +183,6 @@ def test_what_is_left_is_what_remains_to_be_done_not_what_remains_of_the_budget(
     assert expected_s(few, few.launches[0]) * 3 == pytest.approx(left_s, abs=0.5)
     many = replace(few, most_blocks=10_000)
     assert expected_s(many, many.launches[0]) == pytest.approx(1200.0)
-
-
-def test_on_the_clock_of_this_boot_a_long_silence_is_counted() -> None:
-    progress = ProgressTracker([make_plan([0])], is_of_this_clock=True)
-    began_ns = time.monotonic_ns() - 1000 * SECOND
-    progress.hear(0, RunStart(JOURNAL_SCHEMA, RUN_ID, 0, began_ns, 0, "0", "p", 1, 1, 1, 6.0, "", None))
-    progress.hear(0, LaunchStart(0, 0, (0,), 1, 3.0, began_ns + SECOND))
-    assert progress.picture().begun_ns == began_ns
-    assert progress.pace.elapsed_s() >= 1000
 
 
 @pytest.mark.parametrize("status", ["finished", "interrupted"])
@@ -234,18 +216,20 @@ def _measurement(launch: int, timed: tuple[Block, ...]) -> Measurement:
     return Measurement(launch, 0, "ok", "", "fp32", False, None, None, None, None, timed)
 
 
-def test_a_launch_that_died_counts_for_no_rate() -> None:
-    tracker = received(
-        LaunchStart(0, 0, (0,), 1, 3.0, 0),
-        *blocks(0, 8),
-        CaseEnd(0, 0, "ok", "", 8, SECOND),
-        LaunchEnd(0, "ok", "", 0, "", SECOND),
-        LaunchStart(1, 1, (0,), 1, 3.0, 2 * SECOND),
-        *blocks(1, 8, SECOND // 1000),
-        LaunchEnd(1, "failed", "it was killed", -9, "", 3 * SECOND),
-    )
-    alone = received(*blocks(0, 8), CaseEnd(0, 0, "ok", "", 8, SECOND))
-    assert tracker.picture().cases[0].rate == alone.picture().cases[0].rate
+def test_a_launch_that_died_or_was_too_short_for_a_case_counts_for_none() -> None:
+    def ended(launch: int, outcome: str = "ok") -> tuple[Line, ...]:
+        return CaseEnd(launch, 0, outcome, "", 8, SECOND), LaunchEnd(launch, "ok", "", 0, "", SECOND)
+
+    died = LaunchEnd(1, "failed", "it was killed", -9, "", 3 * SECOND)
+    starts = [LaunchStart(launch, launch, (0,), 1, 3.0, 0) for launch in (0, 1)]
+    alone = received(*blocks(0, 8), CaseEnd(0, 0, "ok", "", 8, SECOND)).picture().cases[0]
+    for lines in (
+        (starts[0], *blocks(0, 8), *ended(0), starts[1], *blocks(1, 8, SECOND // 1000), died),
+        (starts[0], *ended(0, "skipped"), starts[1], *blocks(1, 8), *ended(1)),
+    ):
+        (case,) = received(*lines).picture().cases
+        assert (case.rate, case.launches) == (alone.rate, 2)
+    assert (case.state, case.launches_done) == ("ok", 1)
 
 
 def test_the_share_of_a_case_grows_with_its_blocks_and_its_launches() -> None:
@@ -277,15 +261,6 @@ def test_of_cases_that_take_turns_one_is_followed_until_it_ends() -> None:
     assert followed == ["matmul", "matmul", "matmul", "matmul", "memory"]
 
 
-def test_what_is_done_and_what_is_left_are_the_whole() -> None:
-    progress = received(LaunchStart(0, 0, (0,), 1, 3.0, 0), LaunchEnd(0, "ok", "", 0, "", 2 * SECOND))
-    share = progress.picture().share_done
-    assert share is not None
-    assert 0.0 <= share < 1.0
-    assert received(RunEnd("finished", "", 0, SECOND)).picture().share_done == 1.0
-    assert ProgressTracker([make_plan([0], budget_s=0.0)]).picture().share_done is None
-
-
 def test_the_device_under_test_is_that_of_the_worker_at_work() -> None:
     case = make_case("gemm", device_class="gpu")
     tracker = ProgressTracker([make_plan([0], cases=[case])])
@@ -296,19 +271,6 @@ def test_the_device_under_test_is_that_of_the_worker_at_work() -> None:
     assert tracker.picture().under_test == 1
     assert tracker.picture().machine == GPU_MACHINE
     assert received(LaunchStart(0, 0, (0,), 1, 3.0, 0)).picture().under_test == HOST
-
-
-def test_a_launch_that_was_too_short_for_a_case_is_none_of_its_launches() -> None:
-    tracker = received(
-        LaunchStart(0, 0, (0,), 1, 1.0, 0),
-        CaseEnd(0, 0, "skipped", "too slow for its 1.13 s share", 0, SECOND),
-        LaunchEnd(0, "ok", "", 0, "", SECOND),
-        LaunchStart(1, 1, (0,), 1, 9.0, SECOND),
-        *blocks(1, 8),
-        CaseEnd(1, 0, "ok", "", 8, 9 * SECOND),
-    )
-    (case,) = tracker.picture().cases
-    assert (case.launches_done, case.launches, case.state) == (1, 2, "ok")
 
 
 def test_a_case_that_was_timed_is_being_profiled_until_its_pass_has_come() -> None:

@@ -40,27 +40,23 @@ def test_a_type_checker_knows_the_options_of_the_command() -> None:
     assert StatedOptions.__annotations__.keys() <= names
 
 
-def test_wrong_options_are_reported_by_the_command_itself(
+def test_what_is_wrong_is_raised_with_what_the_command_said_of_it_and_no_other_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(GputuiError, match="0 is not in the range") as raised:
-        gputui.run("quick", db=tmp_path / "a.db", launches=0)
-    assert "0 is not in the range" in capsys.readouterr().out
-    assert raised.value.exit_code == 2
-
-
-def test_a_typo_is_raised_with_what_the_command_said_of_it_and_no_other_error(tmp_path: Path) -> None:
-    typos: tuple[tuple[str, dict[str, Any], str, str], ...] = (
+    wrong: tuple[tuple[str, dict[str, Any], str, str], ...] = (
+        ("quick", {"launches": 0}, "0 is not in the range", ""),
         ("quik", {}, 'unknown profile "quik"', "did you mean quick?"),
         ("quick", {"bugdet": 1}, "no such option '--bugdet'", "did you mean --budget?"),
     )
-    for profile, options, message, hint in typos:
+    for profile, options, message, hint in wrong:
         with pytest.raises(GputuiError) as raised:
             gputui.run(profile, db=tmp_path / "a.db", **options)
         shown = "".join(traceback.format_exception(raised.value))
         assert message in raised.value.message
+        assert message in capsys.readouterr().out
         assert hint in raised.value.hint
         assert raised.value.hint in shown
+        assert raised.value.exit_code == 2
         assert "JSONDecodeError" not in shown
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -27,7 +27,7 @@ from gputui.cli import main
 from gputui.cli.serve_bench import command as serve_bench
 from gputui.errors import GputuiError, NotStored
 from gputui.model.machine import Identity
-from gputui.model.result import RunSummary
+from gputui.model.result import Run, RunSummary
 from gputui.services.results.selectors import select_all
 from gputui.services.serving.profiles import limits_of
 from gputui.services.share import vocabulary
@@ -54,21 +54,16 @@ WORDS = ("acme", "bob", "hf_aBc", "gpu17")
 TEXTS = [(t, c) for t in RUN_TABLES for c in t.columns if c.sql_type == "VARCHAR"]
 FREE = (
     *("runs.label", "runs.status_reason", "runs.profile", "runs.imported_from", "runs.torch_version"),
-    *(
-        "machines.cpu_model",
-        "machines.os_name",
-        "machines.kernel",
-        "machines.instance_type",
-        "machines.region",
-    ),
+    *("machines.cpu_model", "machines.os_name", "machines.kernel", "machines.instance_type"),
+    *("machines.region", "machines.machine_id", "machines.gpus_absent", "machines.driver_version"),
     *("devices.device_name", "cases.device_name", "cases.reason", "launches.reason", "measurements.reason"),
     *("operators.operator", "operators.shapes", "operators.dtypes", "kernels.name", "kernels.operator"),
-    *("events.message", "prices.provider", "prices.instance_type", "machines.machine_id", "devices.gpu_id"),
+    *("events.message", "prices.provider", "prices.instance_type", "devices.gpu_id", "runs.blas"),
     *("servers.engine", "servers.version", "load_steps.client", "requests.reason", "requests.retry_after"),
     *("requests.finish_reason", "requests.prompt_hash", "requests.answer_hash", "figures.reason"),
-    *("step_lines.path", "step_lines.function", "step_lines.called"),
-    *("runs.gputui_version", "machines.gpus_absent", "cases.workload", "cases.size", "runs.platform_layer"),
-    *("profiled_passes.memory_reason", "runs.blas", "machines.driver_version", "runs.cpu_capability"),
+    *("step_lines.path", "step_lines.function", "step_lines.called", "runs.cpu_capability"),
+    *("runs.gputui_version", "cases.workload", "cases.size", "runs.platform_layer"),
+    "profiled_passes.memory_reason",
 )
 """Columns in which a file may hold any text and can still be read."""
 
@@ -101,16 +96,21 @@ def with_fonts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return install
 
 
-@pytest.fixture
-def stored_with_loads(stored: Path) -> Path:
+@pytest.fixture(scope="module")
+def made_with_loads(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with the loads on a server, which were before."""
-    store_loads(
-        stored, Server(failures=3), number=0, label="acme loads", users=(1, 8), launches=1, requests=40
-    )
-    with duckdb.connect(str(stored)) as connection:
+    db = Path(shutil.copy(made, tmp_path_factory.mktemp("loads")))
+    store_loads(db, Server(failures=3), number=0, label="acme loads", users=(1, 8), launches=1, requests=40)
+    with duckdb.connect(str(db)) as connection:
         renamed = "replace(parameters_json, 'made-up-1b', '/home/bob/acme-llama.gguf')"
         connection.execute(f"UPDATE cases SET parameters_json = {renamed}")
-    return stored
+    return db
+
+
+@pytest.fixture
+def stored_with_loads(made_with_loads: Path, tmp_path: Path) -> Path:
+    """A copy that the test may change."""
+    return Path(shutil.copy(made_with_loads, tmp_path))
 
 
 def plant(db: Path, columns: Iterator[tuple[str, str]]) -> None:
@@ -119,16 +119,10 @@ def plant(db: Path, columns: Iterator[tuple[str, str]]) -> None:
             connection.execute(f"UPDATE {table} SET {column} = ?", [PLANTED[number % len(PLANTED)]])
 
 
-def empty_tables(db: Path) -> set[str]:
-    with duckdb.connect(str(db), read_only=True) as connection:
-        return {t.name for t in RUN_TABLES if not connection.execute(f"FROM {t.name} LIMIT 1").fetchall()}
-
-
 def texts_of(db: Path) -> str:
     """Every cell of every table, as one text."""
     with duckdb.connect(str(db), read_only=True) as connection:
-        tables = [name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
-        return "\n".join(str(connection.execute(f"FROM {name}").fetchall()) for name in tables)
+        return "\n".join(str(connection.execute(f"FROM {t.name}").fetchall()) for t in RUN_TABLES)
 
 
 def summaries(db: Path) -> tuple[RunSummary, ...]:
@@ -159,7 +153,9 @@ def test_no_rule_lets_a_planted_text_pass() -> None:
 
 def test_no_planted_text_of_any_column_is_copied(stored_with_loads: Path, tmp_path: Path) -> None:
     runs = summaries(stored_with_loads)
-    assert not empty_tables(stored_with_loads) & {table.name for table, _ in TEXTS}
+    with duckdb.connect(str(stored_with_loads), read_only=True) as connection:
+        for table, _ in TEXTS:
+            assert connection.execute(f"FROM {table.name} LIMIT 1").fetchall(), table.name
     plant(stored_with_loads, iter((table.name, column.name) for table, column in TEXTS))
     assert all(word in texts_of(stored_with_loads) for word in WORDS)
 
@@ -223,24 +219,19 @@ def test_a_png_card_is_small_and_text_fills_it(
     assert np.mean(is_light.any(axis=1)) > 0.4, "lines of text"
 
 
-@pytest.mark.parametrize("fonts", [(), ("DejaVuSans",)])
-def test_without_a_monospaced_font_no_png_is_written(
-    stored: Path, tmp_path: Path, with_fonts: Callable[..., None], fonts: tuple[str, ...]
+def test_without_a_monospaced_font_or_the_extra_no_png_is_written(
+    stored: Path, tmp_path: Path, with_fonts: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_fonts(*fonts)
-    with pytest.raises(GputuiError, match="no monospaced font") as failed:
-        share([f"{stored}@latest"], tmp_path / "card.png", Keep())
-    assert "fonts-dejavu" in failed.value.hint
-    assert not (tmp_path / "card.png").exists()
-
-
-def test_a_png_card_without_the_extra_says_how_to_get_it(
-    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    for fonts in ((), ("DejaVuSans",)):
+        with_fonts(*fonts)
+        with pytest.raises(GputuiError, match="no monospaced font") as failed:
+            share([f"{stored}@latest"], tmp_path / "card.png", Keep())
+        assert "fonts-dejavu" in failed.value.hint
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     with pytest.raises(GputuiError, match="needs resvg_py") as failed:
         share([f"{stored}@latest"], tmp_path / "card.png", Keep())
     assert "pip install resvg-py" in failed.value.hint
+    assert not (tmp_path / "card.png").exists()
 
 
 def test_two_files_at_once_are_refused_and_neither_is_written(
@@ -254,59 +245,50 @@ def test_two_files_at_once_are_refused_and_neither_is_written(
     assert not any(out.exists() for out in outs)
 
 
-def test_a_card_says_why_it_has_no_step(tmp_path: Path) -> None:
-    store(tmp_path / "a.db", 1, profiled=False)
-    share([str(tmp_path / "a.db")], tmp_path / "card.txt", Keep())
-    why = "where the time of a step goes is not known: no step was profiled"
-    assert why in (tmp_path / "card.txt").read_text()
-
-
-def test_a_card_shows_one_result_and_a_copy_of_a_file_is_no_other(tmp_path: Path) -> None:
+def test_a_card_shows_one_result_or_why_its_step_is_missing_and_a_copy_of_a_file_is_no_other(
+    tmp_path: Path,
+) -> None:
     (folder := tmp_path / "folder").mkdir()
-    store(folder / "a.db", 1)
+    store(folder / "a.db", 1, profiled=False)
     shutil.copy(folder / "a.db", folder / "b.db")
     share([str(folder)], tmp_path / "card.txt", Keep())
+    why = "where the time of a step goes is not known: no step was profiled"
+    assert why in (tmp_path / "card.txt").read_text()
     alone = share([str(folder / "a.db")], tmp_path / "alone.md", Keep())
     assert share([str(folder)], tmp_path / "folder.md", Keep()).held == alone.held
-    store(folder / "c.db", 2)
+    store(folder / "c.db", 2, profiled=False)
     with pytest.raises(GputuiError, match="2 results on one card") as failed:
         share([str(folder)], tmp_path / "card.svg", Keep())
     assert "name one, such as c.db@" in failed.value.hint
 
 
-def test_a_card_of_loads_on_a_server_has_their_curve(stored_with_loads: Path, tmp_path: Path) -> None:
-    share([f"{stored_with_loads}@latest~2"], tmp_path / "card.txt", Keep())
-    text = (tmp_path / "card.txt").read_text()
-    assert "8 users" in text
-    assert "model-1" in text
-    assert not [word for word in WORDS if word in text]
-
-
-def test_a_report_on_loads_has_no_planted_text(stored_with_loads: Path, tmp_path: Path) -> None:
+def test_a_card_and_a_report_on_loads_have_their_curve_and_no_planted_text(
+    stored_with_loads: Path, tmp_path: Path
+) -> None:
     of_loads = ("servers", "load_steps", "requests")
     places = [place.split(".", 1) for place in FREE if place.startswith(of_loads)]
     plant(stored_with_loads, iter([(table, column) for table, column in places]))
-    for form in (".md", ".html"):
+    for form in (".txt", ".md", ".html"):
         share([f"{stored_with_loads}@latest~2"], tmp_path / f"out{form}", Keep())
         text = (tmp_path / f"out{form}").read_text(encoding="utf-8")
         assert "model-1" in text
+        assert "8 users" in text
         assert not [word for word in (*WORDS, str(tmp_path)) if word in text], form
 
 
 def test_a_shared_file_opens_like_any_other_and_says_the_same(stored: Path, tmp_path: Path) -> None:
-    share([str(stored)], tmp_path / "b.db", Keep())
+    without = share([str(stored)], tmp_path / "b.db", Keep())
+    assert "2 labels (--with-label)" in without.left_out
+    assert "2 prices (--with-price)" in without.left_out
 
     (mine,), (theirs,) = select_all([str(stored)]), select_all([str(tmp_path / "b.db")])
 
-    def rates(runs: object) -> list[object]:
+    def rates(runs: Sequence[Run]) -> list[object]:
         return [
-            (
-                case.case,
-                case.outcome,
-                [(b.wall_ns, b.device_ns, b.steps) for m in case.measurements for b in m.blocks],
-            )
-            for run in runs  # type: ignore[attr-defined]
+            (case.case, case.outcome, [(b.wall_ns, b.device_ns, b.steps) for b in measurement.blocks])
+            for run in runs
             for case in run.cases
+            for measurement in case.measurements
         ]
 
     assert rates(mine.runs) == rates(theirs.runs)
@@ -317,70 +299,51 @@ def test_a_shared_file_opens_like_any_other_and_says_the_same(stored: Path, tmp_
         passes = file.profiled(theirs.runs[0].summary.run_id)
         assert {operator.operator for one in passes.values() for operator in one.operators} >= {"aten::mm"}
         assert file.telemetry_summary(theirs.runs[0].summary.run_id).devices
+    with duckdb.connect(str(tmp_path / "b.db"), read_only=True) as connection:
+        clocks = (
+            "SELECT max(started_ns), max(utc_offset_min), (SELECT min(energy_mj) FROM telemetry) FROM runs"
+        )
+        assert connection.execute(clocks).fetchall() == [(0, 0, 0)], "they begin at zero"
 
 
-def test_what_is_asked_for_is_kept_and_clocks_begin_at_zero(stored: Path, tmp_path: Path) -> None:
-    without = share([str(stored)], tmp_path / "a.db", Keep())
-    assert "2 labels (--with-label)" in without.left_out
-    assert "2 prices (--with-price)" in without.left_out
-
-    with duckdb.connect(str(tmp_path / "a.db"), read_only=True) as connection:
-        asked = "SELECT max(started_ns), max(utc_offset_min) FROM runs"
-        assert connection.execute(asked).fetchall() == [(0, 0)]
-        assert connection.execute("SELECT min(energy_mj) FROM telemetry").fetchall() == [(0,)]
-
+def test_what_is_asked_for_is_kept(stored: Path, tmp_path: Path) -> None:
     share([str(stored)], tmp_path / "c.db", Keep(price=True, label=True, ids=True))
-
     found = summaries(tmp_path / "c.db")
     assert {run.label for run in found} == {"acme fast", "acme slow"}
     assert {run.run_id for run in found} == {run_id_of(1), run_id_of(2)}
     assert "europe-west4" in texts_of(tmp_path / "c.db")
 
 
-def test_a_report_names_the_box_what_is_expected_the_evidence_and_the_commands(
-    stored: Path, tmp_path: Path
-) -> None:
-    share([f"{stored}@latest"], tmp_path / "report.md", Keep())
-    report = (tmp_path / "report.md").read_text(encoding="utf-8")
-    for line in (
-        *("# ", "## What was measured", "| GPUs | 2x NVIDIA H200", "## What is expected", "## Evidence"),
-        *(
-            "| GPT training mini cpu fp32 all cores |",
-            "## How to repeat it",
-            "gputui run --like shared.db",
-            "Left out: 1 label",
-        ),
-    ):
-        assert line in report
-
-
-def test_a_file_of_two_boxes_is_a_report_of_both_and_nine_are_too_many(
-    tmp_path: Path,
-) -> None:
-    for number in range(2):
-        store(
-            tmp_path / "two.db", number + 1, gpt_ms=100.0 + 60 * number, machine=box(number + 1, GPU_MACHINE)
-        )
-    share([str(tmp_path / "two.db")], tmp_path / "two.md", Keep())
+def test_a_file_of_two_boxes_is_a_report_of_both_and_nine_are_too_many(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    for number in range(1, 10):
+        store(db, number, gpt_ms=100.0 + 60 * number, machine=box(number, GPU_MACHINE), profiled=False)
+    with pytest.raises(GputuiError, match="9 results in one report: up to 8 are shown"):
+        share([str(db)], tmp_path / "nine.md", Keep())
+    two = [f"{db}@{run_id_of(number)[-8:]}" for number in (1, 2)]
+    share(two, tmp_path / "two.md", Keep())
     report = (tmp_path / "two.md").read_text(encoding="utf-8")
     assert "| box a | box b |" in report
     assert "## Side by side" in report
-    nine = tmp_path / "nine.db"
-    for number in range(1, 10):
-        store(nine, number, machine=box(number, GPU_MACHINE))
-    with pytest.raises(GputuiError, match="9 results in one report: up to 8 are shown"):
-        share([str(nine)], tmp_path / "nine.md", Keep())
 
 
-def test_a_report_is_on_the_newest_run_that_measured_something(stored: Path, tmp_path: Path) -> None:
+def test_a_report_is_on_the_newest_run_that_measured_something_and_how_to_repeat_it(
+    stored: Path, tmp_path: Path
+) -> None:
     share([str(stored)], tmp_path / "both.md", Keep())
     with duckdb.connect(str(stored)) as connection:
         failed = "UPDATE cases SET outcome = 'failed' WHERE run_id = ?::UUID"
         connection.execute(failed, [run_id_of(2)])
     share([str(stored)], tmp_path / "older.md", Keep())
     share([f"{stored}@latest~1"], tmp_path / "first.md", Keep())
-    titles = [(tmp_path / f"{name}.md").read_text().split("\n")[0] for name in ("both", "older", "first")]
-    assert titles[1] == titles[2] != titles[0]
+    both, older, first = ((tmp_path / f"{name}.md").read_text() for name in ("both", "older", "first"))
+    assert older.split("\n")[0] == first.split("\n")[0] != both.split("\n")[0]
+    for line in (
+        *("# ", "## What was measured", "| GPUs | 2x NVIDIA H200", "## What is expected", "## Evidence"),
+        *("| GPT training mini cpu fp32 all cores |", "## How to repeat it", "gputui run --like shared.db"),
+        "Left out: 1 label",
+    ):
+        assert line in first
 
 
 def test_an_existing_database_and_an_unknown_ending_are_refused(stored: Path, tmp_path: Path) -> None:
