@@ -211,7 +211,13 @@ def test_rates_are_known_after_the_second_reading_and_stay_where_the_third_comes
 
 
 def test_a_counter_that_begins_again_is_no_rate() -> None:
-    then = [["append", "0 field 138 100"], ["later", 1], SAMPLE, ["append", "0 field 138 600"], ["later", 1]]
+    then: list[Step] = [
+        ["append", "0 field 138 100"],
+        ["later", 1],
+        SAMPLE,
+        ["append", "0 field 138 600"],
+        ["later", 1],
+    ]
     *_, after, _, _, later = take(COUNTERS, SAMPLE, *then, SAMPLE)
     assert "began again" in after[0]["values"]["nvlink_tx_bytes_per_s"]["missing"]
     assert later[0]["values"]["nvlink_tx_bytes_per_s"] == 500 * 1024
