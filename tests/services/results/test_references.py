@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hand_made import unmeasured
-from journals import CPU_MACHINE, GPU_MACHINE
+from journals import CPU_MACHINE
 from quick_runs import add_boxes, box, candidate, like_boxes, quick_run
 
 from gputui.analysis.peak_tests import BELOW_NORMAL, NO_REFERENCE, NORMAL
@@ -49,55 +49,37 @@ def reference_named(name: str) -> Reference:
 # Making
 
 
-def test_a_run_makes_a_reference_of_one_box_that_is_named_after_its_model() -> None:
-    name = add(quick_run(1), note="rack 3")
+def test_a_run_makes_a_reference_of_one_box_that_is_named_after_its_model_or_its_gpu() -> None:
+    found, of_gpu = (
+        reference_named(add(quick_run(1, on_gpu=on_gpu), note="rack 3")) for on_gpu in (False, True)
+    )
 
-    found = reference_named(name)
-    assert name == "xeon-8481c-1-core"
-    assert (found.boxes, found.profile, found.note) == (1, "quick", "rack 3")
+    assert (found.name, found.boxes, found.profile, found.note) == ("xeon-8481c-1-core", 1, "quick", "rack 3")
     assert len(found.cases) == 12
     assert found.versions["torch"] == ("2.11.0", "2.11.0")
     assert problems_of_reference(found) == []
+    assert (of_gpu.name, of_gpu.model.words) == ("h200-sxm", "H200 SXM")
+    assert of_gpu.power_limit_w == (700.0, 700.0)
+    assert {case.threads for case in of_gpu.cases} == {"host"}
 
 
-def test_boxes_count_and_runs_of_one_box_do_not() -> None:
-    one, again = quick_run(1), quick_run(1, factor=2.0, started_utc_us=1_793_000_000_000_000)
-
+def test_boxes_count_and_runs_of_one_box_do_not_and_some_of_these_are_named() -> None:
+    newest = 1_793_000_000_000_000
+    one, again = quick_run(1), quick_run(1, factor=2.0, started_utc_us=newest)
     added = add_to_reference([candidate(one), candidate(again), candidate(quick_run(2))])
-
     assert (added.boxes, added.reference.boxes) == (2, 2)
     assert added.left_out == (f"{candidate(one).text}: its box is counted already",)
     slowest, fastest = added.reference.cases[0].rates.quantiles_per_s
     assert fastest == pytest.approx(2 * slowest, rel=1e-3)
 
-
-def test_of_many_runs_that_are_left_out_for_one_reason_some_are_named() -> None:
-    newest = 1_793_000_000_000_000
-    runs = [quick_run(1, factor=1 + n / 10, started_utc_us=newest - n) for n in range(6)]
-    candidates = [candidate(run) for run in runs]
-    named = ", ".join(one.text for one in candidates[1:4])
-
-    added = add_to_reference(candidates)
-
-    assert added.left_out == (f"{named} and 2 more: its box is counted already",)
-
-
-def test_a_box_that_is_in_a_reference_is_not_added_again_later() -> None:
-    add(quick_run(1))
-
     with pytest.raises(GputuiError, match="its box is counted already"):
-        add(quick_run(1, started_utc_us=1_793_000_000_000_000))
-    add(quick_run(2))
-    assert reference_named("xeon-8481c-1-core").boxes == 2
+        add(quick_run(1, started_utc_us=newest))
+    add(quick_run(3))
+    assert reference_named("xeon-8481c-1-core").boxes == 3
 
-
-def test_a_gpu_box_makes_a_reference_of_its_gpu() -> None:
-    name = add(quick_run(1, on_gpu=True))
-
-    found = reference_named(name)
-    assert (name, found.model.words) == ("h200-sxm", "H200 SXM")
-    assert found.power_limit_w == (700.0, 700.0)
-    assert {case.threads for case in found.cases} == {"host"}
+    many = [candidate(quick_run(4, factor=1 + n / 10, started_utc_us=newest - n)) for n in range(6)]
+    named = ", ".join(one.text for one in many[1:4])
+    assert add_to_reference(many).left_out == (f"{named} and 2 more: its box is counted already",)
 
 
 def test_a_reference_file_has_no_ids_labels_paths_or_prices() -> None:
@@ -112,18 +94,13 @@ def test_a_reference_file_has_no_ids_labels_paths_or_prices() -> None:
     assert [secret for secret in (*SECRETS, "/home/me", run.summary.run_id) if secret in text] == []
 
 
-def test_a_reference_of_every_case_of_a_gpu_and_many_boxes_is_small_enough() -> None:
-    made = add_boxes(30, on_gpu=True).reference
+def test_what_is_written_is_what_is_read_and_of_many_boxes_small_enough() -> None:
+    made = add_boxes(30, on_gpu=True)
 
-    assert made.boxes == 30
-    assert len(reference_text(made).encode()) < MOST_BYTES / 1.5
-
-
-def test_what_is_written_is_what_is_read() -> None:
-    made = add_boxes(3)
-
+    assert made.reference.boxes == 30
     assert read_reference(made.path) == made.reference
     assert reference_text(made.reference) == made.path.read_text(encoding="utf-8")
+    assert made.path.stat().st_size < MOST_BYTES / 1.5
 
 
 def capped(run: Run) -> Run:
@@ -135,6 +112,10 @@ def with_summary(run: Run, **changes: object) -> Run:
     return replace(run, summary=replace(run.summary, **changes))  # type: ignore[arg-type]
 
 
+def lacking_a_case(run: Run) -> Run:
+    return replace(run, cases=(unmeasured(run.cases[0].case, "failed", "it died"), *run.cases[1:]))
+
+
 @pytest.mark.parametrize(
     ("run", "reason"),
     [
@@ -143,21 +124,14 @@ def with_summary(run: Run, **changes: object) -> Run:
         (with_summary(quick_run(1), profile_version=1), "quick is at version 3, this was 1"),
         (with_summary(quick_run(1), status="interrupted"), "the run was interrupted"),
         (quick_run(1, waited_share=0.2), "other processes had the CPUs in gemm mini cpu fp32 1 thread"),
+        (lacking_a_case(quick_run(1)), "gemm mini cpu fp32 1 thread was not measured"),
+        (quick_run(1, on_gpu=True, factors={"gemm large gpu amp": 2.0}), "above the physical limit"),
     ],
 )
-def test_a_run_that_shows_less_than_its_box_can_do_is_no_reference(run: Run, reason: str) -> None:
+def test_a_run_that_shows_less_than_its_box_can_do_or_more_is_no_reference(run: Run, reason: str) -> None:
     assert any(reason in problem for problem in problems_of_run(candidate(run)))
     with pytest.raises(GputuiError, match="no run qualifies"):
         add(run)
-
-
-def test_a_run_that_lacks_a_case_is_no_reference() -> None:
-    run = quick_run(1)
-    lost = unmeasured(run.cases[0].case, "failed", "it died")
-
-    (problem,) = problems_of_run(candidate(replace(run, cases=(lost, *run.cases[1:]))))
-
-    assert problem == "gemm mini cpu fp32 1 thread was not measured"
 
 
 def test_a_gpu_that_was_slowed_or_shared_is_no_reference() -> None:
@@ -211,24 +185,14 @@ def test_of_two_references_of_one_name_the_one_of_more_boxes_counts(
     assert {one.name for one in known_references()} == {"xeon-8481c-1-core", "other"}
 
 
-@pytest.mark.parametrize("path", sorted(shipped_directory({}).glob("*.json")), ids=lambda path: path.stem)
-def test_a_shipped_reference_is_recent_and_not_capped(path: Path) -> None:
-    found = read_reference(path)
-
-    assert problems_of_reference(found) == []
-    assert path.read_text(encoding="utf-8") == reference_text(found), "written by `gputui gpu --add`"
-    assert path.stem.startswith(found.model.slug)
-
-
-def test_there_is_a_shipped_reference_for_that_test_to_check() -> None:
-    assert list(shipped_directory({}).glob("*.json"))
-
-
-def test_a_run_with_a_rate_that_is_physically_impossible_is_no_evidence() -> None:
-    run = quick_run(20, on_gpu=True, factors={"gemm large gpu amp": 2.0})
-
-    with pytest.raises(GputuiError, match="above the physical limit"):
-        add_to_reference([candidate(run)], name="fast")
+def test_shipped_references_are_recent_and_not_capped() -> None:
+    paths = list(shipped_directory({}).glob("*.json"))
+    assert paths
+    for path in paths:
+        found = read_reference(path)
+        assert problems_of_reference(found) == []
+        assert path.read_text(encoding="utf-8") == reference_text(found), "written by `gputui gpu --add`"
+        assert path.stem.startswith(found.model.slug)
 
 
 def test_an_old_and_a_capped_reference_are_not_fit_to_be_sent() -> None:
@@ -245,25 +209,18 @@ def test_an_old_and_a_capped_reference_are_not_fit_to_be_sent() -> None:
 # Judging
 
 
-def test_beside_one_box_nothing_is_said_of_normal() -> None:
-    add(quick_run(1))
-
-    run = quick_run(2, factor=0.9)
-
-    (check,) = performance_checks(run)
-    assert check.word == NO_REFERENCE
-    assert run_headline(run) == (
-        "GPT training: 23.0k tok/s with amp, can't tell if faster than fp32 (-15 to +18 %)."
-    )
-
-
-@pytest.mark.parametrize(("boxes", "word"), [(4, NO_REFERENCE), (5, BELOW_NORMAL), (18, BELOW_NORMAL)])
+@pytest.mark.parametrize(
+    ("boxes", "word"), [(1, NO_REFERENCE), (4, NO_REFERENCE), (5, BELOW_NORMAL), (18, BELOW_NORMAL)]
+)
 def test_from_five_boxes_on_half_the_rate_is_below_normal(boxes: int, word: str) -> None:
     add_boxes(boxes)
+    run = quick_run(1, factor=0.5)
 
-    (check,) = performance_checks(quick_run(1, factor=0.5))
-
-    assert check.word == word
+    assert [check.word for check in performance_checks(run)] == [word]
+    assert ("BELOW NORMAL" in run_headline(run)) == (word == BELOW_NORMAL)
+    commands = [step.command for step in next_steps([run], Path("a.db"))]
+    sent = ["gputui doctor", f"gputui share a.db@{run.summary.short_id} -o report.md"]
+    assert (commands[:2] == sent) == (word == BELOW_NORMAL)
 
 
 def test_a_healthy_box_is_normal_and_its_place_among_the_boxes_is_given() -> None:
@@ -282,20 +239,15 @@ def test_a_healthy_box_is_normal_and_its_place_among_the_boxes_is_given() -> Non
 
 def test_several_gpus_of_a_run_are_judged_together_so_that_false_alarms_are_those_of_the_run() -> None:
     add_boxes(18, on_gpu=True)
-    name = "gemm large gpu amp"
-    alone = quick_run(1, on_gpu=True, factors={name: 0.925})
-    other = quick_run(1, on_gpu=True)
-    second = tuple(replace(case, device_index=1) for case in other.cases)
-
-    eight = replace(alone, cases=(*alone.cases, *second))
-
-    (check,) = performance_checks(alone)
-    first, _ = performance_checks(eight)
-    limits = [
-        next(one.expectation for one in found.peak_tests if one.label == "matmul large amp")
-        for found in (check, first)
-    ]
-    assert limits[1].warn_below < limits[0].warn_below  # type: ignore[union-attr]
+    alone = quick_run(1, on_gpu=True, factors={"gemm large gpu amp": 0.925})
+    second = tuple(replace(case, device_index=1) for case in quick_run(1, on_gpu=True).cases)
+    limits = []
+    for run in (alone, replace(alone, cases=(*alone.cases, *second))):
+        first, *_ = performance_checks(run)
+        expectation = next(o.expectation for o in first.peak_tests if o.label == "matmul large amp")
+        assert expectation is not None
+        limits.append(expectation.warn_below)
+    assert limits[1] < limits[0]
 
 
 def test_the_case_that_is_named_is_one_that_is_below_normal() -> None:
@@ -322,37 +274,17 @@ def test_a_power_cap_is_named_where_it_makes_a_box_below_normal() -> None:
     )
 
 
-def test_a_box_below_its_kind_is_sent_to_the_doctor_and_its_provider() -> None:
-    add_boxes(6)
-    run = quick_run(1, factor=0.5)
-
-    commands = [step.command for step in next_steps([run], Path("a.db"))]
-
-    assert commands[:2] == [
-        "gputui doctor",
-        f"gputui share a.db@{run.summary.short_id} -o report.md",
-    ]
-
-
-def test_where_a_reference_judges_the_published_range_does_not() -> None:
+def test_where_five_boxes_judge_the_published_range_does_not() -> None:
     factor = 0.45  # 351 TFLOP/s: below half of the public figures, and as these boxes are
     runs = [quick_run(n, on_gpu=True, factors={"gemm large gpu amp": factor + n / 1000}) for n in range(6)]
     run = quick_run(99, on_gpu=True, factors={"gemm large gpu amp": factor})
-    assert [check.word for check in performance_checks(run)] == [BELOW_NORMAL]
 
-    add(*runs)
-
-    assert [check.word for check in performance_checks(replace(run))] == [NORMAL]
-
-
-def test_below_five_boxes_the_published_range_judges() -> None:
-    add_boxes(4, on_gpu=True)
-    run = quick_run(1, on_gpu=True, factors={"gemm large gpu amp": 0.45})
-
+    add(*runs[:4])
     (check,) = performance_checks(run)
-
     assert check.word == BELOW_NORMAL
     assert "of the lowest of 2 public figures" in check.text
+    add(*runs[4:])
+    assert [check.word for check in performance_checks(replace(run))] == [NORMAL]
 
 
 def test_another_torch_than_that_of_the_boxes_is_not_judged_by_them() -> None:
@@ -364,32 +296,18 @@ def test_another_torch_than_that_of_the_boxes_is_not_judged_by_them() -> None:
 
     assert check.word == NO_REFERENCE
     assert "measured with torch 2.12.1, the reference with 2.11.0" in check.text
+    (disturbed,) = performance_checks(quick_run(1, factor=0.5, waited_share=0.3))
+    assert (disturbed.standing, disturbed.word) == (None, NO_REFERENCE)
 
 
-def test_a_case_that_others_disturbed_is_not_judged() -> None:
-    add_boxes(18)
-
-    (check,) = performance_checks(quick_run(1, factor=0.5, waited_share=0.3))
-
-    assert check.standing is None
-    assert check.word == NO_REFERENCE
-
-
-def test_another_model_with_the_same_name_is_another_model() -> None:
+def test_another_model_with_the_same_name_and_a_slice_of_a_gpu_are_of_another_model() -> None:
     add_boxes(18)
     cpu = replace(CPU_MACHINE.cpu, features=("avx2",))
-
     (check,) = performance_checks(quick_run(1, machine=replace(box(1), cpu=cpu)))
-
     assert check.standing is None
 
-
-def test_a_slice_of_a_gpu_is_of_no_model() -> None:
     add_boxes(18, on_gpu=True)
     run = quick_run(1, on_gpu=True)
-    sliced = replace(
-        run, cases=tuple(replace(case, device_name="NVIDIA H200 MIG 1g.18gb") for case in run.cases)
-    )
-
-    assert all(check.standing is None for check in performance_checks(sliced))
-    assert GPU_MACHINE.gpus[0].name == "NVIDIA H200"
+    assert [check.standing is None for check in performance_checks(run)] == [False]
+    cases = tuple(replace(case, device_name="NVIDIA H200 MIG 1g.18gb") for case in run.cases)
+    assert all(check.standing is None for check in performance_checks(replace(run, cases=cases)))

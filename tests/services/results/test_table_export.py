@@ -12,7 +12,7 @@ import pytest
 from journals import GPU_MACHINE, RUN_ID, make_journal
 from stored_runs import HOSTILE, run_id_of, store
 
-from gputui.errors import EXIT_NOT_STORED, GputuiError
+from gputui.errors import EXIT_NOT_STORED, EXIT_USAGE, GputuiError
 from gputui.model.journal import trace_name
 from gputui.services.compare.columns import columns_of
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
@@ -86,58 +86,42 @@ def test_every_page_of_a_run_can_be_saved_and_both_forms_hold_the_same(db: Path,
         assert [list(row) for row in cells(sheet)] == [list(sheet.columns)] * len(sheet.rows)
 
 
-def test_numbers_are_those_that_were_measured(db: Path) -> None:
+def test_numbers_are_those_that_were_measured_and_of_the_telemetry_only_what_is_shown(db: Path) -> None:
     detail = detail_of(db, 2)
-    gpt = detail.run.cases[1]
-    operators = cells(operators_sheet(detail, gpt, detail.passes[1].operators))
-    telemetry = cells(telemetry_sheet(detail, detail.series, (0, 2**60)))
+    cases, *others, _ = sheets(detail)
+    operators, telemetry = map(cells, others)
 
-    assert float(cells(cases_sheet(detail))[0]["step_s"]) == pytest.approx(0.02, rel=0.01)
+    assert float(cells(cases)[0]["step_s"]) == pytest.approx(0.02, rel=0.01)
     assert sum(float(row["share"]) for row in operators) == pytest.approx(0.9)
     assert sum(float(row["step_s"]) for row in operators) == pytest.approx(0.09)
     assert [row["power_w"] for row in telemetry if row["device"] == "host"][:1] == [""]
     assert [row["power_w"] for row in telemetry if row["device"] == "0"][:2] == ["600.0", "601.0"]
-
-
-def test_only_the_part_of_the_telemetry_that_is_shown_is_saved(db: Path) -> None:
     detail = detail_of(db, 1)
     begun_us = detail.series[0].first_us
     rows = cells(telemetry_sheet(detail, detail.series, (begun_us, begun_us + 1_000_000)))
-
     assert [float(row["since_start_s"]) for row in rows] == [tenth / 10 for tenth in range(11)]
 
 
-def test_no_cell_is_a_formula_and_no_page_is_spoilt_by_a_label(db: Path) -> None:
-    held = read_runs(db, a_job())
-    labels = [row["label"] for row in cells(runs_sheet(db, held.runs))]
-
+def test_no_cell_is_a_formula_no_page_is_spoilt_by_a_label_and_the_suggested_name_is_safe_in_a_shell(
+    db: Path,
+) -> None:
+    labels = [row["label"] for row in cells(runs_sheet(db, read_runs(db, a_job()).runs))]
     assert labels[1] == "'=HYPERLINK(1)"
     assert "\x1b" not in "".join(labels)
-
-
-def test_the_suggested_name_contains_run_page_and_case_and_is_safe_in_a_shell(db: Path) -> None:
-    detail = detail_of(db, 1)
-
-    assert default_name(cases_sheet(detail)) == "cccc0001-cases.csv"
-    case = detail.run.cases[1]
-    operators = operators_sheet(detail, case, detail.passes[1].operators)
+    cases, operators, *_ = sheets(detail_of(db, 1))
+    assert default_name(cases) == "cccc0001-cases.csv"
     assert default_name(operators) == "cccc0001-operators-gpt_train-mini-cpu-fp32-all-cores.csv"
 
 
-@pytest.mark.parametrize("ending", [".csv", ".json", ".JSON"])
-def test_a_sheet_is_written_in_the_form_of_its_ending(db: Path, tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"cases{ending}"
-    sheet = cases_sheet(detail_of(db, 1))
-
-    assert save_sheet(path, sheet) == f"saved 3 rows in {path}"
-    form = sheet_as_csv if ending == ".csv" else sheet_as_json
-    assert path.read_bytes().decode() == form(sheet)
-
-
-def test_what_cannot_be_written_is_reported_with_the_next_step_and_leaves_nothing_behind(
+def test_a_sheet_is_written_in_the_form_of_its_ending_or_the_reason_comes_with_the_next_step(
     db: Path, tmp_path: Path
 ) -> None:
     sheet = cases_sheet(detail_of(db, 1))
+    for ending, form in ((".csv", sheet_as_csv), (".json", sheet_as_json), (".JSON", sheet_as_json)):
+        path = tmp_path / f"cases{ending}"
+        assert save_sheet(path, sheet) == f"saved 3 rows in {path}"
+        assert path.read_bytes().decode() == form(sheet)
+        path.unlink()
     (tmp_path / "d.csv").mkdir()
     (tmp_path / "file").write_text("x")
     for name, reported, hint in (
@@ -150,15 +134,11 @@ def test_what_cannot_be_written_is_reported_with_the_next_step_and_leaves_nothin
             save_sheet(tmp_path / name, sheet)
         assert reported in raised.value.message
         assert hint in raised.value.hint
-    assert raised.value.exit_code == EXIT_NOT_STORED
+        assert raised.value.exit_code == (EXIT_USAGE if name == "a.xlsx" else EXIT_NOT_STORED)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d.csv", "file"]
-
-
-def test_a_full_disk_is_reported(db: Path) -> None:
     full = Path("/dev/full")
     with pytest.raises(GputuiError) as raised:
         write(full, lambda: write_output(full, "x" * 100_000))
-
     assert raised.value.message == "there is no room for /dev/full"
     assert "free some" in raised.value.hint
 

@@ -80,25 +80,21 @@ def test_precisions_that_shared_their_launches_are_one_row() -> None:
 GEMM = make_case()
 
 
-def runs_of_one_launch(*steps_s: float, runtime: Runtime = RUNTIME) -> list[Run]:
-    return [make_run(measured(GEMM, steady(step_s)), runtime=runtime) for step_s in steps_s]
-
-
 def spread_of_last(runs: list[Run]) -> Spread:
     (variation,) = variation_by_machine(runs).values()
     return variation.launch_spread(runs[-1].cases[0])
 
 
-def test_earlier_runs_of_a_single_case_tell_how_much_its_launches_vary() -> None:
+def test_earlier_runs_of_one_software_tell_how_much_the_launches_of_a_case_vary() -> None:
+    def runs_of_one_launch(*steps_s: float, runtime: Runtime = RUNTIME) -> list[Run]:
+        return [make_run(measured(GEMM, steady(step_s)), runtime=runtime) for step_s in steps_s]
+
     none, few, more = (
         spread_of_last(runs_of_one_launch(*times))
         for times in ((0.1,), (0.1, 0.102), (0.1, 0.102, 0.099, 0.101, 0.1))
     )
     assert none.df < few.df < more.df
     assert none.variance > few.variance > more.variance
-
-
-def test_what_another_software_differs_by_is_not_taken_for_the_variation_of_a_box() -> None:
     other = replace(RUNTIME, torch_version="9.9")
     mine = runs_of_one_launch(0.2, 0.203, 0.199)
     with_other = spread_of_last([*runs_of_one_launch(0.1, 0.102, 0.099, runtime=other), *mine])
@@ -143,30 +139,18 @@ def test_a_case_carries_what_is_known_of_its_box_and_of_what_it_was_interleaved_
     assert dict(fp32.pair_spreads) == {amp.case_id: variation.pair_spread(fp32, amp)}
 
 
-def stored(place: Path, *scales: float) -> Path:
-    """A file with a run of one launch for each of these factors of the time."""
-    db = place / "r.db"
-    for number, scale in enumerate(scales):
-        run_dir = place / f"run-{number}"
+def test_a_run_has_the_interval_that_its_file_knows_without_the_difference_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    db = tmp_path / "r.db"
+    for number, scale in enumerate((1.0, 1.01, 0.99, 2.0)):
+        run_dir = tmp_path / f"run-{number}"
         run_id = f"0194b5a0-0000-7000-8000-{number}00000000000"
         make_journal(run_dir, run_id=run_id, scale=scale, seed=number, started_utc_us=STARTED_US + number)
         store_run(db, read_journal(run_dir), read_telemetry(run_dir))
-    return db
-
-
-def test_the_difference_that_is_asked_for_is_not_taken_for_the_variation_of_a_box(tmp_path: Path) -> None:
-    db = stored(tmp_path, 1.0, 1.01, 0.99, 2.0)
-    asked = ask([f"{db}@latest~1", f"{db}@latest"])
-    spread = asked.sides[0].cases[0].result.launch_spread
-    assert spread is not None
-    assert spread.variance < NOTHING_KNOWN.launch_spread(asked.sides[0].cases[0].result).variance
-
-
-def test_a_run_that_is_shown_has_the_interval_that_its_file_knows(tmp_path: Path) -> None:
-    db = stored(tmp_path, 1.0, 1.01, 0.99, 1.005)
-    with open_result(db) as file:
-        newest = file.summaries()[0].run_id
-        shown, alone = run_in(file, newest).cases[0], file.run(newest).cases[0]
+        if number == 2:
+            with open_result(db) as file:
+                shown, alone = run_in(file, run_id).cases[0], file.run(run_id).cases[0]
     assert alone.launch_spread is None
     assert shown.launch_spread is not None
     known, assumed = speed_of(shown), speed_of(alone)
@@ -175,6 +159,11 @@ def test_a_run_that_is_shown_has_the_interval_that_its_file_knows(tmp_path: Path
     assert known.units_per_s == assumed.units_per_s
     assert assumed.low < known.low < known.high < assumed.high
     assert "moderated" in known.method
+
+    side, _ = ask([f"{db}@latest~1", f"{db}@latest"]).sides
+    compared = side.cases[0].result
+    assert compared.launch_spread is not None
+    assert compared.launch_spread.variance < NOTHING_KNOWN.launch_spread(compared).variance
 
 
 def interleaved(*ratios: float) -> Run:

@@ -11,6 +11,7 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.cli.record import recorded_case
 from gputui.model.absent import Missing
 from gputui.model.plan import Case
+from gputui.model.result import CaseResult
 from gputui.model.units import format_rate
 from gputui.services.results.conditions import RecordedUse
 from gputui.services.results.labels import interval_words
@@ -40,12 +41,15 @@ DECODE = make_case("decode", workload_class="inference")
 
 
 @pytest.mark.parametrize("share", [None, 0.0, 0.04])
-def test_a_case_that_hardly_waited_is_left_as_it_is(share: float | None) -> None:
+def test_a_case_that_hardly_waited_or_of_which_it_is_unknown_is_left_as_it_is(share: float | None) -> None:
     case = measured(TRAIN, steady(0.1), waited_share=share)
 
     assert own_launches_of(case) == launches_of(case)
     assert own_sd(case) == own_ratio_sd(case, case) == contention_of(case) == 0
     assert not is_undecidable(case)
+    if share is None:
+        assert waited_share(case) == waited_of(case.measurements[0].blocks[0])
+        assert waited_share(case) == Missing("this system does not report it")
 
 
 @pytest.mark.parametrize(("case", "power"), [(ALONE, 1.0), (GEMM, 1.1), (TRAIN, 1.95)])
@@ -57,33 +61,22 @@ def test_threads_that_meet_often_lose_more_than_their_waiting(case: Case, power:
     assert own_ratio_sd(busy, busy) < own_sd(busy) == own_ratio_sd(busy, quiet)
 
 
-def test_time_in_which_a_step_sleeps_is_not_taken_for_waiting() -> None:
-    case = measured(ALONE, [1.08] * 5)
+def sleeping(step_s: float, cpu_ns: int, waited_ns: int) -> CaseResult:
+    case = measured(ALONE, [step_s] * 5)
     (launch,) = case.measurements
-    blocks = [replace(block, cpu_ns=2_000_000_000, waited_ns=850_000_000) for block in launch.blocks]
-    sleeping = replace(case, measurements=(replace(launch, blocks=tuple(blocks)),))
-
-    assert contention_of(sleeping) == pytest.approx(0.085 / 1.08, rel=1e-3)
-    assert min(own_launches_of(sleeping)[0]) == pytest.approx((1.08 - 0.085) / case.case.units_per_step)
+    blocks = tuple(replace(block, cpu_ns=cpu_ns, waited_ns=waited_ns) for block in launch.blocks)
+    return replace(case, measurements=(replace(launch, blocks=blocks),))
 
 
-def test_a_step_that_sleeps_and_wakes_late_on_a_busy_box_is_not_disturbed() -> None:
-    case = measured(ALONE, steady(0.02))
-    (launch,) = case.measurements
-    blocks = tuple(replace(block, cpu_ns=100_000, waited_ns=1_600_000) for block in launch.blocks)
-    sleeping = replace(case, measurements=(replace(launch, blocks=blocks),))
-
-    assert waited_share(sleeping) == pytest.approx(0.0016 / 0.2, rel=1e-2)
-    assert not is_crowded(sleeping)
-    assert own_launches_of(sleeping) == launches_of(sleeping)
-    assert gave_text(sleeping) == ""
-
-
-def test_where_the_system_does_not_say_how_long_threads_waited_it_is_unknown() -> None:
-    case = measured(TRAIN, steady(0.1), waited_share=None)
-
-    assert waited_share(case) == waited_of(case.measurements[0].blocks[0])
-    assert waited_share(case) == Missing("this system does not report it")
+def test_time_in_which_a_step_sleeps_is_not_taken_for_waiting_nor_is_waking_late() -> None:
+    case = sleeping(1.08, 2_000_000_000, 850_000_000)
+    assert contention_of(case) == pytest.approx(0.085 / 1.08, rel=1e-3)
+    assert min(own_launches_of(case)[0]) == pytest.approx((1.08 - 0.085) / case.case.units_per_step)
+    late = sleeping(0.02, 100_000, 1_600_000)
+    assert waited_share(late) == pytest.approx(0.0016 / 0.2, rel=1e-2)
+    assert not is_crowded(late)
+    assert own_launches_of(late) == launches_of(late)
+    assert gave_text(late) == ""
 
 
 @pytest.mark.parametrize(
@@ -108,25 +101,23 @@ def test_a_launch_in_progress_has_the_speed_that_the_table_will_show(share: floa
     assert speed_of_launch(case.case, case.measurements[0].blocks) == pytest.approx(rate_of(case))
 
 
-@pytest.mark.parametrize(("case", "percent"), [(ALONE, 67), (GEMM, 67), (TRAIN, 40), (DECODE, 40)])
-def test_above_a_share_of_the_time_waited_nothing_is_known(case: Case, percent: int) -> None:
-    just, beyond = (measured(case, steady(0.1), waited_share=(percent + more) / 100) for more in (-1, 1))
+@pytest.mark.parametrize(
+    ("case", "percent", "beyond"), [(ALONE, 67, 68), (GEMM, 67, 90), (TRAIN, 40, 41), (DECODE, 40, 85)]
+)
+def test_above_a_share_of_the_time_waited_the_rate_is_the_clocks_and_its_interval_unknown(
+    case: Case, percent: int, beyond: int
+) -> None:
+    just, over, found = (
+        measured(case, steady(0.1), waited_share=share / 100) for share in (percent - 1, percent + 1, beyond)
+    )
+    speed = speed_of(found)
 
     assert not is_undecidable(just)
-    assert is_undecidable(beyond)
-    assert undecidable_reason(beyond) == (
+    assert undecidable_reason(over) == (
         f"its threads waited {percent + 1} % of the time for CPUs that others had,"
         " and its rate is the clock's"
     )
-
-
-@pytest.mark.parametrize(("case", "share"), [(ALONE, 0.68), (GEMM, 0.9), (TRAIN, 0.41), (DECODE, 0.85)])
-def test_where_nothing_is_known_the_rate_is_the_clocks_and_its_interval_unknown(
-    case: Case, share: float
-) -> None:
-    found = measured(case, steady(0.1), waited_share=share)
-    speed = speed_of(found)
-
+    assert is_undecidable(over)
     assert is_undecidable(found)
     assert own_launches_of(found) == launches_of(found)
     assert rate_of(found) == rate_of(found, by_clock=True)
@@ -169,15 +160,11 @@ def test_a_recording_keeps_the_time_of_the_clock_and_its_interval_holds_what_it_
     assert isinstance(wide, SpeedEstimate)
     assert wide.units_per_s == found.units_per_s
     assert wide.high > max(found.high, found.units_per_s / 0.6)
-
-
-def test_of_two_recordings_one_that_waited_long_is_not_called_slower() -> None:
-    quiet, busy = measured(RECORDED, [20.0]), measured(RECORDED, [70.0], waited_share=0.75)
-
-    assert is_undecidable(busy)
-    found = speed_ratio(quiet, busy, is_one_run=False)
-    assert not isinstance(found, Missing)
-    assert found.low < 1 < found.high
+    long = measured(RECORDED, [70.0], waited_share=0.75)
+    ratio = speed_ratio(measured(RECORDED, [20.0]), long, is_one_run=False)
+    assert is_undecidable(long)
+    assert not isinstance(ratio, Missing)
+    assert ratio.low < 1 < ratio.high, "not called slower"
 
 
 def test_what_a_recorded_program_got_is_said_as_far_as_it_is_known() -> None:
