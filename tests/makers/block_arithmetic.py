@@ -15,9 +15,7 @@ from scipy import stats
 from gputui.analysis.spread import BOX_DF, ROW_DF, RUN_DF, RUN_SD
 
 Floats = NDArray[np.float64]
-
 PRIOR = 0.10  # of CPU launches, docs/measuring.md
-
 Z = float(stats.norm.ppf(0.975))
 
 

@@ -31,13 +31,9 @@ from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 
 MS = 1_000_000
-
 _NUMBERS = itertools.count(1)
-
 MM = Operator("backward", "gemm", "aten::mm", "64x64,64x64", "float,float", 20, 20, 0, 0, 0)
-
 ATTENTION = Operator("backward", "attention", "aten::_flash_backward", "2x6", "float", 10, 10, 0, 0, 0)
-
 CAST = Operator("forward", "cast_copy", "aten::to", "64x64", "float", 40, 40, 0, 0, 0)
 
 

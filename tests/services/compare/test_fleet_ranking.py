@@ -16,6 +16,7 @@ from typing import Any  # whatever a job is for
 import duckdb
 import pytest
 from command_line import printed
+from fleets import COPY, GEMM, WOBBLE, box, even, node
 from hand_made import make_case, make_run, measured, selected, steady, unmeasured
 from journals import (
     CPU_MACHINE,
@@ -31,45 +32,18 @@ from gputui.document.page import console_on
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
-from gputui.model.machine import Gpu, Machine
 from gputui.model.plan import Case
 from gputui.model.result import Run
 from gputui.model.units import format_rate
 from gputui.services.compare.fleet import Fleet, explained, fleet_of, fleet_sides, ranking_of
 from gputui.services.compare.fleet_forms import fleet_sentences, kind_table, shown_boxes, write_fleet
 from gputui.services.compare.formats import ranking_text
-from gputui.services.compare.pairing import Side
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.throughput import rate_of, speed_of
 from gputui.services.support.background import Job
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 from gputui.tui.screens.comparison import read
-
-GEMM = make_case("gemm")
-COPY = make_case("membw")
-_WOBBLE = (0.0, 0.01, -0.012, 0.004, -0.006, 0.009, -0.003, 0.002, -0.008, 0.011)
-
-
-def box(
-    name: str, gemm_s: float, copy_s: float = 0.02, machine: Machine = CPU_MACHINE, usd: float | None = None
-) -> Side:
-    price = {} if usd is None else {"price": Price(usd, 1.0, "stated", "", "", "", "")}
-    run: Run = make_run(
-        measured(GEMM, steady(gemm_s)),
-        measured(COPY, steady(copy_s)),
-        machine=replace(machine, machine_id=name.encode().hex().rjust(12, "0")[-12:]),
-        **price,  # type: ignore[arg-type]
-    )
-    (side,) = fleet_sides([selected(name, run)])
-    return replace(side, name=name.removesuffix(".db"))
-
-
-def even(count: int, step_s: float = 0.01, **kind: object) -> list[Side]:
-    return [
-        box(f"{n}.db", step_s * (1 + _WOBBLE[n % 10]), 0.02 * (1 + _WOBBLE[-1 - n % 10]), **kind)  # type: ignore[arg-type]
-        for n in range(count)
-    ]
 
 
 def headline(fleet: Fleet) -> str:
@@ -143,7 +117,7 @@ def test_a_kind_that_is_two_is_told_as_two_groups_with_what_they_differ_in(boxes
 
 def test_kinds_are_ranked_by_their_median_and_no_box_is_judged_by_another_kind() -> None:
     other = replace(CPU_MACHINE, cpu=replace(CPU_MACHINE.cpu, model="Slow Processor 1"))
-    slow = [box(f"s{n}.db", 0.1 * (1 + _WOBBLE[n]), 0.2, machine=other) for n in range(8)]
+    slow = [box(f"s{n}.db", 0.1 * (1 + WOBBLE[n]), 0.2, machine=other) for n in range(8)]
     fleet = fleet_of([*slow, *even(8)])
     assert [kind.spread.boxes for kind in fleet.kinds] == [8, 8]
     assert [len(tier) for tier in fleet.tiers] == [1, 1]
@@ -168,12 +142,12 @@ def test_the_band_behind_a_box_is_that_of_its_own_kind() -> None:
 
 def test_kinds_whose_intervals_overlap_tie() -> None:
     other = replace(CPU_MACHINE, cpu=replace(CPU_MACHINE.cpu, model="Twin Processor"))
-    twins = [box(f"t{n}.db", 0.01 * (1 + _WOBBLE[n]), machine=other) for n in range(6)]
+    twins = [box(f"t{n}.db", 0.01 * (1 + WOBBLE[n]), machine=other) for n in range(6)]
     fleet = fleet_of([*even(6), *twins])
     assert [len(tier) for tier in fleet.tiers] == [2]
     assert "(a tie)" in headline(fleet)
     other_kind, fast = (kind.name for kind in fleet.kinds)
-    apart = [box(f"s{n}.db", 0.1 * (1 + _WOBBLE[n]), machine=GPU_MACHINE) for n in range(6)]
+    apart = [box(f"s{n}.db", 0.1 * (1 + WOBBLE[n]), machine=GPU_MACHINE) for n in range(6)]
     page, _, _ = ranking_text(fleet_of([*even(6), *twins, *apart]), "html").partition("Every box")
     assert sorted(re.findall(r"<td class=\"n\">6<.*<td>([^<]*)</td></tr>", page)) == ["", fast, other_kind]
 
@@ -264,21 +238,6 @@ def test_the_rate_of_a_ranking_is_that_of_a_comparison() -> None:
         speed = speed_of(result)
         assert not isinstance(speed, Missing)
         assert rate_of(result) == pytest.approx(speed.units_per_s, rel=1e-12)
-
-
-def node(name: str, slow: int | None = None, **different: object) -> Run:
-    """A box of eight H200 that measured two cases on each; one GPU may be 12 % slower, and differ."""
-    gpus: list[Gpu] = [replace(H200, index=n, gpu_id=f"{name:>8}{n:04x}") for n in range(8)]
-    cases = []
-    for gpu in gpus:
-        own_s = (1 + _WOBBLE[(gpu.index + len(name)) % 10] / 3) / (0.88 if gpu.index == slow else 1)
-        for workload in ("gemm", "membw"):
-            case = make_case(workload, device_class="gpu")
-            cases.append(replace(measured(case, steady(0.01 * own_s)), device_index=gpu.index))
-    if slow is not None:
-        gpus[slow] = replace(gpus[slow], **different)  # type: ignore[arg-type]
-    machine = replace(GPU_MACHINE, machine_id=name.encode().hex().rjust(12, "0")[-12:], gpus=tuple(gpus))
-    return make_run(*cases, machine=machine)
 
 
 def ranked(*runs: tuple[str, Run]) -> Fleet:

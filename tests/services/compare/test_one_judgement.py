@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Collection
 from dataclasses import replace
 from io import StringIO
-from pathlib import Path
 
 import pytest
+from compared_pages import WithoutTelemetry
 from hand_made import make_case, make_run, measured, steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,21 +35,11 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.compare.session import Answer, Asked
 from gputui.services.compare.suggestions import CANNOT_TELL, FAIL, PASS, check_gate
-from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import plain_name, short_case_name
-
-
-class _NoTelemetry(Evidence):
-    def launches(self, run_id: str, case_id: int, launch_ids: Collection[int], pieces: int) -> tuple[()]:
-        return ()
-
-    def file(self, run_id: str) -> Path:
-        return Path("some.db")
-
 
 NAMES = ("gemm", "membw", "gpt_train", "conv_train", "decode")
 JOB = "gpt_train"
-EVIDENCE = _NoTelemetry((), trust=False)
+EVIDENCE = WithoutTelemetry((), trust=False)
 SPEEDS = st.lists(
     st.tuples(st.floats(0.02, 0.2), st.floats(0.3, 4.0), st.integers(1, 4)), min_size=3, max_size=len(NAMES)
 )

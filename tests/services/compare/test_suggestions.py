@@ -96,12 +96,9 @@ def test_where_no_launch_tells_more_runs_are_asked_for_or_none_if_those_hardly_w
         "too close to call; measuring again will hardly help: it takes more than 10 times the runs",
     )
     assert settling_steps(row, evidence) == ()
-
-
-def test_a_decided_row_asks_for_nothing() -> None:
     row, evidence = sides(measured(GPT, *launches(0.1, 3)), measured(GPT, *launches(0.2, 3)))
     assert row.verdict.word == "slower"
-    assert next_steps(row, evidence) == ()
+    assert next_steps(row, evidence) == (), "it is decided"
 
 
 def test_a_case_whose_launches_had_no_time_gets_twice_the_budget() -> None:
