@@ -110,9 +110,11 @@ def test_a_job_is_understood_as_people_type_it(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.usefixtures("there")
-def test_files_without_a_job_are_answered_for_an_example_that_is_named(
+def test_files_without_a_job_are_answered_for_an_example_that_is_named_and_a_job_alone_is_an_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    status, _, err = printed(capsys, "advise", "--job", "2e9 tokens")
+    assert (status, err.splitlines()[1]) == (2, "  gputui advise a.db b.db --job '2e9 tokens'")
     status, out, err = printed(capsys, "advise", "cpu.db", "gpu.db")
 
     assert status == 0
@@ -121,14 +123,6 @@ def test_files_without_a_job_are_answered_for_an_example_that_is_named(
         " Yours: gputui advise cpu.db gpu.db --job '...'\n"
     )
     assert out == printed(capsys, "advise", "cpu.db", "gpu.db", "--job", "50M tokens train")[1]
-
-
-def test_a_job_without_files_is_an_error_that_shows_a_whole_command(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    status, _, err = printed(capsys, "advise", "--job", "2e9 tokens")
-
-    assert (status, err.splitlines()[1]) == (2, "  gputui advise a.db b.db --job '2e9 tokens'")
 
 
 @pytest.mark.usefixtures("there")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+from command_line import write_spin_profile
 
 from gputui.cli import run
 from gputui.cli.output import confirmed
@@ -17,30 +18,14 @@ from gputui.services.runs.options import RunOptions
 from gputui.services.runs.start import prepare
 
 BUSY = Check("other programs", "note", "they want 7.3 CPU threads, and this box has 16", "wait")
-PROFILE = """
-schema = 1
-version = 1
-title = "spin"
-question = "How fast is one thread?"
-budget_s = 30
-replicates = 1
-[[case]]
-workload = "spin"
-sizes = ["mini"]
-devices = ["cpu"]
-precisions = ["fp32"]
-threads = ["1"]
-"""
 
 
 def before_a_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, *, yes: bool = False, found: int = 1
 ) -> None:
     """What happens before a run on a terminal at which somebody types `answer`."""
-    (tmp_path / "spin.toml").write_text(PROFILE)
-    prepared = prepare(
-        RunOptions(profile=str(tmp_path / "spin.toml"), db=tmp_path / "a.db", pythons=(sys.executable,))
-    )
+    profile = str(write_spin_profile(tmp_path / "spin.toml"))
+    prepared = prepare(RunOptions(profile=profile, db=tmp_path / "a.db", pythons=(sys.executable,)))
     monkeypatch.setattr(found_before, "disturbances", lambda machine, gpus: (BUSY,) * found)
     for stream in (sys.stdin, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: bool(answer), raising=False)

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 from command_line import gputui, gputui_here
-from journals import make_journal
 from nvml.standin import standin_environment
+from stored_runs import store
 
 from gputui.document.theme import SOME_DARK, Depth, Palette, sgr
-from gputui.store.journal_reader import read_journal, read_telemetry
-from gputui.store.writing import store_run
 
 COLOURS = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "80", "LINES": "60", "GPUTUI_LIGHT": "0"}
 PALETTE = Palette(Depth.ANSI, SOME_DARK)
@@ -22,14 +20,11 @@ def styled(text: str, *styles: str) -> str:
     return f"\x1b[{';'.join(sgr(style, PALETTE) for style in styles)}m{text}\x1b[0m"
 
 
-@pytest.fixture
-def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.delenv("COLORTERM", raising=False)
-    made = make_journal(tmp_path / "run")
-    store_run(tmp_path / "a.db", read_journal(made), read_telemetry(made))
-    return tmp_path / "a.db"
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("colours")
+    store(place / "a.db", 1)
+    return place / "a.db"
 
 
 @pytest.mark.parametrize(

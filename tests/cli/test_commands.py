@@ -14,38 +14,12 @@ from typing import Any  # JSON
 
 import pyte
 import pytest
-from command_line import gputui_here
+from command_line import gputui_here, printed, write_spin_profile
+from help_questions import QUESTIONS
 from quick_runs import store_quick
 
-from gputui.cli import main
 from gputui.model.journal import LaunchStart
 from gputui.store.journal_reader import read_journal
-
-PROFILE = """
-schema = 1
-version = 1
-title = "spin"
-question = "How fast is one thread?"
-budget_s = 3600
-replicates = 2
-blocks = 5
-[[case]]
-workload = "spin"
-sizes = ["mini"]
-devices = ["cpu"]
-precisions = ["fp32"]
-threads = ["1"]
-"""
-
-
-def error_of(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
-    """Exit status and stderr of a command that must fail before it prints a result."""
-    with pytest.raises(SystemExit) as left:
-        main(list(map(str, words)))
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert isinstance(left.value.code, int)
-    return left.value.code, output.err
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +28,6 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv = tmp_path_factory.mktemp("bare") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     return venv / "bin" / "python"
-
-
-@pytest.fixture
-def profile(tmp_path: Path) -> Path:
-    path = tmp_path / "spin.toml"
-    path.write_text(PROFILE)
-    return path
 
 
 @dataclass(frozen=True)
@@ -76,7 +43,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory, bare_python: Path) -> Watched:
     place = tmp_path_factory.mktemp("watched")
-    (place / "spin.toml").write_text(PROFILE)
+    write_spin_profile(place / "spin.toml", replicates=2)
     link = place / "other-python"
     link.symlink_to(bare_python)
     ours, theirs = pty.openpty()
@@ -160,21 +127,14 @@ def test_two_runs_of_one_file_are_named_and_compared(watched: Watched) -> None:
     assert done.returncode == 0, done.stderr
     assert "no recorded differences" in done.stdout
     assert re.search(r"^hashing ", done.stdout, re.MULTILINE)
-
-
-def test_runs_are_listed_newest_first_with_their_labels_as_they_are(watched: Watched) -> None:
-    done = gputui_here("runs", watched.place / "a.db")
-
-    assert done.stdout.count("[b]two[/b]") == 2
-    assert "finished" in done.stdout
+    assert gputui_here("runs", file).stdout.count("[b]two[/b]") == 2
 
 
 # Incomplete boxes and interpreters
 
 
-def test_a_gpu_that_is_not_there_is_a_lack_of_the_machine(
-    tmp_path: Path, profile: Path, bare_python: Path
-) -> None:
+def test_a_gpu_that_is_not_there_is_a_lack_of_the_machine(tmp_path: Path, bare_python: Path) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml")
     done = gputui_here("run", profile, "--device", "gpu", "--python", bare_python, "--db", tmp_path / "a.db")
 
     assert done.returncode == 3
@@ -193,22 +153,17 @@ def test_an_interpreter_without_torch_is_told_how_to_get_it(tmp_path: Path, bare
     assert list(tmp_path.iterdir()) == []
 
 
-# Files that cannot take a result
-
-
-# Invalid input
-
-
 def test_a_result_file_is_not_imported_but_read_or_merged(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     db, text = tmp_path / "a.db", tmp_path / "text.db"
     store_quick(db, 1)
     text.write_text("not a result file")
-    status, output = error_of(capsys, "import", db)
-
-    assert (status, f"gputui show {db}" in output, f"gputui merge {db}" in output) == (2, True, True)
-    assert "it is not a DuckDB database" in error_of(capsys, "import", text)[1]
+    status, out, err = printed(capsys, "import", db)
+    assert (status, out) == (2, "")
+    assert f"gputui show {db}" in err
+    assert f"gputui merge {db}" in err
+    assert "it is not a DuckDB database" in printed(capsys, "import", text)[2]
 
 
 def test_a_run_beside_itself_is_not_sent_to_verbose(
@@ -216,9 +171,7 @@ def test_a_run_beside_itself_is_not_sent_to_verbose(
 ) -> None:
     db = tmp_path / "a.db"
     store_quick(db, 1)
-    with pytest.raises(SystemExit):
-        main(["compare", str(db), str(db)])
-    shown = capsys.readouterr().out
+    _, shown, _ = printed(capsys, "compare", db, db)
     assert "can't tell" in shown
     assert "--verbose says" not in shown
 
@@ -257,46 +210,7 @@ def test_help_of_a_topic_is_its_page_with_links_as_topics() -> None:
     assert (wrong.returncode, "did you mean `gputui help installing`?" in wrong.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("question", "answer"),
-    [
-        ("why is my gpu slow", "why its clock is held down"),
-        ("why is it slow", "why its clock is held down"),
-        ("gpu utilization is low", "names what a step waits for"),
-        ("is amp worth it", "`gputui compare a.db --by precision`"),
-        ("which gpu should i rent", "`gputui advise a.db b.db --job '50M tokens train'`"),
-        ("cheapest h100", "`gputui gpu H100`"),
-        ("does my model fit", "`gputui pick 7B --train --batch 4`"),
-        ("out of memory", "It is stored as `oom`"),
-        ("gpu not found", "`docker run --gpus all`"),
-        ("docker no gpu", "`docker run --gpus all`"),
-        ("torch cuda not available", "why torch cannot use a GPU that the driver sees"),
-        ("colab", "`!gputui run quick`"),
-        ("slurm", "`--via 'srun -w NODE'`"),
-        ("mac", "as are a Mac and WSL 2"),
-        ("several gpus", "`gputui run quick --device all --db a.db`"),
-        ("compare two files", "`gputui compare a.db b.db`"),
-        ("what does can't tell mean?", "neither lies beyond ±1 % nor within it"),
-        ("how accurate is it", "±12 % is the 95 % interval of the rate on this box"),
-        ("how long does it take", "`quick` takes 2.3 minutes"),
-        ("run in background", "`--detach`"),
-        ("ssh disconnected", "`gputui attach` shows it again"),
-        ("it crashed", "Exit status 70 is a bug in gputui"),
-        ("power limit", "POWER-CAPPED: its power limit does"),
-        ("thermal throttling", "THERMAL: heat holds its clocks down"),
-        ("what is a launch", "A launch is a fresh process"),
-        ("vllm benchmark", "`gputui serve-bench http://127.0.0.1:8000`"),
-        ("tokens per second", "`gputui serve-bench http://127.0.0.1:8000`"),
-        ("where are my results stored", "`gputui paths` prints"),
-        ("delete a run", "`gputui rm RUN F`"),
-        ("export csv", "`gputui compare a.db b.db --format csv`"),
-        ("how to share", "`gputui share a.db -o report.md`"),
-        ("does it send data", "gputui opens no connection"),
-        ("who is using my gpu", "Key `p` in the Monitor"),
-        ("uninstall", "`pip uninstall gputui`"),
-        ("upgrade", "`git pull` in the clone"),
-    ],
-)
+@pytest.mark.parametrize(("question", "answer"), QUESTIONS)
 def test_help_with_words_of_a_question_shows_first_the_paragraph_that_answers_it(
     question: str, answer: str
 ) -> None:

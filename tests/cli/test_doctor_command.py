@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any  # JSON
 
-from command_line import gputui, gputui_here, gputui_together
+from command_line import gputui, gputui_here
 from nvml.standin import standin_environment
 
 ONE = """
@@ -17,11 +16,6 @@ driver gpus 1
 * name NVIDIA H200
 * sm_busy_pct 0
 """
-
-
-def checks_together(scenarios: Iterable[str]) -> list[tuple[int, dict[str, Any]]]:
-    envs = map(standin_environment, scenarios)
-    return [found_by(done) for done in gputui_together("doctor", "--json", envs=envs)]
 
 
 def found_by(done: subprocess.CompletedProcess[str]) -> tuple[int, dict[str, Any]]:
@@ -70,23 +64,25 @@ def test_a_python_that_is_none_is_refused() -> None:
 
 
 def test_a_gpu_that_hangs_is_a_problem_and_leaves_the_others_well() -> None:
-    of_calls = ("*", "nvmlDeviceGetPowerManagementDefaultLimit")
-    scenarios = [f"driver gpus 3\n* sm_busy_pct 0\n2 hang {calls} 1\n" for calls in of_calls]
-    for calls, (status, found) in zip(of_calls, checks_together(scenarios), strict=True):
-        assert status == 1, calls
-        assert [found[f"GPU {index}"]["state"] for index in range(3)] == ["ok", "ok", "problem"], calls
-        assert "the driver has not answered for " in found["GPU 2"]["found"], calls
-        assert found["GPU 2"]["next_step"], calls
-        assert "2x NVIDIA H200, 1x unnamed GPU" in found["driver"]["found"]
+    hangs = "2 hang * 1\n3 hang nvmlDeviceGetPowerManagementDefaultLimit 1\n"
+    env = standin_environment(f"driver gpus 4\n* sm_busy_pct 0\n{hangs}")
+    status, found = found_by(gputui("doctor", "--json", env=env))
+    assert status == 1
+    assert [found[f"GPU {index}"]["state"] for index in range(4)] == ["ok", "ok", "problem", "problem"]
+    for gpu in ("GPU 2", "GPU 3"):
+        assert "the driver has not answered for " in found[gpu]["found"]
+        assert found[gpu]["next_step"]
+    assert "2x NVIDIA H200, 2x unnamed GPU" in found["driver"]["found"]
 
 
 def test_mig_instances_are_named_in_one_note() -> None:
-    scenario = ONE + "0 mig 1\n0 mig_slices 2\n0:0 profile 1g.18gb\n0:1 profile 3g.71gb\n"
-    scenarios = (scenario, ONE + "0 mig 1\n", scenario + "0 hang nvmlDeviceGetTemperatureV 2\n")
-    (_, found), (_, empty), (_, hangs) = checks_together(scenarios)
+    slices = "".join(
+        f"{n} mig 1\n{n} mig_slices 2\n{n}:0 profile 1g.18gb\n{n}:1 profile 3g.71gb\n" for n in (0, 2)
+    )
+    scenario = f"driver gpus 3\n* sm_busy_pct 0\n{slices}1 mig 1\n2 hang nvmlDeviceGetTemperatureV 2\n"
+    _, found = found_by(gputui("doctor", "--json", env=standin_environment(scenario)))
     assert found["GPU 0"]["state"] == "ok"
     assert "(0:0 1g.18gb, 0:1 3g.71gb)" in found["GPU 0 MIG"]["found"]
-    assert [topic for topic in found if topic.startswith("GPU 0:")] == []
-    assert "no instance is visible" in empty["GPU 0 MIG"]["found"]
-    assert hangs["GPU 0"]["state"] == "problem"
-    assert [topic for topic in hangs if topic.startswith("GPU 0:")] == []
+    assert "no instance is visible" in found["GPU 1 MIG"]["found"]
+    assert found["GPU 2"]["state"] == "problem"
+    assert not [topic for topic in found if re.match(r"GPU \d:", topic)]

@@ -11,21 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import H200, make_interpreter
 from command_line import WORDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from journals import GPU_MACHINE, RUNTIME, journal_lines, write_lines
+from journals import GPU_MACHINE
+from planned_quick import store_planned
 
 from gputui.cli import main
 from gputui.cli.verbs import COMMANDS
 from gputui.document.spans import in_encoding
 from gputui.model.journal import Price
-from gputui.services.profiles.loader import find_profile
-from gputui.services.profiles.planner import resolve_plan
-from gputui.store.journal_reader import read_journal
 from gputui.store.text import clean_text
-from gputui.store.writing import store_run
 
 ENCODINGS = ("ascii", "latin-1", "cp1252", "cp437", "utf-8")
 HOSTILE = "\x1b[31mr\x9b2J\u202eé±漢\U0001f680\x07\n"
@@ -37,34 +33,16 @@ STREAMS = {
 }
 
 
-def store(db: Path, number: int) -> None:
-    """A run of the profile `quick` on a box whose names are all hostile."""
-    machine = replace(
-        GPU_MACHINE,
-        cpu=replace(GPU_MACHINE.cpu, model=HOSTILE),
-        gpus=tuple(replace(gpu, name=f"{gpu.name}{HOSTILE}") for gpu in GPU_MACHINE.gpus),
-    )
-    planned = resolve_plan(find_profile("quick"), make_interpreter(H200), machine).cases
-    lines = journal_lines(
-        run_id=f"0194b5a0-0000-7000-8000-00000000000{number}",
-        cases=[case.case for case in planned if case.outcome is None],
-        machine=machine,
-        runtime=replace(RUNTIME, torch_version=f"2.13.0{HOSTILE}"),
-        price=Price(32.5, 2, "stated", "", "", "", ""),
-        launches=3,
-        scale=1 + 0.1 * number,
-        label=f"{number} {HOSTILE}",
-        seed=number,
-    )
-    store_run(db, read_journal(write_lines(db.parent / f"{number}", lines)), ())
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two result files with hostile names and hostile text."""
+    """Two result files with hostile names and hostile text, of a box whose names are all hostile."""
     place = tmp_path_factory.mktemp("place")
+    gpus = tuple(replace(gpu, name=f"{gpu.name}{HOSTILE}") for gpu in GPU_MACHINE.gpus)
+    machine = replace(GPU_MACHINE, cpu=replace(GPU_MACHINE.cpu, model=HOSTILE), gpus=gpus)
+    price = Price(32.5, 2, "stated", "", "", "", "")
     for number in (1, 2):
-        store(place / f"{number}{HOSTILE}.db", number)
+        db = place / f"{number}{HOSTILE}.db"
+        store_planned(db, number, 3, machine, price, f"{number} {HOSTILE}", f"2.13.0{HOSTILE}")
     return place
 
 
@@ -178,33 +156,24 @@ def test_any_text_can_be_encoded_once_it_is_clean(text: str, encoding: str) -> N
     assert plain.encode(encoding).decode(encoding) == plain
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
-def test_json_holds_names_as_they_are(place: Path, encoding: str) -> None:
+def test_json_holds_names_as_they_are(place: Path) -> None:
     first, _ = files(place)
-    assert json.loads(printed(encoding, "runs", first, "--json")[1])["runs"][0]["label"] == f"1 {HOSTILE}"
-    assert json.loads(printed(encoding, "show", "latest", first, "--json")[1])["label"] == f"1 {HOSTILE}"
+    assert json.loads(printed("ascii", "runs", first, "--json")[1])["runs"][0]["label"] == f"1 {HOSTILE}"
+    assert json.loads(printed("utf-8", "show", "latest", first, "--json")[1])["label"] == f"1 {HOSTILE}"
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
 def test_a_file_name_that_is_not_utf_8_is_shown_and_refused_where_a_result_file_is_named(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, encoding: str
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     odd = "a\udcff.db"
+    assert printed("utf-8", "run", "quick", "--db", odd)[0] == 2
+    assert list(tmp_path.iterdir()) == [], "before anything is measured"
     os.link(files(place)[0], odd)
-    status, out, err = printed(encoding, name, odd)
-    assert status != 0 or name == "new-workload"
-    assert_harmless(out)
-    assert_harmless(err)
-    if name in ("runs", "compare"):
-        assert (status, r"a\xff.db: its path is not UTF-8" in err) == (2, True)
-
-
-def test_a_run_into_a_file_whose_name_is_not_utf_8_is_refused_before_anything_is_measured(
-    tmp_path: Path,
-) -> None:
-    status, _, err = printed("utf-8", "run", "quick", "--db", str(tmp_path / "a\udcff.db"))
-    assert status == 2
-    assert "its path is not UTF-8" in err
-    assert list(tmp_path.iterdir()) == []
+    for name in NAMES:
+        status, out, err = printed("ascii", name, odd)
+        assert status != 0 or name == "new-workload"
+        assert_harmless(out)
+        assert_harmless(err)
+        if name in ("runs", "compare"):
+            assert (status, r"a\xff.db: its path is not UTF-8" in err) == (2, True)

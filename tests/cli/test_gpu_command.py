@@ -177,19 +177,15 @@ def test_results_are_added_to_the_reference_of_their_model(
 FOUR = "driver gpus 4\n* name NVIDIA H100 80GB HBM3\n* memory_used_mib 0\n* sm_busy_pct 0\n"
 
 
-def test_the_gpus_that_are_free_and_healthy_now_are_printed_for_cuda_visible_devices() -> None:
+def test_the_gpus_that_are_free_and_healthy_now_are_printed_for_cuda_visible_devices_or_why_none_is() -> None:
     done = gputui(
         "gpu", "--free", env=standin_environment(f"{FOUR}1 process {os.getpid()} C 512\n2 error * 15\n")
     )
 
     assert (done.returncode, done.stdout) == (0, "0,3\n")
 
-
-def test_where_no_gpu_is_free_the_status_is_1_and_each_has_its_reason() -> None:
     env = standin_environment(f"driver gpus 1\n0 process {os.getpid()} C 512\n")
-
     done = gputui("gpu", "--free", "--json", env=env)
-
     plain = json.loads(done.stdout)
     assert (done.returncode, plain["free"], plain["others"][0]["gpu"]) == (1, [], 0)
     assert "GPU 0: a process uses it" in done.stderr

@@ -42,14 +42,6 @@ def stored(capsys: pytest.CaptureFixture[str], db: Path) -> dict[str, str]:
     return {run["run_id"]: run["label"] for run in runs}
 
 
-def test_show_without_a_run_is_about_the_latest(
-    db: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("GPUTUI_DB", str(db))
-
-    assert printed(capsys, "show") == printed(capsys, "show", "latest", db)
-
-
 def test_no_run_that_measured_nothing_is_offered_for_comparison(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,16 +76,14 @@ def test_a_run_is_labelled_by_any_name_it_has(db: Path, capsys: pytest.CaptureFi
     assert stored(capsys, db) == {A: "", B: "second", C: "third"}
 
 
-@pytest.mark.parametrize(
-    "text", ["latest", "latest~1", "LATEST", "0123abcd", A, "x" * 81, "a\nb", "a\x1b[1m"]
-)
 def test_a_label_that_could_not_be_selected_or_printed_is_refused(
-    db: Path, capsys: pytest.CaptureFixture[str], text: str
+    db: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = db.read_bytes()
-    status, out, err = printed(capsys, "label", f"{db}@latest", text)
-    assert (status, out) == (2, "")
-    assert "is not a label" in err
+    for text in ("latest", "latest~1", "LATEST", "0123abcd", A, "x" * 81, "a\nb", "a\x1b[1m"):
+        status, out, err = printed(capsys, "label", f"{db}@latest", text)
+        assert (status, out) == (2, "")
+        assert "is not a label" in err
     assert db.read_bytes() == before
 
 
@@ -110,14 +100,14 @@ def test_a_run_is_removed_only_when_that_was_confirmed(
     assert list(stored(capsys, db)) == [C, A]
 
 
-@pytest.mark.parametrize(("answer", "left"), [("n", 3), ("", 3), ("y", 2)])
 def test_on_a_terminal_it_asks_before_a_run_is_removed(
-    db: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: str, left: int
+    db: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: answer)
-    assert printed(capsys, "rm", f"{db}@latest")[0] == 0
-    assert len(stored(capsys, db)) == left
+    for answer, left in (("n", 3), ("", 3), ("y", 2)):
+        monkeypatch.setattr("click.termui.visible_prompt_func", lambda text, said=answer: said)
+        assert printed(capsys, "rm", f"{db}@latest")[0] == 0
+        assert len(stored(capsys, db)) == left
 
 
 def test_no_run_of_a_similar_name_is_suggested_for_removal(
@@ -144,8 +134,12 @@ def test_a_file_without_a_run_or_an_unknown_run_changes_nothing(
     assert db.read_bytes() == before
 
 
-def test_show_takes_a_run_and_a_file_in_each_form(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_takes_a_run_and_a_file_in_each_form_and_without_one_the_latest(
+    db: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPUTUI_DB", str(db))
     for words, run_id in (
+        ((), C),
         (("latest~1", db), B),
         ((f"{db}@cccc0001",), A),
         ((db,), C),
@@ -170,6 +164,12 @@ def test_pooled_runs_of_one_launch_are_launches(
         assert [row["ratio"]["blocks_b"] for row in comparison["rows"]] == [blocks] * 2
     assert [row["verdict"] for row in comparison["rows"]] == ["slower", "slower"]
     assert "3 launches" in printed(capsys, "compare", "a.db", "b.db", "--pool")[1]
+    of_label = ("compare", f"{db}@mine", f"{db}@latest", "--format", "json")
+    status, _, err = printed(capsys, *of_label)
+    assert (status, "means 2 runs" in err) == (2, True), "a label of several runs names them all only so"
+    (comparison,) = json.loads(printed(capsys, *of_label, "--pool")[1])["comparisons"]
+    assert comparison["rows"][0]["ratio"]["launches_a"] == 2
+    assert comparison["rows"][0]["ratio"]["launches_b"] == 1
 
 
 def test_the_run_chosen_among_several_is_reported_unless_the_user_named_or_pooled_them(
@@ -188,18 +188,6 @@ def test_the_run_chosen_among_several_is_reported_unless_the_user_named_or_poole
     assert f"\na and {line}\n" in printed(capsys, "compare", "a.db", "a.db")[1]
     for named in (("a.db@latest", "a.db@latest~1"), ("a.db", "a.db", "--pool")):
         assert "newest of" not in printed(capsys, "compare", *named)[1]
-
-
-def test_a_label_of_several_runs_names_them_all_only_when_they_are_pooled(
-    db: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ("compare", f"{db}@mine", f"{db}@latest", "--format", "json")
-    status, _, err = printed(capsys, *words)
-    assert status == 2
-    assert "means 2 runs" in err
-    (comparison,) = json.loads(printed(capsys, *words, "--pool")[1])["comparisons"]
-    assert comparison["rows"][0]["ratio"]["launches_a"] == 2
-    assert comparison["rows"][0]["ratio"]["launches_b"] == 1
 
 
 def test_paths_names_everything_that_is_there_and_how_it_goes(

@@ -10,30 +10,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import gputui, gputui_here, write_failing_profile
+from command_line import gputui, gputui_here, write_failing_profile, write_spin_profile
 
-PROFILE = """
-schema = 1
-version = 1
-title = "spin"
-question = "How fast is one thread?"
-budget_s = 3600
-replicates = 1
-blocks = 5
-[[case]]
-workload = "spin"
-sizes = ["mini"]
-devices = ["cpu"]
-precisions = ["fp32"]
-threads = ["1", "all"]
-"""
+BOTH = ("1", "all")
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A profile, and a result file of this box."""
     place = tmp_path_factory.mktemp("job")
-    (place / "spin.toml").write_text(PROFILE)
+    write_spin_profile(place / "spin.toml", threads=BOTH)
     state = {"GPUTUI_STATE": str(place / "state"), "XDG_CONFIG_HOME": str(place / "config")}
     ssh = {"SSH_CONNECTION": "203.0.113.9 50000 2001:db8::7 2222", "USER": "ana"}
     done = gputui_here("run", place / "spin.toml", "--db", place / "a.db", env={**state, **ssh})
@@ -101,25 +87,6 @@ def test_the_variants_of_one_file_are_compared_with_each_other(place: Path) -> N
     assert "threads all" in done.stdout
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("runs", "a.db"),
-        ("show", "latest", "a.db"),
-        ("compare", "a.db", "a.db"),
-        ("profiles",),
-        ("profiles", "quick"),
-    ],
-)
-def test_no_line_is_wider_than_80_columns(place: Path, words: tuple[str, ...]) -> None:
-    typed = [str(place / w) if w.endswith(".db") else w for w in words]
-    done = gputui_here(*typed, env={"COLUMNS": "80"})
-    assert done.returncode == 0
-    commands = ("next: ", "      gputui ", "a$ ", "b$ ")  # to be copied whole
-    lines = [line for line in done.stdout.split("\n") if not line.startswith(commands)]
-    assert max(map(len, lines)) <= 80
-
-
 def test_storing_a_run_directory_again_adds_nothing(place: Path) -> None:
     (run_dir,) = (place / "state" / "runs").iterdir()
     before = gputui_here("runs", place / "a.db", "--json").stdout
@@ -131,8 +98,7 @@ def test_storing_a_run_directory_again_adds_nothing(place: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_stopped_run_keeps_what_is_finished(tmp_path: Path, number: signal.Signals) -> None:
-    profile = tmp_path / "spin.toml"
-    profile.write_text(PROFILE)
+    profile = write_spin_profile(tmp_path / "spin.toml", threads=BOTH)
     with subprocess.Popen(
         [sys.executable, "-m", "gputui", "run", str(profile), "--db", str(tmp_path / "a.db")],
         stdout=subprocess.PIPE,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import gputui, gputui_here, write_spin_profile
 from journals import make_case, make_journal
+from own_steps import STEP
 from stored_runs import run_id_of
 
 import gputui as in_python
@@ -19,26 +20,6 @@ from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
 
 ENDLESS = {"GPUTUI_SPIN_WORK": "100000"}
-STEP = """
-from gputui_worker.contract import Request, Size, Step, Unsupported, Workload
-
-def build(request):
-    raise ERROR
-
-WORKLOAD = Workload(
-    name="hopeless",
-    version=1,
-    title="hopeless",
-    question="Does it run?",
-    workload_class="host",
-    unit="B",
-    sizes={"mini": Size({"pieces": 8}, 8.0, None, 8, 8)},
-    precisions=("fp32",),
-    device_classes=("cpu",),
-    needs_torch=False,
-    build=build,
-)
-"""
 
 
 def ends_of(db: Path) -> list[tuple[str, str]]:
@@ -94,7 +75,10 @@ def test_running_out_of_memory_is_a_result_and_a_failure_stays_one(
     tmp_path: Path, error: str, status: int, end: tuple[str, str], headline: str
 ) -> None:
     step, db = tmp_path / "mine.py", tmp_path / "a.db"
-    step.write_text(STEP.replace("ERROR", error))
+    fails = f"import hashlib\n    raise {error}"
+    imports = "Unsupported, Workload\npieces_of = None"
+    text = STEP.replace("Workload\nfrom beside import pieces_of", imports)
+    step.write_text(text.replace("import hashlib", fails))
     done = gputui("run", step, "--db", db, "--launches", "1", "--blocks", "5", "--yes")
     assert done.returncode == status, done.stderr
     assert done.stdout.lstrip().startswith(headline)
@@ -111,29 +95,26 @@ def stored(db: Path, number: int, cases: Sequence[Case], skipped: Sequence[Case]
     return db
 
 
-@pytest.fixture
-def apart(tmp_path: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Files that have no case in common."""
-    a = stored(tmp_path / "a.db", 1, [make_case("gemm", threads="all")])
-    return a, stored(tmp_path / "b.db", 2, [make_case("gpt_train", threads="all")])
+    place = tmp_path_factory.mktemp("apart")
+    a = stored(place / "a.db", 1, [make_case("gemm", threads="all")])
+    return a, stored(place / "b.db", 2, [make_case("gpt_train", threads="all")])
 
 
-@pytest.mark.parametrize("form", ["text", "json", "html"])
 def test_a_comparison_of_nothing_is_written_in_every_form_and_exits_with_6(
-    apart: tuple[Path, Path], tmp_path: Path, form: str
+    apart: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    printed = gputui_here("compare", *apart, "--format", form)
-    assert printed.returncode == EXIT_NO_RESULT
-    assert "Nothing to compare" in printed.stdout + printed.stderr
-    assert printed.stdout
-    written = gputui_here("compare", *apart, "--format", form, "-o", tmp_path / "written")
+    for form in ("text", "json", "html"):
+        printed = gputui_here("compare", *apart, "--format", form)
+        assert printed.returncode == EXIT_NO_RESULT
+        assert "Nothing to compare" in printed.stdout + printed.stderr
+        assert printed.stdout
+    written = gputui_here("compare", *apart, "--format", "html", "-o", tmp_path / "written")
     assert written.returncode == EXIT_NO_RESULT
     assert "gputui: Nothing to compare: a.db and b.db measured no case in common." in written.stderr
     assert (tmp_path / "written").read_text()
-
-
-def test_the_exit_status_of_a_comparison_of_nothing_is_that_of_the_command(apart: tuple[Path, Path]) -> None:
-    assert gputui_here("compare", *apart).returncode == EXIT_NO_RESULT
     assert gputui_here("compare", *apart, apart[0]).returncode == EXIT_DONE  # a and c have a case in common
     assert gputui_here("compare", apart[0]).returncode == EXIT_NO_RESULT  # all cases have one precision
 
@@ -147,6 +128,9 @@ def test_a_gate_without_a_row_cannot_tell_and_counts_none(apart: tuple[Path, Pat
     for unsure, status in (("pass", EXIT_DONE), ("fail", EXIT_CASE_FAILED)):
         chosen = gputui_here("compare", *apart, "--fail-if-slower", "5", "--unsure", unsure)
         assert chosen.returncode == status
+    assert ends_of(lost) == [("finished", "")], "of an older version, and read as it is"
+    shown = gputui_here("show", "latest", lost)
+    assert (shown.returncode, shown.stdout.splitlines()[0].startswith("Nothing was measured:")) == (0, True)
 
 
 def test_from_python_a_comparison_of_nothing_is_an_error_of_its_own(apart: tuple[Path, Path]) -> None:
@@ -157,10 +141,3 @@ def test_from_python_a_comparison_of_nothing_is_an_error_of_its_own(apart: tuple
     with pytest.raises(in_python.GputuiError) as other:
         in_python.compare(apart[0].with_name("absent.db"))
     assert not isinstance(other.value, in_python.NoResult)
-
-
-def test_a_finished_run_of_an_older_version_that_measured_nothing_is_read_as_it_is(tmp_path: Path) -> None:
-    stored(tmp_path / "a.db", 3, [], [make_case("gemm")])
-    assert ends_of(tmp_path / "a.db") == [("finished", "")]
-    shown = gputui_here("show", "latest", tmp_path / "a.db")
-    assert (shown.returncode, shown.stdout.splitlines()[0].startswith("Nothing was measured:")) == (0, True)

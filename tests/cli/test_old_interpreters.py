@@ -12,6 +12,7 @@ from command_line import gputui, gputui_here, write_spin_profile
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_MACHINE_LACKS
 
 NEEDED = "gputui measures with torch 2.4 or newer"
+NEEDS_PYTHON = "gputui measures with Python 3.10 or newer"
 
 
 def environment(place: Path, torch: str = "", python: str = "") -> Path:
@@ -43,15 +44,10 @@ def old_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_named_interpreter_that_is_too_old_is_refused(
     words: tuple[str, ...], old_torch: Path, old_python: Path
 ) -> None:
+    install = f"{old_torch} -m pip install -U torch; or "
     for python, expected in (
-        (
-            old_torch,
-            f"gputui: {old_torch} has torch 2.1.0; {NEEDED}\n  {old_torch} -m pip install -U torch; or ",
-        ),
-        (
-            old_python,
-            f"gputui: {old_python} is Python 3.9.18; gputui measures with Python 3.10 or newer\n  name ",
-        ),
+        (old_torch, f"gputui: {old_torch} has torch 2.1.0; {NEEDED}\n  {install}"),
+        (old_python, f"gputui: {old_python} is Python 3.9.18; {NEEDS_PYTHON}\n  name "),
     ):
         done = gputui_here(*words, "--python", python)
         assert (done.returncode, done.stdout) == (EXIT_MACHINE_LACKS, "")
@@ -63,7 +59,7 @@ def test_one_that_is_passed_over_is_reported_if_another_is_taken(
     tmp_path: Path, old_torch: Path, old_python: Path
 ) -> None:
     """gputui runs in a Python whose torch is too old; so are all others that it finds."""
-    output = f"passed over: {old_python} is Python 3.9.18; gputui measures with Python 3.10 or newer"
+    output = f"passed over: {old_python} is Python 3.9.18; {NEEDS_PYTHON}"
     hidden = tmp_path / "hidden"
     (hidden / "torch").mkdir(parents=True)
     (hidden / "torch" / "__init__.py").write_text("__version__ = '2.1.0'\n")
@@ -80,4 +76,4 @@ def test_one_that_is_passed_over_is_reported_if_another_is_taken(
     assert done.returncode == EXIT_CASE_FAILED
     words = " ".join(done.stdout.split())
     assert f"torch 2.1.0 is too old: {NEEDED}" in words
-    assert "is Python 3.9.18; gputui measures with Python 3.10 or newer" in words
+    assert f"is Python 3.9.18; {NEEDS_PYTHON}" in words

@@ -11,35 +11,12 @@ from pathlib import Path
 import pytest
 from builders import make_interpreter, make_machine
 from command_line import gputui, gputui_here, printed
+from own_steps import STEP
 
 from gputui.errors import EXIT_CASE_FAILED
 from gputui.model.plan import Plan
 from gputui.services.profiles.planner import resolve_plan
 from gputui.services.profiles.user_workload import after_trial, profile_of_step
-
-STEP = """
-from gputui_worker.contract import Request, Size, Step, Workload
-from beside import pieces_of
-
-def build(request):
-    import hashlib
-    data = bytes(2**18)
-    return Step(lambda: [hashlib.sha256(data).digest() for _ in range(pieces_of(request))])
-
-WORKLOAD = Workload(
-    name="hashing",
-    version=1,
-    title="hashing",
-    question="How fast?",
-    workload_class="host",
-    unit="B",
-    sizes={"mini": Size({"pieces": 8}, 8 * 2.0**18, None, 8 * 2**18, 2**18)},
-    precisions=("fp32",),
-    device_classes=("cpu",),
-    needs_torch=False,
-    build=build,
-)
-"""
 
 
 @pytest.fixture
@@ -73,7 +50,9 @@ def plan_of(step: Path) -> Plan:
     return replace(plan, interpreter=(sys.executable,))
 
 
-def test_the_budget_of_a_slow_step_comes_from_its_first_steps_and_is_said(step: Path) -> None:
+def test_the_budget_of_a_slow_step_alone_comes_from_its_first_steps_and_is_said(step: Path) -> None:
+    quick = plan_of(step)
+    assert after_trial(quick) == (quick, [])
     step.write_text(
         STEP.replace("import hashlib", "import hashlib, time").replace(
             "lambda: ", "lambda: time.sleep(1.6) or "
@@ -85,11 +64,6 @@ def test_the_budget_of_a_slow_step_comes_from_its_first_steps_and_is_said(step: 
     assert plan.budget_s == 30.0
     assert 3 * 6 * 1.6 < longer.budget_s < 90
     assert f"the run gets {longer.budget_s} s" in said
-
-
-def test_a_step_that_is_quick_leaves_the_budget_as_it_is(step: Path) -> None:
-    plan = plan_of(step)
-    assert after_trial(plan) == (plan, [])
 
 
 def test_a_step_that_fails_when_it_is_tried_is_named_once_with_its_error_and_no_launch_begins(
@@ -148,6 +122,8 @@ def test_a_template_is_never_written_over_a_file(tmp_path: Path, capsys: pytest.
     assert "already exists" in err
     assert path.read_text() == "# mine\n"
     assert printed(capsys, "new-workload", tmp_path / "mine.txt")[0] == 2
+    status, _, err = printed(capsys, "run", tmp_path / "gone.py", "--db", tmp_path / "a.db")
+    assert (status, "new-workload" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -218,11 +194,3 @@ def test_an_error_in_mid_run_fails_the_case_with_its_line(
     assert done.returncode == 1, done.stderr
     (case,) = json.loads(gputui_here("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
     assert (case["outcome"], case["reason"][: len(wanted)]) == ("failed", wanted)
-
-
-def test_a_step_that_is_not_there_is_reported_with_how_to_make_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, _, err = printed(capsys, "run", tmp_path / "gone.py", "--db", tmp_path / "a.db")
-    assert status == 2
-    assert "new-workload" in err

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 import pytest
-from command_line import LONGEST_S, WORDS, gputui, gputui_here
+from command_line import LONGEST_S, WORDS, Terminal, gputui, gputui_here, only_run_dir, printed, wait_until
 from nvml.standin import standin_environment
 
-from gputui.cli import main
 from gputui.model.journal import JOURNAL_NAME, SPEC_NAME, Event, LaunchStart
 from gputui.model.telemetry import HOST
 from gputui.store.journal_reader import JournalTail, read_journal, read_telemetry
@@ -40,71 +35,18 @@ def start_record(*words: str | Path) -> subprocess.Popen[bytes]:
     )
 
 
-class OnTerminal:
-    """A recorder on its own terminal."""
-
-    def __init__(self, *words: str | Path) -> None:
-        self.pid, self._end = pty.fork()
-        if self.pid == 0:
-            os.execv(sys.executable, [*WORDS, "record", *map(str, words)])
-        self.output = ""
-
-    def wait_for(self, text: str) -> None:
-        """Read until the screen shows this."""
-        deadline = time.monotonic() + LONGEST_S
-        while text not in self.output:
-            assert time.monotonic() < deadline, self.output
-            assert self._read(), self.output
-
-    def type(self, keys: str) -> None:
-        os.write(self._end, keys.encode())
-
-    def close(self) -> None:
-        os.close(self._end)
-
-    def end(self) -> int:
-        """Wait for its exit status."""
-        while self._read():
-            pass
-        return self.status()
-
-    def status(self) -> int:
-        """Wait for its exit status without reading the screen."""
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-
-    def _read(self) -> bool:
-        assert select.select([self._end], [], [], LONGEST_S)[0], self.output
-        with suppress(OSError):  # the other end is closed
-            data = os.read(self._end, 1 << 16)
-            self.output += data.decode(errors="replace")
-            return bool(data)
-        return False
-
-
 def rows(db: Path, sql: str) -> list[tuple[object, ...]]:
     with duckdb.connect(str(db), read_only=True) as connection:
         return connection.execute(sql).fetchall()
 
 
-def the_run_dir() -> Path:
-    (run_dir,) = (Path(os.environ["GPUTUI_STATE"]) / "runs").iterdir()
-    return run_dir
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LONGEST_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def wait_until_begun() -> Path:
     """The run directory of a recording whose program runs."""
     home = Path(os.environ["GPUTUI_STATE"]) / "runs"
-    wait_until(lambda: home.is_dir() and any(home.glob(f"*/{JOURNAL_NAME}")))
-    tail = JournalTail(the_run_dir())
-    wait_until(lambda: any(isinstance(line, LaunchStart) for line in tail.poll()))
-    return the_run_dir()
+    wait_until(lambda: home.is_dir() and any(home.glob(f"*/{JOURNAL_NAME}")), "no journal")
+    tail = JournalTail(only_run_dir())
+    wait_until(lambda: any(isinstance(line, LaunchStart) for line in tail.poll()), "no launch")
+    return only_run_dir()
 
 
 def test_input_output_and_process_group_are_the_programs_own(tmp_path: Path) -> None:
@@ -124,7 +66,6 @@ def test_input_output_and_process_group_are_the_programs_own(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("program", "code", "outcome", "reason"),
     [
-        (("true",), 0, "ok", ""),
         (("sh", "-c", "exit 3"), 3, "failed", "exited with status 3"),
         (("sh", "-c", "kill -KILL $$"), 137, "failed", "it died of SIGKILL"),
         (("sh", "-c", "kill -INT $$"), 130, "interrupted", "stopped by SIGINT"),
@@ -141,8 +82,12 @@ def test_the_exit_code_of_the_program_is_passed_on(
     assert rows(db, "SELECT count(*) FROM blocks WHERE wall_ns > 0 AND cpu_ns IS NOT NULL") == [(1,)]
 
 
-def test_a_program_that_cannot_be_started_leaves_nothing(tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_started_or_whose_file_cannot_be_written_leaves_nothing(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "text").write_text("no program")
+    done = gputui_here("record", "--db", tmp_path / "text", "--", "touch", tmp_path / "ran")
+    assert (done.returncode, (tmp_path / "ran").exists()) == (125, False)
     for program, code in (("no-such-program", 127), (tmp_path / "text", 126), (tmp_path, 126)):
         done = gputui_here("record", "--db", tmp_path / "a.db", "--", program)
         assert (done.returncode, done.stdout) == (code, "")
@@ -168,18 +113,9 @@ def test_a_program_that_cannot_be_started_leaves_nothing(tmp_path: Path) -> None
 def test_our_own_errors_are_125_and_nothing_is_begun(
     words: Sequence[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["record", "--db", str(tmp_path / "a.db"), *words])
-    assert ended.value.code == 125
-    output = capsys.readouterr()
-    assert (expected in output.err, output.out) == (True, "")
+    status, out, err = printed(capsys, "record", "--db", tmp_path / "a.db", *words)
+    assert (status, out, expected in err) == (125, "", True)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_cannot_be_written_is_refused_before_the_program_runs(tmp_path: Path) -> None:
-    (tmp_path / "a.db").write_text("something else")
-    done = gputui_here("record", "--db", tmp_path / "a.db", "--", "touch", tmp_path / "ran")
-    assert (done.returncode, (tmp_path / "ran").exists()) == (125, False)
 
 
 def test_what_cannot_be_stored_in_the_end_is_reported_with_its_journal_and_can_be_stored_later(
@@ -189,8 +125,8 @@ def test_what_cannot_be_stored_in_the_end_is_reported_with_its_journal_and_can_b
     done = gputui_here("record", "--db", tmp_path / "there" / "a.db", "--", "rm", "-r", tmp_path / "there")
     assert done.returncode == 125
     assert "recorded but not stored: " in done.stderr
-    assert f"gputui import {the_run_dir()} --db FILE" in done.stderr
-    stored = gputui_here("import", the_run_dir(), "--db", tmp_path / "b.db")
+    assert f"gputui import {only_run_dir()} --db FILE" in done.stderr
+    stored = gputui_here("import", only_run_dir(), "--db", tmp_path / "b.db")
     assert stored.returncode == 0, stored.stderr
     assert rows(tmp_path / "b.db", "SELECT outcome FROM cases") == [("ok",)]
 
@@ -198,6 +134,7 @@ def test_what_cannot_be_stored_in_the_end_is_reported_with_its_journal_and_can_b
 def test_what_the_program_got_of_the_box_is_in_its_answer(tmp_path: Path) -> None:
     db, code = tmp_path / "a.db", "import time\nwhile time.process_time() < 0.3: pass"
     done = gputui_here("record", "--db", db, "--", *PYTHON, code)
+    assert (done.returncode, rows(db, "SELECT outcome, reason FROM cases")) == (0, [("ok", "")])
     (said,) = re.findall(r"; (.+ of CPU.*)\n", done.stderr)
     assert f"It got {said}." in " ".join(gputui_here("show", "latest", db).stdout.split())
     found = json.loads(gputui_here("show", "latest", db, "--json").stdout)["recorded"]
@@ -248,10 +185,10 @@ def test_without_a_program_the_box_is_recorded_for_the_given_time(tmp_path: Path
 
 
 def test_ctrl_c_on_a_terminal_is_the_normal_end_of_a_recording_without_a_program(tmp_path: Path) -> None:
-    recorder = OnTerminal("--db", tmp_path / "a.db")
-    recorder.wait_for("until Ctrl-C")
-    recorder.type("\x03")
-    assert recorder.end() == 0, recorder.output
+    recorder = Terminal("record", "--db", tmp_path / "a.db")
+    recorder.wait_for(b"until Ctrl-C")
+    recorder.type(b"\x03")
+    assert recorder.end() == 0, recorder.seen
     assert rows(tmp_path / "a.db", "SELECT status FROM runs") == [("finished",)]
 
 
@@ -266,11 +203,11 @@ while not caught:
 print("caught", len(caught), input(), flush=True)
 sys.exit(7)
 """
-    recorder = OnTerminal("--db", tmp_path / "a.db", "--", *PYTHON, code)
-    recorder.wait_for("ready True")
-    recorder.type("\x03")
-    recorder.type("an answer\n")
-    recorder.wait_for("caught 1 an answer")
+    recorder = Terminal("record", "--db", tmp_path / "a.db", "--", *PYTHON, code)
+    recorder.wait_for(b"ready True")
+    recorder.type(b"\x03")
+    recorder.type(b"an answer\n")
+    recorder.wait_for(b"caught 1 an answer")
     assert recorder.end() == 7
     assert rows(tmp_path / "a.db", "SELECT status, outcome FROM runs, cases") == [("finished", "failed")]
 
@@ -283,39 +220,22 @@ print("ready", flush=True)
 while not pathlib.Path({str(tmp_path / "go")!r}).exists():
     time.sleep(0.01)
 """
-    recorder = OnTerminal("--db", tmp_path / "a.db", "--", *PYTHON, code)
-    recorder.wait_for("ready")
+    recorder = Terminal("record", "--db", tmp_path / "a.db", "--", *PYTHON, code)
+    recorder.wait_for(b"ready")
     recorder.close()
     (tmp_path / "go").touch()
-    assert recorder.status() == 129
+    assert recorder.end() == 129
     assert rows(tmp_path / "a.db", "SELECT status, outcome FROM runs, cases") == [("finished", "ok")]
 
 
-def test_a_signal_that_no_terminal_sent_is_passed_on(tmp_path: Path) -> None:
-    code = """
-import signal, sys
-signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(10 + number))
-print("ready", flush=True)
-while True:
-    signal.pause()
-"""
-    recorder = start_record("--db", tmp_path / "a.db", "--", *PYTHON, code)
+def test_a_signal_that_no_terminal_sent_is_passed_on_and_leads_to_what_was_recorded(tmp_path: Path) -> None:
+    db, code = tmp_path / "a.db", "import signal; print('ready', flush=True); signal.pause()"
+    recorder = start_record("--db", db, "--", *PYTHON, code)
     assert recorder.stdout is not None
     assert recorder.stdout.readline() == b"ready\n"
     recorder.terminate()
-    recorder.communicate(timeout=LONGEST_S)
-    assert recorder.returncode == 10 + signal.SIGTERM
-
-
-def test_a_stopped_recording_leads_to_what_it_recorded(tmp_path: Path) -> None:
-    db = tmp_path / "a.db"
-    recorder = start_record("--db", db, "--", *PYTHON, "print('ready', flush=True); input()")
-    assert recorder.stdout is not None
-    assert recorder.stderr is not None
-    assert recorder.stdout.readline() == b"ready\n"
-    recorder.terminate()
-    errors = recorder.stderr.read()  # `communicate` would close the program's input first, which ends it too
-    recorder.communicate(timeout=LONGEST_S)
+    _, errors = recorder.communicate(timeout=LONGEST_S)
+    assert recorder.returncode == 128 + signal.SIGTERM
     named = re.search(rb"recorded as ([0-9a-f]{8}) in ", errors)
     assert named, errors  # after what the program itself may say of its end
     run = named[1].decode()
@@ -360,13 +280,13 @@ def test_a_gpu_that_hangs_costs_its_own_rows_until_it_answers(
     def counts() -> Counter[int]:
         return Counter(reading.device for reading in read_telemetry(run_dir))
 
-    wait_until(lambda: bool(read_journal(run_dir).of(Event)))
+    wait_until(lambda: bool(read_journal(run_dir).of(Event)), "no event")
     before = counts()
-    wait_until(lambda: all(counts()[device] >= before[device] + 2 for device in (HOST, 0, 2, 3)))
+    wait_until(lambda: all(counts()[device] >= before[device] + 2 for device in (HOST, 0, 2, 3)), "no rows")
     assert counts()[1] == before[1]
     with Path(scenario["GPUTUI_NVML_SCENARIO"]).open("a") as file:
         file.write(f"{hang.rpartition(' ')[0]} 0\n")
-    wait_until(lambda: counts()[1] >= before[1] + 2)
+    wait_until(lambda: counts()[1] >= before[1] + 2, "no rows of GPU 1")
     assert recorder.communicate(b"\n", LONGEST_S)[1].startswith(b"gputui: recorded as ")
     assert recorder.returncode == 0
     assert rows(tmp_path / "a.db", "SELECT level, message FROM events") == [

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Terminal, gputui, gputui_here, gputui_together
+from command_line import Terminal, gputui, gputui_together
 from nvml.standin import standin_environment
 
 from gputui.errors import EXIT_MACHINE_LACKS
@@ -54,10 +54,6 @@ def test_json_has_the_host_with_units_in_its_names() -> None:
     assert 0 <= host["age_s"] < 60
 
 
-def test_wrong_words_are_refused() -> None:
-    assert gputui_here("snapshot", "--gpu").returncode == 2
-
-
 # GPUs, by the real pynvml on the stand-in library
 
 EIGHT = """
@@ -80,7 +76,8 @@ def gpus(scenario: str, *words: str) -> Any:  # Any: JSON
 
 
 def test_each_gpu_has_a_line_and_one_that_is_lost_says_so_in_its_place() -> None:
-    lines = gpu_lines(EIGHT + "5 error * 15\n")
+    lines = gpu_lines(EIGHT + "5 error * 15\n7 name \\x1b]0;owned\\x07\\nGPU 9\n")
+    assert lines[7].isprintable()
     assert [line.partition("  ")[0] for line in lines] == [f"GPU {n}" for n in range(8)]
     assert lines[0].startswith("GPU 0  NVIDIA H200  power 120 of 700 W  ")
     assert lines[0].endswith("  memory 4.0 of 140.4 GiB  busy 97 %")
@@ -89,27 +86,31 @@ def test_each_gpu_has_a_line_and_one_that_is_lost_says_so_in_its_place() -> None
 
 def test_what_ails_a_gpu_stands_on_its_line() -> None:
     ill = "* event_reasons 0x4\n* pcie_width 4\n* pcie_width_max 16\n"
-    (found,) = gpus(EIGHT + "driver gpus 1\n* field 186 690000\n" + ill)
+    (found,) = gpus(EIGHT + "driver gpus 1\n* field 186 690000\n0 gpm 2 88\n0 gpm_supported 1\n" + ill)
+    second = {"missing": "known after the second reading"}
+    assert second not in found["values"].values(), "everything is read twice"
     assert [finding["word"] for finding in found["health"]] == ["POWER-CAPPED at 700 W", "PCIe x4 of x16"]
     assert all(finding["severity"] == "warn" and finding["why"] for finding in found["health"])
     (far_below,) = gpus(EIGHT + "driver gpus 1\n* event_reasons 0x4\n")
     assert [finding["severity"] for finding in far_below["health"]] == ["note"]
 
 
-def test_rates_are_known_since_everything_is_read_twice() -> None:
-    (found,) = gpus("driver gpus 1\n0 gpm 2 88\n0 gpm_supported 1\n")
-    second = {"missing": "known after the second reading"}
-    assert second not in found["values"].values()
-
-
-def test_processes_are_joined_with_the_host() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", "input()", "\x1b[31mred\n"], stdin=subprocess.PIPE, text=True
-    ) as running:
+def test_processes_are_joined_with_the_host_and_on_a_terminal_cut_to_their_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = [sys.executable, "-c", "input()", "x" * 60 + "\x1b[31mred\n"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, text=True) as running:
         scenario = f"driver gpus 2\n1 process {running.pid} C 2048 55\n"
         in_lines = gpu_lines(scenario, "--processes")[2:]
         found = snapshot("--processes", env=standin_environment(scenario))["processes"]
+        for name, value in standin_environment(scenario).items():
+            monkeypatch.setenv(name, value)
+        terminal = Terminal("snapshot", "--processes")
+        assert terminal.end() == 0
         running.communicate("\n")
+    (on_terminal,) = (one for one in terminal.seen.decode().splitlines() if one.startswith("PID "))
+    assert len(on_terminal.rstrip()) <= 80
+    assert on_terminal.rstrip().endswith("…")
     (line,) = in_lines
     assert line.startswith(f"PID {running.pid}  GPU 1  C  2.00 GiB  ")
     assert line.endswith("[31mred ")
@@ -118,12 +119,6 @@ def test_processes_are_joined_with_the_host() -> None:
     use = {"device": 1, "label": "1", "mig_profile": None}
     assert process["uses"] == [use | {"kind": "C", "memory_bytes": 2**31, "sm_pct": 55.0}]
     assert process["command"].endswith("\x1b[31mred\n")
-
-
-def test_a_name_cannot_take_the_terminal_over() -> None:
-    lines = gpu_lines("driver gpus 1\n0 name \\x1b]0;owned\\x07\\nGPU 9\n")
-    assert len(lines) == 1
-    assert lines[0].isprintable()
 
 
 def test_on_a_terminal_lines_break_at_words_and_in_a_pipe_they_stay_whole() -> None:
@@ -138,25 +133,6 @@ def test_on_a_terminal_lines_break_at_words_and_in_a_pipe_they_stay_whole() -> N
     whole = next(line for line in others if line.startswith("no GPU"))
     assert len(whole) > 80
     assert whole in " ".join(line.strip() for line in lines)
-
-
-def test_on_a_terminal_the_command_of_a_process_is_cut_to_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = [sys.executable, "-c", "input()", "x" * 200]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, text=True) as running:
-        scenario = f"driver gpus 1\n0 process {running.pid} C 2048 55\n"
-        for name, value in standin_environment(scenario).items():
-            monkeypatch.setenv(name, value)
-        terminal = Terminal("snapshot", "--processes")
-        assert terminal.end() == 0
-        running.communicate("\n")
-    (line,) = (one for one in terminal.seen.decode().splitlines() if one.startswith("PID "))
-    assert len(line.rstrip()) <= 80
-    assert line.rstrip().endswith("…")
-
-
-def test_instances_follow_their_gpu() -> None:
-    found = gpus("driver gpus 2\n0 mig 1\n0 mig_slices 2\n")
-    assert [gpu["parent"] for gpu in found] == [None, 0, 0, None]
 
 
 H100_SLICES = """
@@ -188,11 +164,7 @@ def test_instances_are_named_by_gpu_index_and_profile() -> None:
     assert lines[5].startswith(f"PID {os.getpid()}  GPU 1:2 3g.40gb  C  512 MiB  ")
     assert len(lines) == 6
 
-
-def test_json_names_instances_and_who_is_on_them() -> None:
-    found = snapshot(
-        "--processes", env=standin_environment(f"{H100_SLICES}1 process {os.getpid()} C 512 - 2\n")
-    )
+    found = snapshot("--processes", env=env)
     keys = ("label", "device", "parent", "mig_index", "mig_profile")
     assert [tuple(gpu[key] for key in keys) for gpu in found["gpus"]] == [
         ("0", 0, None, None, None),
@@ -217,6 +189,8 @@ def test_a_driver_that_cannot_be_opened_is_reported_with_its_cure(code: int, cau
     assert required.returncode == EXIT_MACHINE_LACKS
     assert cause in required.stdout.splitlines()[1]
     assert cause in required.stderr
+    one_of_two = standin_environment("driver gpus 2\n0 error * 15\n")
+    assert gputui("snapshot", "--require-gpu", env=one_of_two).returncode == 0
 
 
 def test_a_library_that_is_not_there_is_reported(tmp_path: Path) -> None:
@@ -224,11 +198,6 @@ def test_a_library_that_is_not_there_is_reported(tmp_path: Path) -> None:
     done = gputui("snapshot", "--require-gpu", env={"LD_LIBRARY_PATH": str(tmp_path)})
     assert done.returncode == EXIT_MACHINE_LACKS
     assert "libnvidia-ml.so.1 was not found" in done.stderr
-
-
-def test_with_one_gpu_that_can_be_read_the_requirement_is_met() -> None:
-    env = standin_environment("driver gpus 2\n0 error * 15\n")
-    assert gputui("snapshot", "--require-gpu", env=env).returncode == 0
 
 
 _HANGS = {

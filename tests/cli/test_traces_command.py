@@ -21,18 +21,15 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     )
 
 
-def test_two_traces_are_compared_without_being_stored(pair: tuple[Path, Path]) -> None:
+def test_two_traces_are_compared_as_they_are_and_stored_shown_and_compared_from_a_result_file(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
     done = gputui_here("compare", *pair)
     assert done.returncode == EXIT_DONE, done.stderr
     assert done.stdout.startswith(
         "b's steps take 40.0 µs less than a's (160 vs 200 µs, 4 and 4 steps): in a the\nGPU waits for data"
     )
     assert "a  before: NVIDIA A100, 4 steps, 200 µs each, busy 60 %" in done.stdout
-
-
-def test_traces_are_stored_shown_and_compared_from_a_result_file(
-    pair: tuple[Path, Path], tmp_path: Path
-) -> None:
     db = tmp_path / "t.db"
     stored = gputui_here("import", *pair, "--db", db)
     assert stored.returncode == EXIT_DONE, stored.stderr

@@ -56,6 +56,8 @@ def test_a_tag_is_the_version_and_each_commit_after_it_has_one_of_its_own(
     git(copied, "init", "-q")
     git(copied, "add", ".")
     git(copied, "commit", "-q", "-m", "first")
+    untagged = f"{following(RELEASED)}1+g{git(copied, 'rev-parse', '--short=8', 'HEAD')}"
+    assert version_said(copied) == untagged, "commits count from the last release"
     git(copied, "tag", "v7.2.9")
     clone, worktree = tmp_path / "clone", tmp_path / "worktree"
     git(tmp_path, "clone", "-q", str(copied), str(clone))
@@ -68,14 +70,6 @@ def test_a_tag_is_the_version_and_each_commit_after_it_has_one_of_its_own(
     assert version_said(clone, **of_hook) == f"7.2.10.dev1+g{second}"
     (worktree / "gputui" / "version.py").open("a").write("\n")
     assert re.fullmatch(r"7\.2\.10\.dev0\+g[0-9a-f]{8}\.dirty", version_said(worktree))
-
-
-def test_without_a_tag_commits_count_from_the_last_release(copied: Path) -> None:
-    git(copied, "init", "-q")
-    git(copied, "add", ".")
-    git(copied, "commit", "-q", "-m", "first")
-    commit = git(copied, "rev-parse", "--short=8", "HEAD")
-    assert version_said(copied) == f"{following(RELEASED)}1+g{commit}"
 
 
 @pytest.mark.parametrize("lacks", ["a clone", "a commit", "git"])

@@ -120,19 +120,15 @@ def test_any_bytes_are_prompts_or_a_reason(data: bytes) -> None:
     assert all(json.loads(prompt) for prompt in prompts)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_a_body_is_an_object_without_what_a_load_needs() -> None:
+    for text, said in (
         ("{", "is not JSON"),
         ("[]", "is not an object"),
         ('{"stream": false}', "stream is what gputui itself sets"),
-        ('{"model": "x"}', "model is what gputui itself sets"),
         ('{"a": NaN}', "is not JSON"),
-    ],
-)
-def test_a_body_is_an_object_without_what_a_load_needs(text: str, said: str) -> None:
-    with pytest.raises(GputuiError, match=said):
-        body_from(text)
+    ):
+        with pytest.raises(GputuiError, match=said):
+            body_from(text)
     assert body_from('{"b": 1, "a": {"c": 2}}') == '{"a": {"c": 2}, "b": 1}'
 
 

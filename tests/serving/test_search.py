@@ -115,6 +115,8 @@ def test_the_limit_lies_where_the_share_of_good_requests_falls_below_the_wanted_
     assert limit_of(_tried((10, 0.9), (11, 0.4)), 0.9) == pytest.approx(10)
     assert limit_of(_tried((10, 1.0)), 0.9) is None
     assert limit_of(_tried((10, 0.1)), 0.9) is None
+    overloaded = TriedRate(12, 1.0, False, 100)  # which does not hold, whatever its share
+    assert limit_of([TriedRate(10, 1.0, True, 100), overloaded], 0.9) == pytest.approx(12)
 
 
 def test_a_share_that_rises_with_the_rate_by_chance_is_pooled() -> None:
@@ -123,12 +125,6 @@ def test_a_share_that_rises_with_the_rate_by_chance_is_pooled() -> None:
 
     middle = math.sqrt(11 * 12)
     assert found == pytest.approx(10 * (middle / 10) ** (0.1 / 0.15))
-
-
-def test_an_overloaded_rate_does_not_hold_whatever_its_share() -> None:
-    found = limit_of([TriedRate(10, 1.0, True, 100), TriedRate(12, 1.0, False, 100)], 0.9)
-
-    assert found == pytest.approx(12)
 
 
 def test_rising_is_told_from_chance() -> None:

@@ -95,6 +95,7 @@ def _device(index: int, busy_pct: float) -> DeviceHistory:
 def test_the_run_screen_has_the_curve_so_far_and_the_gpu_that_serves(width: int, height: int) -> None:
     devices = (_device(HOST, 150.0), _device(0, 1.0), _device(1, 93.0))
     lines = _watching(width, height, devices)
+    assert any("── host " in line for line in _watching(width, height, devices[:1])), "without a GPU"
 
     assert len(lines) <= height
     assert all(len(line) <= width for line in lines)
@@ -104,10 +105,6 @@ def test_the_run_screen_has_the_curve_so_far_and_the_gpu_that_serves(width: int,
     assert "52.0 ms 10.1 ms" in " ".join(one.split())
     assert any("GPU 1 " in line for line in lines)
     assert any("tried 3.20 req/s: 98 %" in line for line in lines)
-
-
-def test_without_a_gpu_the_host_is_beside_the_load() -> None:
-    assert any("── host " in line for line in _watching(80, 24, (_device(HOST, 150.0),)))
 
 
 def test_between_two_loads_the_pane_says_so() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
-from model_server import Behaviour, ModelServer, Served, serving
+from asked_server import ask
+from model_server import Behaviour, serving
 
 from gputui.worker.serving import PlannedLoad
 from gputui.worker.serving.answer import (
@@ -18,77 +16,11 @@ from gputui.worker.serving.answer import (
     REFUSED,
     REJECTED,
     UNFINISHED,
-    ServerAnswer,
 )
-from gputui.worker.serving.client import Client, Exchange
-from gputui.worker.serving.load import Sample
 from gputui.worker.serving.request import address_of
 from gputui.worker.serving.server import ServerError, accepted_load, find_server
 
 _MS = 1_000_000
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """One request, as the client and as the server saw it."""
-
-    exchange: Exchange
-    answer: ServerAnswer
-    served: Served | None
-
-    @property
-    def sample(self) -> Sample:
-        return Sample(self.exchange, self.answer, True)
-
-    @property
-    def first_s(self) -> float:
-        """From the request's bytes to the first output, as the client saw it."""
-        assert self.answer.first_ns is not None
-        return (self.answer.first_ns - self.exchange.sent_ns) / 1e9
-
-
-def _ask(
-    does: Behaviour,
-    *,
-    requests: int = 1,
-    tokens: int = 10,
-    api: str = "chat",
-    prompt: bytes = b"tell me a story",
-    between: Callable[[ModelServer], bool] | None = None,
-    stop_when: Callable[[ModelServer], bool] | None = None,
-    is_at_once: bool = False,
-) -> list[_Asked]:
-    """Send requests one after the other over one client, or all at once.
-
-    `between` must hold before each but the first; the load ends early once `stop_when` holds.
-    """
-    with serving(does) as server:
-        planned = PlannedLoad(f"http://127.0.0.1:{server.port}", api, does.model, tokens)
-
-        async def load() -> list[Exchange]:
-            ended = asyncio.Semaphore(0)
-            client = Client(planned, does.api_key, lambda _: ended.release())
-            await client.open(requests if is_at_once else 1)
-            for index in range(requests):
-                while index and between and not between(server):
-                    await asyncio.sleep(0.002)
-                client.send(index, prompt, 0)
-                while stop_when and not stop_when(server):
-                    await asyncio.sleep(0.002)
-                if stop_when:
-                    client.stop()
-                elif not is_at_once:
-                    await asyncio.wait_for(ended.acquire(), 10)
-            for _ in range(requests if is_at_once else 0):
-                await asyncio.wait_for(ended.acquire(), 10)
-            await client.close()
-            return client.clear()
-
-        exchanges = asyncio.run(load())
-        served = [*server.served, *[None] * requests]
-        return [
-            _Asked(exchange, exchange.answer(), was) for exchange, was in zip(exchanges, served, strict=False)
-        ]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +28,7 @@ def _ask(
 )
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_the_number_of_tokens_is_found_wherever_the_usage_is(place: str, api: str) -> None:
-    (asked,) = _ask(Behaviour(usage=place), api=api, tokens=7)
+    (asked,) = ask(Behaviour(usage=place), api=api, tokens=7)
     assert (asked.answer.outcome, asked.answer.usage.output) == (OK, 7)
     assert asked.answer.usage.prompt == 4
 
@@ -138,7 +70,7 @@ def test_an_answer_has_the_outcome_the_tokens_and_the_events_that_the_server_sen
 ) -> None:
     """None: as far as it got."""
     outcome, status, events, tokens, finish, reason = expected
-    for asked in _ask(does, requests=2, tokens=10):
+    for asked in ask(does, requests=2, tokens=10):
         answer = asked.answer
         assert (answer.outcome, answer.status, answer.usage.output) == (outcome, status, tokens)
         assert events in (None, len(answer.output_ns))
@@ -149,32 +81,26 @@ def test_an_answer_has_the_outcome_the_tokens_and_the_events_that_the_server_sen
 
 
 def test_a_role_sent_on_accept_is_not_the_first_token() -> None:
-    (asked,) = _ask(Behaviour(role_chunk="accepted", prefill_s=0.08))
+    (asked,) = ask(Behaviour(role_chunk="accepted", prefill_s=0.08))
     assert asked.exchange.stamps_ns[0] - asked.exchange.sent_ns < 60 * _MS  # it came at once
     assert asked.first_s >= 0.08
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_reasoning_is_output_and_is_counted_once(name: str) -> None:
+def test_reasoning_is_output_is_counted_once_and_has_the_time_to_the_answer_beside_ttft(name: str) -> None:
     does = Behaviour(reasoning_field=name, reasoning_tokens=8, decode_s=0.04)
-    (asked,) = _ask(does, tokens=10)
+    (asked,) = ask(does, tokens=10)
     assert len(asked.answer.output_ns) == 10
     assert (asked.answer.usage.output, asked.answer.usage.reasoning) == (10, 8)
     assert asked.first_s < 0.25  # the first of reasoning, not that of the answer at 320 ms
-
-
-def test_a_model_that_thinks_has_the_time_to_its_answer_beside_ttft() -> None:
-    (thinking,) = _ask(Behaviour(reasoning_field="reasoning", reasoning_tokens=8, decode_s=0.01), tokens=10)
-    (plain,) = _ask(Behaviour(), tokens=10)
-    first_s, answer_s = thinking.sample.ttft_s, thinking.sample.answer_s
+    first_s, answer_s = asked.sample.ttft_s, asked.sample.answer_s
     assert first_s is not None
     assert answer_s is not None
-    assert answer_s - first_s >= 8 * 0.01 - 0.005
-    assert plain.sample.answer_s is None
+    assert answer_s - first_s > 0.2  # of 320 ms, less what the first was read late on a busy box
 
 
 def test_hidden_reasoning_delays_the_first_output_and_is_among_the_tokens() -> None:
-    (asked,) = _ask(Behaviour(reasoning_tokens=8, decode_s=0.01), tokens=10)
+    (asked,) = ask(Behaviour(reasoning_tokens=8, decode_s=0.01), tokens=10)
     assert asked.first_s >= 0.08
     assert len(asked.answer.output_ns) == 2
     assert (asked.answer.usage.output, asked.answer.usage.reasoning) == (10, 8)
@@ -182,36 +108,36 @@ def test_hidden_reasoning_delays_the_first_output_and_is_among_the_tokens() -> N
 
 @pytest.mark.parametrize("size", [1, 61])
 def test_characters_and_events_cut_between_reads_arrive_whole(size: int) -> None:
-    (cut,) = _ask(Behaviour(pieces_of=size), tokens=3)
-    (whole,) = _ask(Behaviour(), tokens=3)
+    (cut,) = ask(Behaviour(pieces_of=size), tokens=3)
+    (whole,) = ask(Behaviour(), tokens=3)
     assert len(cut.exchange.reads) > 10
     assert (cut.answer.outcome, cut.answer.text) == (OK, "to är 漢字".encode())
     assert cut.answer.text == whole.answer.text
+    assert whole.sample.answer_s is None, "without reasoning TTFT says it all"
 
 
-def test_a_connection_closed_after_its_answer_without_a_word_costs_the_next_request_nothing() -> None:
-    asked = _ask(Behaviour(closing="silent"), requests=3)
-    assert [each.answer.outcome for each in asked] == [OK] * 3
-
-
-def test_a_connection_that_was_idle_too_long_costs_the_next_request_nothing() -> None:
-    asked = _ask(Behaviour(idle_close_s=0.02), requests=2, between=lambda server: not server.open)
-    assert [each.answer.outcome for each in asked] == [OK] * 2
+def test_a_connection_that_was_closed_without_a_word_costs_the_next_request_nothing() -> None:
+    for does, between in (
+        (Behaviour(closing="silent"), None),
+        (Behaviour(idle_close_s=0.02), lambda server: not server.open),
+    ):
+        asked = ask(does, requests=2, between=between)
+        assert [each.answer.outcome for each in asked] == [OK] * 2
 
 
 def test_a_cached_prompt_is_recorded_as_such() -> None:
-    asked = _ask(Behaviour(caches_prompts=True, prefill_s=0.1), requests=2)
+    asked = ask(Behaviour(caches_prompts=True, prefill_s=0.1), requests=2)
     assert [each.answer.usage.cached for each in asked] == [0, 3]
     assert asked[0].first_s >= 0.1
 
 
 def test_a_request_without_an_answer_is_unfinished_when_the_load_ends() -> None:
-    (asked,) = _ask(Behaviour(fault="hangs"), stop_when=lambda server: server.running == 1)
+    (asked,) = ask(Behaviour(fault="hangs"), stop_when=lambda server: server.running == 1)
     assert asked.answer.outcome == UNFINISHED
 
 
 def test_two_hundred_streams_at_once_do_not_wait_for_each_other() -> None:
-    asked = _ask(Behaviour(slots=200, prefill_s=0.3), requests=200, tokens=2, is_at_once=True)
+    asked = ask(Behaviour(slots=200, prefill_s=0.3), requests=200, tokens=2, is_at_once=True)
     arrived = [each.served.arrived_s for each in asked if each.served]
     assert max(arrived) - min(arrived) < 0.3  # all were there before the first had an answer
     assert {each.answer.outcome for each in asked} == {OK}
@@ -248,7 +174,7 @@ def test_a_strict_server_is_asked_without_what_it_does_not_know(refuses: str) ->
 
 def test_a_key_is_sent_and_a_missing_one_is_asked_for() -> None:
     does = Behaviour(api_key="sk-planted")
-    (asked,) = _ask(does)
+    (asked,) = ask(does)
     assert asked.answer.outcome == OK
     with serving(does) as server, pytest.raises(ServerError, match="wants a key"):
         find_server(address_of(f"http://127.0.0.1:{server.port}"), "", time.monotonic() + 30)

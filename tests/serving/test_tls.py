@@ -59,17 +59,16 @@ def test_https_to_a_port_of_plain_http_is_explained_within_seconds(monkeypatch: 
         assert time.monotonic() - begun_s < TIMEOUT_S / 2
 
 
-def test_http_to_a_port_of_tls_is_explained(context: ssl.SSLContext) -> None:
-    with (
-        serving(Behaviour(), context) as server,
-        pytest.raises(ServerError, match="what answers there is not HTTP") as caught,
-    ):
-        find_server(address_of(f"http://127.0.0.1:{server.port}"), "", time.monotonic() + 30)
-    assert "https://" in caught.value.hint
-
-
-def test_a_certificate_that_is_not_trusted_is_named(context: ssl.SSLContext) -> None:
-    with serving(Behaviour(), context) as server:
-        with pytest.raises(ServerError, match="its certificate is not trusted") as caught:
-            find_server(address_of(f"https://127.0.0.1:{server.port}"), "", time.monotonic() + 30)
-        assert "SSL_CERT_FILE" in caught.value.hint
+@pytest.mark.parametrize(
+    ("scheme", "why", "hint"),
+    [
+        ("http", "what answers there is not HTTP", "https://"),
+        ("https", "its certificate is not trusted", "SSL_CERT_FILE"),
+    ],
+)
+def test_tls_without_trust_or_asked_for_as_plain_http_is_explained(
+    context: ssl.SSLContext, scheme: str, why: str, hint: str
+) -> None:
+    with serving(Behaviour(), context) as server, pytest.raises(ServerError, match=why) as caught:
+        find_server(address_of(f"{scheme}://127.0.0.1:{server.port}"), "", time.monotonic() + 30)
+    assert hint in caught.value.hint

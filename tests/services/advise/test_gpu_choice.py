@@ -60,16 +60,12 @@ def test_a_gpu_has_one_size_in_the_table_and_by_its_name() -> None:
         assert in_table[name] == (size, row.nvml_memory_mib is None)
 
 
-def on_demand(pick: GpuPick) -> bool:
-    return isinstance(pick.price, Price) and is_on_demand(pick.price.kind)
-
-
 def test_what_holds_it_comes_first_and_of_that_recent_prices_on_demand_by_their_cost_per_token() -> None:
     picks = everywhere()
     holds = [pick.holds for pick in picks]
     assert holds == sorted(holds, reverse=True)
-    offered = [pick for pick in picks if pick.holds and isinstance(pick.price, Price)]
-    recent = [pick for pick in offered if on_demand(pick) and not pick.age]
+    offered = [(pick, pick.price) for pick in picks if pick.holds and isinstance(pick.price, Price)]
+    recent = [pick for pick, price in offered if is_on_demand(price.kind) and not pick.age]
     assert picks[: len(recent)] == tuple(recent)
     costs = [pick.usd_per_million for pick in recent]
     values = [cost.value for cost in costs if isinstance(cost, Estimated)]
@@ -134,15 +130,12 @@ def test_the_headline_says_on_what_it_fits_what_it_costs_and_how_fast_it_should_
     assert found.headline.endswith(" per 1M tokens.")
 
 
-def test_what_takes_several_gpus_says_how_it_is_spread() -> None:
+def test_a_headline_says_how_it_is_spread_what_is_cheapest_or_what_would_hold_it() -> None:
     said = sentence(params="70B", gpu="H100 SXM 80GB")
     assert said.startswith(
         "Fits: 70B in bf16 with 8192 tokens x 1 on 2 x H100 SXM 80GB with tensor parallelism, "
     )
     assert " GiB each, from $" in said
-
-
-def test_without_a_gpu_the_headline_names_the_cheapest_per_token() -> None:
     assert re.match(
         r"Cheapest: 8B in bf16 with 8192 tokens x 1 on an? .*, [\d.]+ of [\d.]+ GiB, from \$[\d.]+/h",
         sentence(params="8B"),
@@ -150,9 +143,6 @@ def test_without_a_gpu_the_headline_names_the_cheapest_per_token() -> None:
     huge = sentence(params="1e14")
     assert huge.startswith("Does not fit: ")
     assert huge.endswith("Take a smaller model, batch or context, or fewer bits per weight.")
-
-
-def test_what_no_number_of_the_named_gpus_holds_names_the_cheapest_that_do() -> None:
     said = sentence(params="671B", gpu="GTX 1080")
     assert said.startswith("Does not fit: 671B in bf16 with 8192 tokens x 1 needs ")
     assert re.search(r"a GeForce GTX 1080 has [\d.]+ GiB\. The cheapest that holds it: ", said)

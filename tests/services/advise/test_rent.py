@@ -6,15 +6,12 @@ from dataclasses import replace
 
 import pytest
 from hand_made import NO_PRICE, make_run, measured, steady, unmeasured
-from journals import CPU_MACHINE, GPU_MACHINE
+from priced_boxes import box, case_named, price, quick, training_boxes
 
 from gputui.analysis.job import parse_job
 from gputui.analysis.statistics import Estimated
 from gputui.errors import EXIT_USAGE, GputuiError
 from gputui.model.absent import Missing
-from gputui.model.journal import Price
-from gputui.model.plan import Case, Variant, Work
-from gputui.model.result import CaseResult
 from gputui.services.advise.rent import (
     Advice,
     Offer,
@@ -27,58 +24,6 @@ from gputui.services.advise.rent import (
 from gputui.services.compare.pairing import compare_sides, side_of_runs
 from gputui.services.profiles.loader import find_profile
 from gputui.store.reading import CaseConditions
-
-TOKENS_PER_STEP = 1000.0
-UNITS = {"decode": "tok", "gpt_train": "tok", "bert_ft": "seq", "infer_rps": "req", "infer_lat": "req"}
-
-
-def case_named(
-    workload: str,
-    device_class: str = "cpu",
-    *,
-    size: str = "mini",
-    precision: str = "fp32",
-    context: int = 128,
-) -> Case:
-    """A case of 1000 units per step; a text classifier serves requests."""
-    parameters: tuple[tuple[str, int | str], ...] = (("batch", 8), ("context", context), ("layers", 4))
-    if workload.startswith("infer"):
-        parameters = (*parameters, ("task", "text"))
-    return Case(
-        work=Work(workload, 1, size, "same", parameters),
-        variant=Variant(device_class, precision, "eager", "all" if device_class == "cpu" else "host"),
-        workload_class="inference" if workload.startswith("infer") else "training",
-        unit=UNITS[workload],
-        units_per_step=TOKENS_PER_STEP,
-        flops_per_step=10**9 if size == "mini" else 10**11,
-        bytes_per_step=None,
-    )
-
-
-def quick(case: Case, units_per_s: float, launches: int = 3) -> CaseResult:
-    """The case at this speed, the same in every launch."""
-    return measured(case, *[steady(case.units_per_step / units_per_s)] * launches)
-
-
-def price(usd_per_hour: float, gpus: float = 0) -> Price:
-    return Price(usd_per_hour, gpus, "stated", "", "", "", "")
-
-
-def box(
-    name: str, *cases: CaseResult, usd: float | None = None, gpus: int = 0, cpu: float | None = None
-) -> PricedSide:
-    """A box with this price and this many GPUs."""
-    side = side_of_runs(name, [make_run(*cases, machine=GPU_MACHINE if gpus else CPU_MACHINE)])
-    cpu_price = Missing("not stated") if cpu is None else price(cpu)
-    return PricedSide(side, NO_PRICE if usd is None else price(usd, gpus), cpu_price)
-
-
-def training_boxes(cpu_tok_per_s: float, gpu_tok_per_s: float) -> tuple[PricedSide, PricedSide]:
-    """A CPU box of $0.36 and a GPU box of $3.60 per hour."""
-    return (
-        box("cpu.db", quick(case_named("gpt_train"), cpu_tok_per_s), usd=0.36),
-        box("gpu.db", quick(case_named("gpt_train", "gpu"), gpu_tok_per_s), usd=3.60, gpus=1),
-    )
 
 
 def offer_of(advice: Advice, name: str) -> Offer:
@@ -132,12 +77,8 @@ def test_boxes_that_compare_refuses_to_tell_apart_are_not_distinguished() -> Non
     """One waited for so long that what is left without that, seven times as long, is too small a part."""
     case = case_named("gpt_train")
     boxes = [
-        PricedSide(
-            side_of_runs("a.db", [make_run(measured(case, steady(1.0), waited_share=0.85))]),
-            price(1),
-            NO_PRICE,
-        ),
-        PricedSide(side_of_runs("b.db", [make_run(measured(case, steady(0.02)))]), price(1), NO_PRICE),
+        box("a.db", measured(case, steady(1.0), waited_share=0.85), usd=1),
+        box("b.db", measured(case, steady(0.02)), usd=1),
     ]
     (row,) = compare_sides(boxes[0].side, boxes[1].side).rows
     assert row.verdict.word == "inconclusive"
@@ -148,16 +89,11 @@ def test_boxes_that_compare_refuses_to_tell_apart_are_not_distinguished() -> Non
 
 
 def test_a_price_ten_times_lower_is_reported_if_the_speeds_are_the_same() -> None:
-    boxes = [
-        box("dear.db", quick(case_named("gpt_train"), 1e3), usd=10),
-        box("cheap.db", quick(case_named("gpt_train"), 1e3), usd=1),
-    ]
-
-    advice = advise(parse_job("36M tok train"), boxes)
+    case = quick(case_named("gpt_train"), 1e3)
+    advice = advise(parse_job("36M tok train"), [box("dear.db", case, usd=10), box("cheap.db", case, usd=1)])
 
     assert named(advice.cheapest) == ("cheap.db cpu", ())
-    assert isinstance(advice.fastest, Pick)
-    assert len(advice.fastest.ties) == 1
+    assert len(named(advice.fastest)[1]) == 1
 
 
 def test_a_figure_above_the_physical_peak_advises_nobody() -> None:
@@ -254,13 +190,8 @@ def test_tokens_are_counted_in_texts_where_texts_were_measured() -> None:
 
 
 def test_the_fastest_precision_answers_unless_one_is_asked_for() -> None:
-    boxes = [
-        box(
-            "a.db",
-            quick(case_named("gpt_train"), 1e3),
-            quick(case_named("gpt_train", precision="amp"), 2e3),
-        )
-    ]
+    amp = quick(case_named("gpt_train", precision="amp"), 2e3)
+    boxes = [box("a.db", quick(case_named("gpt_train"), 1e3), amp)]
 
     assert advise(parse_job("1M tok train"), boxes).offers[0].case.variant.precision == "amp"
     asked = advise(parse_job("1M tok train"), boxes, precision="fp32")

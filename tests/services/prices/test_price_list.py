@@ -153,46 +153,30 @@ def test_a_list_that_cannot_be_read_is_refused_and_the_old_one_stays(
 
     with pytest.raises(GputuiError, match=said):
         import_prices([written(tmp_path, text, "other.csv")], "", "")
-    assert price_list_file().read_bytes() == before
-
-
-def test_bytes_that_are_neither_csv_nor_parquet_and_missing_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(b"\xff\xfe\x00\x01")
     (tmp_path / "x.parquet").write_bytes(b"PAR1 and no more")
     for name in ("x.csv", "x.parquet", "absent.csv"):
         with pytest.raises(GputuiError):
             import_prices([tmp_path / name], "aws", "2026-11-20")
+    assert price_list_file().read_bytes() == before
 
 
-@pytest.mark.parametrize(("was", "damaged"), [(",0.5,", ",-3,"), ("gpu_count", "count")])
-def test_a_list_that_was_damaged_by_hand_is_refused_by_its_name(
-    tmp_path: Path, was: str, damaged: str
-) -> None:
+def test_a_list_that_was_damaged_by_hand_is_refused_by_its_name(tmp_path: Path) -> None:
     import_prices([written(tmp_path, f"{OURS}aws,g5.xlarge,A10G,1,0.5,2026-11-20,,\n")], "", "")
     text = price_list_file().read_text()
-    price_list_file().write_text(text.replace(was, damaged))
+    for was, damaged in ((",0.5,", ",-3,"), ("gpu_count", "count")):
+        price_list_file().write_text(text.replace(was, damaged))
+        with pytest.raises(GputuiError, match=price_list_file().name):
+            known_instances()
 
-    with pytest.raises(GputuiError, match=price_list_file().name):
-        known_instances()
 
-
-@pytest.mark.parametrize(
-    ("text", "memory_gb", "name"),
-    [
-        ("H100", None, "H100 SXM 80GB"),
-        ("H100", 94.0, "H100 NVL"),
-        ("A100-80GB", None, "A100-SXM4-80GB"),
-        ("A100", 40.0, "A100-SXM4-40GB"),
-        ("RTX4090", None, "RTX 4090"),
-        ("RX9999", None, "RX9999"),
-        ("L4", 24.0, "L4"),
-        ("L40S", 48.0, "L40S"),
-    ],
-)
-def test_short_names_of_price_lists_find_the_card_by_name_and_memory(
-    text: str, memory_gb: float | None, name: str
-) -> None:
-    assert gpu_named(text, memory_gb) == name
+def test_short_names_of_price_lists_find_the_card_by_name_and_memory() -> None:
+    assert gpu_named("H100", None) == "H100 SXM 80GB"
+    assert gpu_named("H100", 94.0) == "H100 NVL"
+    assert gpu_named("A100-80GB", None) == "A100-SXM4-80GB"
+    assert gpu_named("A100", 40.0) == "A100-SXM4-40GB"
+    assert gpu_named("RTX4090", None) == "RTX 4090"
+    assert [gpu_named(*known) for known in (("RX9999", None), ("L4", 24.0))] == ["RX9999", "L4"]
 
 
 def test_spot_and_on_demand_are_prices_of_one_row_and_asked_for_apart() -> None:

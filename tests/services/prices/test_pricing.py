@@ -56,46 +56,29 @@ def test_an_instance_has_its_list_price_with_source(name: str) -> None:
     assert price.date
 
 
-def test_a_mistyped_instance_is_answered_with_what_is_near() -> None:
-    error = refused(None, "g4ad.xlarg")
+def test_a_mistyped_instance_is_answered_with_what_is_near_and_one_that_several_sell_with_all() -> None:
+    mistyped = refused(None, "g4ad.xlarg")
+    assert mistyped.message == "--instance g4ad.xlarg: no such instance type in the price list"
+    assert "aws/g4ad.xlarge" in mistyped.hint
+    assert "--price" in mistyped.hint
 
-    assert error.message == "--instance g4ad.xlarg: no such instance type in the price list"
-    assert "aws/g4ad.xlarge" in error.hint
-    assert "--price" in error.hint
-
-
-def test_a_name_that_several_sell_is_ambiguous_and_lists_the_offers() -> None:
-    error = refused(None, "H100")
-
-    assert "prices are listed" in error.message
-    assert error.message.count("/h") > 1
-    assert "PROVIDER/TYPE" in error.hint
+    several = refused(None, "H100")
+    assert "prices are listed" in several.message
+    assert several.message.count("/h") > 1
+    assert "PROVIDER/TYPE" in several.hint
 
 
-def price_on(instance: str) -> Price | Missing:
-    machine = replace(GPU_MACHINE, instance_type=instance)
-    return price_of_run(make_run(machine=machine).summary)
+def test_a_run_has_its_own_price_else_the_list_price_of_its_instance_if_that_is_listed() -> None:
+    here, elsewhere = (replace(GPU_MACHINE, instance_type=name) for name in ("g4ad.xlarge", "q9.gigantic"))
+    listed = price_of_run(make_run(machine=here).summary)
+    assert isinstance(listed, Price)
+    assert price_source(listed).startswith("list price of 20")
+    assert price_source(listed).endswith(": aws g4ad.xlarge us-east-1 on-demand Linux")
 
-
-def test_a_run_without_a_price_has_the_list_price_of_the_instance_it_was_on() -> None:
-    price = price_on("g4ad.xlarge")
-
-    assert isinstance(price, Price)
-    message = price_source(price)
-    assert message.startswith("list price of 20")
-    assert message.endswith(": aws g4ad.xlarge us-east-1 on-demand Linux")
-
-
-def test_the_price_stored_with_a_run_wins_over_the_list() -> None:
     stored = Price(1.25, 1, "stated", "", "", "", "")
-    machine = replace(GPU_MACHINE, instance_type="g4ad.xlarge")
+    assert price_of_run(make_run(machine=here, price=stored).summary) == stored
 
-    assert price_of_run(make_run(machine=machine, price=stored).summary) == stored
-
-
-def test_an_instance_that_is_not_listed_has_no_price_and_is_named() -> None:
-    price = price_on("q9.gigantic")
-
+    price = price_of_run(make_run(machine=elsewhere).summary)
     assert isinstance(price, Missing)
     assert "q9.gigantic" in price.reason
     assert isinstance(price_of_run(make_run(machine=CPU_MACHINE).summary), Missing)

@@ -174,19 +174,14 @@ def test_a_rate_that_both_keep_up_with_is_what_was_offered_in_every_form(
 
 def test_a_time_that_only_one_side_has_is_no_row() -> None:
     a, b = (drawn(template((4,), 3), Server(), _QUIET, random.Random(seed), seed) for seed in (1, 2))
-    few = replace(
-        b,
-        cases=tuple(
-            replace(
-                case,
-                measurements=tuple(
-                    replace(m, figures=tuple(f for f in m.figures if "p95" not in f.key))
-                    for m in case.measurements
-                ),
-            )
-            for case in b.cases
-        ),
-    )
+
+    def without_p95(case: CaseResult) -> CaseResult:
+        def few_of(m: Measurement) -> Measurement:
+            return replace(m, figures=tuple(f for f in m.figures if "p95" not in f.key))
+
+        return replace(case, measurements=tuple(map(few_of, case.measurements)))
+
+    few = replace(b, cases=tuple(map(without_p95, b.cases)))
     names = [time_of(row.case) for row in comparison_of(a, few).rows]
     assert "ttft_p50_s" in names
     assert "ttft_p95_s" not in names

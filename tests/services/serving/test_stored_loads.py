@@ -81,21 +81,15 @@ def test_the_headline_is_the_limit_with_its_interval_and_cost(db: Path) -> None:
     assert line.startswith("against $0.00 in and $10.00 out per million tokens the box pays from 0.5 req")
 
 
-def test_what_limits_the_meaning_is_named(tmp_path: Path) -> None:
-    server = Server(cached_tokens=256, failures=2)
-    store_loads(tmp_path / "a.db", server, requests=100)
-    found = _serving(*_run(tmp_path / "a.db"))
-
-    notes = "\n".join(serving_notes(found))
+def test_what_limits_the_meaning_and_what_the_server_says_of_queue_and_caches_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store_loads(tmp_path / "a.db", Server(cached_tokens=256, failures=2, preemptions=2.0), requests=100)
+    notes = "\n".join(serving_notes(_serving(*_run(tmp_path / "a.db"))))
     assert "\n50 % of the prompt tokens came from a cache\n" in notes
     assert "1 user: of 300 requests 6 refused" in notes
     assert "p99 needs 368 requests, each load has at most 294" in notes
 
-
-def test_what_the_server_says_of_its_queue_and_caches_is_shown_for_each_load(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store_loads(tmp_path / "a.db", Server(preemptions=2.0), requests=40)
     _, out, _ = printed(capsys, "show", "latest", tmp_path / "a.db", "-v")
 
     rows = [line.split() for line in out.splitlines()]
