@@ -15,7 +15,7 @@ from builders import make_plan
 from supervised import PATIENCE_S, Supervised, living_members
 
 from gputui.model.journal import Block, CaseEnd, CaseWarm, LaunchEnd, LaunchStart
-from gputui.model.plan import Plan, PlannedCommand, program_case
+from gputui.model.plan import PlannedCommand, program_case
 from gputui.store.journal_reader import read_journal
 
 PYTHON = (sys.executable, "-IS", "-c")
@@ -80,22 +80,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
         for name, (_, pattern) in PROGRAMS.items()
     ]
     plan = make_plan(*([i] for i in range(len(NAMES))), cases=cases, budget_s=150)
-    supervised = Supervised(place, with_programs(plan, place))
-    supervised.process.wait(PATIENCE_S)
-    yield supervised
-    supervised.process.kill()
-
-
-def with_programs(plan: Plan, directory: Path) -> Plan:
-    commands = tuple(
-        PlannedCommand(i, argv, pattern, str(directory))
-        for i, (argv, pattern) in enumerate(PROGRAMS.values())
-    )
-    launches = tuple(
+    commands = (PlannedCommand(i, *PROGRAMS[name], str(place)) for i, name in enumerate(NAMES))
+    launches = (
         replace(launch, weight=0.2 if NAMES[launch.case_ids[0]] in ENDLESS else 1.0)
         for launch in plan.launches
     )
-    return replace(plan, replicates=1, commands=commands, launches=launches)
+    plan = replace(plan, replicates=1, commands=tuple(commands), launches=tuple(launches))
+    supervised = Supervised(place, plan)
+    supervised.process.wait(PATIENCE_S)
+    yield supervised
+    supervised.process.kill()
 
 
 def journal_of(run: Supervised, name: str) -> ProgramJournal:
@@ -137,15 +131,13 @@ def test_a_program_without_a_pattern_is_one_block_with_its_own_cpu_time(run: Sup
     assert block.wall_ns > 0
 
 
-def test_an_endless_program_with_blocks_enough_is_ended_and_counts(run: Supervised) -> None:
-    endless = journal_of(run, "endless")
+def test_an_endless_program_with_blocks_enough_counts_and_one_that_ignores_its_end_was_too_long(
+    run: Supervised,
+) -> None:
+    endless, stubborn = journal_of(run, "endless"), journal_of(run, "stubborn")
     assert endless.end.outcome == "ok"
     assert len(endless.blocks) >= 5
     assert_joined(endless.blocks)
-
-
-def test_a_program_that_ignores_its_end_is_killed_and_was_too_long(run: Supervised) -> None:
-    stubborn = journal_of(run, "stubborn")
     assert (stubborn.end.outcome, stubborn.blocks) == ("skipped", ())
     assert stubborn.end.reason.startswith("too slow for its ")
 
@@ -153,19 +145,14 @@ def test_a_program_that_ignores_its_end_is_killed_and_was_too_long(run: Supervis
 def test_a_failing_program_is_reported_with_its_status_and_viewers_see_its_last_line_without_paths(
     run: Supervised,
 ) -> None:
-    fails = journal_of(run, "fails")
-    assert (fails.end.outcome, fails.blocks) == ("failed", ())
-    assert fails.end.reason == "exited with status 3"
+    fails, late = journal_of(run, "fails"), journal_of(run, "fails late")
+    assert (fails.end.outcome, fails.end.reason) == ("failed", "exited with status 3")
     (launch,) = [end for end in run.lines(LaunchEnd) if end.launch_id == fails.end.launch_id]
     assert launch.log_tail.endswith("model.bin is bad")
     assert b"/ada" not in run.journal_bytes()
     assert journal_of(run, "dies").end.reason == "it died of SIGKILL"
-
-
-def test_blocks_of_a_program_that_fails_in_the_end_do_not_count(run: Supervised) -> None:
-    late = journal_of(run, "fails late")
     assert (late.end.outcome, late.end.reason) == ("failed", "exited with status 5")
-    assert late.blocks
+    assert (fails.blocks, bool(late.blocks)) == ((), True)
 
 
 def test_too_few_matches_are_reported_with_their_number(run: Supervised) -> None:
@@ -179,16 +166,11 @@ def test_too_few_matches_are_reported_with_their_number(run: Supervised) -> None
     assert "buffered" in burst.end.reason
 
 
-def test_a_progress_bar_that_rewrites_its_line_has_lines_too(run: Supervised) -> None:
-    bar = journal_of(run, "bar")
-    assert bar.end.outcome == "ok"
+def test_lines_are_found_in_a_progress_bar_that_rewrites_its_own_and_between_garbage(run: Supervised) -> None:
+    bar, garbage = journal_of(run, "bar"), journal_of(run, "garbage")
+    assert (bar.end.outcome, garbage.end.outcome) == ("ok", "ok"), garbage.end.reason
     # the first starts the clock, and so do those that a busy box hands over together with it
     assert 30 <= sum(block.steps for block in bar.blocks) <= 39
-
-
-def test_garbage_and_endless_lines_between_matches_change_nothing(run: Supervised) -> None:
-    garbage = journal_of(run, "garbage")
-    assert garbage.end.outcome == "ok", garbage.end.reason
     assert sum(block.steps for block in garbage.blocks) == 7
 
 
@@ -202,13 +184,10 @@ def test_of_fifty_megabytes_of_output_both_ends_are_kept(run: Supervised) -> Non
     assert b" bytes left out]" in text
 
 
-def test_a_child_that_a_program_leaves_behind_is_ended_and_not_waited_for(run: Supervised) -> None:
-    assert journal_of(run, "leaves a child").end.outcome == "ok"
+def test_a_program_decides_over_its_threads_and_a_child_that_it_leaves_is_ended(run: Supervised) -> None:
+    assert journal_of(run, "threads").end.outcome == "ok", "it sees no GPU that it was not given"
+    assert journal_of(run, "leaves a child").end.outcome == "ok", "and it is not waited for"
     assert living_members(run.process.pid) == []
-
-
-def test_a_program_decides_over_its_threads_and_sees_no_gpu_that_it_was_not_given(run: Supervised) -> None:
-    assert journal_of(run, "threads").end.outcome == "ok", journal_of(run, "threads").end.reason
 
 
 def test_every_program_had_one_launch_and_the_journal_is_whole(run: Supervised) -> None:

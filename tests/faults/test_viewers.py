@@ -44,10 +44,10 @@ def detached(profile: Path, db: Path, *words: str) -> str:
 
 
 def wait_for_launch(run_dir: Path, number: int) -> None:
-    def is_there() -> bool:
-        return sum(isinstance(line, LaunchStart) for line in JournalTail(run_dir).poll()) >= number
-
-    wait_until(is_there, f"no launch {number}")
+    wait_until(
+        lambda: sum(isinstance(line, LaunchStart) for line in JournalTail(run_dir).poll()) >= number,
+        f"no launch {number}",
+    )
 
 
 def statuses(db: Path) -> list[str]:
@@ -103,12 +103,6 @@ def test_of_several_runs_one_must_be_named(tmp_path: Path) -> None:
         assert "'nothing'" in unknown.stderr
     assert [gputui("stop", name).returncode for name in names] == [0, 0]
     assert "no run is in progress" in gputui("stop").stderr
-
-
-def test_without_a_run_in_progress_attach_says_what_to_do(tmp_path: Path) -> None:
-    done = gputui_here("attach")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "gputui run" in done.stderr
 
 
 @pytest.mark.slow
@@ -170,8 +164,10 @@ def assert_leaves(viewer: subprocess.Popen[str], number: signal.Signals, first: 
 
 
 def test_a_viewer_of_a_recording_leaves_it_and_the_program_to_their_ends(tmp_path: Path) -> None:
-    db = tmp_path / "a.db"
-    ends = tmp_path / "ends"
+    none = gputui_here("attach")
+    assert (none.returncode, none.stdout) == (2, "")
+    assert "gputui run" in none.stderr
+    db, ends = tmp_path / "a.db", tmp_path / "ends"
     waits = f"until [ -e {ends} ]; do sleep 0.05; done"
     recording = start_gputui("record", "--db", db, "--", "sh", "-c", waits)
     wait_until(_has_run, "no recording")

@@ -11,9 +11,9 @@ import pytest
 
 from gputui.cli import gputui
 from gputui.cli.verbs import COMMANDS, GROUPS, NOUNS, Command
-from gputui.services.profiles.loader import Profile, shipped_profiles
+from gputui.services.profiles.loader import shipped_profiles
 from gputui.tui.shell.registry import SCREENS
-from gputui.worker.contract import UNITS, Workload
+from gputui.worker.contract import UNITS
 from gputui.worker.workloads import WORKLOADS
 
 OF_THE_GROUP = {"--help", "--version", "--debug", "--ascii", "--notify"}
@@ -62,38 +62,24 @@ def test_the_layout_names_every_room_and_every_screen(repository: Path, pages: d
     assert missing == [], f"docs/architecture.md, the layout: it lacks {', '.join(sorted(missing))}"
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_the_pages_name_every_command_and_each_of_its_options(
-    command: Command, pages: dict[str, str]
-) -> None:
-    assert f"`gputui {command.name}" in pages["commands.md"]
-    of_it = "\n".join(text for text in pages.values() if f"gputui {command.name}" in text)
-    unnamed = [names for names in options_of(command) if not any(is_named(name, of_it) for name in names)]
-    assert unnamed == []
+def test_the_pages_name_every_command_each_of_its_options_and_no_other(pages: dict[str, str]) -> None:
+    options = {command.name: options_of(command) for command in COMMANDS}
+    for command, made in options.items():
+        assert f"`gputui {command}" in pages["commands.md"]
+        of_it = "\n".join(text for text in pages.values() if f"gputui {command}" in text)
+        assert [names for names in made if not any(is_named(name, of_it) for name in names)] == [], command
+    known = OF_THE_GROUP | OF_SCRIPTS | OF_INSTALLERS
+    known |= {name for made in options.values() for names in made for name in names}
+    named = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+    unknown = {(page, name) for page, text in pages.items() for name in named.findall(text)}
+    assert {(page, name) for page, name in unknown if name not in known} == set()
 
 
 def test_the_readme_names_what_the_first_screen_has(pages: dict[str, str]) -> None:
-    on_screen = [
-        one.name
-        for group in GROUPS
-        if group.title and not group.noun
-        for one in group.commands
-        if not one.option
-    ]
+    groups = [group for group in GROUPS if group.title and not group.noun]
+    on_screen = [one.name for group in groups for one in group.commands if not one.option]
     missing = [name for name in (*on_screen, *NOUNS) if f"`gputui {name}`" not in pages["README.md"]]
     assert missing == []
-
-
-def test_the_pages_name_no_option_that_does_not_exist(pages: dict[str, str]) -> None:
-    known = OF_THE_GROUP | OF_SCRIPTS | OF_INSTALLERS
-    known |= {name for command in COMMANDS for names in options_of(command) for name in names}
-    unknown = {
-        (page, name)
-        for page, text in pages.items()
-        for name in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)
-        if name not in known
-    }
-    assert unknown == set()
 
 
 def brackets_of(name: str, page: str) -> str:
@@ -103,26 +89,26 @@ def brackets_of(name: str, page: str) -> str:
     return str(rows[0])
 
 
-@pytest.mark.parametrize("page", ["own-workloads.md", "profiles.md", "json.md"])
-def test_a_page_that_lists_units_lists_all_of_them(page: str, pages: dict[str, str]) -> None:
-    listed = [line for line in pages[page].splitlines() if re.search(r"\bimg\b.*\btok\b.*\bframe\b", line)]
-    assert len(listed) == 1
-    missing = [unit for unit in UNITS if not re.search(rf"\b{unit}\b", listed[0])]
-    assert missing == [], f"docs/{page}: {listed[0]!r} lacks {missing}"
+def test_a_page_that_lists_units_lists_all_of_them(pages: dict[str, str]) -> None:
+    for page in ("own-workloads.md", "profiles.md", "json.md"):
+        lines = pages[page].splitlines()
+        (listed,) = [line for line in lines if re.search(r"\bimg\b.*\btok\b.*\bframe\b", line)]
+        missing = [unit for unit in UNITS if not re.search(rf"\b{unit}\b", listed)]
+        assert missing == [], f"docs/{page}: {listed!r} lacks {missing}"
 
 
-@pytest.mark.parametrize("profile", shipped_profiles(), ids=lambda profile: profile.name)
-def test_the_page_of_profiles_states_the_budget_of_each(profile: Profile, pages: dict[str, str]) -> None:
-    assert brackets_of(profile.name, pages["profiles.md"]) == f"{round(profile.budget_s / 60, 1):g} min"
-
-
-@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
-def test_the_page_of_profiles_lists_each_workload(workload: Workload, pages: dict[str, str]) -> None:
-    assert "`fp32`, `tf32` or `amp`" in pages["profiles.md"]
-    named = re.findall(r"fp32|tf32|amp", brackets_of(workload.name, pages["profiles.md"]))
-    assert (named or ["fp32", "tf32", "amp"]) == list(workload.precisions)
-    compiled = pages["profiles.md"].partition("`modes = ")[2].partition("\n\n")[0]
-    assert (f"`{workload.name}`" in compiled) is ("compile" in workload.modes)
+def test_the_page_of_profiles_states_the_budget_of_each_and_lists_each_workload(
+    pages: dict[str, str],
+) -> None:
+    page = pages["profiles.md"]
+    for profile in shipped_profiles():
+        assert brackets_of(profile.name, page) == f"{round(profile.budget_s / 60, 1):g} min"
+    assert "`fp32`, `tf32` or `amp`" in page
+    compiled = page.partition("`modes = ")[2].partition("\n\n")[0]
+    for workload in WORKLOADS:
+        named = re.findall(r"fp32|tf32|amp", brackets_of(workload.name, page))
+        assert (named or ["fp32", "tf32", "amp"]) == list(workload.precisions), workload.name
+        assert (f"`{workload.name}`" in compiled) is ("compile" in workload.modes), workload.name
 
 
 def test_the_page_of_doctor_names_the_topic_of_every_check(repository: Path, pages: dict[str, str]) -> None:

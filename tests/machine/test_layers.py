@@ -223,72 +223,55 @@ def test_platforms_are_recognised_by_their_recorded_variables_and_files(
     assert names(make(tmp_path, files, *directories, **environ)) == expected
 
 
-def platform(name: str) -> tuple[Layer, ...]:
-    return (Layer("platform", name, ()),)
-
-
 DISK = "1 0 8:1 / / rw - ext4 d rw\n"
-
-
-@pytest.mark.parametrize(
-    ("layer", "name", "path", "advice"),
-    [
-        ("platform", "sagemaker", "/root/r.db", "/opt/ml/checkpoints"),
-        ("platform", "sagemaker", "/opt/ml/checkpoints/r.db", ""),
-        ("platform", "sagemaker", "/home/ec2-user/SageMaker/r.db", ""),
-        ("platform", "azureml", "/tmp/r.db", "outputs/results.db"),
-        ("platform", "azureml", "/home/azureuser/cloudfiles/code/r.db", ""),
-        ("platform", "azureml", "outputs/r.db", ""),
-        ("platform", "databricks", "/root/r.db", "/Volumes"),
-        ("platform", "databricks", "/Volumes/main/default/v/r.db", ""),
-        ("platform", "lightning", "/tmp/r.db", "/teamspace/studios/this_studio"),
-        ("platform", "lightning", "/teamspace/studios/this_studio/r.db", ""),
-        ("platform", "codespaces", "/home/vscode/r.db", "/workspaces"),
-        ("platform", "codespaces", "/workspaces/repo/r.db", ""),
-        ("scheduler", "github-actions", "/home/runner/r.db", "upload-artifact"),
-        ("scheduler", "gitlab-ci", "/builds/a/b/r.db", "artifact"),
-        ("scheduler", "dstack", "/root/r.db", "volumes"),
-        ("scheduler", "dstack", "/volume/r.db", ""),
-        ("scheduler", "skypilot", "/home/ubuntu/r.db", "sky down"),
-        ("scheduler", "kubernetes", "/root/r.db", "kubectl cp"),
-        ("scheduler", "kubernetes", "/volume/r.db", ""),
-        ("scheduler", "slurm", "/home/ann/r.db", ""),
-    ],
-)
-def test_what_lasts_on_a_platform_and_what_does_not(
-    tmp_path: Path, layer: str, name: str, path: str, advice: str
-) -> None:
-    make(tmp_path, {"/proc/self/mountinfo": DISK + "2 1 8:2 / /volume rw - ext4 v rw\n"})
-    warning = storage_warning(
-        Path(path), (Layer(layer, name, ()),), root=tmp_path, environ={"HOME": "/home/azureuser"}
-    )
-    assert bool(warning) is bool(advice)
-    assert advice in warning
+WITH_VOLUME = DISK + "2 1 8:2 / /volume rw - ext4 v rw\n"
+WITH_WORKSPACE = OVERLAY + "2 1 8:1 / /workspace rw - xfs d rw\n"
 
 
 @pytest.mark.parametrize(
     ("mounts", "name", "path", "advice"),
     [
+        (WITH_VOLUME, "sagemaker", "/root/r.db", "/opt/ml/checkpoints"),
+        (WITH_VOLUME, "sagemaker", "/opt/ml/checkpoints/r.db", ""),
+        (WITH_VOLUME, "sagemaker", "/home/ec2-user/SageMaker/r.db", ""),
+        (WITH_VOLUME, "azureml", "/tmp/r.db", "outputs/results.db"),
+        (WITH_VOLUME, "azureml", "/home/azureuser/cloudfiles/code/r.db", ""),
+        (WITH_VOLUME, "azureml", "outputs/r.db", ""),
+        (WITH_VOLUME, "databricks", "/root/r.db", "/Volumes"),
+        (WITH_VOLUME, "databricks", "/Volumes/main/default/v/r.db", ""),
+        (WITH_VOLUME, "lightning", "/tmp/r.db", "/teamspace/studios/this_studio"),
+        (WITH_VOLUME, "lightning", "/teamspace/studios/this_studio/r.db", ""),
+        (WITH_VOLUME, "codespaces", "/home/vscode/r.db", "/workspaces"),
+        (WITH_VOLUME, "codespaces", "/workspaces/repo/r.db", ""),
+        (WITH_VOLUME, "github-actions", "/home/runner/r.db", "upload-artifact"),
+        (WITH_VOLUME, "gitlab-ci", "/builds/a/b/r.db", "artifact"),
+        (WITH_VOLUME, "dstack", "/root/r.db", "volumes"),
+        (WITH_VOLUME, "dstack", "/volume/r.db", ""),
+        (WITH_VOLUME, "skypilot", "/home/ubuntu/r.db", "sky down"),
+        (WITH_VOLUME, "kubernetes", "/root/r.db", "kubectl cp"),
+        (WITH_VOLUME, "kubernetes", "/volume/r.db", ""),
+        (WITH_VOLUME, "slurm", "/home/ann/r.db", ""),
         ("2 1 0:2 / /tmp rw - tmpfs tmpfs rw\n", "", "/tmp/r.db", "--db"),
         (OVERLAY, "colab", "/content/r.db", "/content/drive/MyDrive"),
         (OVERLAY, "colab", "/content/drive/MyDrive/r.db", ""),
         (OVERLAY, "kaggle", "/root/r.db", "/kaggle/working"),
         (OVERLAY, "kaggle", "/kaggle/working/r.db", ""),
-        (OVERLAY + "2 1 8:1 / /workspace rw - xfs d rw\n", "runpod", "/root/r.db", "/workspace"),
-        (OVERLAY + "2 1 8:1 / /workspace rw - xfs d rw\n", "runpod", "/workspace/r.db", ""),
+        (WITH_WORKSPACE, "runpod", "/root/r.db", "/workspace"),
+        (WITH_WORKSPACE, "runpod", "/workspace/r.db", ""),
         (OVERLAY, "vast", "/root/r.db", "scp"),
         (OVERLAY, "modal", "/root/r.db", "scp"),
         (OVERLAY, "", "/root/r.db", ""),
-        ("1 0 8:1 / / rw - ext4 d rw\n", "", "/home/someone/r.db", ""),
+        (DISK, "", "/home/someone/r.db", ""),
         ("", "", "/home/someone/r.db", ""),
     ],
 )
-def test_a_result_that_dies_with_the_box_is_warned_of_once_it_is_known(
+def test_a_result_that_dies_with_the_box_is_warned_of_with_what_lasts_there(
     tmp_path: Path, mounts: str, name: str, path: str, advice: str
 ) -> None:
     make(tmp_path, {"/proc/self/mountinfo": mounts})
-    layers = platform(name) if name else ()
-    warning = storage_warning(Path(path), layers, root=tmp_path, environ={})
+    schedulers = ("github-actions", "gitlab-ci", "dstack", "skypilot", "kubernetes", "slurm")
+    layers = (Layer("scheduler" if name in schedulers else "platform", name, ()),) if name else ()
+    warning = storage_warning(Path(path), layers, root=tmp_path, environ={"HOME": "/home/azureuser"})
     assert bool(warning) is bool(advice)
     assert advice in warning
     assert "someone" not in warning

@@ -8,8 +8,8 @@ from typing import Any  # JSON printed by a subprocess
 
 import pytest
 from command_line import gputui
+from nvml_dumps import NAMES, Dump
 
-from nvml.dumps import NAMES, Dump
 from nvml.standin import c_compiler, standin_environment
 
 pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to build the stand-in with")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any  # JSON printed by a subprocess
 
 import pytest
+from nvml_forks import answer
 
 from gputui.model.telemetry import device_label
-from nvml.forks import answer
 from nvml.standin import c_compiler, moving_gpus, standin_environment
 
 pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to build the stand-in with")
@@ -27,7 +27,7 @@ SAMPLE: Step = ["sample", 0]
 UNREPORTED = {"missing": "this GPU does not report it"}
 
 
-PROGRAM = "from nvml.live_child import main; main({})"
+PROGRAM = "from nvml_live_child import main; main({})"
 
 
 def run(steps: Sequence[Step], environment: dict[str, str]) -> list[Any]:
@@ -38,7 +38,7 @@ def run(steps: Sequence[Step], environment: dict[str, str]) -> list[Any]:
 
 def run_anew(steps: Sequence[Step], environment: dict[str, str]) -> list[Any]:
     """The same in a process that finds libraries and modules in other places."""
-    paths = [environment.pop("PYTHONPATH", ""), str(REPOSITORY), str(REPOSITORY / "tests")]
+    paths = [environment.pop("PYTHONPATH", ""), str(REPOSITORY), str(REPOSITORY / "tests" / "makers")]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(steps)],
         env={**os.environ, "ROOT": "/nowhere", **environment, "PYTHONPATH": os.pathsep.join(paths)},

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any  # JSON printed by a subprocess
 
+import nvml_forks
 import pytest
 
-from nvml import forks
 from nvml.standin import c_compiler, standin_environment
 
 pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to build the stand-in with")
@@ -41,7 +41,7 @@ print(json.dumps({"first": first, "second": all_of(True)}))
 
 
 def answer(program: str, scenario: str, then: str = "") -> Any:
-    return forks.answer(program, standin_environment(scenario) | {"THEN": then})
+    return nvml_forks.answer(program, standin_environment(scenario) | {"THEN": then})
 
 
 TWO = """

@@ -35,10 +35,14 @@ def answer(program: str, environment: dict[str, str]) -> Any:
 
 @cache
 def _server() -> subprocess.Popen[str]:
-    paths = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
+    makers, tests, repository, *_ = Path(__file__).parents
     server = subprocess.Popen(
         [sys.executable, __file__],
-        env={**os.environ, **standin_environment(""), "PYTHONPATH": os.pathsep.join(paths)},
+        env={
+            **os.environ,
+            **standin_environment(""),
+            "PYTHONPATH": os.pathsep.join(map(str, (repository, tests, makers))),
+        },
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,7 +1,7 @@
 """What public dumps of `nvidia-smi` say, as a scenario of the stand-in library and as what is read of it.
 
-A dump in `dumps/` has the figures in nvidia-smi's words and units, and where they come from. Of what it does
-not have, the stand-in says that it is not supported.
+A dump in `tests/nvml/dumps/` has the figures in nvidia-smi's words and units, and where they come from. Of
+what it does not have, the stand-in says that it is not supported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any  # TOML
 
 import tomllib
 
-_PLACE = Path(__file__).with_name("dumps")
+_PLACE = Path(__file__).parents[1] / "nvml" / "dumps"
 NAMES = tuple(sorted(path.stem for path in _PLACE.glob("*.toml")))
 _NOT_SUPPORTED, _NO_SUCH_FUNCTION = 3, 13
 
