@@ -32,28 +32,19 @@ class Ear:
         self.progress.append(text)
 
 
-def test_progress_and_then_the_result_arrive() -> None:
+@pytest.mark.parametrize("error", [None, GputuiError("no file", "name another")])
+def test_progress_and_then_the_result_or_the_error_arrive(error: GputuiError | None) -> None:
     ear = Ear()
 
     def work(job: Job[int]) -> int:
         job.say("adding")
+        if error is not None:
+            raise error
         return 1 + 1
 
     Job(work, ear.arrived, ear.tell).start()
     assert ear.ended.wait(DEADLINE_S)
-    assert (ear.progress, ear.outcome) == (["adding"], 2)
-
-
-def test_an_error_arrives_as_it_is() -> None:
-    ear = Ear()
-    error = GputuiError("no file", "name another")
-
-    def work(job: Job[int]) -> int:
-        raise error
-
-    Job(work, ear.arrived).start()
-    assert ear.ended.wait(DEADLINE_S)
-    assert ear.outcome is error
+    assert (ear.progress, ear.outcome) == (["adding"], error or 2)
 
 
 def test_giving_up_ends_a_query_that_would_never_end_and_nothing_arrives() -> None:
