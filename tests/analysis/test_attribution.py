@@ -6,10 +6,21 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from step_sides import (
+    MS,
+    NS,
+    attributed,
+    differences_ms,
+    estimate_of,
+    make_pass,
+    row,
+    side,
+    sides,
+    waits,
+)
 
 from gputui.analysis.attribution import (
     NOT_EXPLAINED,
-    Attribution,
     ProfiledSide,
     _net_work_ns,
     apportioned,
@@ -19,68 +30,8 @@ from gputui.analysis.attribution import (
     inflation,
     split_by_calls,
 )
-from gputui.analysis.verdict import RatioEstimate, compare_launches
 from gputui.model.absent import Missing
-from gputui.model.journal import CATEGORIES, IDLE_CAUSES, PHASES, Operator, ProfiledPass, TimeSlice
-
-MS = 1_000_000
-NS = st.integers(0, 2 * 10**12)
-COUNTS = st.integers(0, 10**6)
-
-
-@st.composite
-def operators(draw: st.DrawFn) -> Operator:
-    return Operator(
-        phase=draw(st.sampled_from(PHASES)),
-        category=draw(st.sampled_from(CATEGORIES)),
-        operator=draw(st.sampled_from(("aten::mm", "aten::linear", "aten::to", "aten::add", "others"))),
-        shapes=draw(st.sampled_from(("", "8x64,64x64", "2x3,3x4"))),
-        dtypes=draw(st.sampled_from(("float,float", "c10::BFloat16"))),
-        calls=draw(COUNTS),
-        events=draw(COUNTS),
-        time_ns=draw(NS),
-        cpu_ns=draw(NS),
-        kernels=draw(COUNTS),
-    )
-
-
-def make_pass(
-    rows: tuple[Operator, ...], idle: tuple[TimeSlice, ...] = (), steps: int = 1, cost_ns: int = 0
-) -> ProfiledPass:
-    """A valid pass with these rows and this idle time."""
-    busy = tuple(TimeSlice(row.phase, "compute", "", row.time_ns) for row in rows)
-    slices = (*busy, *idle)
-    return ProfiledPass(
-        launch_id=0,
-        case_id=0,
-        is_valid=True,
-        reason="",
-        steps=steps,
-        window_ns=sum(s.time_ns for s in slices),
-        events=sum(row.events for row in rows),
-        event_cost_ns=cost_ns,
-        unmatched_ns=0,
-        operators=rows,
-        slices=slices,
-        kernels=(),
-        memory=(),
-        memory_reason="not asked for",
-        trace_bytes=0,
-    )
-
-
-@st.composite
-def sides(draw: st.DrawFn) -> ProfiledSide:
-    rows = draw(st.lists(operators(), max_size=12))
-    idle = draw(
-        st.lists(
-            st.builds(TimeSlice, st.sampled_from(PHASES), st.just("idle"), st.sampled_from(IDLE_CAUSES), NS),
-            max_size=6,
-        )
-    )
-    found = make_pass(tuple(rows), tuple(idle), draw(st.integers(1, 20)), draw(st.integers(0, 5000)))
-    peak = st.one_of(st.just(Missing("none")), st.floats(1e9, 1e16))
-    return ProfiledSide(found, draw(st.integers(1, 10**12)), draw(st.booleans()), draw(peak))
+from gputui.model.journal import ProfiledPass
 
 
 @settings(max_examples=75, deadline=None)
@@ -91,21 +42,21 @@ def test_whatever_the_rows_the_parts_sum_to_the_difference_to_the_nanosecond_and
     found, back = divide_difference(a, b), divide_difference(b, a)
 
     for rows in (found.parts, found.operators):
-        assert sum(row.time_a_ns for row in rows) == a.step_ns
-        assert sum(row.time_b_ns for row in rows) == b.step_ns
-        assert sum(row.difference_ns for row in rows) == found.difference_ns == b.step_ns - a.step_ns
-        assert all(row.split.total_ns == row.difference_ns for row in rows)
+        assert sum(one.time_a_ns for one in rows) == a.step_ns
+        assert sum(one.time_b_ns for one in rows) == b.step_ns
+        assert sum(one.difference_ns for one in rows) == found.difference_ns == b.step_ns - a.step_ns
+        assert all(one.split.total_ns == one.difference_ns for one in rows)
     assert all(sum(ns for _, ns in part.phases) == part.difference_ns for part in found.parts)
-    assert all(isinstance(row.time_a_ns, int) and isinstance(row.difference_ns, int) for row in found.parts)
+    assert all(isinstance(one.time_a_ns, int) and isinstance(one.difference_ns, int) for one in found.parts)
     assert 0 <= found.coverage <= 1
     assert found.confidence in ("high", "fair", "low")
     ways = {"shapes", "operator", "category", "idle", "only a", "only b", "none"}
-    assert {row.match for row in found.operators} <= ways
-    for row in found.operators:
-        assert isinstance(row.peak_ns, Missing) == isinstance(row.efficiency_ns, Missing)
-        if not isinstance(row.peak_ns, Missing) and not isinstance(row.efficiency_ns, Missing):
-            assert row.peak_ns + row.efficiency_ns == row.split.per_call_ns
-            assert not isinstance(row.flops_per_call, Missing)
+    assert {one.match for one in found.operators} <= ways
+    for one in found.operators:
+        assert isinstance(one.peak_ns, Missing) == isinstance(one.efficiency_ns, Missing)
+        if not isinstance(one.peak_ns, Missing) and not isinstance(one.efficiency_ns, Missing):
+            assert one.peak_ns + one.efficiency_ns == one.split.per_call_ns
+            assert not isinstance(one.flops_per_call, Missing)
 
     assert found.coverage == pytest.approx(back.coverage)
     assert found.confidence == back.confidence
@@ -150,54 +101,6 @@ def test_the_split_by_calls_is_exact_and_of_one_kind_where_the_other_did_not_cha
 
 
 # By hand
-
-
-def row(
-    operator: str,
-    time_ms: float,
-    *,
-    calls: int = 1,
-    phase: str = "forward",
-    category: str = "gemm",
-    **more: str,
-) -> Operator:
-    dtypes, shapes = more.get("dtypes", "float"), more.get("shapes", "8x64,64x64")
-    return Operator(phase, category, operator, shapes, dtypes, calls, calls, round(time_ms * MS), 0, 0)
-
-
-def waits(cause: str, time_ms: float) -> TimeSlice:
-    return TimeSlice("forward", "idle", cause, round(time_ms * MS))
-
-
-def side(
-    *rows: Operator,
-    idle: tuple[TimeSlice, ...] = (),
-    step_ms: float = 0,
-    on_gpu: bool = False,
-    peak: float = 0,
-) -> ProfiledSide:
-    """A side of one profiled step; the timed step takes as long by default."""
-    found = make_pass(rows, idle)
-    step_ns = round(step_ms * MS) or found.window_ns
-    return ProfiledSide(found, step_ns, on_gpu, peak or Missing("not measured"))
-
-
-def estimate_of(a: ProfiledSide, b: ProfiledSide, spread: float = 1e-3) -> RatioEstimate:
-    """As if from five launches a side whose steps differ by this much."""
-    launches = [[[one.step_ns * (1 + spread * number)] * 5 for number in range(-2, 3)] for one in (a, b)]
-    estimate = compare_launches(*launches, prior_sd_a=0.1, prior_sd_b=0.1)
-    assert isinstance(estimate, RatioEstimate)
-    return estimate
-
-
-def attributed(a: ProfiledSide, b: ProfiledSide) -> Attribution:
-    found = attribute(a, b, estimate_of(a, b))
-    assert isinstance(found, Attribution), found
-    return found
-
-
-def differences_ms(found: Attribution) -> dict[str, float]:
-    return {part.category: part.difference_ns / MS for part in found.parts if part.difference_ns}
 
 
 def test_operators_pair_whatever_their_types_and_casts_stand_alone() -> None:

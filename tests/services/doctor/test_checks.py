@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 from builders import H200, make_interpreter, make_machine, make_torchless_interpreter
 from monitor_samples import sample
+from sound_boxes import GIB, QUIET, limited, make_box
 from stored_runs import run_id_of, store
 
 from gputui.analysis.health import BUSY_PCT, GpuFinding
@@ -56,30 +57,6 @@ RUNS = Check(
     "gputui attach 0000abcd",
 )
 DB, STATE = Path("/data/results.db"), Path("/state/runs")
-QUIET: Mapping[str, Value] = {
-    "sm_busy_pct": 0,
-    "throttle_bits": 0,
-    "pcie_width": 16,
-    "ecc_uncorrected_count": 0,
-}
-GIB = 1 << 30
-
-
-def make_box(gpus: int = 1, **changes: object) -> SystemState:
-    """A healthy box with idle GPUs."""
-    machine = make_machine(*["NVIDIA H200"] * gpus)
-    machine = replace(machine, memory=replace(machine.memory, shm_bytes=8 * GIB))
-    idle = dict.fromkeys(range(gpus), QUIET) | {HOST: {"load_1min": 0.1}}
-    box = SystemState(
-        machine=machine,
-        sample=sample(gpus, processes=0, changes=idle),
-        user="ann",
-        interpreter=make_interpreter(*[H200] * gpus),
-        found_as="this Python",
-        passed_over=(),
-        settings={},
-    )
-    return replace(box, **changes)  # type: ignore[arg-type]
 
 
 def states(box: SystemState) -> dict[str, str]:
@@ -196,14 +173,6 @@ def test_limits_of_a_container_are_shown_with_what_set_them() -> None:
     assert the(box, "CPU").state == the(box, "memory").state == the(box, "/dev/shm").state == "note"
     assert the(box, "memory").found == "8.00 GiB of 64.0 GiB, set by cgroup"
     assert the(box, "/dev/shm").next_step == "start the container with --shm-size=8g (or --ipc=host)"
-
-
-def limited(vendor: str = "nvidia", **changes: float | Missing) -> SystemState:
-    """A box whose GPU has this power limit."""
-    machine = make_machine("NVIDIA H200")
-    known = {"power_default_limit_w": 700.0, **changes}
-    gpu = replace(machine.gpus[0], vendor=vendor, **known)  # type: ignore[arg-type]
-    return make_box(machine=replace(machine, gpus=(gpu,)))
 
 
 def test_a_power_limit_more_than_rounding_below_the_default_is_noted_with_the_command_that_lifts_it() -> None:
@@ -382,7 +351,7 @@ def test_a_run_of_gputui_in_progress_disturbs_like_any_other_program_and_is_name
 
 
 def test_a_healthy_gpu_is_described_by_what_it_reports() -> None:
-    virtual = {"temperature_c": Missing("no sensor"), "pcie_width": Missing("virtual")}
+    virtual: Mapping[str, Value] = {"temperature_c": Missing("no sensor"), "pcie_width": Missing("virtual")}
     for values, shown in (
         ({**QUIET, "temperature_c": 41.4}, "41 °C, PCIe x16, not slowed, no memory errors"),
         (QUIET, "PCIe x16, not slowed, no memory errors"),

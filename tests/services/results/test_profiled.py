@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_case, make_interpreter, make_machine, make_plan
-from journals import RUN_ID, journal_lines, write_lines
+from builders import make_interpreter, make_machine
+from journals import RUN_ID, write_lines
+from profiled_passes import LINEAR, MESSAGE, MM, PASS, scripted, stored, with_pass
 from rich.cells import cell_len
-from supervised import Supervised, scripted_worker
+from supervised import Supervised
 
 import gputui
 from gputui.cli import main
@@ -23,82 +24,22 @@ from gputui.model.journal import (
     CaseEnd,
     CaseWarm,
     Event,
-    Kernel,
     LaunchEnd,
     LaunchStart,
-    Line,
-    MemoryPoint,
-    Operator,
     ProfiledPass,
     RunEnd,
     TimeSlice,
     without_result,
 )
-from gputui.model.plan import PROFILED, TIMED, Plan
+from gputui.model.plan import TIMED, Plan
 from gputui.services.profiles.loader import find_profile, read_profile
 from gputui.services.profiles.planner import Choices, resolve_plan
 from gputui.services.results.run_forms import keep_traces, traces_of
 from gputui.services.results.step_breakdown import breakdown_of
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
-from gputui.store.writing import store_run
 
-LINEAR = Operator("forward", "gemm", "aten::linear", "8x64,64x64", "float,float", 4, 20, 500, 500, 0)
-MM = Operator("backward", "gemm", "aten::mm", "64x8,8x64", "float,float", 8, 8, 250, 250, 0)
-PASS = ProfiledPass(
-    launch_id=7,
-    case_id=0,
-    is_valid=True,
-    reason="",
-    steps=2,
-    window_ns=1000,
-    events=40,
-    event_cost_ns=3,
-    unmatched_ns=0,
-    operators=(LINEAR, MM),
-    slices=(
-        TimeSlice("forward", "compute", "", 500),
-        TimeSlice("backward", "compute", "", 250),
-        TimeSlice("backward", "idle", "python", 250),
-    ),
-    kernels=(Kernel("sm90_gemm", "compute", "aten::linear", 4, 480, 130),),
-    memory=(
-        MemoryPoint("start", 100, 0, 200, 0, 10, 0, 4096),
-        MemoryPoint("peak", 100, 50, 200, 300, 10, 5, Missing("there is no caching allocator")),
-    ),
-    memory_reason="",
-    trace_bytes=0,
-)
 KILLED = "the worker died of SIGKILL, as it does when memory runs out"
-MESSAGE = (
-    "case_id=0, is_valid=True, reason='', steps=1, window_ns=10, events=1, event_cost_ns=2, unmatched_ns=0,"
-    " operators=[dict(phase='forward', category='gemm', operator='aten::mm', shapes='', dtypes='', calls=1,"
-    " events=1, time_ns=6, cpu_ns=6, kernels=0)], slices=[dict(phase='forward', time_class='compute',"
-    " cause='', time_ns=6), dict(phase='forward', time_class='idle', cause='python', time_ns=4)],"
-    " kernels=[], memory=[dict(point='peak', weights_bytes=1, gradients_bytes=2, optimizer_bytes=3,"
-    " activations_bytes=4, inputs_bytes=5, other_bytes=6, reserved_bytes=None)], memory_reason='',"
-    " trace_bytes=0"
-)
-
-
-def with_pass(*passes: ProfiledPass, of: tuple[int, ...] = (0,)) -> list[Line]:
-    """A run whose first case, or cases `of` these numbers, were profiled in launch 7."""
-    lines = journal_lines()
-    t_ns = 90_000_000_000
-    launch: list[Line] = [
-        LaunchStart(7, 0, of, 1, 20.0, t_ns, PROFILED),
-        *passes,
-        LaunchEnd(7, "ok", "", 0, "", t_ns + 5),
-    ]
-    return [*lines[:-1], *launch, lines[-1]]
-
-
-def stored(tmp_path: Path, lines: list[Line]) -> Path:
-    db = tmp_path / "a.db"
-    contents = read_journal(write_lines(tmp_path / "run", lines))
-    assert contents.damage == ()
-    store_run(db, contents, ())
-    return db
 
 
 def test_a_pass_comes_back_from_a_file_as_it_was_and_a_notebook_has_it_as_tables(tmp_path: Path) -> None:
@@ -232,18 +173,6 @@ def test_json_has_the_whole_pass_and_the_timed_step_beside_it(output_of: Callabl
     (message,) = re.findall(r"^- `profiled`: .*$", page, re.MULTILINE)
     keys = {*profiled, *profiled["operators"][0], *profiled["slices"][0], *profiled["memory"][0]}
     assert keys | set(profiled["kernels"][0]) <= set(re.findall(r"`(\w+)`", message))
-
-
-def scripted(tmp_path: Path, behaviour: str, *launches: list[int]) -> Plan:
-    """A plan of one launch with a profiled pass by a scripted worker."""
-    script = f"""
-assert json.load(open(sys.argv[3]))["profiled"] == [0]
-for case_id in ids: measure(case_id)
-{behaviour}
-"""
-    worker = scripted_worker(tmp_path / "worker.py", script)
-    plan = make_plan([0], cases=(make_case(),), interpreter=worker)
-    return replace(plan, launches=(replace(plan.launches[0], profiled=(0,)),))
 
 
 def run_of(tmp_path: Path, behaviour: str) -> Supervised:
