@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,11 @@ GPT_AMP = replace(GPT, variant=replace(GPT.variant, precision="amp"))
 GEMM, GEMM_AMP = make_case(), make_case(precision="amp")
 
 
-def compared(*files: Path, by: str | None = "precision", form: str = "text") -> str:
-    """What `compare` writes of these files."""
+def compared(*files: Path, by: str | None = "precision", forms: Sequence[str] = ("text",)) -> list[str]:
+    """What `compare` writes of these files in each form."""
     asked = ask([str(file) for file in files], by=by)
     answer = asked.compared(0, with_energy=True)
-    return comparison_text(asked, answer, form, width=120, is_verbose=True)
+    return [comparison_text(asked, answer, form, width=120, is_verbose=True) for form in forms]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     passes = passed(0, 90, *FP32), passed(1, 91, *AMP)
     lines = lines_of((GPT, GPT_AMP, GEMM, GEMM_AMP), (100, 50, 80, 16), passes)
     db = store(tmp_path_factory.mktemp("made") / "both.db", lines)
-    return {form: compared(db, form=form) for form in ("text", "json", "markdown", "html")}
+    forms = ("text", "json", "markdown", "html")
+    return dict(zip(forms, compared(db, forms=forms), strict=True))
 
 
 def on_one_line(text: str) -> str:
@@ -110,8 +112,8 @@ def test_two_files_explain_each_other_where_they_differ(tmp_path: Path) -> None:
     b = store(tmp_path / "b.db", lines_of((GPT,), (200,), (passed(0, 90, *slow),)))
 
     sentence = "b's step is 100 ms longer (200 vs 100 ms, 4096 tok): matmul +80.0 ms (backward), 80 % of the"
-    assert f"{sentence} difference" in on_one_line(compared(a, b, by=None))
-    (row,) = rows_of(compared(a, same, by=None, form="json")).values()
+    assert f"{sentence} difference" in on_one_line(*compared(a, b, by=None))
+    (row,) = rows_of(*compared(a, same, by=None, forms=["json"])).values()
     assert row["why"] == {"missing": "the verdict is inconclusive: there is no difference to explain"}
 
 
@@ -128,7 +130,7 @@ def test_a_pass_that_is_not_believed_explains_nothing_and_says_so_and_none_is_si
 ) -> None:
     passes = (spoilt, passed(1, 91, *AMP)) if spoilt else ()
 
-    text = on_one_line(compared(store(tmp_path / "a.db", lines_of((GPT, GPT_AMP), (100, 50), passes))))
+    text = on_one_line(*compared(store(tmp_path / "a.db", lines_of((GPT, GPT_AMP), (100, 50), passes))))
 
     assert expected in text
     assert ("why GPT training: unknown: a: " in text) == ("why" in text) == bool(spoilt)
@@ -140,7 +142,7 @@ def test_a_power_cap_seen_in_the_blocks_of_a_case_is_a_finding(tmp_path: Path) -
     passes = passed(0, 90, *FP32), passed(1, 91, *AMP)
     lines = lines_of(cases, (100, 50), passes, replace(GPU_MACHINE, gpus=(H200,)))
 
-    text = on_one_line(compared(store(tmp_path / "a.db", lines, gpus=1)))
+    text = on_one_line(*compared(store(tmp_path / "a.db", lines, gpus=1)))
 
     cap = "a power cap held the clock down for 50 % of the time, to 1.8"
     assert f"a: A power cap holds the clock down: {cap}" in text
