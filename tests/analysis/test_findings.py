@@ -55,14 +55,6 @@ def test_one_cause_is_named_with_what_is_left_at_best(
         assert ("half of its kernels" in finding.text) == (confidence == "high")
 
 
-def test_a_step_near_the_measured_rate_of_copies_is_memory_bound_unless_its_arithmetic_takes_longer() -> None:
-    moved = replace(facts(peak=1e12, flops=10**9), bytes_per_step=80 * 10**9, copy_bytes_per_s=1e12)
-
-    assert [(f.kind, f.at_best_ns) for f in findings_of(moved)] == [("memory-bound", 80 * MS)]
-    assert the(moved).evidence == "it moves at least 80 % of the 1.00 TB/s that large copies reach here"
-    assert [f.kind for f in findings_of(replace(moved, flops_per_step=90 * 10**9))] == ["compute-bound"]
-
-
 def test_a_step_that_waits_is_not_called_bound_by_compute_or_memory_as_well() -> None:
     for cause, kind in (("launch", "launch-bound"), ("data_wait", "starved by the loader")):
         waits = facts(75, 25, cause, peak=1e12, flops=70 * 10**9)
@@ -72,20 +64,14 @@ def test_a_step_that_waits_is_not_called_bound_by_compute_or_memory_as_well() ->
     ]
 
 
-def test_of_compute_and_memory_only_the_one_that_takes_longer_binds() -> None:
-    both = replace(facts(peak=1e12, flops=70 * 10**9), bytes_per_step=80 * 10**9, copy_bytes_per_s=1e12)
-    assert the(both).kind == "memory-bound"
-    assert the(replace(both, bytes_per_step=65 * 10**9)).kind == "compute-bound"
+def test_of_compute_and_memory_only_the_one_that_takes_longer_binds_a_step_near_its_measured_rate() -> None:
+    moved = replace(facts(peak=1e12, flops=10**9), bytes_per_step=80 * 10**9, copy_bytes_per_s=1e12)
 
-
-def test_products_in_half_precision_that_are_no_faster_than_fp32_leave_them_unused_too() -> None:
-    # 2e9 operations in 80 ms are 25 GFLOP/s; at 100 GFLOP/s they would take 20 ms
-    slow = replace(facts(precision="amp-bf16"), single_peak=50e9, half_peak=100e9)
-
-    assert [(f.kind, f.at_best_ns, f.confidence) for f in findings_of(slow)] == [
-        ("matrix units unused", 40 * MS, "high")
-    ]
-    assert findings_of(replace(slow, single_peak=20e9)) == ()
+    assert (the(moved).kind, the(moved).at_best_ns) == ("memory-bound", 80 * MS)
+    assert the(moved).evidence == "it moves at least 80 % of the 1.00 TB/s that large copies reach here"
+    for gflops, gigabytes, kind in ((70, 80, "memory"), (90, 80, "compute"), (70, 65, "compute")):
+        step = replace(moved, flops_per_step=gflops * 10**9, bytes_per_step=gigabytes * 10**9)
+        assert kinds(step) == [[f"{kind}-bound"]]
 
 
 def test_matrix_units_do_not_help_products_that_memory_holds_up_or_that_are_as_short_as_a_launch() -> None:
@@ -100,10 +86,15 @@ def test_matrix_units_do_not_help_products_that_memory_holds_up_or_that_are_as_s
     assert [f.kind for f in findings_of(on_cpu)] == ["tiny operators", "matrix units unused"]
 
 
-def test_a_step_that_computes_faster_than_fp32_can_uses_the_matrix_units_whatever_its_shapes_say() -> None:
+def test_products_in_half_precision_that_are_no_faster_than_fp32_leave_them_unused_too() -> None:
+    # 2e9 operations in 80 ms are 25 GFLOP/s; at 100 GFLOP/s they would take 20 ms
     slow = replace(facts(precision="amp-bf16"), single_peak=50e9, half_peak=100e9)
+    finding = the(slow)
+
+    assert (finding.kind, finding.at_best_ns, finding.confidence) == ("matrix units unused", 40 * MS, "high")
+    assert findings_of(replace(slow, single_peak=20e9)) == ()
     assert the(replace(slow, flops_per_step=4 * 10**9)).kind == "matrix units unused"
-    assert findings_of(replace(slow, flops_per_step=6 * 10**9)) == ()
+    assert findings_of(replace(slow, flops_per_step=6 * 10**9)) == (), "whatever its shapes say"
 
 
 def test_the_most_to_be_gained_comes_first_and_no_step_is_better_than_nothing() -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from hand_made import make_run, measured, recording, steady, unmeasured
-from journals import GPU_MACHINE, STARTED_US, make_case
-from test_expected import copy, gemm
+from journals import STARTED_US, make_case
 
 from gputui.model.journal import without_result
 from gputui.model.result import CaseResult
@@ -64,14 +63,6 @@ def test_a_recording_is_compared_only_with_one_of_the_same_label(
     )
     commands = [step.command for step in next_steps([new], FILE, [new.summary, old.summary])]
     assert (f"gputui compare a.db@{old.summary.short_id} a.db@{ID}" in commands) == is_compared
-
-
-def test_a_box_below_normal_is_looked_at_first() -> None:
-    slow = make_run(gemm(300), copy(2.62), machine=GPU_MACHINE)
-
-    look, report, *_ = (step.command for step in next_steps([slow], FILE))
-    assert look == "gputui doctor"
-    assert report == f"gputui share a.db@{slow.summary.short_id} -o report.md"
 
 
 def again(*cases: CaseResult, status_reason: str = "", budget_s: float = 90.0) -> list[str]:
