@@ -17,7 +17,7 @@ from builders import make_case, make_plan, make_spec
 from supervised import PATIENCE_S, scripted_worker
 
 from gputui.model.absent import Missing
-from gputui.model.journal import CasePlanned, MachineFound
+from gputui.model.journal import CasePlanned, Event, MachineFound
 from gputui.model.plan import Plan, PlannedDevice
 from gputui.model.telemetry import POWER_CAP
 from gputui.services.compare.reports import comparison_as_text
@@ -34,10 +34,14 @@ plain = AmdGpus.__init__
 AmdGpus.__init__ = lambda self, root=None, **more: plain(self, Path(sys.argv[1]), **more)
 from gputui.recording import sampler
 from gputui.recording.supervisor import Supervisor
-sampler.gpu_sources = lambda: (AmdGpus(),)
+class Broken:
+    NAME = "broken"
+    def open(self):
+        raise RuntimeError("no library at /home/alice/x.so")
+sampler.gpu_sources = lambda: (AmdGpus(), Broken())
 sys.exit(Supervisor([Path(sys.argv[2])]).run())
 """
-"""A supervisor that reads AMD GPUs below another root; all else is as in `gputui run`."""
+"""A supervisor that reads AMD GPUs below another root, and a source that raises; all else is as in a run."""
 WORKER = """
 warm(0)
 for index in range(5):
@@ -136,6 +140,8 @@ def test_the_machine_has_the_gpu_and_what_it_read_of_it_is_in_the_telemetry_of_t
     assert gpu.gpu_id
     assert isinstance(gpu.mig_enabled, Missing)
     assert journal.of(CasePlanned)[0].device_index == 0, "joined by its PCI address"
+    broken = "broken: this is a bug in gputui: RuntimeError: no library at x.so"
+    assert [(event.level, event.message) for event in journal.of(Event)] == [("warning", broken)]
     of_gpu = [one.values for one in read_telemetry(runs[1]) if one.device == 0]
     assert len(of_gpu) > 10
     expected = {"power_w": 707, "sm_clock_mhz": 1400, "temperature_c": 42, "compute_process_count": 1}
