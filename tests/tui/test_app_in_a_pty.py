@@ -41,43 +41,32 @@ def is_given_back(terminal: Terminal) -> bool:
     )
 
 
-@pytest.mark.parametrize(("key", "status"), [(b"q", 0), (b"\x1c", 0), (b"\x03", 130)])
-def test_a_key_leaves_and_the_terminal_is_as_before(key: bytes, status: int, still: Terminal) -> None:
-    still.type(key)
-    assert still.ended() == status
+def test_control_c_leaves_and_the_terminal_is_as_before(still: Terminal) -> None:
+    still.type(b"\x03")
+    assert still.ended() == 130
     still.wait_for(lambda: is_given_back(still))
 
 
 @pytest.mark.parametrize(
-    ("number", "words"),
-    [*((number, ()) for number in END_SIGNALS), (signal.SIGTERM, ("splash",))],
-    ids=lambda value: value.name if isinstance(value, signal.Signals) else " ".join(value),
+    ("number", "words", "shown"),
+    [
+        *((number, ("every", "0.2", "patient"), SHOWN) for number in END_SIGNALS if number != signal.SIGTERM),
+        (signal.SIGTERM, ("every", "0.2", "patient", "splash"), SHOWN),
+        (signal.SIGTERM, ("splash", "wait"), "starting"),
+    ],
+    ids=str,
 )
 def test_a_signal_ends_the_app_and_gives_the_terminal_back(
-    number: signal.Signals, words: tuple[str, ...], repository: Path
+    number: signal.Signals, words: tuple[str, ...], shown: str, repository: Path
 ) -> None:
-    with monitor(repository, "every", "0.2", "patient", *words) as terminal:
-        terminal.wait_for(SHOWN)
-        terminal.signal(number)
-        assert terminal.ended() == 128 + number
-        terminal.wait_for(lambda: is_given_back(terminal))
-
-
-def test_a_signal_during_the_first_picture_gives_the_terminal_back(repository: Path) -> None:
-    number = signal.SIGTERM
-    with monitor(repository, "splash", "wait") as terminal:
-        terminal.wait_for("starting")
+    with monitor(repository, *words) as terminal:
+        terminal.wait_for(shown)
         terminal.signal(number)
         assert terminal.ended() == 128 + number
         terminal.wait_for(lambda: not terminal.is_alternate and terminal.is_cursor_shown)
         assert terminal.attributes_now == terminal.attributes_before
-
-
-def test_keys_typed_before_the_app_is_there_are_kept(repository: Path) -> None:
-    with monitor(repository, "splash") as terminal:
-        terminal.wait_for("starting")
-        terminal.type(b"mm")
-        terminal.wait_for("presses 2")
+        if shown == SHOWN:
+            terminal.wait_for(lambda: is_given_back(terminal))
 
 
 @pytest.mark.parametrize("words", [(), ("nohup",)], ids=["plain", "hang-ups are ignored"])
@@ -88,43 +77,51 @@ def test_a_closed_terminal_ends_the_app(words: tuple[str, ...], repository: Path
         assert terminal.process.wait(DEADLINE_S) == 129
 
 
-def test_nothing_changed_is_nothing_written_and_hardly_any_cpu(still: Terminal) -> None:
-    """Long enough for the app to draw two frames."""
-    still.type(b"p")  # a key that means nothing
-    seen = len(still.raw)
-    cpu_s = still.cpu_s()
-    with pytest.raises(AssertionError, match="not within"):
-        still.wait_for(lambda: len(still.raw) > seen, 2.3)
-    assert still.cpu_s() - cpu_s < 0.5
-
-
-def test_keys_reach_the_model_and_are_shown(still: Terminal) -> None:
-    still.type(b"m")
-    still.wait_for("presses 1 more")
-    still.type(b" ")
-    still.wait_for("presses 2 more")
-    still.type(b"\t")
-    still.wait_for("presses 3 next")
-    still.type(b"S")
-    still.wait_for("presses 4 reverse")
+def test_keys_text_sizes_and_pauses_reach_the_app_and_q_leaves(still: Terminal) -> None:
+    for presses, (keys, seen) in enumerate(
+        (("m", "more"), (" ", "more"), ("\t", "next"), ("S", "reverse")), 1
+    ):
+        still.type(keys.encode())
+        still.wait_for(f"presses {presses} {seen}")
+    still.type("/mq 温\r".encode())
+    still.wait_for("presses 6 typed mq 温")
     still.type(b"w")
     still.wait_for("GPU 温度 β")
+    for columns, lines in ((200, 50), (50, 12), (80, 24)):
+        still.resize(columns, lines)
+        still.wait_for(lambda size=f"{columns}x{lines}": size in still.screen.display[0])  # type: ignore[misc]
+        still.wait_for(lambda last=lines - 1: still.screen.display[last].startswith(SHOWN))  # type: ignore[misc]
+        assert sum(SHOWN in line for line in still.screen.display) == 1
+    seen_bytes = len(still.raw)
+    still.type(b"\x0c")
+    still.wait_for(lambda: b"\x1b[2J" in still.raw[seen_bytes:] and SHOWN.encode() in still.raw[seen_bytes:])
+    still.type(b"\x1a")
+    wait_until(lambda: state_of(still.process.pid) == "T")
+    still.wait_for(lambda: not still.is_alternate and still.attributes_now == still.attributes_before)
+    seen_bytes = len(still.raw)
+    still.signal(signal.SIGCONT)
+    still.wait_for(lambda: still.is_alternate and SHOWN.encode() in still.raw[seen_bytes:])
+    still.type(b"p")  # a key that means nothing
+    seen_bytes, cpu_s = len(still.raw), still.cpu_s()
+    with pytest.raises(AssertionError, match="not within"):
+        still.wait_for(lambda: len(still.raw) > seen_bytes, 2.3)  # in which two frames could be drawn
+    assert still.cpu_s() - cpu_s < 0.5
+    still.type(b"q")
+    assert still.ended() == 0
+    still.wait_for(lambda: is_given_back(still))
 
 
-def test_while_text_is_typed_keys_are_letters(still: Terminal) -> None:
-    still.type("/mq 温\r".encode())
-    still.wait_for("presses 2 typed mq 温")
-    still.type(b"m")
-    still.wait_for("presses 3 more")
-
-
-def test_wheel_and_clicks_reach_the_model_and_movements_are_not_reported(repository: Path) -> None:
-    with monitor(repository, "still", "mouse") as terminal:
-        terminal.wait_for(SHOWN)
+def test_typing_ahead_wheel_and_clicks_reach_the_model_and_a_hanging_source_does_not_hold_up_the_end(
+    repository: Path,
+) -> None:
+    with monitor(repository, "still", "mouse", "splash", "hang") as terminal:
+        terminal.wait_for("starting")
+        terminal.type(b"mm")
+        terminal.wait_for("presses 2")
         assert b"\x1b[?1000h" in terminal.raw
-        assert b"\x1b[?1003h" not in terminal.raw
+        assert b"\x1b[?1003h" not in terminal.raw, "movements are not reported"
         terminal.type(b"\x1b[<65;10;10M")
-        terminal.wait_for("presses 1 down")
+        terminal.wait_for("presses 3 down")
         terminal.type(b"\x1b[<0;10;5M\x1b[<0;10;5m")
         terminal.wait_for("clicked 9 4")
         terminal.type(b"q")
@@ -138,35 +135,6 @@ def test_a_bug_of_the_model_gives_the_terminal_back_and_is_reported(still: Termi
     still.wait_for(lambda: not still.is_alternate and still.is_cursor_shown)
     still.wait_for(lambda: b"ValueError: a bug of the model" in still.raw)
     assert still.attributes_now == still.attributes_before
-
-
-@pytest.mark.slow
-def test_memory_does_not_grow_with_the_pictures(repository: Path) -> None:
-    with monitor(repository, "still") as terminal:
-        terminal.wait_for(SHOWN)
-        terminal.type(b"b")
-        pressed, grown = 1, []
-        for goal in (600, 1200, 1800):
-            while pressed < goal:
-                terminal.type(b"m")
-                pressed += 1
-                terminal.wait_for(f"presses {pressed} ")
-            grown.append(terminal.rss_bytes())
-        assert grown[2] - grown[0] < 2**20
-
-
-def test_a_resized_window_is_filled(still: Terminal) -> None:
-    for columns, lines in ((200, 50), (50, 12), (80, 24)):
-        still.resize(columns, lines)
-        still.wait_for(lambda size=f"{columns}x{lines}": size in still.screen.display[0])  # type: ignore[misc]
-        still.wait_for(lambda last=lines - 1: still.screen.display[last].startswith(SHOWN))  # type: ignore[misc]
-        assert sum(SHOWN in line for line in still.screen.display) == 1
-
-
-def test_control_l_draws_everything_again(still: Terminal) -> None:
-    seen = len(still.raw)
-    still.type(b"\x0c")
-    still.wait_for(lambda: b"\x1b[2J" in still.raw[seen:] and SHOWN.encode() in still.raw[seen:])
 
 
 def test_a_terminal_that_never_answers_gets_its_pictures(repository: Path) -> None:
@@ -228,48 +196,26 @@ def test_a_slow_link_shows_the_present_and_obeys(repository: Path) -> None:
 
 def test_an_answer_on_its_way_is_not_left_to_the_shell(repository: Path) -> None:
     """Each key causes a frame, whose answer would come after the end."""
-    for _ in range(3):
-        with monitor(repository, "still", "patient", answer_after_s=0.02) as terminal:
-            terminal.wait_for(SHOWN)
-            terminal.type(b"mmmq")
-            assert terminal.ended() == 0
-            assert terminal.unread() == b""
-
-
-def test_a_hanging_source_does_not_hold_up_the_end(repository: Path) -> None:
-    with monitor(repository, "still", "hang") as terminal:
+    with monitor(repository, "still", "patient", answer_after_s=0.02) as terminal:
         terminal.wait_for(SHOWN)
-        terminal.type(b"q")
+        terminal.type(b"mmmq")
         assert terminal.ended() == 0
+        assert terminal.unread() == b""
 
 
-def test_it_can_be_put_aside_and_taken_up_again(still: Terminal) -> None:
-    still.type(b"\x1a")
-    wait_until(lambda: state_of(still.process.pid) == "T")
-    still.wait_for(lambda: not still.is_alternate and still.attributes_now == still.attributes_before)
-    seen = len(still.raw)
-    still.signal(signal.SIGCONT)
-    still.wait_for(lambda: still.is_alternate and SHOWN.encode() in still.raw[seen:])
-    still.type(b"m")
-    still.wait_for("presses 1")
-
-
-def test_samples_are_painted_and_without_colours_nothing_but_bold_underline_and_reverse_is_sent(
-    repository: Path,
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "xterm", "COLORTERM": ""}])
+def test_samples_are_painted_in_no_colours_or_in_the_sixteen_of_the_user(
+    environment: dict[str, str], repository: Path
 ) -> None:
-    with monitor(repository, "every", "0.1", environment={"NO_COLOR": "1"}) as terminal:
+    with monitor(repository, "every", "0.1", environment=environment) as terminal:
         terminal.wait_for(lambda: bool(re.search(r"samples [1-9]", terminal.screen.display[0])))
-        codes = {
-            code for group in re.findall(rb"\x1b\[([0-9;]*)m", terminal.raw) for code in group.split(b";")
-        }
-        assert codes <= {b"", b"0", b"1", b"4", b"7"}
-
-
-def test_sixteen_colours_are_those_of_the_user(repository: Path) -> None:
-    with monitor(repository, "every", "0.1", environment={"TERM": "xterm", "COLORTERM": ""}) as terminal:
-        terminal.wait_for(lambda: bool(re.search(r"samples [1-9]", terminal.screen.display[0])))
-        assert b"38;" not in terminal.raw
-        assert re.search(rb"\x1b\[(0;)?36m", terminal.raw)
+        if "NO_COLOR" in environment:
+            groups = re.findall(rb"\x1b\[([0-9;]*)m", terminal.raw)
+            codes = {code for group in groups for code in group.split(b";")}
+            assert codes <= {b"", b"0", b"1", b"4", b"7"}
+        else:
+            assert b"38;" not in terminal.raw
+            assert re.search(rb"\x1b\[(0;)?36m", terminal.raw)
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:

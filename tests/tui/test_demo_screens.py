@@ -16,7 +16,7 @@ import psutil
 import pytest
 from command_line import gputui_here
 from pty_harness import Terminal
-from shell_app import make_app, picture, press, settled
+from shell_app import make_app, picture, press, until
 
 from gputui.analysis.attribution import Attribution
 from gputui.model.result import Run
@@ -35,8 +35,6 @@ from gputui.tui.screens.results import ResultsScreen
 from gputui.tui.screens.run import RunScreen
 
 UNANSWERED = re.compile(r"unknown|not profiled|no profiled pass|not known|not sampled")
-TABS = 4
-"""Of a run on the Results screen."""
 TRACE = "demo trace"
 NO_MEMORY = "memory: not known: memory is not read from traces"
 
@@ -106,33 +104,15 @@ def demo_in_a_terminal(repository: Path, directory: Path, before: str = "", line
     return Terminal([sys.executable, "-c", code], 120, lines, environment=environment)
 
 
-def test_each_screen_opens_in_the_terminal_says_so_and_leaves_no_file(
-    repository: Path, tmp_path: Path
-) -> None:
-    shown = {
-        b"2": "launch",
-        b"3": "demo H100 PCIe",
-        b"4": "less per token",
-        b"5": "LOST",
-        b"1": "8x H200",
-    }
+def test_it_opens_in_the_terminal_says_so_and_leaves_no_file(repository: Path, tmp_path: Path) -> None:
     with demo_in_a_terminal(repository, tmp_path) as terminal:
-        terminal.wait_for("8x H200")
-        for key, words in shown.items():
-            terminal.type(key)
-            terminal.wait_for(lambda key=key: f"[{key.decode()} " in terminal.text.splitlines()[0])  # type: ignore[misc]
+        for key, words in (("", "8x H200"), ("2", "launch"), ("3", "demo H100 PCIe")):
+            terminal.type(key.encode())
             terminal.wait_for(words)
             assert CAUTION in terminal.text.splitlines()[0]
         terminal.type(b"q")
         assert terminal.ended() == 0
     assert list(tmp_path.iterdir()) == []
-
-
-def test_two_demos_at_once_have_a_directory_each(unwritten: Demo) -> None:
-    other = Demo(1)
-    assert other.db.parent != unwritten.db.parent
-    other.close()
-    assert unwritten.db.parent.is_dir()
 
 
 def test_without_a_temporary_directory_the_monitor_is_shown_alone(repository: Path, tmp_path: Path) -> None:
@@ -156,80 +136,63 @@ async def test_a_file_that_cannot_be_written_is_reported_where_it_is_needed(unwr
         assert CAUTION in picture(app).splitlines()[0]
 
 
-async def test_every_tab_of_every_stored_run_has_an_answer(app: MonitorApp) -> None:
-    async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "3")
-        for place, box in enumerate(BOXES):
-            await press(pilot, *["down"] * bool(place), "enter")
-            assert isinstance(app.screen, ResultsScreen)
-            for _ in range(TABS):
-                text = picture(app)
-                assert CAUTION in text.splitlines()[0]
-                assert not UNANSWERED.search(text), text
-                await press(pilot, "tab")
-            screen = app.screen
-            await press(pilot, "escape", "o")
-            assert app.screen is screen, "the demo opens no other file"
-            assert box.gpus[0].name.removeprefix("NVIDIA ") in picture(app)
-
-
 def test_the_trace_is_what_its_maker_makes_of_the_tables() -> None:
     assert gzip.decompress(demo_trace.PLACE.read_bytes()) == demo_trace.trace()
 
 
-async def test_the_trace_says_where_its_steps_go_on_every_tab(app: MonitorApp) -> None:
-    async with app.run_test(size=(120, 40)) as pilot:
-        await press(pilot, "3", *["down"] * len(BOXES), "enter")
-        screen = app.screen
-        assert isinstance(screen, ResultsScreen)
-        shown = {}
-        while screen._pane.tab not in shown:
-            shown[screen._pane.tab] = text = picture(app)
-            assert TRACE in text.splitlines()[0]
-            assert CAUTION in text.splitlines()[0]
-            assert not UNANSWERED.search(text.replace(NO_MEMORY, "")), text
-            await press(pilot, "tab")
-    assert list(shown) == ["overview", "step"]
-    assert re.search(
-        r"A step takes \d\d\.\d ms: \d\d % is matmul, and \d\d % is ",
-        " ".join(shown["overview"].split()),
-    )
-    assert "linear" in shown["step"]
-    assert re.search("idle: .*data", shown["step"])
-
-
-def test_a_copy_of_the_trace_says_that_it_is_made_up(demo: Demo) -> None:
-    label_run(demo.db, _run_id(demo, TRACE), "my trace")
-    assert CAUTION in gputui_here("show", "my trace", demo.db).stdout
-
-
-def _run_id(demo: Demo, label: str) -> str:
-    with open_result(demo.db) as file:
-        return next(one.run_id for one in file.summaries() if one.label == label)
-
-
-async def test_the_comparison_says_what_each_row_costs_and_why(app: MonitorApp) -> None:
-    async with app.run_test(size=(120, 40)) as pilot:
-        await press(pilot, "4")
-        screen = app.screen
-        assert isinstance(screen, CompareScreen)
+async def test_every_screen_says_that_it_is_made_up_and_has_an_answer_on_every_page(app: MonitorApp) -> None:
+    def shown() -> str:
         text = picture(app)
         assert CAUTION in text.splitlines()[0]
+        assert not UNANSWERED.search(text.replace(NO_MEMORY, "")), text
+        return text
+
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "3")
+        assert isinstance(app.screen, ResultsScreen)
+        results: ResultsScreen = app.screen
+        tabs: dict[str, str] = {}
+        for place, name in enumerate((*(box.gpus[0].name.removeprefix("NVIDIA ") for box in BOXES), TRACE)):
+            assert name in picture(app)
+            await press(pilot, *["down"] * bool(place), "enter")
+            tabs = {}
+            while results._pane.tab not in tabs:
+                tabs[results._pane.tab] = shown()
+                await press(pilot, "tab")
+            await press(pilot, "escape", "o")
+            assert app.screen is results, "the demo opens no other file"
+        assert list(tabs) == ["overview", "step"], "of the trace"
+        sentence = r"A step takes \d\d\.\d ms: \d\d % is matmul, and \d\d % is "
+        assert re.search(sentence, " ".join(tabs["overview"].split()))
+        assert "linear" in tabs["step"]
+        assert re.search("idle: .*data", tabs["step"])
+
+        await press(pilot, "4")
+        assert isinstance(app.screen, CompareScreen)
+        compare: CompareScreen = app.screen
+        text = " ".join(shown().split())
         assert "cheaper" in text
-        assert re.search(r"why: .*matmul", " ".join(text.split()))
-        assert screen.loaded is not None
-        rows = screen.loaded.answer.comparisons[0].rows
+        assert re.search(r"why: .*matmul", text)
+        assert compare.loaded is not None
+        rows = compare.loaded.answer.comparisons[0].rows
         assert len(rows) == 24
-        open_rows = [row for row in rows if not (row.why and isinstance(row.why.attribution, Attribution))]
-        undecided, *graphs = open_rows
+        undecided, *graphs = (
+            row for row in rows if not (row.why and isinstance(row.why.attribution, Attribution))
+        )
         assert undecided.verdict.word == "inconclusive"
         assert {row.case.variant.mode for row in graphs} == {"graph"}  # whose operators no pass can see
         await press(pilot, "enter")
-        assert "efficiency" in picture(app)
+        assert "efficiency" in shown()
         await press(pilot, *["pagedown"] * 2)
-        assert not UNANSWERED.search(picture(app))
+        shown()
         await press(pilot, "o")
-        assert app.screen is screen, "the demo opens no other file"
+        assert app.screen is compare, "the demo opens no other file"
+
+        await press(pilot, "5")
+        text = picture(app)
+        assert CAUTION in text.splitlines()[0]
+        assert "Ready to measure on 6 of 8 GPUs" in text
+        assert "GPU 7           LOST" in text
 
 
 async def test_the_run_goes_on_and_its_keys_start_and_stop_nothing(app: MonitorApp) -> None:
@@ -238,29 +201,17 @@ async def test_the_run_goes_on_and_its_keys_start_and_stop_nothing(app: MonitorA
         await press(pilot, "2")
         screen = app.screen
         assert isinstance(screen, RunScreen)
-        while screen.watched is None:
-            await settled(pilot)
+        await until(pilot, lambda: screen.watched is not None)
         assert CAUTION in picture(app).splitlines()[0]
         assert re.search("GPU 0  H100 PCIe|host  AMD EPYC", picture(app))
         for keys in (("x", "y"), ("escape", "r")):
             await press(pilot, *keys)
             assert "the demo starts and stops nothing" in picture(app)
         await press(pilot, "a")
-        while screen.watched is None:
-            await settled(pilot)
+        await until(pilot, lambda: screen.watched is not None)
         await pilot.press("q")  # no question: nothing goes on
     assert app.return_value == 0
     assert psutil.Process().children() == children
-
-
-async def test_the_checks_are_of_the_made_up_box(app: MonitorApp) -> None:
-    async with app.run_test(size=(120, 60)) as pilot:
-        await press(pilot, "5")
-        text = picture(app)
-        assert CAUTION in text.splitlines()[0]
-        assert "Ready to measure on 6 of 8 GPUs" in text
-        assert "GPU 7           LOST" in text
-        assert "96 cores" in text
 
 
 def test_a_run_in_progress_begins_anew_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,6 +253,10 @@ def test_the_process_is_as_it_was_afterwards(tmp_path: Path, monkeypatch: pytest
     made = Demo(8)
     assert os.environ["GPUTUI_DB"] == str(made.db)
     assert Path.cwd() == made.db.parent
+    other = Demo(1)
+    assert other.db.parent != made.db.parent
+    other.close()
+    assert made.db.parent.is_dir()
     made.close()
     assert os.environ["GPUTUI_DB"] == "mine.db"
     assert Path.cwd() == tmp_path
@@ -312,6 +267,10 @@ def test_a_copy_of_the_file_cannot_pass_for_a_measurement(runs: tuple[Run, ...],
     run = runs[0]
     problems = problems_of_run(Candidate("demo.db", run, {}))
     assert list(problems) == ["'demo (made up)' is not a built-in profile"]
+    with open_result(demo.db) as file:
+        trace_id = next(one.run_id for one in file.summaries() if one.label == TRACE)
+    label_run(demo.db, trace_id, "my trace")
+    assert CAUTION in gputui_here("show", "my trace", demo.db).stdout
     label_run(demo.db, run.summary.run_id, "my box")
     assert CAUTION in gputui_here("show", "latest", demo.db).stdout
     page = demo.db.with_name("page.md")

@@ -126,27 +126,6 @@ async def test_a_row_opens_its_evidence_and_pages_are_made_anew_for_another_widt
         assert screen.query_one(LinesList).key == 0
 
 
-async def test_times_costs_and_shares_of_the_peak_take_the_place_of_rates(db: Path) -> None:
-    app = make_app()
-    async with app.run_test(size=(120, 24)) as pilot:
-        await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
-        assert "40.9k  25.6k  tok/s" in picture(app)
-        await press(pilot, "v")
-        assert "a per step" in picture(app)
-        assert "160 ms" in picture(app)
-        await press(pilot, "v")
-        assert "Gtok $2.85 $4.56 -38 %" in " ".join(picture(app).split())
-        await press(pilot, "v")
-        assert "a and b: power is read from GPUs only" in picture(app)
-        await press(pilot, "V", "V", "V")
-        assert "40.9k  25.6k  tok/s" in picture(app)
-        await press(pilot, "V")
-        assert "a of the peak" in picture(app)
-        assert "a and b: no peak is known for a CPU" in picture(app)
-        await press(pilot, "v")
-        assert "40.9k  25.6k  tok/s" in picture(app)
-
-
 async def test_energy_of_gpus_is_read_on_demand(tmp_path: Path) -> None:
     db = tmp_path / "g.db"
     store_gpu(db, 1, launches=6, seconds=60.0)
@@ -169,25 +148,6 @@ async def test_energy_of_gpus_is_read_on_demand(tmp_path: Path) -> None:
         assert "J/flop" in picture(app)
         await press(pilot, "y", "t")
         assert "--columns energy,ratio" in page(screen)
-
-
-async def test_evidence_shows_what_both_boxes_did_while_the_row_was_timed(tmp_path: Path) -> None:
-    db = tmp_path / "g.db"
-    store_gpu(db, 1)
-    store_gpu(db, 2, scale=1.5, launches=2, seconds=6.0)
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        screen = await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
-        await press(pilot, "enter")
-        lines = [line.rstrip() for line in screen.query_one("#page", LinesPage).text.splitlines()]
-        assert [line for line in lines if len(line) > 79] == []
-        start = lines.index("while it was timed:") + 1
-        of_a = [line.split() for line in lines[start + 1 : start + 7 : 2]]
-        of_b = [line.split() for line in lines[start + 2 : start + 8 : 2]]
-        assert [words[0] for words in of_a] == ["power", "clock", "temperature"]
-        assert [words[0] for words in of_b] == ["b"] * 3
-        assert all(len(a[-1]) > len(b[-1]) for a, b in zip(of_a, of_b, strict=True)), "a took longer"
-        assert "5 s are needed" in " ".join(page(screen).split())  # of blocks, for an energy
 
 
 async def test_a_row_that_cannot_be_judged_or_that_one_side_lacks_says_what_would_help(
@@ -302,10 +262,13 @@ async def test_what_tells_sides_apart_is_chosen_on_the_screen(
     db = tmp_path / "a.db"
     store(db, 1, gpt_ms=100.0)
     store(db, 2, gpt_ms=100.0, machine=replace(CPU_MACHINE, machine_id="ffffffffffff"))
-    app = make_app()
+    app = make_app(palette=PLAIN)
     async with app.run_test(size=(120, 24)) as pilot:
         await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
         await press(pilot, "g")
+        assert isinstance(app.screen, AskBy)
+        reversed_texts = ["".join(text for text, style in row if style.reverse) for row in rows_of(app)]
+        assert any(text.startswith("▸ ") for text in reversed_texts), "it has no background"
         assert "only cpu" in picture(app)
         await press(pilot, "j", "enter")
         assert "a  machine a1b2c3d4e5f6" in picture(app)
@@ -367,32 +330,27 @@ async def test_stored_runs_that_make_a_pair_are_offered_and_enter_compares_the_f
         assert app.screen is not screen
 
 
-async def test_the_row_of_what_separates_the_sides_is_in_reverse_where_it_has_no_background(db: Path) -> None:
-    app = make_app(palette=PLAIN)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
-        await press(pilot, "g")
-        assert isinstance(app.screen, AskBy)
-        reversed_texts = ["".join(text for text, style in row if style.reverse) for row in rows_of(app)]
-        assert any(text.startswith("▸ files ") for text in reversed_texts)
-
-
-async def test_everything_is_drawn_in_ascii_where_nothing_else_can_be(db: Path) -> None:
-    app = make_app(ascii_only=True)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
-        for keys in ((), ("enter",), ("escape", "d"), ("escape", "t"), ("escape", "g"), ("escape", "o")):
-            await press(pilot, *keys)
-            assert picture(app).isascii(), keys
-
-
-async def test_the_whole_comparison_is_saved_by_the_ending_of_its_name_against_the_chosen_baseline(
+async def test_times_costs_and_shares_take_the_place_of_rates_and_all_is_saved_against_the_chosen_baseline(
     db: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "c.json"
     app = make_app()
     async with app.run_test(size=(200, 30)) as pilot:
         await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
+        rates = re.compile(r"40\.9k +25\.6k +tok/s")
+        assert rates.search(picture(app))
+        await press(pilot, "v")
+        assert "a per step" in picture(app)
+        assert "160 ms" in picture(app)
+        await press(pilot, "v")
+        assert "Gtok $2.85 $4.56 -38 %" in " ".join(picture(app).split())
+        await press(pilot, "v")
+        assert "a and b: power is read from GPUs only" in picture(app)
+        await press(pilot, "V", "V", "V", "V")
+        assert "a of the peak" in picture(app)
+        assert "a and b: no peak is known for a CPU" in picture(app)
+        await press(pilot, "v")
+        assert rates.search(picture(app))
         await press(pilot, "b", "e")
         assert "name it *.md, *.csv, *.json, *.html" in picture(app)
         app.screen.query_one(Input).value = str(path)

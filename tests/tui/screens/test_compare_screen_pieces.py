@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from journals import make_journal, make_telemetry, write_telemetry
+from palettes import INDEXED
+from shell_app import only_coloured
+from stored_runs import store, store_gpu
 
+from gputui.document.spans import Line
 from gputui.errors import GputuiError
 from gputui.services.compare.columns import COST, RATIO
 from gputui.services.compare.evidence import SideCurves, recorded_of
+from gputui.services.compare.rows_table import rows_table
 from gputui.services.compare.session import ComparisonRequest, ask, request_of
 from gputui.services.results.selectors import from_here
+from gputui.services.support.background import Job
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
+from gputui.tui.screens.comparison import document_lines, open_row, read
+from gputui.tui.terminal.cell_diff import rich_style
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
+def test_the_words_of_a_request_ask_for_the_same() -> None:
+    for request in (
         ComparisonRequest(("a.db",)),
         ComparisonRequest(("a.db@x", "b.db"), by="device", baseline="gpu"),
         ComparisonRequest(("a.db", "b.db"), pool=True, trust=True, columns=(COST, RATIO)),
-    ],
-)
-def test_the_words_of_a_request_ask_for_the_same(request_: ComparisonRequest) -> None:
-    assert request_of(request_.words) == request_
-    assert request_of(("gputui", "compare", *request_.words)) == request_
-
-
-def test_a_value_may_stand_behind_an_equals_sign() -> None:
+    ):
+        assert request_of(request.words) == request
+        assert request_of(("gputui", "compare", *request.words)) == request
     assert request_of(("--by=mode", "a.db")) == ComparisonRequest(("a.db",), by="mode")
 
 
@@ -95,3 +99,49 @@ def test_pooled_launches_have_no_telemetry_of_a_row(tmp_path: Path) -> None:
     (comparison,) = asked.compared().comparisons
     curves, _ = recorded_of(comparison.rows[0], comparison, asked.evidence, pool=True)
     assert [isinstance(side, SideCurves) for side in curves] == [False] * 2
+
+
+def job() -> Job[Any]:
+    return Job(lambda job: None, lambda job, outcome: None)
+
+
+def test_evidence_shows_what_both_boxes_did_while_the_row_was_timed(tmp_path: Path) -> None:
+    db = tmp_path / "g.db"
+    store_gpu(db, 1)
+    store_gpu(db, 2, scale=1.5, launches=2, seconds=6.0)
+    found = read((f"{db}@cccc0001", f"{db}@cccc0002"), job())
+    _, made = open_row(found, 0, 0, job())
+    lines = [text.rstrip() for text in texts(made(80))]
+    assert [line for line in lines if len(line) > 79] == []
+    start = lines.index("while it was timed:") + 1
+    of_a = [line.split() for line in lines[start + 1 : start + 7 : 2]]
+    of_b = [line.split() for line in lines[start + 2 : start + 8 : 2]]
+    assert [words[0] for words in of_a] == ["power", "clock", "temperature"]
+    assert [words[0] for words in of_b] == ["b"] * 3
+    assert all(len(a[-1]) > len(b[-1]) for a, b in zip(of_a, of_b, strict=True)), "a took longer"
+    assert "5 s are needed" in " ".join(" ".join(lines).split())  # of blocks, for an energy
+
+
+def test_what_colours_say_words_and_marks_say_too(tmp_path: Path) -> None:
+    words = [str(tmp_path / f"box{number}.db") for number in (1, 2, 3)]
+    for number, (gpt_ms, launches) in enumerate(((100.0, 3), (160.0, 3), (103.0, 1)), 1):
+        store(Path(words[number - 1]), number, gpt_ms=gpt_ms, launches=launches)
+    for sides, says in (
+        (words[:2], ("-38 %", "●", "slower", "1.60x")),
+        (words[::2], ("-3 %", "○", "can't tell")),
+        (words, ("-38 %", "b", "-3 %?", "c", "a or c")),
+    ):
+        found = read(sides, job())
+        table = rows_table(found.answer.comparisons, found.rows, found.ignore, is_drawn=True)
+        for width in (79, 119, 199):
+            lines = document_lines([table], width)
+            rows = texts(lines)
+            place = next(place for place, row in enumerate(rows) if row.startswith("GPT training"))
+            said = "\n".join(rows[place : place + 2])
+            assert [text for text in says if text not in said] == [], said
+            drawn = [[(span.text, rich_style(span.style, INDEXED)) for span in line] for line in lines]
+            assert only_coloured(drawn) == []
+
+
+def texts(lines: Iterable[Line]) -> list[str]:
+    return ["".join(span.text for span in line) for line in lines]

@@ -32,12 +32,17 @@ FAULTS = (
 )
 
 
-@pytest.mark.parametrize("width", [40, 80, 120, 200])
+@pytest.mark.parametrize("width", [40, 120])
 def test_the_answer_is_first_and_then_what_is_worst(width: int) -> None:
     lines = page_of("Ready to measure on 7 of 8 GPUs.", FAULTS[::-1], width)
     texts = ["".join(span.text for span in line) for line in lines]
     assert texts[0].startswith("Ready to measure on 7 of 8 GPUs.")
     assert all(width_of(text) <= width for text in texts)
+    hostile = Check("GPU 0", "problem", "\x1b]0;owned\x07 " + "word " * 60, "do " * 40)
+    for line in check_lines(hostile, width):
+        shown = "".join(span.text for span in line)
+        assert len(shown) <= width
+        assert "\x1b" not in shown
     text = "\n".join(texts)
     assert sorted(("GPU 6", "GPU 0 power", "CPU", "disk"), key=text.index) == [
         "GPU 6",
@@ -47,13 +52,3 @@ def test_the_answer_is_first_and_then_what_is_worst(width: int) -> None:
     ]
     for word in ("FAULT", "caution", "unknown", "ok", "$ sudo nvidia-smi -i 0 -pl 700"):
         assert word in text, "the state is a word, not only a colour"
-
-
-@pytest.mark.parametrize("width", [40, 80, 120])
-def test_every_line_fits_and_hostile_text_cannot_act(width: int) -> None:
-    check = Check("GPU 0", "problem", "\x1b]0;owned\x07 " + "word " * 60, "do " * 40)
-    lines = check_lines(check, width)
-    for line in lines:
-        text = "".join(span.text for span in line)
-        assert len(text) <= max(width, 40)
-        assert "\x1b" not in text

@@ -75,12 +75,12 @@ def test_every_load_has_a_line_for_each_side_with_failures_and_lag_of_the_client
     assert {int(cells[-2]) for cells in table.rows[1::2]} == {0}
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
-def test_all_loads_of_both_sides_are_left_at_any_width(opened: Opened, width: int) -> None:
-    lines = document_lines(parts_of(opened), width)
-    texts = ["".join(span.text for span in line) for line in lines]
-    assert max(map(line_width, lines)) <= width
-    assert sum(text.split()[:2] == ["16", "users"] for text in texts) == 2
+def test_all_loads_of_both_sides_are_left_at_any_width(opened: Opened) -> None:
+    for width in (60, 80, 200):
+        lines = document_lines(parts_of(opened), width)
+        texts = ["".join(span.text for span in line) for line in lines]
+        assert max(map(line_width, lines)) <= width
+        assert sum(text.split()[:2] == ["16", "users"] for text in texts) == 2
 
 
 def test_loads_that_can_no_longer_be_read_leave_the_results_and_a_reason(opened: Opened) -> None:

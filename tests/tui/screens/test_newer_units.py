@@ -6,12 +6,11 @@ import csv
 import io
 import json
 import re
-import shutil
 from pathlib import Path
 
 import duckdb
 import pytest
-from command_line import printed
+from command_line import printed, printed_json
 from journals import journal_lines, make_case, write_lines
 from shell_app import make_app, picture, press, settled
 from stored_runs import run_id_of, store
@@ -21,63 +20,46 @@ from gputui.store.journal_reader import read_journal
 from gputui.store.writing import store_run
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    place = tmp_path_factory.mktemp("made")
-    paths = place / "a.db", place / "b.db"
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """Two files of the same rows, which count samples instead of tokens."""
+    a, b = paths = tmp_path / "a.db", tmp_path / "b.db"
     for number, db in enumerate(paths):
         store(db, number)
         with duckdb.connect(str(db)) as connection:
             connection.execute("UPDATE cases SET unit = 'sample' WHERE workload = 'gpt_train'")
-    return paths
-
-
-@pytest.fixture
-def files(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Path]:
-    """Two files of the same rows, which count samples instead of tokens."""
-    a, b = (Path(shutil.copy(db, tmp_path)) for db in made)
     return a, b
 
 
-@pytest.fixture
-def with_figure(tmp_path: Path) -> Path:
-    """A file with a metric in watts."""
-    lines: list[Line] = []
-    for line in journal_lines(cases=(make_case(),), skipped=()):
-        if isinstance(line, CaseEnd):
-            drawn = Figure(0, 0, "drawn_w", "power drawn", "W", "less", "median", 312.5, 10)
-            lines.append(drawn)
-        lines.append(line)
-    db = tmp_path / "figure.db"
-    store_run(db, read_journal(write_lines(tmp_path / "run", lines)), ())
-    return db
-
-
-def test_show_prints_an_unknown_unit_by_its_name(
-    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+def test_show_and_compare_print_an_unknown_unit_by_its_name(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, out, err = printed(capsys, "show", "latest", files[0])
     assert (status, err) == (0, "")
     (row,) = [line for line in out.splitlines() if line.startswith("GPT training ") and "sample/s" in line]
     assert re.search(r" -\d+ to \+\d+ % ", row)
-    status, out, _ = printed(capsys, "show", "latest", files[0], "--json")
-    assert status == 0
-    assert "sample" in {case["unit"] for case in json.loads(out)["cases"]}
+    assert "sample" in {case["unit"] for case in printed_json(capsys, "show", "latest", files[0])["cases"]}
+    for form in ("text", "markdown", "csv", "json", "html"):
+        status, out, err = printed(capsys, "compare", *files, "--format", form)
+        assert (status, err) == (0, "")
+        if form == "json":
+            rows = json.loads(out)["comparisons"][0]["rows"]
+            assert "sample" in {row["unit"] for row in rows}
+        elif form == "csv":
+            assert "sample" in {row["unit"] for row in csv.DictReader(io.StringIO(out))}
+        else:
+            assert " sample" in out
 
-
-@pytest.mark.parametrize("form", ["text", "markdown", "csv", "json", "html"])
-def test_compare_prints_an_unknown_unit_by_its_name(
-    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str], form: str
-) -> None:
-    status, out, err = printed(capsys, "compare", *files, "--format", form)
+    lines: list[Line] = []
+    for line in journal_lines(cases=(make_case(),), skipped=()):
+        if isinstance(line, CaseEnd):
+            lines.append(Figure(0, 0, "drawn_w", "power drawn", "W", "less", "median", 312.5, 10))
+        lines.append(line)
+    store_run(tmp_path / "figure.db", read_journal(write_lines(tmp_path / "run", lines)), ())
+    status, out, err = printed(capsys, "show", "latest", tmp_path / "figure.db")
     assert (status, err) == (0, "")
-    if form == "json":
-        rows = json.loads(out)["comparisons"][0]["rows"]
-        assert "sample" in {row["unit"] for row in rows}
-    elif form == "csv":
-        assert "sample" in {row["unit"] for row in csv.DictReader(io.StringIO(out))}
-    else:
-        assert " sample" in out
+    assert "power drawn" in out
+    assert "312 W" in out
 
 
 def test_advise_leaves_out_rows_it_cannot_count(
@@ -104,12 +86,3 @@ async def test_the_screens_show_an_unknown_unit_by_its_name(files: tuple[Path, P
         app.open_screen("compare", tuple(map(str, files)))
         await settled(pilot)
         assert "sample/s" in picture(app)
-
-
-def test_a_figure_in_an_unknown_unit_is_shown_with_it(
-    with_figure: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, out, err = printed(capsys, "show", "latest", with_figure)
-    assert (status, err) == (0, "")
-    assert "power drawn" in out
-    assert "312 W" in out

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 import threading
 from pathlib import Path
 
 import pytest
-from chrome_traces import write_training
-from command_line import gputui
+from command_line import gputui_here
 from journals import GPU_MACHINE
 from moving_lines import Ticking
-from palettes import INDEXED, PLAIN
-from pty_harness import Terminal
+from palettes import PLAIN
 from screen_goldens import FOLDER, SIZES, pictures, store_on_gpu, store_three
 from shell_app import make_app, picture, press, rows_of, settled
 from stored_runs import HOSTILE, run_id_of, store
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from gputui.document.theme import Palette
-from gputui.recording.worker_process import log_of
-from gputui.services.support.paths import copies_directory, run_directories
-from gputui.services.traces.imported import contents_of, read_run
+from gputui.services.support.paths import copies_directory
 from gputui.store.locking import write_lock
 from gputui.store.reading import open_result
-from gputui.store.writing import remove_run, store_run
+from gputui.store.writing import remove_run
 from gputui.tui.app import MonitorApp
 from gputui.tui.screens.results import ResultsScreen
 from gputui.tui.screens.results_panes import TABS
@@ -204,66 +198,17 @@ async def test_runs_are_filtered_copied_labelled_and_removed_only_after_yes(db: 
         assert "removed cccc0003 in a.db" in picture(app)
         assert "2 runs" in picture(app)
         remove_run(db, run_id_of(2))  # somebody else
-        await press(pilot, "D", "y")
+        await press(pilot, "D")
+        label = HOSTILE.replace("\x1b", r"\x1b")
+        assert label in " ".join(picture(app).replace("│", " ").split())
+        await press(pilot, "y")
         assert "run cccc0002 is no longer in" in picture(app)
         await press(pilot, "r")
         assert "1 run" in picture(app)
 
 
-async def test_a_hostile_label_is_text_on_every_page(db: Path) -> None:
-    app = make_app()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await opened(pilot, f"{db}@cccc0002")
-        label = HOSTILE.replace("\x1b", r"\x1b")
-        for _ in TABS:
-            assert label in picture(app)
-            assert "\x1b" not in picture(app)
-            await press(pilot, "tab")
-        await press(pilot, "escape", "down")
-        assert label in picture(app)
-        await press(pilot, "D")
-        assert label in " ".join(picture(app).replace("│", " ").split())
-
-
-@pytest.mark.slow
-async def test_every_page_of_every_run_is_drawn_in_ascii_where_nothing_else_can_be(db: Path) -> None:
-    app = make_app(ascii_only=True)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, str(db))
-        assert picture(app).isascii()
-        for run in ("cccc0001", "cccc0003"):
-            screen = await opened(pilot, f"{db}@{run}")
-            for _ in TABS:
-                assert picture(app).isascii(), screen.level
-                await press(pilot, "tab")
-
-
-async def test_labels_differ_where_they_are_cut_and_the_mark_of_the_selected_row_is_apart(
-    tmp_path: Path,
-) -> None:
-    for number in (1, 2):
-        store(tmp_path / "a.db", number, label=f"v100_resnet50_loader{number}", profiled_cases=(0, 1))
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, str(tmp_path / "a.db"))
-        assert "v100_re…oader1" in picture(app)
-        assert "v100_re…oader2" in picture(app)
-        await press(pilot, "enter", "tab")
-        assert "\n▸ matmul " in picture(app)
-        assert "\n  GPT training" in picture(app)
-        await press(pilot, "tab")
-        assert "GPT training mini cpu fp32 all cores  (case 1 of 2)" in picture(app), "that of the headline"
-        await press(pilot, "n")
-        assert "matmul mini cpu fp32 all cores  (case 2 of 2)" in picture(app)
-        await press(pilot, "p")
-        assert "(case 1 of 2)" in picture(app)
-
-
-@pytest.mark.parametrize("palette", [PLAIN, INDEXED])
-async def test_cursor_and_selection_of_a_field_show_also_where_colours_are_few(
-    db: Path, palette: Palette
-) -> None:
-    app = make_app(palette=palette)
+async def test_cursor_and_selection_of_a_field_show_also_without_colours(db: Path) -> None:
+    app = make_app(palette=PLAIN)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, str(db))
         for keys in (("o",), ("escape", "slash")):
@@ -271,10 +216,9 @@ async def test_cursor_and_selection_of_a_field_show_also_where_colours_are_few(
             reversed_cells = [(text, style) for row in rows_of(app) for text, style in row if style.reverse]
             cursor = next(style for text, style in reversed_cells if len(text) == 1)
             assert all(colour is None or colour.is_default for colour in (cursor.color, cursor.bgcolor))
-            if palette is not INDEXED:  # which has a colour for what is selected
-                await press(pilot, "a", "b", "shift+home")
-                shown = "".join(text for row in rows_of(app) for text, style in row if style.reverse)
-                assert "ab" in shown
+            await press(pilot, "a", "b", "shift+home")
+            shown = "".join(text for row in rows_of(app) for text, style in row if style.reverse)
+            assert "ab" in shown
 
 
 def top_of(app: MonitorApp) -> list[str]:
@@ -333,10 +277,19 @@ async def test_enter_leads_from_a_case_and_from_the_timeline_to_its_step_and_esc
         assert screen.level == "runs"
 
 
-async def test_every_page_of_a_run_is_drawn_on_the_smallest_screen_and_esc_leads_back(db: Path) -> None:
+async def test_a_run_that_is_named_opens_at_once_with_what_show_prints_on_pages_that_fit_any_screen(
+    db: Path,
+) -> None:
     app = make_app()
-    async with app.run_test(size=(40, 10)) as pilot:
-        screen = await opened(pilot, f"{db}@cccc0001")
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await opened(pilot, f"{db}@fast box")
+        assert "cccc0001 fast box" in picture(app)
+        before, _, _ = " ".join(gputui_here("show", "fast box", db, "--all").stdout.split()).partition(
+            "case ("
+        )
+        assert " ".join(screen._pane._page.text.split()).startswith(before)
+        await pilot.resize_terminal(40, 10)
+        await settled(pilot)
         pages = set()
         for _ in TABS:
             assert screen.level == "run"
@@ -350,90 +303,58 @@ async def test_every_page_of_a_run_is_drawn_on_the_smallest_screen_and_esc_leads
         assert app.screen is not screen
 
 
-async def test_the_last_words_of_a_worker_that_failed_stand_where_its_log_is(tmp_path: Path) -> None:
-    db = tmp_path / "failed.db"
-    store(db, 7, log_tail="never stored")
-    log = log_of(run_directories() / run_id_of(7), 0)
-    app = make_app()
-
-    async def overview() -> str:
-        screen = await opened(pilot, f"{db}@latest")
-        return screen._pane._page.text
-
-    async with app.run_test(size=(200, 50)) as pilot:
-        page = await overview()
-        assert "launch 1 of matmul mini cpu fp32 all cores: failed: it died" in " ".join(page.split())
-        assert "logs stay on the machine that measured" in page
-        assert "never stored" not in page
-        log.parent.mkdir(parents=True)
-        log.write_text("Traceback:\n  File gemm.py, in build\nOSError: \x1b[31mno 温度\u202e\n")
-        page = await overview()
-        assert "last words of workers" in page
-        assert f"whole logs: {log.parent}" in "".join(page.split("\n"))
-        assert "    Traceback:\n      File gemm.py, in build\n    OSError: \\x1b[31mno 温度\\u202e\n" in page
-
-
-async def test_a_run_that_is_named_opens_at_once_with_what_show_prints(db: Path) -> None:
-    app = make_app()
-    async with app.run_test(size=(120, 40)) as pilot:
-        screen = await opened(pilot, f"{db}@fast box")
-        assert screen.level == "run"
-        assert "cccc0001 fast box" in picture(app)
-        page = screen._pane._page.text
-        printed = " ".join(gputui("show", "fast box", db, "--all").stdout.split())
-        before, _, _ = printed.partition("case (")
-        assert " ".join(page.split()).startswith(before)
-
-
-async def test_a_stored_trace_opens_with_where_its_steps_go(tmp_path: Path) -> None:
-    trace = read_run(write_training(tmp_path / "before.json", steps=4, gemm_us=100, wait_us=40))
-    store_run(tmp_path / "t.db", contents_of(trace), ())
+async def test_what_the_selected_run_says_stands_below_the_list_and_a_step_can_be_gone_through(
+    tmp_path: Path,
+) -> None:
+    for number in (1, 2):
+        store(tmp_path / "a.db", number, label=f"v100_resnet50_loader{number}", profiled_cases=(0, 1))
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, f"{tmp_path / 't.db'}@latest")
-        sentence = "A step takes 200 µs: 50 % is matmul, and for 20 % the GPU waits for data"
-        assert sentence in " ".join(picture(app).split())
-
-
-async def test_what_was_not_profiled_says_how_it_would_be(tmp_path: Path) -> None:
-    store(tmp_path / "a.db", 1, machine=GPU_MACHINE, profiled=False, seconds=0.0)
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        screen = await opened(pilot, f"{tmp_path / 'a.db'}@latest")
-        page = screen._pane._page.text
-        assert "no case was profiled: gputui run --trace profiles every case that can be" in page
-        assert "nothing was sampled during this run" in page
-        await press(pilot, "shift+tab", "shift+tab")
-        assert "not profiled: it has no profiled pass" in " ".join(picture(app).split())
-
-
-async def test_what_the_selected_run_says_stands_below_the_list(db: Path) -> None:
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, str(db))
-        assert "The run was interrupted." in picture(app)
-        await press(pilot, "down", "down")
-        assert "run cccc0001 (fast box): quick" in picture(app)
-        await pilot.resize_terminal(80, 16)
-        await settled(pilot)
-        assert "run cccc0001" not in picture(app)
+        await opened(pilot, str(tmp_path / "a.db"))
+        assert "v100_re…oader1" in picture(app)
+        assert "v100_re…oader2" in picture(app)
+        await press(pilot, "down")
+        assert "run cccc0001 (v100_resnet50_loader1): quick" in picture(app)
+        await press(pilot, "enter", "tab", "tab")
+        assert "GPT training mini cpu fp32 all cores  (case 1 of 2)" in picture(app), "that of the headline"
+        await press(pilot, "n")
+        assert "matmul mini cpu fp32 all cores  (case 2 of 2)" in picture(app)
+        await press(pilot, "p")
+        assert "(case 1 of 2)" in picture(app)
         assert isinstance(app._feed, Ticking)
         app._feed.tick()
         await pilot.pause()
         assert app._monitor._model.samples == 1, "the monitor goes on"  # type: ignore[attr-defined]
         await press(pilot, "1")
-        assert picture(app).startswith("moving 80x16 samples ")
+        assert picture(app).startswith("moving 80x24 samples ")
 
 
-async def test_each_tab_is_saved_under_the_name_that_is_offered(
+async def test_each_tab_is_saved_under_the_offered_name_and_replaced_after_yes_and_obstacles_are_reported(
     db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
+    path = tmp_path / "cases.json"
+    path.write_text("mine")
     app = make_app()
     async with app.run_test(size=(200, 50)) as pilot:
         await opened(pilot, f"{db}@cccc0001")
-        for _ in TABS[1:]:
+        await press(pilot, "tab", "e")
+        assert "Save the cases as .csv or .json; the Chrome trace as .json.gz" in picture(app)
+        await press(pilot, "enter")
+        assert "saved 3 rows" in picture(app)
+        assert "is already there. Replace it?" in await save_as(pilot, path)
+        await press(pilot, "n")
+        assert path.read_text() == "mine"
+        assert f"saved 3 rows in {path}"[:150] in await save_as(pilot, path, "y")
+        assert path.read_text().startswith("{")
+        for name, message in (
+            ("no/cases.csv", f"there is no directory {tmp_path / 'no'}: create it"),
+            ("cases.xlsx", "end its name in .csv or .json"),
+            ("trace.json.gz", "this run kept no Chrome trace: gputui run quick --trace"),
+        ):
+            assert message[:150] in await save_as(pilot, tmp_path / name)  # of a long path one line is shown
+        for _ in TABS[2:]:
             await press(pilot, "tab", "e", "enter")
             assert "saved " in picture(app)
         await press(pilot, "escape", "e", "enter")
@@ -452,30 +373,6 @@ async def save_as(pilot: Pilot[int], path: Path, *then: str) -> str:
     await press(pilot, "enter", *then)
     assert isinstance(pilot.app, MonitorApp)
     return " ".join(picture(pilot.app).replace("│", " ").split())
-
-
-async def test_a_file_is_replaced_only_after_yes_and_obstacles_are_reported_with_the_next_step(
-    db: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "cases.json"
-    path.write_text("mine")
-    app = make_app()
-    async with app.run_test(size=(200, 30)) as pilot:
-        await opened(pilot, f"{db}@cccc0001")
-        await press(pilot, "tab", "e")
-        assert "Save the cases as .csv or .json; the Chrome trace as .json.gz" in picture(app)
-        await press(pilot, "escape")
-        assert "is already there. Replace it?" in await save_as(pilot, path)
-        await press(pilot, "n")
-        assert path.read_text() == "mine"
-        assert f"saved 3 rows in {path}"[:150] in await save_as(pilot, path, "y")
-        assert path.read_text().startswith("{")
-        for name, message in (
-            ("no/cases.csv", f"there is no directory {tmp_path / 'no'}: create it"),
-            ("cases.xlsx", "end its name in .csv or .json"),
-            ("trace.json.gz", "this run kept no Chrome trace: gputui run quick --trace"),
-        ):
-            assert message[:150] in await save_as(pilot, tmp_path / name)  # of a long path one line is shown
 
 
 async def test_where_nothing_can_be_saved_no_name_is_requested_and_the_only_trace_of_a_run_is_saved(
@@ -521,30 +418,3 @@ async def test_a_file_that_takes_long_is_given_up_by_esc_and_the_app_leaves_at_o
         assert readers  # the app did not wait for them
     for reader in readers:
         reader.join()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("results-runs-", "results-overview-", "results-gpu-overview-", "results-gpu-timeline-"),
-        "run_ended_",
-    ],
-)
-def test_at_most_a_third_of_a_large_terminal_is_blank(name: str) -> None:
-    rows = (FOLDER / f"{name}120x40.txt").read_text(encoding="utf-8").splitlines()
-    assert sum(not row.strip() for row in rows) <= 0.35 * 40
-
-
-def test_a_person_opens_a_file_from_the_shell_looks_and_leaves(db: Path, repository: Path) -> None:
-    command = [sys.executable, "-m", "gputui", "results", str(db)]
-    with Terminal(command, 80, 24, environment={"PYTHONPATH": str(repository)}) as terminal:
-        terminal.wait_for("fast box")
-        terminal.type(b"\r")
-        terminal.wait_for("Timeline")
-        terminal.type(b"1")
-        terminal.wait_for("[1 Mon]")
-        terminal.type(b"3")
-        terminal.wait_for("[3 Res]")
-        terminal.type(b"q")
-        assert terminal.ended() == 0
-        assert not terminal.is_alternate

@@ -14,8 +14,10 @@ from stored_runs import run_id_of, store
 from gputui.analysis.findings import Finding
 from gputui.document.spans import Line, line_width
 from gputui.document.theme import LETTERS
+from gputui.recording.worker_process import log_of
 from gputui.services.results.browser import RunDetail, read_detail
 from gputui.services.support.background import Job
+from gputui.services.support.paths import run_directories
 from gputui.tui.screens.results_pages import HEADINGS, case_page, overview_page, reliability_table
 
 
@@ -23,13 +25,13 @@ from gputui.tui.screens.results_pages import HEADINGS, case_page, overview_page,
 def detail(tmp_path_factory: pytest.TempPathFactory) -> RunDetail:
     """A run whose first case ran on a throttled GPU, and whose second was profiled."""
     db = tmp_path_factory.mktemp("run") / "gpu.db"
-    return stored(db, on_gpu=True)
+    store(db, 5, machine=GPU_MACHINE, on_gpu=True, seconds=8.0)
+    return read(db, 5)
 
 
-def stored(db: Path, *, on_gpu: bool) -> RunDetail:
-    store(db, 5, machine=GPU_MACHINE, on_gpu=on_gpu, seconds=8.0)
+def read(db: Path, number: int) -> RunDetail:
     job: Job[Any] = Job(lambda job: None, lambda job, outcome: None)
-    return read_detail(db, run_id_of(5), job)
+    return read_detail(db, run_id_of(number), job)
 
 
 def texts(lines: Sequence[Line]) -> list[str]:
@@ -111,3 +113,30 @@ def test_launches_of_a_slow_machine_are_told_apart_by_how_far_they_are_from_the_
     rows = [row.split() for row in texts(case_page(detail, case, 120))]
     launches = rows[rows.index(["launches", "of", "matmul", "mini", "gpu", "fp32"]) + 2 :]
     assert [row[3] for row in launches] == ["-50", "0", "0"]
+
+
+def test_the_last_words_of_a_worker_that_failed_stand_where_its_log_is(tmp_path: Path) -> None:
+    db = tmp_path / "failed.db"
+    store(db, 7, log_tail="never stored")
+    log = log_of(run_directories() / run_id_of(7), 0)
+    page = "\n".join(texts(overview_page(read(db, 7), 200)))
+    assert "launch 1 of matmul mini cpu fp32 all cores: failed: it died" in page
+    assert "logs stay on the machine that measured" in page
+    assert "never stored" not in page
+    log.parent.mkdir(parents=True)
+    log.write_text("Traceback:\n  File gemm.py, in build\nOSError: \x1b[31mno 温度\u202e\n")
+    page = "\n".join(texts(overview_page(read(db, 7), 200)))
+    assert "last words of workers" in page
+    assert f"whole logs: {log.parent}" in page.replace("\n", "")
+    assert "    Traceback:\n      File gemm.py, in build\n    OSError: \\x1b[31mno 温度\\u202e\n" in page
+
+
+def test_what_was_not_profiled_says_how_it_would_be(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    store(db, 1, machine=GPU_MACHINE, profiled=False, seconds=0.0)
+    found = read(db, 1)
+    page = texts(overview_page(found, 80))
+    assert any("no case was profiled: gputui run --trace profiles every case" in row for row in page)
+    assert any("nothing was sampled during this run" in row for row in page)
+    step = " ".join(" ".join(texts(case_page(found, found.run.cases[0], 80))).split())
+    assert "not profiled: it has no profiled pass" in step

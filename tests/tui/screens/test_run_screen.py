@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -124,9 +123,12 @@ def stored(file: Path) -> Run:
         return opened.run(summary.run_id)
 
 
-async def test_a_run_of_the_form_stores_what_was_filled_in_and_leads_to_its_results(
-    spin: Path, tmp_path: Path
+async def test_a_run_of_the_form_stores_what_was_filled_in_shows_what_failed_and_leads_to_its_results(
+    spin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    _, _, failing = write_failing_profile(tmp_path / "bad.toml").read_text().partition("[[command]]")
+    spin.write_text(f"{spin.read_text()}\n[[command]]{failing}")
     app = make_app("run")
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot)
@@ -139,12 +141,18 @@ async def test_a_run_of_the_form_stores_what_was_filled_in_and_leads_to_its_resu
         assert shlex.split(screen.form.command)[:3] == ["gputui", "run", str(spin)]
         await press(pilot, "r")
         await until(pilot, lambda: screen.ended is not None)
-        assert screen.ended is not None
-        assert screen.ended.wrong is None
         await settled(pilot)
         assert re.search(r"hashing +[\d.]+ +[MG]B/s +(?:(?:±|-[\d.]+ to \+)[\d.]+ %|unknown)", picture(app))
         assert str(tmp_path / "tui.db") in picture(app).replace("\n ", "")
-        await press(pilot, "o")
+        assert "l Logs" in picture(app)
+        await press(pilot, "l")
+        assert "launch 1 of command:bad cpu: " in picture(app)
+        assert "    the disk is gone\n" in picture(app)
+        assert str(only_run_dir() / "logs") in picture(app).replace("\n  ", "")
+        await press(pilot, "c")
+        copied = Path(os.environ["XDG_CACHE_HOME"], "gputui", "copies", "copied.txt").read_text()
+        assert "the disk is gone\n" in copied
+        await press(pilot, "escape", "o")
         await until(pilot, lambda: "[3 Res]" in picture(app))
         await until(pilot, lambda: screen.followed[0].short_id in picture(app))
     run = stored(tmp_path / "tui.db")
@@ -177,28 +185,6 @@ async def test_on_a_busy_box_the_screen_asks_as_the_command_line_does(
         await until(pilot, lambda: "it was started" in picture(app))
         assert screen.view == "form"
     assert len(begun) == 1
-
-
-async def test_the_last_words_of_what_failed_are_a_key_away_and_can_be_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
-    app = make_app("run")
-    async with app.run_test(size=(80, 24)) as pilot:
-        screen = await choose_file(pilot, write_failing_profile(tmp_path / "bad.toml"))
-        await press(pilot, "r")
-        await until(pilot, lambda: screen.view == "ended")
-        await settled(pilot)
-        assert "l Logs" in picture(app)
-        await press(pilot, "l")
-        assert "launch 1 of command:bad cpu: " in picture(app)
-        assert "    the disk is gone\n" in picture(app)
-        assert str(only_run_dir() / "logs") in picture(app).replace("\n  ", "")
-        await press(pilot, "c")
-        copied = Path(os.environ["XDG_CACHE_HOME"], "gputui", "copies", "copied.txt").read_text()
-        assert "the disk is gone\n" in copied
-        await press(pilot, "escape")
-        assert "stored in" in picture(app)
 
 
 async def test_a_run_goes_on_when_the_app_is_left_and_is_watched_at_once_and_stopped_by_the_next(
@@ -314,36 +300,29 @@ def test_killing_the_screen_leaves_the_run_and_a_new_one_watches_it_to_its_end(
     assert stored(Path(os.environ["GPUTUI_DB"])).summary.status == "interrupted"
 
 
-@pytest.mark.parametrize(
-    ("field", "text", "option"),
-    [
-        ("launches", "0", "--launches"),
-        ("price", "nan", "--price"),
-        ("device", "toaster", "--device"),
-        ("only", "gemmm", "--only"),
-        ("precision", "fp64", "--precision"),
-        ("python", "/no/such/python", "--python"),
-        ("db", "/no/such/directory/a.db", "--db"),
-        ("label", "latest", "--label"),
-    ],
-)
 def test_a_wrong_field_says_what_the_command_line_says(
-    spin: Path, capsys: pytest.CaptureFixture[str], field: str, text: str, option: str
+    spin: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    checked = DraftChecker().check(Draft({"profile": str(spin), field: text}))
-    with pytest.raises(SystemExit) as left:
-        main(["run", str(spin), option, text])
-    assert left.value.code == checked.wrong[field].exit_code
-    reported = capsys.readouterr().err
-    assert reported.startswith(f"gputui: {checked.wrong[field].message}\n  {checked.wrong[field].hint}"), (
-        reported
-    )
-    assert list(checked.wrong) == [field]
-
-
-def test_choices_that_are_wrong_only_together_are_reported_where_they_were_asked_for() -> None:
+    for field, text in (
+        ("launches", "0"),
+        ("price", "nan"),
+        ("device", "toaster"),
+        ("only", "gemmm"),
+        ("precision", "fp64"),
+        ("python", "/no/such/python"),
+        ("db", "/no/such/directory/a.db"),
+        ("label", "latest"),
+    ):
+        checked = DraftChecker().check(Draft({"profile": str(spin), field: text}))
+        with pytest.raises(SystemExit) as left:
+            main(["run", str(spin), f"--{field}", text])
+        assert left.value.code == checked.wrong[field].exit_code
+        reported = capsys.readouterr().err
+        said = f"gputui: {checked.wrong[field].message}\n  {checked.wrong[field].hint}"
+        assert reported.startswith(said), reported
+        assert list(checked.wrong) == [field]
     wrong = DraftChecker().check(Draft(device="cpu", only="gemm", precision="tf32")).wrong
-    assert list(wrong) == ["device"]
+    assert list(wrong) == ["device"], "what is wrong only together"
     assert "has no case for --device cpu --only gemm --precision tf32" in wrong["device"].message
 
 
@@ -373,10 +352,12 @@ def test_the_form_is_a_line_for_each_option_and_shows_the_command_that_does_the_
     assert all(f"\n  {field.title}" in text for field in FIELDS)
     assert "$ gputui run quick --only gemm --only membw" in text
     assert "checking this box ..." in text  # what is known is of another draft
+    text = text_of(form_lines(wrong_form(), 200))
+    assert "温度" in text
+    assert HOSTILE not in text
 
 
-@pytest.mark.parametrize("width", [40, 61, 80, 120, 200])
-@pytest.mark.parametrize("ascii_only", [False, True])
+@pytest.mark.parametrize(("width", "ascii_only"), [(40, True), (61, False), (80, True), (120, False)])
 def test_no_line_is_wider_than_the_terminal_or_has_what_it_would_obey(width: int, ascii_only: bool) -> None:
     for name, drawn in states():
         for line in drawn(width, 30):
@@ -401,49 +382,31 @@ def test_nothing_is_meant_by_colour_alone() -> None:
     assert re.search(r"matmul fp32 .* 103 % +no verdict", shown)
 
 
-def test_the_running_figure_stands_with_its_interval_and_what_is_enough() -> None:
-    text = text_of(watching_of(watching_gpu(), 120, 37))
+def test_a_low_screen_keeps_intervals_warnings_and_the_count_of_what_is_out_of_sight() -> None:
+    seen = watching_gpu()
+    text = text_of(watching_of(seen, 120, 37))
     assert re.search(r"memory copy base gpu fp32 +launch 2 of 3, block 41 of at most 60", text)
     assert "enough: ±0.5 % or 60 blocks" in text
     assert re.search(r"4\.25 TB/s +±0\.1 % in this launch", text)
     assert "axis not from 0" in text
-
-
-def test_a_wide_interval_is_never_cut() -> None:
-    wide, seen = "-35 to +1231 %", watching_gpu()
-    cases = tuple(replace(case, spread=wide if case.spread else "") for case in seen.cases)
-    text = text_of(watching_of(replace(seen, cases=cases), 80, 21))
-    assert re.search(rf"GPT training mini fp32 .* tok/s +{re.escape(wide)}  [━╸─]+ +19 %", text)
-
-
-def test_what_is_left_is_shown_with_the_time_of_day_at_which_it_ends() -> None:
-    seen = watching_gpu()
-    assert "about 3:40 left, ends 14:31" in text_of(watching_of(seen, 80, 21))
     assert seen.ends_at(datetime(2026, 11, 22, 14, 27, 30)) == "14:31"
     assert replace(seen, is_storing=True).ends_at(datetime(2026, 11, 22)) == ""
 
-
-def test_warnings_stay_in_sight_when_newer_events_have_no_room() -> None:
-    seen = watching_gpu()
-    news = tuple(Happened(500.0 + n, "info", f"news {n}") for n in range(30))
-    text = text_of(watching_of(replace(seen, events=(*seen.events, *news)), 80, 21))
-    assert "! GPU 0: its clock fell" in text
-    assert "news 29" in text
-
-
-def test_a_terminal_of_every_size_names_the_case_in_progress() -> None:
-    for width, height in ((80, 21), (80, 37), (100, 21), (120, 37), (200, 47), (200, 21)):
-        lines = watching_of(watching_gpu(), width, height)
+    for width, height in ((80, 21), (200, 47), (200, 21)):
+        lines = watching_of(seen, width, height)
         assert len(lines) <= height
         assert "▸ memory copy base fp32" in text_of(lines), (width, height)
-
-
-def test_cases_out_of_sight_are_counted_with_their_states() -> None:
-    seen = watching_gpu()
-    assert "5 below: ok" in text_of(watching_of(seen, 80, 21))
-    *cases, last = seen.cases
-    shown = replace(seen, cases=(*cases, replace(last, state="failed")))
-    assert "5 below: 4 ok, 1 failed" in text_of(watching_of(shown, 80, 21))
+    text = text_of(watching_of(seen, 80, 21))
+    assert "about 3:40 left, ends 14:31" in text
+    assert "5 below: ok" in text
+    wide, news = "-35 to +1231 %", tuple(Happened(500.0 + n, "info", f"news {n}") for n in range(30))
+    *cases, last = (replace(case, spread=wide if case.spread else "") for case in seen.cases)
+    cases.append(replace(last, state="failed"))
+    text = text_of(watching_of(replace(seen, cases=tuple(cases), events=(*seen.events, *news)), 80, 21))
+    assert re.search(rf"GPT training mini fp32 .* tok/s +{re.escape(wide)}  [━╸─]+ +19 %", text)
+    assert "5 below: 4 ok, 1 failed" in text
+    assert "! GPU 0: its clock fell" in text
+    assert "news 29" in text
 
 
 def test_a_run_that_could_not_be_stored_still_shows_what_it_measured() -> None:
@@ -457,13 +420,6 @@ def test_a_run_that_could_not_be_stored_still_shows_what_it_measured() -> None:
     text = text_of(ended_lines(not_stored(), watching(), make_app().palette, 80))
     assert "not stored: no space left on device" in text
     assert all(case.rate in text for case in watching().cases if case.rate)
-
-
-def test_what_others_wrote_is_shown_without_what_a_terminal_obeys() -> None:
-    text = text_of(form_lines(wrong_form(), 200))
-    assert "\x1b" not in text
-    assert "温度" in text
-    assert HOSTILE not in text
 
 
 def test_the_command_line_shown_means_the_same() -> None:
@@ -507,15 +463,6 @@ def test_only_a_terminal_that_is_known_to_take_a_copy_is_sent_one() -> None:
     assert osc_52("a") == "\x1b]52;c;YQ==\x07"
     assert has_osc_52({"TERM": "xterm-kitty"})
     assert not has_osc_52({"TERM": "xterm-256color"})
-
-
-def test_the_screen_needs_neither_torch_nor_duckdb_to_be_opened(repository: Path) -> None:
-    code = (
-        "import sys, gputui.tui.screens.run; "
-        "print(sorted({'torch', 'duckdb', 'pandas'} & {name.partition('.')[0] for name in sys.modules}))"
-    )
-    output = subprocess.check_output([sys.executable, "-c", code], cwd=repository, text=True)
-    assert output == "[]\n"
 
 
 def test_a_lowered_power_limit_is_a_line_in_the_chart_of_the_device() -> None:

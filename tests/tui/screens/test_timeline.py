@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from journals import CPU_MACHINE, GPU_MACHINE
+from journals import GPU_MACHINE
 from stored_runs import run_id_of, store
 
 from gputui.document.drawings import BLOCKS
@@ -64,34 +64,28 @@ def heights(rows: Sequence[str], name: str, size: tuple[int, int]) -> tuple[list
     return [sum(map(BLOCKS.index, column)) for column in columns], 8 * len(cells)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("machine", [CPU_MACHINE, GPU_MACHINE])
-def test_each_lane_has_both_ends_of_its_axis(
-    size: tuple[int, int], machine: object, on_cpu: RunDetail, on_gpu: RunDetail
+def test_each_lane_has_both_ends_of_its_axis(on_cpu: RunDetail, on_gpu: RunDetail) -> None:
+    for detail, device, size in ((on_cpu, HOST, SIZES[0]), (on_gpu, 0, SIZES[0]), (on_gpu, 0, SIZES[2])):
+        rows = drawn(detail, TimeWindow.over_all(detail.series, detail.spans), size)
+        series = next(one for one in detail.series if one.device_index == device)
+        known = [metric.name for metric in charted(device) if series.of(metric.key).known]
+        assert len(known) >= 3
+        for name in ("speed", *known):
+            title = next(place for place, row in enumerate(rows) if row.split()[:1] == [name])
+            assert re.match(r" *[\d.]+( \S+)? ", rows[title + 1]), rows[title + 1]
+            assert rows[title + 2].split()[:1] == ["0"]
+
+
+def test_a_temperature_that_hardly_moves_looks_flat_and_a_clock_that_dips_for_two_seconds_of_140_is_seen(
+    on_gpu: RunDetail,
 ) -> None:
-    detail, device = (on_cpu, HOST) if machine is CPU_MACHINE else (on_gpu, 0)
-    rows = drawn(detail, TimeWindow.over_all(detail.series, detail.spans), size)
-    series = next(one for one in detail.series if one.device_index == device)
-    known = [metric.name for metric in charted(device) if series.of(metric.key).known]
-    assert len(known) >= 3
-    for name in ("speed", *known):
-        title = next(place for place, row in enumerate(rows) if row.split()[:1] == [name])
-        assert re.match(r" *[\d.]+( \S+)? ", rows[title + 1]), rows[title + 1]
-        assert rows[title + 2].split()[:1] == ["0"]
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_temperature_that_hardly_moves_looks_flat(size: tuple[int, int], on_gpu: RunDetail) -> None:
+    size = SIZES[0]
     detail = sampled(on_gpu, 140, "temperature_c", lambda time_s: 60.0 + time_s // 5 % 4)
-    rows = drawn(detail, TimeWindow.over_all(detail.series), size)
-    found, whole = heights(rows, "temperature", size)
+    found, whole = heights(drawn(detail, TimeWindow.over_all(detail.series), size), "temperature", size)
     assert max(found) - min(found) <= 0.1 * whole
     assert min(found) > whole / 2, "60 of 87 °C"
-
-
-def test_a_clock_that_dips_for_two_seconds_of_140_is_seen_at_80_columns(on_gpu: RunDetail) -> None:
     detail = sampled(on_gpu, 140, "sm_clock_mhz", lambda time_s: 1670.0 if 100 <= time_s < 102 else 1980.0)
-    found, _ = heights(drawn(detail, TimeWindow.over_all(detail.series), SIZES[0]), "clock", SIZES[0])
+    found, _ = heights(drawn(detail, TimeWindow.over_all(detail.series), size), "clock", size)
     low = [place for place, height in enumerate(found) if height < max(found)]
     assert 1 <= len(low) <= 2
     assert low[0] / len(found) == pytest.approx(100 / 140, abs=0.03)
@@ -112,18 +106,14 @@ def test_the_cursor_begins_where_something_was_timed_and_says_what(on_gpu: RunDe
     assert all("┃" in row for row in rows[4:6])
 
 
-def test_of_a_gpu_that_was_not_sampled_nothing_is_said_to_have_held_its_clocks(tmp_path: Path) -> None:
+def test_a_run_that_was_not_sampled_has_a_timeline_of_its_blocks_without_what_held_its_clocks(
+    tmp_path: Path,
+) -> None:
     store(tmp_path / "a.db", 5, machine=GPU_MACHINE, on_gpu=True, seconds=0.0)
     detail = detail_of(tmp_path / "a.db")
-    rows = drawn(detail, TimeWindow.over_all(detail.series, detail.spans), SIZES[1])
-    assert not any(row.startswith("slowed") for row in rows)
-
-
-def test_a_run_that_was_not_sampled_has_a_timeline_of_its_blocks(tmp_path: Path) -> None:
-    store(tmp_path / "a.db", 5, seconds=0.0)
-    detail = detail_of(tmp_path / "a.db")
     assert detail.series == ()
-    rows = drawn(detail, TimeWindow.over_all((), detail.spans), SIZES[0])
+    rows = drawn(detail, TimeWindow.over_all((), detail.spans), SIZES[1])
+    assert not any(row.startswith("slowed") for row in rows)
     assert any(row.split()[:1] == ["speed"] for row in rows)
     assert "nothing was sampled during this run" in "\n".join(rows)
 

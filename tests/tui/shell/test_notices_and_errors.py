@@ -89,43 +89,32 @@ async def test_an_error_is_shown_where_it_happened_and_logged_where_a_key_of_eve
     assert error_log().read_text().count("Z results: ") == 1
 
 
-async def test_a_bug_of_a_screen_is_kept_with_the_place_where_it_happened() -> None:
-    app = make_app("results")
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settled(pilot)
-        screen = app.screen
-        assert isinstance(screen, ShellScreen)
-
-        def breaks(job: Job[None]) -> None:
-            raise ValueError("a bug")
-
-        screen.begin(breaks, lambda outcome: None, lambda message, hint: screen.say(message, "warn"))
-        await settled(pilot)
-        assert "this is a bug in gputui: ValueError: a bug" in picture(app)
-    kept = error_log().read_text()
-    assert "ValueError: a bug" in kept
-    assert "in breaks" in kept
-
-
-async def test_a_thread_that_ends_by_a_bug_is_reported_and_logged() -> None:
-    def breaks() -> None:
-        raise ValueError("a bug of a thread")
+async def test_a_bug_of_a_screen_or_of_a_thread_is_reported_and_kept_with_its_place() -> None:
+    def breaks(job: Job[None] | None) -> None:
+        raise ValueError("a bug of a job" if job else "a bug of a thread")
 
     before = threading.excepthook
     app = make_app("results")
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        thread = threading.Thread(target=breaks)
+        screen = app.screen
+        assert isinstance(screen, ShellScreen)
+        screen.begin(breaks, lambda outcome: None, lambda message, hint: screen.say(message, "warn"))
+        await settled(pilot)
+        assert "this is a bug in gputui: ValueError: a bug of a job" in picture(app)
+        thread = threading.Thread(target=breaks, args=(None,))
         thread.start()
         thread.join()
         await settled(pilot)
         assert "this is a bug in gputui: ValueError: a bug of a thread: L shows where" in picture(app)
-    assert "in breaks" in error_log().read_text()
+    kept = error_log().read_text()
+    assert "ValueError: a bug of a job" in kept
+    assert kept.count("in breaks") == 2
     assert threading.excepthook == before
 
 
-async def test_without_errors_the_log_says_so_and_names_its_file() -> None:
-    app = make_app()
+async def test_without_errors_the_log_says_so_and_names_its_file_and_is_ascii_where_it_must_be() -> None:
+    app = make_app(ascii_only=True)
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "L")
         assert "None so far" in picture(app)
@@ -133,12 +122,7 @@ async def test_without_errors_the_log_says_so_and_names_its_file() -> None:
         assert name[:80] in picture(app) or name[:60] in picture(app).replace("\n", "")
         await press(pilot, "L")
         assert picture(app).startswith("moving")
-
-
-async def test_the_log_is_drawn_in_ascii_where_nothing_else_can_be() -> None:
-    keep_error(error_log(), "run", "温度 · 71 °C — too hot " * 20)
-    app = make_app(ascii_only=True)
-    async with app.run_test(size=(80, 24)) as pilot:
+        keep_error(error_log(), "run", "温度 · 71 °C — too hot " * 20)
         await press(pilot, "L")
         assert "too hot" in picture(app)
         assert picture(app).isascii()

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from monitor_golden import model
 from monitor_samples import sample
 from pty_harness import Terminal
@@ -103,35 +102,37 @@ INTENTS = {
 }
 
 
-async def test_what_people_want_is_found_by_four_letters(tmp_path: Path) -> None:
-    db = Path("a.db")
+async def test_what_people_want_is_found_by_four_letters_and_opens_where_it_is_shown() -> None:
     for number, label in ((1, "green"), (2, "blue")):
-        store(db, number, label=label)
+        store(Path("a.db"), number, label=label)
     made = model(lambda second: sample(8, second), seconds=2)
     app = make_app(model=made)
     async with app.run_test(size=(120, 40)) as pilot:
-        await press(pilot, "3")
-        await until(pilot, lambda: "a.db" in picture(app))
-        app.open_screen("results", (str(db),))
+
+        async def choose(letters: str, shows: str | Callable[[], bool]) -> None:
+            await opened(pilot)
+            await press(pilot, *keys_of(letters), "enter")
+            await until(pilot, (lambda: shows in picture(app)) if isinstance(shows, str) else shows)
+
         await settled(pilot)
+        await choose("a.db", "[3 Results]")
+        await until(pilot, lambda: "green" in picture(app))
         app.open_screen("monitor")
         palette = await opened(pilot)
         found = {letters: matching(palette._choices, letters)[0][0].title for letters in INTENTS}
         assert found == INTENTS
-    assert len(INTENTS) >= 20
-    assert max(map(len, INTENTS)) <= 4
-
-
-async def test_the_palette_of_a_screen_holds_its_keys_those_of_the_app_and_the_screens() -> None:
-    app = make_app()
-    async with app.run_test(size=(120, 60)) as pilot:
-        await press(pilot, "3", "ctrl+p")
-        palette = pilot.app.screen
-        assert isinstance(palette, Palette)
-        held = {action.title for action, _ in palette._shown}
-        actions = (*RESULTS_ACTIONS, *SCREENS_ACTIONS, *APP_ACTIONS)
-        assert held >= {action.title for action in actions if action.id != "palette"}
-        assert "See whether this box can measure" in picture(app)
+        await press(pilot, "escape")
+        await choose("gree", "Overview")
+        await choose("llm", lambda: isinstance(app.screen, RunScreen))
+        run = app.screen
+        assert isinstance(run, RunScreen)
+        await until(pilot, lambda: run.form.profile_name == "llm")
+        await press(pilot, "escape")
+        await choose("measuring", "How gputui measures and judges")
+        assert isinstance(app.screen, PageScreen)
+        await press(pilot, "escape")
+        await choose("gpu 5", "─ 5 H200 SXM ── details ─")
+        assert app.screen_stack == [app._monitor]
 
 
 async def test_enter_does_what_was_found_and_puts_it_first_the_next_time_and_esc_does_nothing() -> None:
@@ -154,60 +155,26 @@ async def test_enter_does_what_was_found_and_puts_it_first_the_next_time_and_esc
         assert app.used[0] == "?\tHelp"
 
 
-async def test_runs_files_profiles_pages_and_gpus_open_where_they_are_shown(tmp_path: Path) -> None:
-    store(Path("a.db"), 1, label="green")
-    made = model(lambda second: sample(8, second), seconds=2)
-    app = make_app(model=made)
-    async with app.run_test(size=(120, 40)) as pilot:
-
-        async def choose(letters: str, shows: str | Callable[[], bool]) -> None:
-            await opened(pilot)
-            await press(pilot, *keys_of(letters), "enter")
-            await until(pilot, (lambda: shows in picture(app)) if isinstance(shows, str) else shows)
-
-        await settled(pilot)
-        await choose("a.db", "[3 Results]")
-        await until(pilot, lambda: "green" in picture(app))
-        await choose("gree", "Overview")
-        await choose("llm", lambda: isinstance(app.screen, RunScreen))
-        run = app.screen
-        assert isinstance(run, RunScreen)
-        await until(pilot, lambda: run.form.profile_name == "llm")
-        await press(pilot, "escape")
-        await choose("measuring", "How gputui measures and judges")
-        assert isinstance(app.screen, PageScreen)
-        await press(pilot, "escape")
-        await choose("gpu 5", "─ 5 H200 SXM ── details ─")
-        assert app.screen_stack == [app._monitor]
-
-
-@pytest.mark.parametrize(
-    ("width", "ascii_only"),
-    [pytest.param(40, True, marks=pytest.mark.slow), (80, False)],
-)
-async def test_the_sentence_under_the_cursor_is_shown_whole_and_the_table_marks_where_it_cuts(
-    width: int, ascii_only: bool
-) -> None:
-    app = make_app(ascii_only=ascii_only)
-    async with app.run_test(size=(width, 60)) as pilot:
+async def test_keys_of_the_screen_of_the_app_and_of_screens_are_there_and_a_cut_sentence_is_shown_whole() -> (
+    None
+):
+    app = make_app()
+    async with app.run_test(size=(80, 60)) as pilot:
         await press(pilot, "3")
-        await opened(pilot)
+        palette = await opened(pilot)
+        held = {action.title for action, _ in palette._shown}
+        actions = (*RESULTS_ACTIONS, *SCREENS_ACTIONS, *APP_ACTIONS)
+        assert held >= {action.title for action in actions if action.id != "palette"}
         table = app.screen.query_one(TableList)
-        palette = app.screen
-        assert isinstance(palette, Palette)
-        sentences = {action.title: action.sentence for action in RESULTS_ACTIONS}
-        for place in range(len(RESULTS_ACTIONS)):
-            assert table.key == place
-            title = palette._shown[place][0].title
-            shown = picture(app)
-            framed = [line.strip("│| ") for line in shown.splitlines() if line.lstrip()[:1] in ("│", "|")]
-            below = " ".join(" ".join(framed[-5:]).split())
-            assert ascii_only is shown.isascii()
-            if title in sentences and title not in ("Compare",):
-                assert sentences[title] in below
-                row = next(line for line in shown.splitlines() if f"  {title}  " in line)
-                assert width == 40 or sentences[title] in row or "…" in row
-            await press(pilot, "down")
+        long = max(range(len(RESULTS_ACTIONS)), key=lambda place: len(palette._shown[place][0].sentence))
+        await press(pilot, *["down"] * long)
+        assert table.key == long
+        action, shown = palette._shown[long][0], picture(app)
+        row = next(line for line in shown.splitlines() if f"  {action.title}  " in line)
+        assert action.sentence not in row
+        assert "…" in row
+        framed = [line.strip("│ ") for line in shown.splitlines() if line.lstrip().startswith("│")]
+        assert action.sentence in " ".join(" ".join(framed[-5:]).split())
         await press(pilot, *"zzz")
         assert "Nothing fits" in picture(app)
 
@@ -225,30 +192,23 @@ async def test_the_palette_opens_on_every_screen_and_not_over_help() -> None:
         assert "Keys of " in picture(app)
 
 
-async def test_nothing_raw_of_a_file_name_or_a_label_reaches_the_terminal(tmp_path: Path) -> None:
+async def test_nothing_raw_of_a_name_reaches_the_terminal_and_an_unreadable_file_is_listed() -> None:
     store(Path("a.db"), 1, label="\x1b[31mred\tlabel")
-    Path("\x1b[31mevil\t.db").touch()
-    os.utime("\x1b[31mevil\t.db", (0, 0))  # runs are those of the file that changed last
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
-        for letters in ("evil", "cccc"):
-            app.screen.query_one(Input).value = letters
-            await pilot.pause()
-            shown = picture(app)
-            assert {"evil": "evil", "cccc": "red"}[letters] in shown
-            assert "\x1b" not in shown
-            assert "\t" not in shown
-
-
-async def test_a_file_that_cannot_be_read_is_listed_without_runs() -> None:
-    Path("b.db").write_text("not a database")
+    for name in ("\x1b[31mevil\t.db", "b.db"):
+        Path(name).write_text("not a database")
+        os.utime(name, (0, 0))  # runs are those of the file that changed last
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         palette = await opened(pilot)
-        found = [action.title for action, _ in palette._shown]
-        assert "file b.db" in found
-        await press(pilot, *keys_of("b.db"), "enter")
+        for letters, seen in (("evil", "evil"), ("cccc", "red"), ("b.db", "file b.db")):
+            app.screen.query_one(Input).value = letters
+            await pilot.pause()
+            shown = picture(app)
+            assert seen in shown
+            assert "\x1b" not in shown
+            assert "\t" not in shown
+        assert palette._shown[0][0].title == "file b.db"
+        await press(pilot, "enter")
         await until(pilot, lambda: "not a DuckDB database" in picture(app))
 
 

@@ -15,7 +15,6 @@ from pty_harness import Terminal
 from screen_goldens import FLOW, GPU_FLOW, SIZES, pictures, store_on_gpu, store_three
 from shell_app import DEADLINE_S, make_app, picture, press, settled
 from stored_runs import run_id_of, store
-from textual.screen import Screen
 
 from gputui.cli import gputui
 from gputui.recording.run_directory import Holder, take_lock
@@ -27,34 +26,20 @@ from gputui.tui.shell.registry import SCREENS, ScreenEntry, header_line, load_sc
 from gputui.tui.shell.shell_screen import ShellScreen, run_by
 
 
-def test_every_screen_that_is_here_can_be_loaded_and_keys_are_unique() -> None:
-    for entry in SCREENS:
-        assert entry.id == "monitor" or isinstance(load_screen(entry), Screen)
-    assert len({entry.key for entry in SCREENS}) == len({entry.id for entry in SCREENS}) == len(SCREENS)
-
-
-@pytest.mark.parametrize("name", [e.id for e in SCREENS if e.id not in ("monitor", "run")])
-async def test_keys_typed_while_a_screen_is_being_opened_do_nothing(name: str) -> None:
+async def test_keys_typed_while_a_screen_is_being_opened_do_nothing() -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
-        screen = load_screen(next(entry for entry in SCREENS if entry.id == name))
-        assert isinstance(screen, ShellScreen)
-        for action in screen.ACTIONS:
-            assert not await app.run_action(run_by(action), screen)
-        app.push_screen(screen)
-        await settled(pilot)
-        assert screen.is_ready
-        assert all(screen.check_action(action.id.replace("-", "_"), ()) for action in screen.ACTIONS)
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_the_monitor_names_the_screens_wherever_they_fit(width: int) -> None:
-    made = MonitorModel(MonitorSettings(), title="a box of some name", screens=screens_line("monitor"))
-    first = "".join(span.text for span in made.lines(width, 24, 1)[0])
-    assert len(first) == width
-    assert ("[1 Mon]" in first) is (7 * len(SCREENS) + 5 <= width < 100)
-    assert ("[1 Monitor]" in first) is (width >= 100)
-    assert ("charts" in first) is (width >= 7 * len(SCREENS) + 45)
+        for entry in SCREENS:
+            if entry.id in ("monitor", "run"):
+                continue
+            screen = load_screen(entry)
+            assert isinstance(screen, ShellScreen)
+            for action in screen.ACTIONS:
+                assert not await app.run_action(run_by(action), screen)
+            app.push_screen(screen)
+            await settled(pilot)
+            assert screen.is_ready
+            assert all(screen.check_action(action.id.replace("-", "_"), ()) for action in screen.ACTIONS)
 
 
 def test_eight_screens_have_full_names_where_they_fit_three_letters_at_80_columns_and_keys_at_40(
@@ -82,7 +67,8 @@ def test_eight_screens_have_full_names_where_they_fit_three_letters_at_80_column
         assert [screen_at(x, width) for x in (start - 1, start, width - 1)] == ["", "screen1", "screen8"]
 
 
-async def test_keys_open_the_screens_and_each_is_as_it_was_left(tmp_path: Path) -> None:
+async def test_keys_and_clicks_open_the_screens_help_closes_and_each_is_as_it_was_left() -> None:
+    assert len({entry.key for entry in SCREENS}) == len({entry.id for entry in SCREENS}) == len(SCREENS)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -93,6 +79,16 @@ async def test_keys_open_the_screens_and_each_is_as_it_was_left(tmp_path: Path) 
         results = app._opened["results"]
         await press(pilot, "1", "3")
         assert app.screen is results
+        line = "".join(span.text for span in header_line("monitor", "", 80))
+        for name in ("Cmp", "Mon"):
+            await pilot.click(offset=(line.index(name), 0))
+            await settled(pilot)
+            first = picture(app).partition("\n")[0]
+            assert first.startswith("moving") if name == "Mon" else f"{name}]" in first
+        await press(pilot, "question_mark")
+        assert "Keys of every screen" in picture(app)
+        await press(pilot, "escape")
+        assert picture(app).startswith("moving")
 
 
 async def test_a_run_in_progress_is_shown_on_every_screen_with_the_key_that_watches_it() -> None:
@@ -132,15 +128,14 @@ def test_a_user_who_leaves_is_told_in_the_shell_that_a_run_goes_on(repository: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [SIZES[0], SIZES[-1]])
 async def test_every_picture_of_every_screen_is_ascii_where_nothing_else_can_be_shown(
-    size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db = store_three(tmp_path)
     store_on_gpu(db)
     monkeypatch.setenv("GPUTUI_DB", str(db))
     monkeypatch.setenv("GPUTUI_ASCII", "1")
-    taken = await pictures(*size, ascii_only=True)
+    taken = await pictures(*SIZES[0], ascii_only=True)
     assert len(taken) == len(FLOW) + len(GPU_FLOW)
     for name, text in taken.items():
         assert text.isascii(), (name, [line for line in text.split("\n") if not line.isascii()])
@@ -156,20 +151,8 @@ async def test_questions_help_and_labels_are_ascii_where_nothing_else_can_be_sho
         store(db, number, label="温度 · Größe")
     app = make_app(ascii_only=True)
     async with app.run_test(size=(80, 24)) as pilot:
-        for keys in (
-            "2",
-            "d",
-            "escape",
-            "5",
-            "3",
-            "D",
-            "n",
-            "o",
-            "escape",
-            "slash",
-            "escape",
-            "question_mark",
-        ):
+        first = ("2", "d", "escape", "5", "3", "D", "n", "o", "escape", "slash", "escape", "question_mark")
+        for keys in first:
             await press(pilot, keys)
             assert picture(app).isascii(), (keys, picture(app))
         assert "Keys of this screen" in picture(app)
@@ -177,7 +160,9 @@ async def test_questions_help_and_labels_are_ascii_where_nothing_else_can_be_sho
         assert re.search(r"  [0-9]+ more v$", last), "there is no scrollbar that shows where the page goes on"
         await press(pilot, "end")
         assert " more v" not in picture(app)
-        for keys in ("escape", "enter", "escape", "space", "space", "c", "enter", "N", "L"):
+        listed = ("escape", "enter", "escape", "space", "space")
+        compared = ("c", "enter", "escape", "d", "escape", "t", "escape", "g", "escape", "o", "escape")
+        for keys in (*listed, *compared, "N", "L"):
             await press(pilot, keys)
             assert picture(app).isascii(), (keys, picture(app))
 
@@ -197,40 +182,18 @@ def test_a_narrow_first_line_says_less_about_runs_and_still_names_every_screen(r
             assert f"{runs} run" in first or width < names + 17
 
 
-async def test_a_click_on_the_name_of_a_screen_opens_it() -> None:
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settled(pilot)
-        line = "".join(span.text for span in header_line("monitor", "", 80))
-        for name in ("Res", "Cmp", "Mon"):
-            await pilot.click(offset=(line.index(name), 0))
-            await settled(pilot)
-            first = picture(app).partition("\n")[0]
-            assert first.startswith("moving") if name.startswith("Mon") else f"{name}]" in first
-
-
-async def test_help_of_the_monitor_is_one_key_away() -> None:
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "question_mark")
-        assert "Keys of every screen" in picture(app)
-        await press(pilot, "escape")
-        assert picture(app).startswith("moving")
-
-
-@pytest.mark.parametrize("name", [*(entry.id for entry in SCREENS), "app"])
-def test_keys_of_a_screen_are_declared_once_and_a_page_lists_them(name: str, repository: Path) -> None:
+def test_keys_of_a_screen_are_declared_once_and_a_page_lists_them(repository: Path) -> None:
     others = {"monitor": "monitor.status", "app": "shell.registry", "run": "screens.run_form"}
-    module = others.get(name, f"screens.{name}")
-    found = importlib.import_module(f"gputui.tui.{module}")
-    actions = found.APP_ACTIONS if name == "app" else found.ACTIONS
-    declared = [key for action in actions for key in action.key.split(",")]
-    assert len(set(declared)) == len(declared)
-    assert not set(declared) & {entry.key for entry in SCREENS}
-    keys = list_of(actions)
     pages = [page.read_text(encoding="utf-8") for page in (repository / "docs").glob("*.md")]
-    has_keys = any(keys in page for page in pages)
-    assert has_keys, f"no page of docs/ has the keys of {name}:\n{keys}"
+    for name in (*(entry.id for entry in SCREENS), "app"):
+        found = importlib.import_module(f"gputui.tui.{others.get(name, f'screens.{name}')}")
+        actions = found.APP_ACTIONS if name == "app" else found.ACTIONS
+        declared = [key for action in actions for key in action.key.split(",")]
+        assert len(set(declared)) == len(declared)
+        assert not set(declared) & {entry.key for entry in SCREENS}
+        keys = list_of(actions)
+        has_keys = any(keys in page for page in pages)
+        assert has_keys, f"no page of docs/ has the keys of {name}:\n{keys}"
 
 
 def test_the_readme_and_the_help_name_the_keys_of_all_screens(repository: Path) -> None:

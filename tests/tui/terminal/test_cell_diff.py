@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 import pytest
@@ -168,16 +167,12 @@ def lines(*texts: str, style: str = "") -> dict[int, list[tuple[int, Strip]]]:
     return {y: [(0, strip_of((Span(text, style),), WIDTH, INDEXED))] for y, text in enumerate(texts)}
 
 
-def test_nothing_changed_is_no_bytes() -> None:
-    diff = CellDiff(INDEXED, WIDTH, 2)
-    assert diff.diff(lines("one", "two"))
-    assert diff.diff(lines("one", "two")) == ""
-
-
-def test_only_the_changed_cells_are_written() -> None:
+def test_only_the_changed_cells_are_written_and_all_after_forgetting() -> None:
     diff = CellDiff(INDEXED, WIDTH, 1)
-    diff.diff(lines("power 300 W"))
+    first = diff.diff(lines("power 300 W"))
     assert diff.diff(lines("power 301 W")) == "\x1b[1;9H1"
+    diff.forget()
+    assert diff.diff(lines("power 300 W")) == first
 
 
 def test_cells_between_changed_ones_are_written_where_no_move_is_shorter() -> None:
@@ -228,41 +223,21 @@ def test_a_strip_that_moved_is_drawn_where_it_is_now() -> None:
     assert diff.diff({0: [(8, strip), (4, blank)]}) == "\x1b[1;5H    here"
 
 
-def test_a_style_is_switched_only_where_it_changes() -> None:
-    diff = CellDiff(SIXTEEN, WIDTH, 1)
-    line: Line = (Span("ab", "good"), Span("cd", "good"), Span("ef"))
-    written = diff.diff({0: [(0, strip_of(line, WIDTH, SIXTEEN))]})
-    assert written == "\x1b[m\x1b[2J\x1b[1;5Hef\x1b[32m\rabcd"
-
-
-def test_after_forgetting_all_is_written_again() -> None:
+def test_of_a_wide_character_both_halves_are_written_and_after_it_the_column_is_set() -> None:
     diff = CellDiff(INDEXED, WIDTH, 1)
-    first = diff.diff(lines("one"))
-    diff.forget()
-    assert diff.diff(lines("one")) == first
-
-
-def test_of_a_wide_character_both_halves_are_written() -> None:
-    diff = CellDiff(INDEXED, WIDTH, 1)
+    assert diff.diff(lines("温度x")).endswith("\x1b[1H温\x1b[3G度\x1b[5Gx"), "its width is disputed"
     diff.diff(lines("ab温c"))
     assert diff.diff(lines("ab度c")) == "\x1b[1;3H度"
     assert diff.diff(lines("a温c")) == "\x1b[1;2H温\x1b[4Gc "
 
 
-def test_after_a_character_of_disputed_width_the_column_is_set() -> None:
-    diff = CellDiff(INDEXED, WIDTH, 1)
-    assert diff.diff(lines("温度x")).endswith("\x1b[1H温\x1b[3G度\x1b[5Gx")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["a\x1b[2Jb", "a\nb", "a\x9b31mb", "a\u202eb", "a\ud800b", "a\x07b", "a\u200bb", "a\u2028b", "\u0301a"],
-)
-def test_what_a_terminal_would_obey_never_reaches_it(text: str) -> None:
-    assert all(cell.isprintable() for cell in cells_of(text))
-    written = CellDiff(INDEXED, WIDTH, 1).diff(lines(text)).removeprefix("\x1b[m\x1b[2J\x1b[1H")
-    assert written.removesuffix("\x1b[K").isprintable()
-    written.encode()
+def test_what_a_terminal_would_obey_never_reaches_it() -> None:
+    for obeyed in ("\x1b[2J", "\n", "\x9b31m", "\u202e", "\ud800", "\x07", "\u200b", "\u2028", ""):
+        text = f"a{obeyed}b" if obeyed else "\u0301a"
+        assert all(cell.isprintable() for cell in cells_of(text))
+        written = CellDiff(INDEXED, WIDTH, 1).diff(lines(text)).removeprefix("\x1b[m\x1b[2J\x1b[1H")
+        assert written.removesuffix("\x1b[K").isprintable()
+        written.encode()
 
 
 def test_what_counts_as_one_cell_is_one_cell_in_terminals() -> None:
@@ -347,29 +322,3 @@ def test_without_colours_the_blanks_and_bars_beside_a_warning_are_not_marked() -
         assert "".join(row[x].data for x in range(40)).rstrip() == "gpu  ! no GPU     624  W over   ━━●━╸ok"
         assert "".join(row[x].data for x in range(40) if row[x].reverse) == "! no GPU"
         assert "".join(row[x].data for x in range(40) if row[x].underscore) == "624W over"
-
-
-def test_a_full_screen_of_noise_ends_the_same_as_written_afresh() -> None:
-    """Many long rows, against what Textual writes: a larger picture than the generated ones."""
-    chance = random.Random(5)
-    diff = CellDiff(TRUE, 200, 50)
-    emulator = Emulator(200, 50)
-    styles = [Style(), Style(color="green"), Style(bgcolor="color(24)", bold=True)]
-    for _ in range(4):
-        picture = [
-            [
-                (
-                    0,
-                    Strip(
-                        [
-                            Segment("".join(chance.choices("x  ⣿温", k=6)), s)
-                            for s in chance.choices(styles, k=30)
-                        ]
-                    ),
-                )
-            ]
-            for _ in range(50)
-        ]
-        picture = [[(0, strip.adjust_cell_length(200)) for _, strip in row] for row in picture]
-        emulator.feed(diff.diff(dict(enumerate(picture))))
-        assert emulator.cells() == as_textual_writes(picture, 200).cells()

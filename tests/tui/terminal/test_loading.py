@@ -40,26 +40,19 @@ def test_asyncio_without_tls_works_and_tls_itself_can_still_be_imported() -> Non
     ], done.stderr
 
 
-def test_an_asyncio_that_is_loaded_already_stays_as_it_is() -> None:
-    code = (
-        "import asyncio, sys\nfrom gputui.tui.terminal.splash import load_asyncio\n"
-        "before = sys.modules['ssl']\n"
-        "load_asyncio()\nprint(sys.modules['ssl'] is before)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "True\n", done.stderr
-
-
 def test_the_monitor_loads_no_other_screen_nothing_that_reads_files_and_no_openssl() -> None:
     code = (
         "import sys\nfrom gputui.tui.terminal.splash import load_asyncio\nload_asyncio()\n"
         "import gputui.tui.app, gputui.tui.monitor.model\n"
         "import gputui.recording.collector, gputui.services.runs.process\n"
         "from gputui.tui.shell.registry import screens_line\nscreens_line('monitor')\n"
-        "print(*sys.modules)"
+        "print(*sys.modules)\n"
+        "import gputui.tui.screens.run\nprint({'torch', 'duckdb', 'pandas'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
+    names, of_run_screen = done.stdout.splitlines()
+    loaded = set(names.split())
+    assert of_run_screen == "set()"
     heavy = {"_ssl", "_hashlib", "msgspec", "duckdb", "numpy", "pandas", "torch"}
     assert not loaded & {*heavy, "textual.widgets._data_table"}
     assert "gputui.tui.monitor.screen" in loaded
