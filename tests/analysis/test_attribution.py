@@ -23,6 +23,7 @@ from gputui.analysis.attribution import (
     NOT_EXPLAINED,
     ProfiledSide,
     _net_work_ns,
+    _rounded,
     apportioned,
     attribute,
     divide_difference,
@@ -147,6 +148,10 @@ def test_the_profiled_step_is_the_window_shared_by_its_steps() -> None:
 def test_an_operator_whose_trace_events_cost_more_than_it_took_did_no_work() -> None:
     brief = replace(row("aten::mm", 0), time_ns=10, events=5)
     assert _net_work_ns(make_pass((brief,), cost_ns=4)) == [0]
+
+
+def test_halves_of_a_nanosecond_are_rounded_away_from_0() -> None:
+    assert [_rounded(Fraction(n, 2)) for n in (5, 1, -1, -5, 4)] == [3, 1, -1, -3, 2]
 
 
 def test_a_product_that_gained_less_than_its_peak_did_has_lost_efficiency() -> None:
