@@ -75,10 +75,9 @@ def test_running_out_of_memory_is_a_result_and_a_failure_stays_one(
     tmp_path: Path, error: str, status: int, end: tuple[str, str], headline: str
 ) -> None:
     step, db = tmp_path / "mine.py", tmp_path / "a.db"
-    fails = f"import hashlib\n    raise {error}"
-    imports = "Unsupported, Workload\npieces_of = None"
-    text = STEP.replace("Workload\nfrom beside import pieces_of", imports)
-    step.write_text(text.replace("import hashlib", fails))
+    (tmp_path / "beside.py").write_text("pieces_of = None\n")
+    fails = f"from gputui_worker.contract import Unsupported\n    raise {error}"
+    step.write_text(STEP.replace("import hashlib", fails))
     done = gputui("run", step, "--db", db, "--launches", "1", "--blocks", "5", "--yes")
     assert done.returncode == status, done.stderr
     assert done.stdout.lstrip().startswith(headline)
