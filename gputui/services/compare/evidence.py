@@ -164,7 +164,7 @@ def value_table(row: Row) -> Table:
         if judged is not None and judged.ratio is not None:
             change, style = change_text(judged), style_of(judged)
         rows.append((Span(title, "dim"), *sides, change, Span(word, style)))
-    return table_of(("", "a", "b", "b vs a", ""), rows, (1, 2), (0, 4))
+    return table_of(("", "a", "b", "b vs a", ""), rows, (1, 2, 3), (0, 4))
 
 
 def _values(row: Row) -> Iterator[tuple[str, Sequence[str], Judgement | None, str]]:
