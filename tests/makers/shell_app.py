@@ -59,8 +59,8 @@ class Held(Ticking):
 
     def __init__(self, model: MonitorModel) -> None:
         super().__init__(None)
-        assert model._sample is not None
-        self._last = model._sample
+        assert model.sample is not None
+        self._last = model.sample
 
 
 async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:

@@ -117,7 +117,7 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
         self.paint()
 
     def name_screens(self, screens: Callable[[int], Line]) -> None:
-        self._model.name_screens(screens)
+        self._model.screens = screens
         self.paint()
 
     def press(self, action_id: str) -> None:

@@ -12,6 +12,7 @@ from textual.binding import Binding
 from gputui.model.absent import Missing
 from gputui.model.telemetry import GpuUse
 from gputui.tui.app import MonitorApp
+from gputui.tui.monitor.keys import DOES
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.processes import COLUMNS, ProcessList, columns_for, time_text
 from gputui.tui.monitor.settings import OF_GPUS, MonitorSettings
@@ -46,7 +47,7 @@ def test_every_action_is_known_to_the_model_and_ids_and_keys_are_unique() -> Non
     keys = [key for action in (*ACTIONS, *APP_ACTIONS) for key in action.key.split(",")]
     assert len(set(ids)) == len(ids)
     assert len(set(keys)) == len(keys)
-    assert set(ids) == set(made._does)
+    assert set(ids) == set(DOES)
     for action in ACTIONS:
         made.press(action.id)
         shown(made)

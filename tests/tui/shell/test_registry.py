@@ -48,7 +48,7 @@ def test_eight_screens_have_full_names_where_they_fit_three_letters_at_80_column
     eight = [ScreenEntry(str(key), f"screen{key}", f"Screen {key}", f"Sc{key}", "") for key in range(1, 9)]
     monkeypatch.setattr(registry, "SCREENS", eight)
     made = MonitorModel(MonitorSettings(), title="a box of some name")
-    made.name_screens(screens_line("screen3", 2))
+    made.screens = screens_line("screen3", 2)
     for width in range(40, 131):
         of_monitor = "".join(span.text for span in made.lines(width, 24, 1)[0])
         of_screen = "".join(span.text for span in header_line("screen3", "results", width, 2))
@@ -170,7 +170,7 @@ async def test_questions_help_and_labels_are_ascii_where_nothing_else_can_be_sho
 @pytest.mark.parametrize("runs", [1, 12])
 def test_a_narrow_first_line_says_less_about_runs_and_still_names_every_screen(runs: int) -> None:
     made = MonitorModel(MonitorSettings(), title="a box of some name")
-    made.name_screens(screens_line("monitor", runs))
+    made.screens = screens_line("monitor", runs)
     for width in range(40, 60):
         of_monitor = "".join(span.text for span in made.lines(width, 24, 1)[0])
         of_screen = "".join(span.text for span in header_line("results", "runs", width, runs))
