@@ -75,7 +75,7 @@ def _combined(figures: Sequence[Figure]) -> LaunchValues:
         value=_COMBINED[first.combine](values) if values else absent,
         low=min(values, default=None),
         high=max(values, default=None),
-        observations=sum(f.observations for f in figures),
+        observations=sum(f.observations for f in figures if not isinstance(f.value, Missing)),
         launches=len(values),
     )
     return metric, tuple(values)
