@@ -13,8 +13,15 @@ import click
 from gputui.cli.options import COMPLETES, ascii_option, explained, help_option, no_mouse_option
 from gputui.cli.output import readable_output, reflowed, wrapped
 from gputui.cli.verbs import COMMANDS, ELSEWHERE, GROUPS, NOUNS, SPELT, Command, understood
-from gputui.errors import EXIT_BUG, EXIT_CASE_FAILED, EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, GputuiError
-from gputui.store.text import clean_text
+from gputui.errors import (
+    EXIT_BUG,
+    EXIT_CASE_FAILED,
+    EXIT_DONE,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    GputuiError,
+    clean_text,
+)
 from gputui.version import version
 
 _INSTEAD_OF_OPTIONS = {

@@ -24,7 +24,15 @@ from gputui.document.drawings import gauge_spans
 from gputui.document.page import Page
 from gputui.document.spans import Line, Span, command_spans, cut, wrapped
 from gputui.document.table import Column, Table
-from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, GputuiError, MachineLacks, NoResult
+from gputui.errors import (
+    EXIT_CASE_FAILED,
+    EXIT_DONE,
+    EXIT_NO_RESULT,
+    GputuiError,
+    MachineLacks,
+    NoResult,
+    clean_text,
+)
 from gputui.model.units import counted, format_bytes, format_clock, format_whole_seconds, listed
 from gputui.services.hosts.bakeoff import LOST, RUNNING, STYLES, Bakeoff, HostRun, HostStatus, find_bakeoff
 from gputui.services.hosts.box import PreparedHosts, cleaned, left_on, new_bakeoff, prepare, profile_for_hosts
@@ -34,7 +42,6 @@ from gputui.services.results.selectors import from_here
 from gputui.services.runs.options import options_of
 from gputui.services.runs.process import writable_target
 from gputui.services.support.paths import hash_key
-from gputui.store.text import clean_text
 
 _ERASE_BELOW = "\x1b[J"
 

@@ -18,7 +18,7 @@ from gputui.document.background import settle
 from gputui.document.page import Console, Page, console_on
 from gputui.document.spans import Line, Span, command_spans, in_encoding
 from gputui.document.spans import wrapped as lines_in
-from gputui.store.text import clean_lines, clean_text
+from gputui.errors import clean_lines, clean_text
 
 if TYPE_CHECKING:
     from gputui.services.results.run_forms import NextStep

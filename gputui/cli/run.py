@@ -43,7 +43,7 @@ from gputui.cli.output import (
 from gputui.cli.watching import VERBOSE_HELP, detached, measured
 from gputui.document.spans import Span, wrapped
 from gputui.document.table import table_of
-from gputui.errors import EXIT_INTERRUPTED, EXIT_USAGE, GputuiError, MachineLacks
+from gputui.errors import EXIT_INTERRUPTED, EXIT_USAGE, GputuiError, MachineLacks, clean_text
 from gputui.machine.describing import describe_machine
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine
@@ -62,7 +62,6 @@ from gputui.services.results.labels import torch_in
 from gputui.services.runs.options import options_of
 from gputui.services.runs.progress import expected_s
 from gputui.services.runs.start import Prepared, prepare, price_stated_before, reasons_of
-from gputui.store.text import clean_text
 from gputui.worker.ranks import address_of
 
 COMMON = ("--db", "--device", "--only", "--precision", "--budget", "--label", "--price", "--python")

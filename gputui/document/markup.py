@@ -10,7 +10,7 @@ from importlib import resources
 
 from gputui.document.spans import Span
 from gputui.document.table import Code, Column, Drawing, Links, Part, Section, Table
-from gputui.store.text import clean_text
+from gputui.errors import clean_text
 from gputui.version import version
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

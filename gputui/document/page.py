@@ -24,7 +24,7 @@ from gputui.document.table import (
     parts_of,
 )
 from gputui.document.theme import Depth, Palette, sgr
-from gputui.store.text import clean_text
+from gputui.errors import clean_text
 
 _PLAIN = {"title": "1", "dim": "2", "track": "2", "italic": "3"}
 """Of styles that have no colour, as terminals know them."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, clean_text
 from gputui.facts.tables import (
     InstanceRow,
     find_gpu,
@@ -35,7 +35,6 @@ from gputui.model.result import RunSummary
 from gputui.model.units import counted, format_hourly
 from gputui.services.support.output_files import write_output
 from gputui.services.support.paths import make_directory, price_list_file
-from gputui.store.text import clean_text
 
 OLD_DAYS = 90
 """A price older than this is shown with its age, and a recent one goes before it."""

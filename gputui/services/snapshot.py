@@ -17,12 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, clean_text
 from gputui.metrics import METRICS, number
 from gputui.model.telemetry import HOST, DeviceSample, LiveSample
 from gputui.recording.collector import FIRST_READING, OPENING, Collector, live_collector
 from gputui.services.support.output_files import write_output
-from gputui.store.text import clean_text
 
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer

@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar  # Any: lines of one kind
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, clean_text
 from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
 from gputui.model.journal import (
@@ -42,7 +42,6 @@ from gputui.model.serving import LoadStep, Requests, ServerFound
 from gputui.model.telemetry import Reading, TelemetryFormat, UnreadableHeader
 from gputui.model.units import counted
 from gputui.store.strict import NotValid, decoded, strict
-from gputui.store.text import clean_text
 from gputui.worker.foreign_json import read_json
 
 _KINDS: dict[str, type[Line]] = {kind.__name__: kind for kind in LINE_KINDS}

@@ -21,11 +21,10 @@ from pathlib import Path
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, TypeVar  # Any: cells of a query
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, clean_text
 from gputui.model.units import counted
 from gputui.store.locking import WAIT_S, Locked, let_writers_pass
 from gputui.store.schema import FORMAT_NAME, META, SCHEMA_VERSION, TABLES
-from gputui.store.text import clean_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

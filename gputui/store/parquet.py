@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.errors import GputuiError, NotStored
+from gputui.errors import GputuiError, NotStored, clean_text
 from gputui.store import schema
 from gputui.store.describe import VIEWS
 from gputui.store.locking import WAIT_S, Locked, write_lock
@@ -33,7 +33,6 @@ from gputui.store.opening import (
     rows_of,
 )
 from gputui.store.schema import RUN_TABLES, Column, Table
-from gputui.store.text import clean_text
 from gputui.store.writing import explaining, opened_for_writing
 from gputui.version import version
 from gputui.worker.foreign_json import read_json_file

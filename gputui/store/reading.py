@@ -18,7 +18,7 @@ from typing import (
     TypeVar,
 )  # Any: cells whose types were checked with the file, and keys of rows
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, clean_text
 from gputui.metrics import STORED
 from gputui.model.absent import Missing
 from gputui.model.journal import Block, ProfiledPass
@@ -67,7 +67,6 @@ from gputui.store.rows import (
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.selecting import with_common_ids
 from gputui.store.strict import LATEST_US, NotValid, converted, strict
-from gputui.store.text import clean_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any
 
-from gputui.errors import beginning
+from gputui.errors import beginning, clean_text
 from gputui.model.absent import Missing, known
 from gputui.model.journal import (
     Block,
@@ -36,7 +36,6 @@ from gputui.model.telemetry import HOST, Reading
 from gputui.store.journal_reader import JournalContents
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.strict import LARGEST, NotValid, converted, decoded, strict
-from gputui.store.text import clean_text
 
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]

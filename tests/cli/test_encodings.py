@@ -20,8 +20,8 @@ from planned_quick import store_planned
 from gputui.cli import main
 from gputui.cli.verbs import COMMANDS
 from gputui.document.spans import in_encoding
+from gputui.errors import clean_text
 from gputui.model.journal import Price
-from gputui.store.text import clean_text
 
 ENCODINGS = ("ascii", "latin-1", "cp1252", "cp437", "utf-8")
 HOSTILE = "\x1b[31mr\x9b2J\u202eé±漢\U0001f680\x07\n"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from journals import GPU_MACHINE, RUN_ID, STARTED_US, journal_lines, make_case, make_journal, write_lines
 from many import holding
 
-from gputui.errors import EXIT_USAGE, GputuiError
+from gputui.errors import EXIT_USAGE, GputuiError, clean_text
 from gputui.model.absent import Missing
 from gputui.model.journal import MachineFound, RunStart
 from gputui.model.plan import LEAST_UNITS
@@ -28,7 +28,6 @@ from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.opening import explained
 from gputui.store.reading import open_result
 from gputui.store.selecting import find_run
-from gputui.store.text import clean_text
 from gputui.store.writing import store_run
 
 

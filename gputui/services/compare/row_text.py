@@ -8,6 +8,7 @@ from gputui.analysis.cost import Cost, Energy
 from gputui.analysis.judgement import COST, ENERGY, FIGURE, RATE, TIME, Judgement
 from gputui.analysis.verdict import GeometricMean, SpeedEstimate
 from gputui.document.spans import Span, cut
+from gputui.errors import clean_text
 from gputui.model.absent import Missing
 from gputui.model.units import (
     UNKNOWN,
@@ -34,7 +35,6 @@ from gputui.services.results.labels import (
     torch_words,
 )
 from gputui.services.results.metrics import AS_OFFERED
-from gputui.store.text import clean_text
 
 LABEL_CELLS = 24
 """Of a label in a heading or sentence."""

@@ -12,6 +12,7 @@ from gputui.analysis.judgement import Judgement
 from gputui.document.drawings import Interval, intervals
 from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Table
+from gputui.errors import clean_text
 from gputui.model.absent import Missing
 from gputui.model.units import format_usd
 from gputui.services.compare.columns import CLOCK, COLUMNS, RATE, RATIO, ComparisonColumn
@@ -40,7 +41,6 @@ from gputui.services.compare.row_text import (
 )
 from gputui.services.results.labels import shared_case_words, short_case_name
 from gputui.services.results.throughput import HOST_BOUND
-from gputui.store.text import clean_text
 
 RowOfSides = tuple[Row | None, ...]
 """One case against the baseline, by side; None on a side where neither it nor the baseline has it."""

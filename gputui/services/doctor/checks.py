@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputui.document.spans import ranges
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, clean_text
 from gputui.machine.describing import describe_machine
 from gputui.machine.gpus import gpu_settings
 from gputui.machine.layers import storage_warning
@@ -37,7 +37,6 @@ from gputui.services.support.paths import default_result_file, hash_key, missing
 from gputui.sources.nvml_calls import BLOCKED, NO_PERMISSION, NO_POWER, VERSIONS_DIFFER, Values, nvml_reason
 from gputui.store.opening import expanded
 from gputui.store.reading import open_result
-from gputui.store.text import clean_text
 from gputui.worker.failures import MORE_SHM
 from gputui.worker.variables import VARIABLES, falsifies, set_in
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from gputui.analysis.health import BUSY_PCT, GHOST, GpuFinding, health
 from gputui.document.spans import Line, Span, wrapped
+from gputui.errors import clean_text
 from gputui.machine.gpus import gpu_addresses, join_gpu
 from gputui.metrics import number
 from gputui.model.absent import Missing
@@ -19,7 +20,6 @@ from gputui.model.telemetry import DeviceSample, LiveSample
 from gputui.model.units import format_percent
 from gputui.services.runs.process import held_runs
 from gputui.services.snapshot import current_user, take_snapshot
-from gputui.store.text import clean_text
 
 State = Literal["ok", "note", "problem", "unknown"]
 WORDS = {"ok": "ok", "note": "caution", "problem": "FAULT", "unknown": "unknown"}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from gputui.errors import GputuiError, NotStored, bug_text
+from gputui.errors import GputuiError, NotStored, bug_text, clean_text
 from gputui.model.journal import (
     JOURNAL_NAME,
     NOTHING_MEASURED,
@@ -33,7 +33,6 @@ from gputui.services.runs.process import mark_stored
 from gputui.services.runs.progress import ProgressTracker
 from gputui.services.support.paths import state_directory
 from gputui.store.journal_reader import JournalTail, read_journal, read_telemetry
-from gputui.store.text import clean_text
 from gputui.store.writing import store_run
 from gputui.worker.foreign_json import read_json_file
 

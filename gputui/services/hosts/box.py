@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any  # Any: JSON of another machine
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, clean_text
 from gputui.model.absent import Missing
 from gputui.model.machine import Interpreter, Machine
 from gputui.model.plan import Plan
@@ -29,7 +29,6 @@ from gputui.services.runs.process import new_run_id
 from gputui.services.runs.progress import expected_s
 from gputui.services.runs.start import cautions, check_something_runs
 from gputui.store.strict import LARGEST, LATEST_US, strict
-from gputui.store.text import clean_text
 from gputui.worker.foreign_json import number, whole
 
 CLOCK_MAY_BE_OFF_S = 60.0

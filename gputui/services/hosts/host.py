@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, clean_text
 from gputui.services.prices import MAX_USD_PER_HOUR
-from gputui.store.text import clean_text
 
 _ADDRESS = re.compile(
     r"(?P<destination>(?:[^@\s:]+@)?(?:\[[0-9A-Fa-f:.%\w]+\]|[^@\s:\[\]]+))(?::(?P<port>\d{1,5}))?"

@@ -27,11 +27,10 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar  # Any: JSON of another machine
 
-from gputui.errors import EXIT_BUG, EXIT_MACHINE_LACKS, GputuiError, bug_text
+from gputui.errors import EXIT_BUG, EXIT_MACHINE_LACKS, GputuiError, bug_text, clean_text
 from gputui.model.units import format_seconds
 from gputui.recording.probing import measuring_half
 from gputui.services.hosts.host import Host, quoted, why_unreachable
-from gputui.store.text import clean_text
 from gputui.worker.foreign_json import read_json
 
 T = TypeVar("T")

@@ -12,14 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any  # Any: JSON of another machine
 
-from gputui.errors import GputuiError, bug_text
+from gputui.errors import GputuiError, bug_text, clean_text
 from gputui.model.absent import Missing
 from gputui.model.telemetry import HOST, DeviceSample, LiveSample, ProcessSample, Value, sane
 from gputui.recording.collector import MOST_PROCESSES
 from gputui.services.hosts.host import Host, text_from
 from gputui.services.hosts.link import HostFailed, Link, LinkLost
 from gputui.store.strict import strict
-from gputui.store.text import clean_text
 from gputui.worker.foreign_json import number, whole
 
 MOST_DEVICES, MOST_VALUES, LONGEST_COMMAND = 256, 512, 2**14

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, clean_text
 from gputui.model.absent import Missing
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, format_rate
@@ -27,7 +27,6 @@ from gputui.store.opening import (
 from gputui.store.reading import ResultFile, open_result, open_results
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.selecting import find_runs, with_common_ids
-from gputui.store.text import clean_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series

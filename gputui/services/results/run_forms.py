@@ -21,6 +21,7 @@ from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.drawings import bars
 from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Table, table_of
+from gputui.errors import clean_text
 from gputui.model.absent import Missing, known
 from gputui.model.journal import TRACES_NAME, Price, ProfiledPass, to_plain
 from gputui.model.plan import RECORD_PROFILE, Case
@@ -62,7 +63,6 @@ from gputui.services.results.throughput import (
 )
 from gputui.services.support.paths import run_directories
 from gputui.store.locking import cleared, new_draft
-from gputui.store.text import clean_text
 from gputui.worker.workloads import WORKLOADS
 
 _PEAK, _COST, _BAR = 1, 2, 3

@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, clean_text
 from gputui.model.journal import CaseEnd, Line, RunEnd
-from gputui.store.text import clean_text
 
 if TYPE_CHECKING:
     from gputui.model.plan import Plan

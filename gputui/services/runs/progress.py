@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from statistics import median
 
 from gputui.analysis.statistics import Estimated, hodges_lehmann_interval
+from gputui.errors import clean_text
 from gputui.model.absent import Missing
 from gputui.model.journal import (
     Block,
@@ -58,7 +59,6 @@ from gputui.services.results.throughput import (
     waited_of,
 )
 from gputui.services.runs.device_history import DeviceHistory, HistoryReader
-from gputui.store.text import clean_text
 from gputui.worker.launch import ENOUGH_HALF_WIDTH, MAX_BLOCK_S
 from gputui.worker.workloads import WORKLOADS
 

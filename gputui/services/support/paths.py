@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from gputui.errors import NotStored
-from gputui.store.text import clean_text
+from gputui.errors import NotStored, clean_text
 
 APPLICATION = "gputui"
 _XDG = {

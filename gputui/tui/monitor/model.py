@@ -20,11 +20,19 @@ from gputui.tui.monitor.cards import (
 from gputui.tui.monitor.frame import Frame, account_span, parents_of, span_text, why_spans
 from gputui.tui.monitor.gpu_table import details_lines, gpu_table, metrics_lines
 from gputui.tui.monitor.history import SECOND_NS
-from gputui.tui.monitor.keys import click, click_gpu, click_metric, click_process, press, type_text
 from gputui.tui.monitor.layout import MIN_HEIGHT, MIN_WIDTH, ROOMY, Layout, Rect, laid_out
 from gputui.tui.monitor.processes import USERS_FROM, USERS_WIDTH, users_lines
 from gputui.tui.monitor.settings import BY_ID
-from gputui.tui.monitor.state import MonitorState, Seen
+from gputui.tui.monitor.state import (
+    MonitorState,
+    Seen,
+    click,
+    click_gpu,
+    click_metric,
+    click_process,
+    press,
+    type_text,
+)
 from gputui.tui.monitor.status import (
     QUESTIONS_HEIGHT,
     counts_text,

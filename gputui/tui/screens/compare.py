@@ -14,6 +14,7 @@ from textual.containers import Vertical
 from textual.widgets import ContentSwitcher
 
 from gputui.document.spans import Line, Span, cut
+from gputui.errors import clean_text
 from gputui.services.compare.columns import COLUMNS_OF_SIDES, ENERGY, ComparisonColumn
 from gputui.services.compare.formats import FORM_OF_ENDING, save_comparison
 from gputui.services.compare.pairing import main_row
@@ -21,7 +22,6 @@ from gputui.services.compare.row_text import LABEL_CELLS, called, letter_of, sho
 from gputui.services.compare.rows_table import first_of, rows_table
 from gputui.services.compare.tables import sides_table
 from gputui.services.results.browser import Candidate, candidates
-from gputui.store.text import clean_text
 from gputui.tui.screens.comparison import (
     Document,
     Loaded,

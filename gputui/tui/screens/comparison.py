@@ -11,7 +11,7 @@ from typing import Any
 from gputui.document.page import Page, console_on
 from gputui.document.spans import Line, Span, cut
 from gputui.document.table import Part, Section, table_of
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, clean_text
 from gputui.model.absent import Missing
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import format_hourly
@@ -38,7 +38,6 @@ from gputui.services.results.browser import Candidate, ListedRun
 from gputui.services.results.labels import day, device_words, short_case_name, torch_words
 from gputui.services.results.selectors import every_file, from_here
 from gputui.services.support.background import Job
-from gputui.store.text import clean_text
 from gputui.tui.widgets.cells import section
 from gputui.tui.widgets.scrolled import LinesOf
 

@@ -8,11 +8,11 @@ from functools import partial
 from textual.app import ComposeResult
 
 from gputui.document.spans import Line
+from gputui.errors import clean_text
 from gputui.services.doctor.checks import SystemState, gathered, judged, readiness, worst_first
 from gputui.services.doctor.disturbances import STYLES, Check, check_lines
 from gputui.services.playback.demo import made_up_box
 from gputui.services.support.background import Job
-from gputui.store.text import clean_text
 from gputui.tui.shell.registry import Action
 from gputui.tui.shell.shell_screen import ShellScreen, bindings_of
 from gputui.tui.terminal.renderer import shell_of

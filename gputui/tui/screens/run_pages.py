@@ -16,7 +16,7 @@ from gputui.document.page import Console
 from gputui.document.spans import Line, Span, line_width
 from gputui.document.table import Column, Drawing, Table
 from gputui.document.theme import Palette
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, clean_text
 from gputui.model.absent import Missing
 from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run
@@ -42,7 +42,6 @@ from gputui.services.runs.progress import Happened, LogTail, ProgressSnapshot, P
 from gputui.services.serving.curve import ServingRun, serving_of
 from gputui.services.support.background import Job
 from gputui.store.journal_reader import TelemetryTail
-from gputui.store.text import clean_text
 from gputui.tui.screens.run_panes import (
     cases_so_far,
     device_charts,

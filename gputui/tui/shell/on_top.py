@@ -19,9 +19,8 @@ from textual.widgets import Input
 
 from gputui.document.spans import Line, Span, width_of
 from gputui.document.table import Column, Table, table_of
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, clean_text
 from gputui.services.support.paths import kept_errors
-from gputui.store.text import clean_text
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action, ScreenEntry, shown_key, shown_keys
 from gputui.tui.shell.shell_screen import copy
 from gputui.tui.terminal.renderer import shell_of

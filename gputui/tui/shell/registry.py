@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gputui.document.spans import Line, Span, line_width
+from gputui.errors import clean_text
 from gputui.model.units import counted
 from gputui.services.playback.demo_gpus import CAUTION
-from gputui.store.text import clean_text
 from gputui.tui.widgets.cells import fitted, fitting, joined
 
 if TYPE_CHECKING:

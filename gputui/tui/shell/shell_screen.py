@@ -22,12 +22,11 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Input, Static
 
 from gputui.document.spans import Line, Span, cut
-from gputui.errors import GputuiError
+from gputui.errors import GputuiError, clean_text
 from gputui.model.units import counted
 from gputui.services.support.background import Job
 from gputui.services.support.paths import copies_directory, make_directory
 from gputui.store.opening import expanded
-from gputui.store.text import clean_text
 from gputui.tui.shell.registry import Action, header_line, key_hint, keys_line, screen_at, shown_key
 from gputui.tui.terminal.renderer import AppScreen, LinesView, in_loop_of, shell_of
 from gputui.tui.widgets.cells import fitted, in_ascii, text_in_ascii

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from gputui.document import spans
 from gputui.document.spans import Line, Span, cut, in_encoding, line_width, width_of
 from gputui.document.table import Table, changed, columns_that_fit, lines_of
-from gputui.store.text import clean_text
+from gputui.errors import clean_text
 
 _NO_WIDTH = frozenset({"Mn", "Me", "Mc"})
 """Marks combined with the previous character."""

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from gputui.document.spans import Line, Span, line_width
 from gputui.document.table import Table, changed, columns_that_fit, lines_of
 from gputui.document.theme import SELECTED
-from gputui.store.text import clean_text
+from gputui.errors import clean_text
 from gputui.tui.terminal.renderer import shell_of, strip_of
 from gputui.tui.widgets.cells import clean, fitted, in_ascii
 

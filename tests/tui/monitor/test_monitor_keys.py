@@ -12,10 +12,10 @@ from textual.binding import Binding
 from gputui.model.absent import Missing
 from gputui.model.telemetry import GpuUse
 from gputui.tui.app import MonitorApp
-from gputui.tui.monitor.keys import DOES
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.processes import COLUMNS, ProcessList, columns_for, time_text
 from gputui.tui.monitor.settings import OF_GPUS, MonitorSettings
+from gputui.tui.monitor.state import DOES
 from gputui.tui.monitor.status import ACTIONS
 from gputui.tui.shell.on_top import help_lines
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS, shown_keys
