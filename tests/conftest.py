@@ -111,10 +111,16 @@ def _users(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def _probes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What probing an interpreter found, for all tests: to import torch takes seconds."""
+def of_all_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that the processes of one pytest share."""
     base = tmp_path_factory.getbasetemp()
-    probes = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "probes"
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def _probes(of_all_processes: Path) -> Path:
+    """What probing an interpreter found, for all tests: to import torch takes seconds."""
+    probes = of_all_processes / "probes"
     probes.mkdir(exist_ok=True)
     return probes
 
