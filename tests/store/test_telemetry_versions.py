@@ -32,7 +32,6 @@ from gputui.store.journal_reader import TelemetryTail, read_telemetry
 from gputui.store.reading import open_result
 
 UNKNOWN = Column("unknown_pct", "f", "gpu")
-ERRORS = Column("pcie_replay_count", "Q", "gpu")
 OLDER = TelemetryFormat([m for m in CURRENT.columns if m.key != "power_w"])
 NEWER = TelemetryFormat([*CURRENT.columns[:3], UNKNOWN, *CURRENT.columns[3:]])
 READINGS = [
