@@ -113,7 +113,7 @@ def comparison_pages(
             shown,
             ignore,
             columns or None,
-            note=naming.note if is_verbose else _by_clock,
+            note=naming.note if is_verbose else _whose_box_was_busy,
             is_drawn=is_pair and out.is_terminal and not is_full,
             has_costs=not is_full,
             has_means=is_pair and (room is None or room >= len(shown) + len(first_one.groups)),
@@ -133,10 +133,10 @@ def comparison_pages(
         yield page
 
 
-def _by_clock(row: Row) -> str:
-    """` (b by the clock)`: which of its rates holds waiting for CPUs, unlike those in the other rows."""
+def _whose_box_was_busy(row: Row) -> str:
+    """` (b busy)`: whose rate holds the waiting for CPUs that others had, unlike those in the other rows."""
     sides = [letter for letter, result in row.results if is_undecidable(result)]
-    return f" ({' and '.join(sides)} by the clock)" if sides else ""
+    return f" ({', '.join(sides)} busy)" if sides else ""
 
 
 def _write_sides(

@@ -190,20 +190,18 @@ def is_bad_news(checks: Sequence[PerformanceCheck]) -> bool:
 
 
 def _recorded(run: Run) -> str:
-    """How long telemetry was recorded, and how a recording without a rate ended."""
+    """How long telemetry was recorded, or how a recording without a rate ended."""
     summary = run.summary
+    if run.cases and summary.status != "interrupted":  # whose time is less than the run's
+        ends = (": ".join(filter(None, ending_words(case))) for case in run.cases)
+        return f"{'; '.join(f'Its program {end}' for end in ends)}."
     took_us = None if summary.ended_utc_us is None else summary.ended_utc_us - summary.started_utc_us
     text = "Recorded" if took_us is None else f"Recorded {format_seconds(took_us / 1e6)}"
     if summary.status == "interrupted":
         reason = summary.status_reason
         how = reason if reason.startswith("stopped ") else f"interrupted: {reason}"
         return f"{text} until it was {how}."
-    return (
-        "; ".join(
-            (text, *(f"its program {': '.join(filter(None, ending_words(case)))}" for case in run.cases))
-        )
-        + "."
-    )
+    return f"{text}."
 
 
 _GPUS_TOLD = 2

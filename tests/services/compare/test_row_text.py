@@ -175,7 +175,7 @@ def test_a_rate_that_holds_waiting_for_cpus_is_marked_among_those_that_do_not() 
     asked = asked_of(quiet, busy)
     answer = Answer((compare_sides(*asked.sides),), Headline(()))
     text = comparison_as_text(asked, answer, width=120)
-    assert text.count("can't tell (b by the clock)") == 1
+    assert text.count("can't tell (b busy)") == 1
 
 
 def test_the_baseline_of_precisions_is_named_in_any_case_and_that_of_files_as_it_is() -> None:

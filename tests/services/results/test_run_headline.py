@@ -100,7 +100,7 @@ def test_a_recording_without_a_rate_says_how_long_it_took_and_how_it_ended() -> 
     told = {
         (): "Recorded 60.0 s.",
         ("interrupted", "stopped by SIGTERM"): "Recorded 60.0 s until it was stopped by SIGTERM.",
-        ("failed", "exited with status 3"): "Recorded 60.0 s; its program failed: exited with status 3.",
+        ("failed", "exited with status 3"): "Its program failed: exited with status 3.",
     }
     for end, headline in told.items():
         run = recording(*end)
