@@ -613,8 +613,8 @@ def runs_of(
     ids = [[summary.run_id for summary in of_file] for of_file in chosen]
     of_more: list[list[str]] = [[] for _ in files] if only_rates else ids
     where = "outcome = 'ok'" if only_rates else ""
-    launches = _grouped(files, "launches", of_more, "run_id", "launch_id", columns=("is_fork",))
-    forks = {launch for launch, rows in launches.items() if any(row["is_fork"] for row in rows)}
+    launches = _each_cells(files, "launches", of_more, ("launch_id", "is_fork"))
+    forks = {(place, run_id, launch_id) for place, (run_id, launch_id, is_fork) in launches if is_fork}
     measurements = _grouped(files, "measurements", ids, "run_id", "case_id", order="launch_id", where=where)
     figures = _grouped(files, "figures", of_more, "run_id", "case_id", order="figure_index")
     blocks: dict[tuple[Any, ...], dict[Cell, list[Block]]] = {}
@@ -840,9 +840,10 @@ def _each_cells(
     sql = f"SELECT * REPLACE (run_id::VARCHAR AS run_id) FROM ({whole_texts(union, name, of_text, 'place')})"
     row_bytes = CELL_BYTES * len(names)
     left = [min(MOST_BYTES, _MOST_HELD_BYTES - file.held_bytes) for file in files]
+    most = len(files) * (MOST_BYTES // row_bytes) + 1  # one of the files is too large where there are so many
     first = files[0].opened
     with limited(first.connection, first.deadline, name):
-        first.connection.execute(f"{sql} WHERE {where or 'true'}", list(parameters))
+        first.connection.execute(f"{sql} WHERE {where or 'true'} LIMIT {most}", list(parameters))
         while some := first.connection.fetchmany(TEXTS_AT_A_TIME):
             first.deadline.left_s()
             for place, *cells in some:

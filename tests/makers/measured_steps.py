@@ -6,6 +6,7 @@ Each argument is a JSON object: `precision`, `parameters`, and either `workload`
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from typing import Any  # JSON, and torch's own types
@@ -32,6 +33,7 @@ OPTIMIZERS = {
 
 def of_a_workload(request: dict[str, Any]) -> dict[str, dict[str, int]]:
     """Every part at every point of a step of a workload, as its profiled pass reports them."""
+    gc.collect()  # a model with checkpoints holds itself, and all weights of the process count
     workload = next(w for w in WORKLOADS if w.name == request["workload"])
     precision = resolve(request["precision"], "cpu")
     step = workload.build(Request(request["parameters"], "cpu", precision, threads=1, seed=1))
