@@ -84,7 +84,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class LineTime:
-    """Time of an operator, or of idleness for one cause, while the program was at one of its own lines."""
+    """Time of an operator, or of idleness for one cause, while the program was at one of its lines."""
 
     phase: str
     operator: str
