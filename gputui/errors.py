@@ -1,4 +1,7 @@
-"""What users see of errors: the one exception, the exit codes, and text from outside, made safe to show."""
+"""What users see of errors: the one exception, the exit codes, and text from outside, made safe to show.
+
+Text from a file or host may hold escape sequences; printed as it is, it would write to the user's terminal.
+"""
 
 from __future__ import annotations
 

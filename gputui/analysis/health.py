@@ -1,4 +1,7 @@
-"""Problems of a GPU in words, with the thresholds of all screens, and how long it was throttled lately."""
+"""Problems of a GPU in words, with the thresholds of all screens, and how long it was throttled lately.
+
+With thresholds of their own making, the Monitor could warn of a GPU that `doctor` calls healthy.
+"""
 
 from __future__ import annotations
 

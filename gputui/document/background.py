@@ -1,4 +1,4 @@
-"""The background of the terminal, which is asked for it once: OSC 11, and DA1 behind it.
+"""Asks the terminal once for its background colour: OSC 11, and DA1 behind it.
 
 A terminal that does not know the first question answers the second one alone, so nobody waits for long.
 """

@@ -1,4 +1,4 @@
-"""Styled text measured in cells: what the lines of a terminal and of a screen are made of."""
+"""Styled text measured in cells, of which the lines of a terminal and of a screen are made."""
 
 from __future__ import annotations
 

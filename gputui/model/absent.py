@@ -1,4 +1,4 @@
-"""A value that is absent, and why."""
+"""A value that is absent, and why. A bare None would be drawn as zero, or taken for a fault of the box."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats numbers as text; nothing else does."""
+"""Formats numbers as text. Nothing else does: two formats would print one speed as two numbers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Records a machine while any program runs in our terminal, or until it is stopped: a run without a worker of
-ours. It also tells what the program got of the CPUs, and what other programs took meanwhile."""
+ours. It also notes what the program got of the CPUs, and what other programs took meanwhile.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The directory of a run, which only its owner can read: a supervisor's input, the lock, and the journal."""
+"""The directory of a run, which only its owner can read: a supervisor's input, the lock, and the journal.
+
+On a shared host others must be able neither to read what is measured nor to plant a plan that is executed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""NVIDIA GPUs through the driver's library, for the live view and for runs."""
+"""NVIDIA GPUs through the driver's library, for the live view and for runs.
+
+One reader for both: with two, a run could store another power than the screen showed beside it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Converts plain values from a file to model types, rejecting impossible values."""
+"""Converts plain values from a file to model types, rejecting impossible values.
+
+A file may come from anyone. What passes here is computed with, drawn and quoted without another check.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Writes, labels and removes runs of a result file: completely or not at all, whatever happens meanwhile."""
+"""Writes, labels and removes runs of a result file: completely or not at all, whatever happens meanwhile.
+
+A rented box may vanish at any instant, and what it measured cost money.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Timing of one block of steps, and when enough blocks are known."""
+"""Timing of one block of steps, and when enough blocks are known.
+
+Every figure of gputui is made of these times, and nothing that could wait runs between two stamps.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The answer of a comparison in one or two sentences: who, for what, by how much, at what cost, how sure."""
+"""The answer of a comparison in one or two sentences: who, for what, by how much, at what cost, how sure.
+
+Most people read nothing else, so it may say no more than the rows below it do.
+"""
 
 from __future__ import annotations
 

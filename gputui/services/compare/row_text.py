@@ -1,4 +1,7 @@
-"""Text for the rows of a comparison, shared by all forms and the screen."""
+"""Text for the rows of a comparison, shared by all forms and the screen.
+
+A pull request, a page and the screen must not name one row in three ways.
+"""
 
 from __future__ import annotations
 

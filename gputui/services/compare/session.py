@@ -1,4 +1,7 @@
-"""From result files to a comparison, for the command and the Compare screen."""
+"""From result files to a comparison, for the command and the Compare screen.
+
+Both read through it, so that the same words select the same runs in a shell and on the screen.
+"""
 
 from __future__ import annotations
 

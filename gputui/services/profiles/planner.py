@@ -1,4 +1,7 @@
-"""Makes a plan from a profile, an interpreter and a machine: what will run here, what will not, and why."""
+"""Makes a plan from a profile, an interpreter and a machine: what will run here, what will not, and why.
+
+All decisions fall before anything is measured: whoever starts a run on a rented box first sees what it costs.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """What is known of a case, from its stored blocks: speed, also without waiting for CPUs, cost and energy, and
-whether its speed is that of the host."""
+whether its speed is that of the host.
+
+It is computed once, when a run is loaded. A form that averaged blocks itself would show another speed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Progress of runs, from the lines of their journals: what `gputui attach` and the screens show."""
+"""Progress of runs, from the lines of their journals: what `gputui attach` and the screens show.
+
+Nothing asks the supervisor, so any process may watch a run, and watching disturbs no timing.
+"""
 
 from __future__ import annotations
 

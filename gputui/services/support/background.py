@@ -1,4 +1,4 @@
-"""Work in a thread that nothing waits for: it tells how far it is, and can be given up."""
+"""Work in a thread that nothing waits for: it reports how far it is, and can be given up."""
 
 from __future__ import annotations
 
