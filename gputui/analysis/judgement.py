@@ -1,6 +1,6 @@
 """What may be said of B against A in one respect: its rate, the cost or energy of its work, a figure.
 
-Every form asks here. Were each respect judged where it is printed, a price could claim what its speed does not.
+Every form asks here. Judged where it is printed, a price could claim what its speed does not.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The commands, in the groups in which `gputui --help` shows them.
 
-A command's module is imported when it is called: with all of them, each start would take half a second longer.
+A command's module is imported when it is called; with all of them a start would take half a second longer.
 """
 
 from __future__ import annotations

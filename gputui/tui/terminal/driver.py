@@ -1,6 +1,6 @@
 """A terminal driver that sleeps while idle and exits without delay.
 
-Textual's polls for input; a live view that is left open for days should cost a box nothing while nobody types.
+Textual's polls for input; a live view that is left open for days should cost a box nothing.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The terminal before Textual has it: the splash screen, shown while the terminal reports its background; faster
-imports; and the end by a signal, which restores the terminal and names the signal in the exit status.
+"""The terminal before Textual has it: the splash screen, shown while the terminal reports its background;
+faster imports; and the end by a signal, which restores the terminal and names it in the exit status.
 
 Standard library only.
 """
