@@ -89,9 +89,9 @@ class Shape:
     vocabulary: int
     context: int
     """Tokens of a usual training sequence, or the most that it was trained for."""
-    is_gated: bool = True
+    gated: bool = True
     """True: LLaMA's block, with a gated MLP, rotary positions and no biases. False: GPT-2's."""
-    is_tied: bool = False
+    tied: bool = False
     """True: the head is the embedding."""
     source: str = ""
     experts: int = 0
@@ -145,7 +145,7 @@ class Shape:
 
     def mlp(self, hidden: int) -> tuple[tuple[int, int], ...]:
         """Inputs and outputs of each product of an MLP, down last."""
-        return ((self.width, hidden),) * (2 if self.is_gated else 1) + ((hidden, self.width),)
+        return ((self.width, hidden),) * (2 if self.gated else 1) + ((hidden, self.width),)
 
     @property
     def expert_layers(self) -> int:
@@ -186,7 +186,7 @@ class Shape:
 
     @property
     def end_weights(self) -> int:
-        return self.vocabulary * self.width * (1 if self.is_tied else 2)
+        return self.vocabulary * self.width * (1 if self.tied else 2)
 
     @property
     def small_weights(self) -> int:
@@ -194,7 +194,7 @@ class Shape:
 
         GPT-2's blocks also have biases and positions.
         """
-        if self.is_gated:
+        if self.gated:
             return (2 * self.layers + 1 + self.expert_layers * self.experts) * self.width
         return self.layers * (9 * self.width + self.hidden) + (self.context + 2) * self.width
 
@@ -206,7 +206,7 @@ class Shape:
     @property
     def active_parameters(self) -> int:
         """Weights that one token is multiplied with: those of its experts only, and no embedding."""
-        embedding = 0 if self.is_tied else self.vocabulary * self.width
+        embedding = 0 if self.tied else self.vocabulary * self.width
         idle = self.experts - self.active_experts
         return self.parameters - embedding - self.expert_weights * idle // max(self.experts, 1)
 
@@ -318,7 +318,7 @@ def layer_bytes_per_token(blocks: Shape, precision: PrecisionBytes) -> int:
     """
     attention = 6 * blocks.heads * blocks.head_dim
     kept = 2 * blocks.width + attention + 4 * blocks.active_hidden
-    if not blocks.is_gated:
+    if not blocks.gated:
         kept = 6 * blocks.width + 2 * blocks.hidden
     return 2 * blocks.width * precision.stream + kept * precision.product + 16 + 4 * blocks.heads
 
@@ -328,7 +328,7 @@ def activation_parts(training: Training) -> Parts:
     blocks, precision = training.blocks, training.precision
     tokens = training.batch * training.context
     kept = tokens * (blocks.layers * layer_bytes_per_token(blocks, precision) + _ends_per_token(training))
-    embedding = 0 if blocks.is_tied else blocks.vocabulary * blocks.width
+    embedding = 0 if blocks.tied else blocks.vocabulary * blocks.width
     not_copied = blocks.small_weights + embedding  # autocast copies the weights of products only
     return Parts(
         activations=kept,
@@ -502,7 +502,7 @@ def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
     at_loss = replace(fixed, gradients=before, activations=held + ends, copies=whole.copies)
     yield Peak("the loss, forward", replace(at_loss, loss=forward_scores))
     yield Peak("the loss, backward", replace(at_loss, copies=held_copies, loss=3 * whole.loss))
-    hidden_gradients = 3 if blocks.is_gated else 1
+    hidden_gradients = 3 if blocks.gated else 1
     temporary = tokens * (
         blocks.width * precision.stream + hidden_gradients * blocks.active_hidden * precision.product
     )
@@ -520,7 +520,7 @@ def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
             copies=held_copies + again_copies,
         ),
     )
-    matrices = 2 if blocks.is_gated else 1  # of its MLP, without the last, whose gradient comes first
+    matrices = 2 if blocks.gated else 1  # of its MLP, without the last, whose gradient comes first
     later = (4 * blocks.width**2 + matrices * blocks.width * blocks.hidden) * precision.gradient
     yield Peak(
         "the first block, backward",
@@ -531,7 +531,7 @@ def _moments(training: Training, tricks: Tricks) -> Iterator[Peak]:
             copies=held_copies // layers + again_copies,
         ),
     )
-    embedding_bytes = 0 if blocks.is_gated else math.ceil(embedding / gpus)  # it is added to that of the head
+    embedding_bytes = 0 if blocks.gated else math.ceil(embedding / gpus)  # it is added to that of the head
     streamed = tokens * blocks.width * precision.stream
     of_embedding = replace(fixed, gradients=gradients, temporary=embedding_bytes + lent + streamed)
     yield Peak("the embedding, backward", of_embedding)

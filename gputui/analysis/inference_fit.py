@@ -249,7 +249,7 @@ def step_bytes(serving: ServedModel) -> int:
     if model.experts:
         idle = (1 - model.active_experts / model.experts) ** serving.batch
         model = replace(model, experts=max(round(model.experts * (1 - idle)), model.active_experts))
-    model = replace(model, is_tied=True)
+    model = replace(model, tied=True)
     params = round(model.parameters * serving.params / serving.model.parameters)
     return weight_bytes(replace(serving, model=model, params=params)) + cache_bytes(serving)
 

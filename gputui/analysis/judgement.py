@@ -94,7 +94,7 @@ class Judgement:
     def n(self) -> tuple[int, int] | None:
         """Timed blocks of A and of B; of a figure launches, of a mean rows."""
         if isinstance(self.estimate, RatioEstimate):
-            return self.estimate.n_a, self.estimate.n_b
+            return self.estimate.blocks_a, self.estimate.blocks_b
         return (self.estimate.rows,) * 2 if isinstance(self.estimate, GeometricMean) else None
 
 

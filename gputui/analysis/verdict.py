@@ -95,12 +95,12 @@ class Estimate:
 class RatioEstimate(Estimate):
     """The ratio of B's speed to A's on one case."""
 
-    n_a: int
+    blocks_a: int
     """Timed blocks."""
-    n_b: int
-    independent_a: int
+    blocks_b: int
+    independent_blocks_a: int
     """Blocks after correlated neighbors were merged; of pairs, pairs."""
-    independent_b: int
+    independent_blocks_b: int
     launches_a: int
     launches_b: int
     spread_a: Spread
@@ -270,10 +270,10 @@ def _ratio(
         high=math.exp(center + half),
         df=total.df,
         run_share=beyond.variance / total.variance if total.variance else 0.0,
-        n_a=a.timed,
-        n_b=b.timed,
-        independent_a=a.blocks,
-        independent_b=b.blocks,
+        blocks_a=a.timed,
+        blocks_b=b.timed,
+        independent_blocks_a=a.blocks,
+        independent_blocks_b=b.blocks,
         launches_a=a.launches,
         launches_b=b.launches,
         spread_a=spreads[0],
@@ -331,7 +331,9 @@ def with_ratio_of_speeds(pairs: RatioEstimate, a: SpeedEstimate, b: SpeedEstimat
     """
     ratio = b.units_per_s / a.units_per_s
     factor = math.exp(pairs.half_width + abs(math.log(ratio / pairs.ratio)))
-    return replace(pairs, ratio=ratio, low=ratio / factor, high=ratio * factor, n_a=a.blocks, n_b=b.blocks)
+    return replace(
+        pairs, ratio=ratio, low=ratio / factor, high=ratio * factor, blocks_a=a.blocks, blocks_b=b.blocks
+    )
 
 
 def is_explained_by_clock(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from gputui.facts.tables import (
     source_rows,
 )
 from gputui.model.absent import Missing, known
+from gputui.model.journal import fields_of, to_plain
 from gputui.model.machine import Gpu
 from gputui.model.result import Run
 from gputui.model.units import counted, format_percent, format_rate, three_digits
@@ -148,7 +148,7 @@ def _add(texts: Sequence[str], name: str, note: str, *, trust: bool, as_json: bo
     added = add_to_reference(candidates, name=name, note=note)
     made, problems = added.reference, problems_of_reference(added.reference)
     if as_json:
-        plain = {**asdict(made), "boxes": made.boxes, "case_count": len(made.cases)}
+        plain = {**to_plain(made), "boxes": made.boxes, "case_count": len(made.cases)}
         del plain["cases"]
         counts = {"added": added.boxes, "left_out": added.left_out, "problems": problems}
         print_json({**plain, "file": str(added.path), **counts})
@@ -505,40 +505,32 @@ def _ends(low_per_s: float, high_per_s: float | None, unit: str) -> str:
 
 def _plain_gpu(row: GpuRow, here: Here) -> dict[str, object]:
     today = datetime.date.today()
-    best, offer = best_offer(row.name, today), None
-    if best is not None:
-        plain = _plain_price(best, today)
-        names = ("provider", "instance_type", "price_kind", "is_on_demand", "price_date", "is_recent")
-        offer = {
-            "usd_per_gpu_hour": per_gpu(best.usd_per_hour, best),
-            **{name: plain[name] for name in names},
-        }
+    best = best_offer(row.name, today)
+    sold = {} if best is None else _plain_price(best, today)
+    of_best = ("provider", "instance_type", "price_kind", "is_on_demand", "price_date", "is_recent")
     return {
-        "name": row.name,
-        "vendor": row.vendor,
-        "arch": row.arch,
-        "compute_capability": row.compute_capability,
+        **fields_of(row, "name", "vendor", "arch", "compute_capability"),
         "peak_flops_per_s": {name: value and value * 1e12 for name, value in _peaks(row)},
         "memory_gib": row.memory_gib,
         "driver_memory_mib": row.nvml_memory_mib,
         "memory_bandwidth_bytes_per_s": row.memory_bandwidth_gbs and row.memory_bandwidth_gbs * 1e9,
         "power_limit_w": row.tdp_w,
-        "confidence": row.confidence,
-        "notes": row.notes,
-        "source": list(row.source),
-        "offer": offer,
+        **fields_of(row, "confidence", "notes", "source"),
+        "offer": None
+        if best is None
+        else {
+            "usd_per_gpu_hour": per_gpu(best.usd_per_hour, best),
+            **{name: sold[name] for name in of_best},
+        },
         "measured": [
             {
-                "measure": one.measure,
-                "dtype": one.dtype,
+                **fields_of(one, "measure", "dtype"),
                 "unit": f"{one.unit}/s",
                 "min": one.measured_min,
                 "max": one.measured_max,
                 "low_below": expectation_of(one).warn_below,
                 "impossible_above": one.suspicious_above,
-                "conditions": one.conditions,
-                "confidence": one.confidence,
-                "source": list(one.source),
+                **fields_of(one, "conditions", "confidence", "source"),
             }
             for one in _ranges(row)
         ],
@@ -546,31 +538,24 @@ def _plain_gpu(row: GpuRow, here: Here) -> dict[str, object]:
             {**one._asdict(), "unit": f"{one.unit}/s"} for one in distribution_rows() if one.gpu == row.name
         ],
         "here": [
-            {"measure": measure, "dtype": dtype, "units_per_s": test.units_per_s, "word": test.word}
+            {"measure": measure, "dtype": dtype, **fields_of(test, "units_per_s", "word")}
             for (measure, dtype), test in here.items()
         ],
         "offers": [_plain_price(one, today) for one in offers_of([row.name], today)],
-        "references": [
-            {"name": one.name, "boxes": one.boxes, "months": one.months} for one in _references(row)
-        ],
+        "references": [fields_of(one, "name", "boxes", "months") for one in _references(row)],
     }
 
 
 def _plain_price(row: InstanceRow, today: datetime.date) -> dict[str, object]:
     return {
-        "provider": row.provider,
-        "instance_type": row.instance_type,
-        "gpu": row.gpu,
-        "gpu_count": row.gpu_count,
+        **fields_of(row, "provider", "instance_type", "gpu", "gpu_count"),
         "usd_per_hour": known(row.usd_per_hour),
         "price_kind": row.price_kind,
         "is_on_demand": not isinstance(row.usd_per_hour, Missing) and is_on_demand(row.price_kind),
-        "region": row.region,
-        "price_date": row.price_date,
+        **fields_of(row, "region", "price_date"),
         "is_recent": is_recent(date_of(row), today),
         "spot_usd_per_hour": known(row.spot_usd_per_hour),
         "spot_date": row.spot_date,
         "source": list(dict.fromkeys((*row.source, *row.spot_source))),
-        "confidence": row.confidence,
-        "notes": row.notes,
+        **fields_of(row, "confidence", "notes"),
     }

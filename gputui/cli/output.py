@@ -163,9 +163,9 @@ def printed(stream: TextIO | None = None) -> Iterator[Page]:
 
 def print_json(values: Mapping[str, object]) -> None:
     """An object on stdout, with the version of its schema."""
-    import json  # a millisecond that lines need not wait for
+    from gputui.services.support.output_files import json_text
 
-    click.echo(json.dumps({"schema": 1, **values}, indent=1))
+    click.echo(json_text(values), nl=False)
 
 
 def warn(warnings: Iterable[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any  # Any: what click passes on
@@ -34,7 +34,7 @@ from gputui.document.spans import Span
 from gputui.document.table import Cell, table_of
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
-from gputui.model.journal import Price, to_plain
+from gputui.model.journal import Price, fields_of, to_plain
 from gputui.model.units import format_bytes, format_usd
 from gputui.services.advise.gpu_choice import (
     SHOWN_FIRST,
@@ -248,25 +248,22 @@ _STYLES = {
 }
 
 
+_SHAPE = ("name", "source", "layers", "width", "hidden")
+_SERVED_SHAPE = (
+    *("heads", "kv_heads", "head_dim", "vocabulary", "tied", "context"),
+    *("experts", "active_experts", "expert_hidden", "shared_hidden", "dense_layers"),
+    *("latent", "window", "window_layers", "linear_layers"),
+)
+"""What is said of a model, and what only of one that is served; the rest of a shape is how it is counted."""
+
+
 def _plain_training(training: Training) -> dict[str, object]:
-    blocks = training.blocks
     whole, peak = all_at_once(training), peak_of(training)
     return {
-        "params": training.params,
-        "optimizer": training.optimizer,
+        **fields_of(training, "params", "optimizer"),
         "precision": training.precision.name,
-        "batch": training.batch,
-        "context": training.context,
-        "shape": {
-            "name": blocks.name,
-            "source": blocks.source,
-            "layers": blocks.layers,
-            "width": blocks.width,
-            "hidden": blocks.hidden,
-            "heads": blocks.heads,
-            "vocabulary": blocks.vocabulary,
-            "gated": blocks.is_gated,
-        },
+        **fields_of(training, "batch", "context"),
+        "shape": fields_of(training.blocks, *_SHAPE, "heads", "vocabulary", "gated"),
         "all_at_once": {**_bytes(whole), "total_bytes": whole.total},
         "peak": {"moment": peak.moment, **_bytes(peak.parts), "total_bytes": peak.parts.total},
     }
@@ -279,31 +276,9 @@ def _plain_inference(serving: ServedModel) -> dict[str, object]:
         "active_params": model.active_parameters if model.experts else serving.params,
         "precision": serving.weights.name,
         "kv_precision": serving.cache,
-        "batch": serving.batch,
-        "context": serving.context,
+        **fields_of(serving, "batch", "context"),
         "gpus_stated": serving.gpus,
-        "shape": {
-            "name": model.name,
-            "source": model.source,
-            "layers": model.layers,
-            "width": model.width,
-            "hidden": model.hidden,
-            "heads": model.heads,
-            "kv_heads": model.kv_heads,
-            "head_dim": model.head_dim,
-            "vocabulary": model.vocabulary,
-            "tied": model.is_tied,
-            "context": model.context,
-            "experts": model.experts,
-            "active_experts": model.active_experts,
-            "expert_hidden": model.expert_hidden,
-            "shared_hidden": model.shared_hidden,
-            "dense_layers": model.dense_layers,
-            "latent": model.latent,
-            "window": model.window,
-            "window_layers": model.window_layers,
-            "linear_layers": model.linear_layers,
-        },
+        "shape": fields_of(model, *_SHAPE, *_SERVED_SHAPE),
         "parts": {
             "weights_bytes": parts.weights,
             "cache_bytes": parts.cache,
@@ -323,12 +298,9 @@ def _plain_picks(
     def size(pick: GpuPick) -> tuple[int, float]:
         return pick.memory_bytes, pick.row.memory_gib or 0.0
 
-    by_size = groupby(sorted(found.picks, key=size), key=size)
     return {
-        "headline": found.headline,
-        "measured_by": found.measured_by,
-        "notes": list(found.notes),
-        "gpus": [_plain_size(list(picks)) for _, picks in by_size],
+        **fields_of(found, "headline", "measured_by", "notes"),
+        "gpus": [_plain_size([*some]) for _, some in groupby(sorted(found.picks, key=size), key=size)],
         "shown_first": [pick.row.name for pick in found.picks[:SHOWN_FIRST]],
         "ranking": [
             {
@@ -360,13 +332,8 @@ def _plain_size(picks: Sequence[GpuPick]) -> dict[str, object]:
             for pick in picks
             if not isinstance(pick.price, Missing)
         ],
-        "gpus": one.fit.gpus,
-        "tricks": asdict(one.fit.tricks),
-        "largest_batch": one.fit.largest_batch,
-        "largest_batch_checkpoint": (
-            most if isinstance(most := one.fit.largest_batch_checkpoint, int) else to_plain(most)
-        ),
-        "longest_context": (most if isinstance(most := one.fit.longest_context, int) else to_plain(most)),
+        **fields_of(one.fit, "gpus", "tricks", "largest_batch"),
+        **fields_of(one.fit, "largest_batch_checkpoint", "longest_context"),
     }
 
 

@@ -15,6 +15,7 @@ from gputui.cli.output import print_json, wrapped
 from gputui.errors import MachineLacks, clean_text
 from gputui.metrics import ABSENT, Metric, Values, charted, metric_named, number, with_unit, word
 from gputui.model.absent import Missing
+from gputui.model.journal import fields_of, to_plain
 from gputui.model.telemetry import HOST, DeviceSample, LiveSample, ProcessSample, device_order
 from gputui.model.units import counted, format_bytes, format_seconds
 from gputui.services.snapshot import current_user, take_snapshot
@@ -165,18 +166,15 @@ def _plain(sample: LiveSample, findings: Findings) -> dict[str, object]:
         "gpus": [
             {
                 **_plain_device(gpu, sample.t_ns),
-                "label": gpu.label,
-                "parent": gpu.parent,
-                "mig_index": gpu.mig_index,
+                **fields_of(gpu, "label", "parent", "mig_index"),
                 "mig_profile": gpu.mig_profile or None,
                 "health": [
-                    {"word": finding.word, "severity": finding.severity, "why": finding.why}
-                    for finding in findings[gpu.source, gpu.device]
+                    fields_of(one, "word", "severity", "why") for one in findings[gpu.source, gpu.device]
                 ],
             }
             for gpu in sample.gpus
         ],
-        "processes": _or_missing(sample.processes)
+        "processes": to_plain(sample.processes)
         if isinstance(sample.processes, Missing)
         else [_plain_process(process) for process in sample.processes],
         "absent": {name: why.reason for name, why in sample.absent.items()},
@@ -189,7 +187,7 @@ def _plain_device(device: DeviceSample, now_ns: int) -> dict[str, object]:
         "source": device.source,
         "age_s": round(max(0, now_ns - device.t_ns) / 1e9, 3),
         "problem": None if device.problem is None else device.problem.reason,
-        "values": {key: _or_missing(value) for key, value in device.values.items()},
+        "values": to_plain(device.values),
     }
 
 
@@ -201,18 +199,9 @@ def _plain_process(process: ProcessSample) -> dict[str, object]:
                 "device": device_order(use.device)[0],
                 "label": use.label,
                 "mig_profile": use.mig_profile or None,
-                "kind": use.kind,
-                "memory_bytes": _or_missing(use.memory_bytes),
-                "sm_pct": _or_missing(use.sm_pct),
+                **fields_of(use, "kind", "memory_bytes", "sm_pct"),
             }
             for use in process.uses
         ],
-        **{
-            name: _or_missing(getattr(process, name))
-            for name in ("parent_pid", "user", "command", "memory_bytes", "elapsed_s", "start_ticks")
-        },
+        **fields_of(process, "parent_pid", "user", "command", "memory_bytes", "elapsed_s", "start_ticks"),
     }
-
-
-def _or_missing(value: object) -> object:
-    return {"missing": value.reason} if isinstance(value, Missing) else value

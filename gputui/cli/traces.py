@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from gputui.model.plan import TRACE_PROFILE
 from gputui.services.results.selectors import from_here, run_and_file
 from gputui.services.results.step_answer import StepAnswer, sentence, tells_nothing
 from gputui.services.results.step_breakdown import step_parts
+from gputui.services.support.output_files import json_text
 from gputui.services.traces.difference import TraceDifference, difference_of, sentences
 from gputui.services.traces.difference import as_json as difference_as_json
 from gputui.services.traces.forms import (
@@ -159,7 +159,7 @@ def write_difference(found: TraceDifference, form: str, output: Path | None) -> 
     if form == "csv":
         raise GputuiError("--format csv: traces have no rates to list", "--format json has all figures")
     if form == "json":
-        text = json.dumps({"schema": 1, **difference_as_json(found)}, indent=1) + "\n"
+        text = json_text(difference_as_json(found))
     elif form in ("html", "markdown"):
         text = difference_as_page(found) if form == "html" else difference_as_markdown(found)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -45,6 +44,7 @@ from gputui.services.results.step_answer import (
 )
 from gputui.services.results.step_breakdown import profiled_cases
 from gputui.services.runs.process import writable_target
+from gputui.services.support.output_files import json_text
 from gputui.services.traces.difference import change_sentence, difference_of
 from gputui.services.traces.forms import answer_of, as_json, brief
 from gputui.services.traces.imported import TraceRun, contents_of, with_others
@@ -182,8 +182,7 @@ def _write_form(form: str, output: Path | None, answer: StepAnswer, ran: str, ch
     if form == "brief":
         print_or_write(brief(answer, ran, change), output)
     else:
-        text = json.dumps({"schema": 1, **as_json(answer, ran, change)}, indent=1)
-        print_or_write(f"{text}\n", output)
+        print_or_write(json_text(as_json(answer, ran, change)), output)
 
 
 def _of_run(named: str) -> tuple[StepAnswer, NextSteps, str]:

@@ -13,7 +13,7 @@ import signal
 import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_args  # Any: JSON that is not yet checked
 
 from gputui.model.absent import Missing
@@ -432,11 +432,18 @@ def check_line(raw: bytes) -> bytes | None:
 
 
 def to_plain(value: Any) -> Any:
-    """A dataclass as JSON types; a Missing becomes `{"missing": reason}`."""
-    return asdict(value, dict_factory=_plain_dict)
+    """A value as JSON types: a dataclass by the names of its fields, a Missing as `{"missing": reason}`."""
+    if isinstance(value, Missing):
+        return {"missing": value.reason}
+    if is_dataclass(value):
+        return fields_of(value, *(field.name for field in fields(value)))
+    if isinstance(value, list | tuple):
+        return [to_plain(part) for part in value]
+    if isinstance(value, Mapping):
+        return {key: to_plain(part) for key, part in value.items()}
+    return value
 
 
-def _plain_dict(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(items) == 1 and items[0][0] == "reason":
-        return {"missing": items[0][1]}
-    return dict(items)
+def fields_of(value: object, *names: str) -> dict[str, Any]:
+    """These fields and properties of a value as JSON types, by their names, which are public ones."""
+    return {name: to_plain(getattr(value, name)) for name in names}

@@ -28,7 +28,7 @@ def test_a_figure_has_the_ratio_of_the_medians_and_the_t_interval_of_its_logarit
 
     assert isinstance(found, RatioEstimate)
     assert found.ratio == pytest.approx(2.0)
-    assert (found.n_a, found.n_b) == (3, 3)
+    assert (found.blocks_a, found.blocks_b) == (3, 3)
     logs = [math.log(value) for value in (1.0, 1.1, 1.2)]
     mean = sum(logs) / 3
     error = math.sqrt(2 * sum((x - mean) ** 2 for x in logs) / 2 / 3)

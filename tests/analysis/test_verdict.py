@@ -112,7 +112,11 @@ def test_launches_are_pooled_with_the_table_however_many_there_are(scatter: floa
 
         assert estimate.half_width == pytest.approx(half_of(known(*mine), known(*mine), launches), rel=1e-3)
         assert estimate.ratio == pytest.approx(2.0)
-        assert (estimate.launches_a, estimate.launches_b, estimate.n_a) == (launches, launches, 2 * launches)
+        assert (estimate.launches_a, estimate.launches_b, estimate.blocks_a) == (
+            launches,
+            launches,
+            2 * launches,
+        )
         assert estimate.method == "moderated t on launch medians"
 
 

@@ -76,8 +76,8 @@ def test_exchanging_the_sides_inverts_the_interval_and_mirrors_the_word(
     assert there.ratio <= there.high * (1 + CLOSE)
     assert (back.ratio, back.low, back.high) == pytest.approx(inverted(there), rel=CLOSE)
     assert back.p_beyond(0.0) == pytest.approx(there.p_beyond(0.0), rel=1e-6, abs=1e-12)
-    assert (back.n_a, back.launches_a) == (there.n_b, there.launches_b)
-    assert (back.n_b, back.launches_b) == (there.n_a, there.launches_a)
+    assert (back.blocks_a, back.launches_a) == (there.blocks_b, there.launches_b)
+    assert (back.blocks_b, back.launches_b) == (there.blocks_a, there.launches_a)
     assert [v.word for v in judge([back])] == mirrored(judge([there]))
 
 

@@ -157,7 +157,7 @@ def shape_of(config: Mapping[str, object], name: str, source: str) -> Shape:
         hidden,
         number("vocab_size"),
         number("max_position_embeddings"),
-        is_tied=bool(config.get("tie_word_embeddings", str(kind).startswith("gemma"))),
+        tied=bool(config.get("tie_word_embeddings", str(kind).startswith("gemma"))),
         source=source,
         experts=experts,
         active_experts=active_experts,

@@ -114,7 +114,7 @@ def _clocks(row: Row) -> tuple[str]:
 def _blocks(row: Row) -> tuple[str]:
     known = row.estimate
     # a reference has boxes, and no blocks
-    return ("" if isinstance(known, Missing) else f"{known.n_a or '—'}/{known.n_b or '—'}",)
+    return ("" if isinstance(known, Missing) else f"{known.blocks_a or '—'}/{known.blocks_b or '—'}",)
 
 
 def _peak(cell: Cell, in_full: bool, beside: Sequence[Cell]) -> str | Missing:

@@ -274,13 +274,13 @@ def _sure_lines(row: Row) -> Iterator[str]:
     estimate = row.estimate
     if isinstance(estimate, RatioEstimate):
         launches = _alike(estimate.launches_a, estimate.launches_b, "launch")
-        blocks = "" if row.case.is_whole else f", {_alike(estimate.n_a, estimate.n_b, 'block')}"
+        blocks = "" if row.case.is_whole else f", {_alike(estimate.blocks_a, estimate.blocks_b, 'block')}"
         beside = "the other side's, with the same arrivals" if row.case.is_load else "the one next to it"
         pairs = f", each compared with {beside}" if estimate.paired else ""
         yield f"{launches}{blocks}{pairs} (a launch is a fresh process, a block a few steps)"
-        if estimate.independent_a < estimate.n_a or estimate.independent_b < estimate.n_b:
-            worth = f"{estimate.independent_a} and {estimate.independent_b}"
-            yield f"blocks next to each other are alike, so they count as {worth}"
+        independent = (estimate.independent_blocks_a, estimate.independent_blocks_b)
+        if sum(independent) < estimate.blocks_a + estimate.blocks_b:
+            yield "blocks next to each other are alike, so they count as {} and {}".format(*independent)
         yield f"a difference below {format_change(estimate.resolvable).lstrip('+')} would not show"
         if max(estimate.launches_a, estimate.launches_b) < LAUNCHES_MEASURED:
             yield "how much launches vary is assumed, not measured: --launches 3 measures it"

@@ -19,7 +19,6 @@ from gputui.analysis.cost import Cost
 from gputui.analysis.fleet import (
     FALSE_ALARMS,
     FEWEST,
-    FleetSpread,
     apart_from,
     slower_group,
     slower_than_others,
@@ -91,11 +90,15 @@ class Kind:
     """Boxes with the same devices."""
 
     name: str
-    spread: FleetSpread
-    """Of the main case."""
-    low: float
-    high: float
+    boxes: int
+    median_per_s: float
+    """Of the main case, as the next."""
+    median_low_per_s: float
+    median_high_per_s: float
     """The 95 % interval of its median box: kinds whose intervals overlap tie."""
+    low_per_s: float
+    high_per_s: float
+    """The middle 90 % of the boxes; all of them below 20."""
     usd_per_million: float | Missing
     """The median of its boxes'."""
 
@@ -145,7 +148,7 @@ class Fleet:
     @property
     def tiers(self) -> list[list[Kind]]:
         """Kinds that tie together, the fastest first."""
-        return tied(self.kinds, lambda kind: (-kind.high, -kind.low))
+        return tied(self.kinds, lambda kind: (-kind.median_high_per_s, -kind.median_low_per_s))
 
 
 def kind_of(side: Side, by: str) -> str:
@@ -252,7 +255,7 @@ def fleet_of(sides: Sequence[Side], by: str = "") -> Fleet:
     return Fleet(
         main,
         case_subject(main, list(measured)),
-        tuple(sorted(map(_kind_of_boxes, filter(None, kinds)), key=lambda kind: -kind.spread.median)),
+        tuple(sorted(map(_kind_of_boxes, filter(None, kinds)), key=lambda kind: -kind.median_per_s)),
         tuple(sorted((box for kind in kinds for box in kind), key=lambda box: -box.speed.units_per_s)),
         tuple(side.name for place, side in enumerate(sides) if place not in measured[main]),
         by,
@@ -378,7 +381,7 @@ def _kind_of_boxes(boxes: Sequence[RankedBox]) -> Kind:
         low, high = spread.median * math.exp(-half), spread.median * math.exp(half)
     prices = [box.usd_per_million for box in boxes if not isinstance(box.usd_per_million, Missing)]
     usd = statistics.median(prices) if prices else Missing("no price is known")
-    return Kind(boxes[0].kind, spread, low, high, usd)
+    return Kind(boxes[0].kind, spread.boxes, spread.median, low, high, spread.low, spread.high, usd)
 
 
 def _usd(case: SideCase) -> float | Missing:

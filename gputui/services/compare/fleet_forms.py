@@ -4,7 +4,6 @@ every box on one axis for its kind."""
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -26,11 +25,12 @@ from gputui.document.page import Console, Page, console_on
 from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Part, Table
 from gputui.model.absent import Missing, known
+from gputui.model.journal import fields_of, to_plain
 from gputui.model.units import cost_unit, counted, format_change, format_rate, format_usd, listed
 from gputui.services.compare.fleet import Fleet, RankedBox, gpu_of
 from gputui.services.compare.row_text import OF_RATES, change_words, style_of_word, than
 from gputui.services.results.headline import as_sentence
-from gputui.services.support.output_files import Value, csv_text
+from gputui.services.support.output_files import Value, csv_text, json_text
 
 ROWS = 20
 """Boxes that are shown where there is no room for all."""
@@ -67,13 +67,14 @@ def _ranking(fleet: Fleet) -> str:
     unit = fleet.case.unit
     about = f"{as_sentence(fleet.subject)} on {_all_boxes(fleet)}"
     if len(fleet.kinds) == 1:
-        spread = fleet.kinds[0].spread
-        low, median, high = (format_rate(one, unit) for one in (spread.low, spread.median, spread.high))
-        which = "90 % of them" if spread.boxes >= 20 else "from"
+        kind = fleet.kinds[0]
+        rates = (kind.low_per_s, kind.median_per_s, kind.high_per_s)
+        low, median, high = (format_rate(rate, unit) for rate in rates)
+        which = "90 % of them" if kind.boxes >= 20 else "from"
         return f"{about} of one kind: {median} is the median, {which} {low} to {high}."
     ranked = ", then ".join(
         f"{listed([kind.name for kind in tier])}{' (a tie)' if len(tier) > 1 else ''}"
-        f" at {format_rate(tier[0].spread.median, unit)}"
+        f" at {format_rate(tier[0].median_per_s, unit)}"
         for tier in fleet.tiers
     )
     return f"{about}, fastest kind first: {ranked}."
@@ -96,7 +97,7 @@ def _outliers(fleet: Fleet) -> Iterator[str]:
         some = [f"{box.name} ({box.where[0][0]} {format_change(box.where[0][1])})" for box in uneven[:_NAMED]]
         yield f"Only some cases stand out on {_with_more(some, len(uneven))}."
     if not (fleet.splits or any(box.stands_out for box in fleet.boxes)):
-        if all(kind.spread.boxes < FEWEST for kind in fleet.kinds):
+        if all(kind.boxes < FEWEST for kind in fleet.kinds):
             yield f"Too few of a kind to say which stands out: {counted(FEWEST, fleet.noun)} are needed."
         else:
             yield f"No {fleet.noun} stands out from its kind."
@@ -148,13 +149,14 @@ def kind_table(fleet: Fleet) -> Table:
     """A line for each kind of box."""
     unit, many = fleet.case.unit, counted(2, fleet.noun).removeprefix("2 ")
     costs = [price_text(kind.usd_per_million, unit) for kind in fleet.kinds]
-    spreads = [kind.spread for kind in fleet.kinds]
-    middles = [f"{format_rate(one.low, unit)} to {format_rate(one.high, unit)}" for one in spreads]
+    middles = [
+        f"{format_rate(one.low_per_s, unit)} to {format_rate(one.high_per_s, unit)}" for one in fleet.kinds
+    ]
     return Table(
         (
             Column("kind", [kind.name for kind in fleet.kinds], breaks=True),
-            Column(many, [str(one.boxes) for one in spreads], True),
-            Column("median", [format_rate(one.median, unit) for one in spreads], True),
+            Column(many, [str(one.boxes) for one in fleet.kinds], True),
+            Column("median", [format_rate(one.median_per_s, unit) for one in fleet.kinds], True),
             Column("middle 90 %", middles, True, 2),
             *([Column("cost", costs, priority=1)] if set(costs) != {"—"} else []),
         )
@@ -300,10 +302,8 @@ def fleet_as_page(fleet: Fleet) -> str:
 def _kinds(fleet: Fleet) -> str:
     """A row for each kind, with all of its boxes as dots."""
     of_kinds = [[box for box in fleet.boxes if box.kind == kind.name] for kind in fleet.kinds]
-    tiers = [next(tier for tier in fleet.tiers if kind in tier) for kind in fleet.kinds]
     ties = [
-        ", ".join(other.name for other in tier if other is not kind)
-        for kind, tier in zip(fleet.kinds, tiers, strict=True)
+        ", ".join(other.name for other in tier if other is not kind) for tier in fleet.tiers for kind in tier
     ]
     columns = [*kind_table(fleet).columns, _drawing(fleet, of_kinds)]
     columns += [Column("ties with", ties)] if any(ties) else []
@@ -312,10 +312,8 @@ def _kinds(fleet: Fleet) -> str:
 
 def fleet_as_csv(fleet: Fleet) -> str:
     """A row for each box by rank and then for those without the main case, as `csv_text` writes them."""
-    rows: list[dict[str, Value]] = []
-    for rank, box in enumerate(fleet.boxes, 1):
-        plain = _plain(box)
-        row: dict[str, Value] = {
+    rows: list[dict[str, Value]] = [
+        {
             "rank": rank,
             **{name: plain[name] for name in ("name", "kind", "machine", "device_index", "run")},
             **fleet.case.identity(),
@@ -328,81 +326,57 @@ def fleet_as_csv(fleet: Fleet) -> str:
             "why": box.why,
             "usd_per_million": plain["usd_per_million"],
         }
-        rows.append(row)
+        for rank, box in enumerate(fleet.boxes, 1)
+        for plain in (_plain(box),)
+    ]
     rows += [dict.fromkeys(rows[0]) | {"name": name} for name in fleet.unmeasured]
     return csv_text((rows[0], *(row.values() for row in rows)))
 
 
 def _plain(box: RankedBox) -> dict[str, Value]:
     """A box for programs, without the cases in which it stands out."""
-    gpu = gpu_of(box.side)
-    apart = (None, None) if isinstance(box.apart, Missing) else box.apart
+    gpu, (low, high) = gpu_of(box.side), known(box.apart) or (None, None)
     return {
-        "name": box.name,
-        "kind": box.kind,
+        **fields_of(box, "name", "kind"),
         "machine": box.side.run.machine.machine_id,
         "device_index": None if gpu is None else gpu.index,
         "run": box.side.run.short_id,
         "per_s": box.speed.units_per_s,
         "low_per_s": box.speed.low,
         "high_per_s": box.speed.high,
-        "of_kind": box.of_kind,
-        "overall": box.overall,
-        "overall_low": apart[0],
-        "overall_high": apart[1],
-        "cases": box.cases,
-        "stands_out": box.stands_out,
-        "why": box.why,
+        **fields_of(box, "of_kind", "overall"),
+        "overall_low": low,
+        "overall_high": high,
+        **fields_of(box, "cases", "stands_out", "why"),
         "usd_per_million": known(box.usd_per_million),
     }
 
 
 def fleet_as_json(fleet: Fleet) -> str:
-    """What `gputui compare --json` prints of many sides."""
-    return json.dumps(fleet_plain(fleet), indent=1) + "\n"
-
-
-def fleet_plain(fleet: Fleet) -> dict[str, object]:
-    """The ranking, with rates in units per second and shares of the median of the kind."""
-    return {
-        "schema": 1,
+    """What `gputui compare --json` prints of many sides: rates in units per second, and shares of the median
+    of the kind."""
+    plain = {
         "by": fleet.by,
         "headline": " ".join(fleet_sentences(fleet)),
         "case": fleet.subject,
         "unit": fleet.case.unit,
         "kinds": [
-            {
-                "name": kind.name,
-                "boxes": kind.spread.boxes,
-                "median_per_s": kind.spread.median,
-                "median_low_per_s": kind.low,
-                "median_high_per_s": kind.high,
-                "low_per_s": kind.spread.low,
-                "high_per_s": kind.spread.high,
-                "usd_per_million": known(kind.usd_per_million),
-                "tier": next(i for i, tier in enumerate(fleet.tiers, 1) if kind in tier),
-            }
-            for kind in fleet.kinds
+            {**to_plain(kind), "usd_per_million": known(kind.usd_per_million), "tier": number}
+            for number, tier in enumerate(fleet.tiers, 1)
+            for kind in tier
         ],
         "boxes": [
-            {
-                **_plain(box),
-                "where": [{"case": name, "of_kind": ratio} for name, ratio in box.where],
-            }
+            {**_plain(box), "where": [{"case": name, "of_kind": ratio} for name, ratio in box.where]}
             for box in fleet.boxes
         ],
         "groups": [
             {
                 "kind": split.kind,
                 "case": split.subject or None,
-                "slower": list(split.slower),
-                "faster": list(split.faster),
-                "slower_per_s": split.slower_per_s,
-                "faster_per_s": split.faster_per_s,
-                "ratio": split.ratio,
-                "why": split.why,
+                **fields_of(split, "slower", "faster", "slower_per_s", "faster_per_s", "ratio", "why"),
             }
             for split in fleet.splits
         ],
-        "unmeasured": list(fleet.unmeasured),
+        "unmeasured": fleet.unmeasured,
     }
+    return json_text(plain)

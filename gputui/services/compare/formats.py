@@ -3,10 +3,9 @@ what a comparison in Python says."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any  # JSON
 
@@ -17,10 +16,9 @@ from gputui.analysis.verdict import RatioEstimate
 from gputui.document.markup import html_of, safe
 from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing, known
-from gputui.model.journal import to_plain
+from gputui.model.journal import fields_of, to_plain
 from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn
 from gputui.services.compare.fleet import Fleet
-from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import (
     DIMENSIONS,
     Cell,
@@ -28,6 +26,7 @@ from gputui.services.compare.pairing import (
     FigureRow,
     Row,
     Side,
+    Why,
     performance_checks_of_side,
 )
 from gputui.services.compare.reports import (
@@ -39,16 +38,16 @@ from gputui.services.compare.reports import (
 from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.compare.tables import pair_parts
 from gputui.services.compare.why import sentence
+from gputui.services.results.metrics import metrics_of
 from gputui.services.results.run_forms import (
     case_identity,
     cost_as_json,
     estimate_as_json,
-    metrics_as_json,
     performance_as_json,
     summary_as_json,
 )
 from gputui.services.results.throughput import rate_of
-from gputui.services.support.output_files import Value, csv_text, write_output
+from gputui.services.support.output_files import Value, csv_text, json_text, write_output
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -84,9 +83,11 @@ def save_comparison(path: Path, asked: Asked, baseline: int, columns: Sequence[C
 
 def comparison_plain(asked: Asked, answer: Answer) -> dict[str, object]:
     """What `gputui compare --json` prints."""
-    plain = [*map(comparison_as_json, answer.comparisons)]
-    headline = headline_as_json(answer.headline)
-    return {"schema": 1, "by": asked.ignore, "headline": headline, "comparisons": plain}
+    return {
+        "by": asked.ignore,
+        "headline": fields_of(answer.headline, "text", "sentences", "steps"),
+        "comparisons": [*map(comparison_as_json, answer.comparisons)],
+    }
 
 
 def comparison_text(
@@ -99,7 +100,7 @@ def comparison_text(
 ) -> str:
     """What `gputui compare --format FORM` prints; `columns` apply to text and markdown, the rest to text."""
     if form == "json":
-        return json.dumps(comparison_plain(asked, answer), indent=1) + "\n"
+        return json_text(comparison_plain(asked, answer))
     if form == "csv":
         return comparisons_as_csv(answer.comparisons, asked.ignore)
     if form == "markdown":
@@ -123,15 +124,6 @@ def ranking_text(fleet: Fleet, form: str) -> str:
     return made[form](fleet)
 
 
-def headline_as_json(headline: Headline) -> dict[str, Any]:
-    """The answer in sentences, and the commands that would settle it where it is open."""
-    return {
-        "text": headline.text,
-        "sentences": list(headline.sentences),
-        "steps": [to_plain(step) for step in headline.steps],
-    }
-
-
 def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
     """One comparison: sides, differences, rows with their reasons, and group means."""
     return {
@@ -140,39 +132,31 @@ def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
         "differs": [{"what": what, "a": on_a, "b": on_b} for what, on_a, on_b in comparison.differs],
         "rows": [
             {
-                **case_identity(row.case),
-                "a": _cell(row.a, row.case.unit),
-                "b": _cell(row.b, row.case.unit),
+                **_cells(row),
                 "ratio": _ratio(row.estimate),
                 "verdict": row.rate.word,
                 "reason": row.rate.reason,
                 "judgements": {j.respect: judgement_as_json(j) for j in (row.rate, row.cost, row.energy)},
                 "figures": [
-                    {"key": one.key, "title": one.title, "unit": one.unit, **judgement_as_json(one.judgement)}
+                    {**fields_of(one, "key", "title", "unit"), **judgement_as_json(one.judgement)}
                     for one in row.figures
                 ],
                 "note": row.note,
-                "flags": [to_plain(flag) for flag in row.flags],
-                "holds_between_models": None
-                if isinstance(row.holds_between_models, Missing)
-                else row.holds_between_models,
+                "flags": to_plain(row.flags),
+                "holds_between_models": known(row.holds_between_models),
                 **_why(row),
             }
             for row in comparison.rows
         ],
-        "one_sided": [
-            {**case_identity(row.case), "a": _cell(row.a, row.case.unit), "b": _cell(row.b, row.case.unit)}
-            for row in comparison.one_sided
-        ],
+        "one_sided": [_cells(row) for row in comparison.one_sided],
         "groups": [
             {
-                "group": group.group,
-                "device_class": group.device_class,
+                **fields_of(group, "group", "device_class"),
                 "common_rows": group.common,
                 "rows": group.rows,
                 "mean": None
                 if isinstance(group.mean, Missing)
-                else {"ratio": group.mean.ratio, "low": group.mean.low, "high": group.mean.high},
+                else fields_of(group.mean, "ratio", "low", "high"),
                 "verdict": group.rate.word,
                 "reason": group.rate.reason,
                 "judgement": judgement_as_json(group.rate),
@@ -185,16 +169,16 @@ def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
 
 def judgement_as_json(judgement: Judgement) -> dict[str, Any]:
     """Verdict, change from A to B with its interval, and how many blocks, launches or rows it rests on."""
-    change = [None] * 3 if judgement.ratio is None else [ratio - 1 for ratio in judgement.ratio]
-    n = judgement.n
+    change, low, high = [None] * 3 if judgement.ratio is None else [ratio - 1 for ratio in judgement.ratio]
+    n_a, n_b = judgement.n or (None, None)
     return {
         "verdict": judgement.word,
         "reason": judgement.reason,
-        "change": change[0],
-        "change_low": change[1],
-        "change_high": change[2],
-        "n_a": None if n is None else n[0],
-        "n_b": None if n is None else n[1],
+        "change": change,
+        "change_low": low,
+        "change_high": high,
+        "n_a": n_a,
+        "n_b": n_b,
     }
 
 
@@ -203,52 +187,48 @@ OPERATORS_TOLD = 20
 
 def _finding(found: Finding) -> dict[str, Any]:
     """Without what only sums of findings need; `at_best_ns` is null where it is not known."""
-    plain: dict[str, Any] = to_plain(replace(found, gone_ns={}))
+    plain: dict[str, Any] = to_plain(found)
     del plain["gone_ns"], plain["has_at_best"]
     return {**plain, "at_best_ns": found.at_best_ns if found.has_at_best else None, "text": found.text}
 
 
 def _why(row: Row) -> dict[str, Any]:
-    why = row.why
-    if why is None:
-        absent = f"the verdict is {row.verdict.word}: there is no difference to explain"
-        return {"why": {"missing": absent}, "findings": {"a": [], "b": []}}
-    findings = {
-        letter: [_finding(one) for one in found]
-        for letter, found in (("a", why.findings_a), ("b", why.findings_b))
-    }
-    found = why.attribution
-    if isinstance(found, Missing):
-        return {"why": {"missing": found.reason}, "findings": findings}
+    why = row.why or Why(Missing(f"the verdict is {row.verdict.word}: there is no difference to explain"))
+    found, findings = why.attribution, (("a", why.findings_a), ("b", why.findings_b))
     told: dict[str, Any] = to_plain(found)
-    for plain in (*told["parts"], *told["operators"]):
-        plain["difference_ns"] = plain["time_b_ns"] - plain["time_a_ns"]
-    told["operators"] = told["operators"][:OPERATORS_TOLD]
-    words = {"sentence": sentence(row, found), "difference_ns": found.difference_ns}
-    return {"why": {**words, **told}, "findings": findings}
+    if isinstance(found, Attribution):
+        for plain in (*told["parts"], *told["operators"]):
+            plain["difference_ns"] = plain["time_b_ns"] - plain["time_a_ns"]
+        told["operators"] = told["operators"][:OPERATORS_TOLD]
+        told = {"sentence": sentence(row, found), "difference_ns": found.difference_ns, **told}
+    return {"why": told, "findings": {letter: [*map(_finding, some)] for letter, some in findings}}
 
 
 def _side(side: Side) -> dict[str, Any]:
-    performance = [performance_as_json(check) for check in performance_checks_of_side(side)]
     return {
         "name": side.name,
         "run": summary_as_json(side.run),
         "chosen_of": side.chosen_of,
-        "normality": performance,
+        "normality": [performance_as_json(check) for check in performance_checks_of_side(side)],
         "spread": spread_as_json(side),
     }
 
 
+def _cells(row: Row) -> dict[str, Any]:
+    """The case, and what each side has of it."""
+    unit = row.case.unit
+    return {**case_identity(row.case), "a": _cell(row.a, unit), "b": _cell(row.b, unit)}
+
+
 def _cell(cell: Cell, unit: str) -> dict[str, Any]:
     return {
-        "outcome": cell.outcome,
-        "precision_used": cell.precision_used,
+        **fields_of(cell, "outcome", "precision_used"),
         "speed": estimate_as_json(cell.speed, "units_per_s"),
         "clock_units_per_s": None if cell.result is None else known(rate_of(cell.result, by_clock=True)),
         "cost": cost_as_json(cell.cost, unit),
         "energy": estimate_as_json(cell.energy, "joules_per_unit"),
-        "figures": [] if cell.result is None else metrics_as_json(cell.result),
-        "uses": [to_plain(use) for use in cell.uses],
+        "figures": [] if cell.result is None else to_plain(metrics_of(cell.result)),
+        "uses": to_plain(cell.uses),
     }
 
 
@@ -257,20 +237,11 @@ def _ratio(estimate: RatioEstimate | Missing) -> dict[str, Any] | None:
         return None
     return {
         "b_against_a": estimate.ratio,
-        "low": estimate.low,
-        "high": estimate.high,
-        "blocks_a": estimate.n_a,
-        "blocks_b": estimate.n_b,
-        "independent_blocks_a": estimate.independent_a,
-        "independent_blocks_b": estimate.independent_b,
-        "launches_a": estimate.launches_a,
-        "launches_b": estimate.launches_b,
-        "method": estimate.method,
-        "resolvable": estimate.resolvable,
-        "autocorrelation": estimate.autocorrelation,
+        **fields_of(estimate, "low", "high", "blocks_a", "blocks_b"),
+        **fields_of(estimate, "independent_blocks_a", "independent_blocks_b", "launches_a", "launches_b"),
+        **fields_of(estimate, "method", "resolvable", "autocorrelation"),
         "df": None if math.isinf(estimate.df) else estimate.df,
-        "run_share": estimate.run_share,
-        "paired": estimate.paired,
+        **fields_of(estimate, "run_share", "paired"),
     }
 
 
@@ -310,27 +281,26 @@ def _records_of(row: Row, comparison: Comparison, ignore: str) -> Iterator[dict[
 
 
 def _figure(figure: FigureRow) -> tuple[Value, ...]:
-    metrics = [None if isinstance(side, Missing) else side for side in (figure.a, figure.b)]
-    values = [None if m is None or isinstance(m.value, Missing) else m.value for m in metrics]
-    launches = [None if m is None else m.launches for m in metrics]
+    metrics = (known(figure.a), known(figure.b))
+    values = [m and known(m.value) for m in metrics]
+    launches = [m and m.launches for m in metrics]
     judged = judgement_as_json(figure.judgement)
     told = ("change", "change_low", "change_high", "verdict", "reason")
     return figure.key, figure.unit, *values, *launches, *map(judged.__getitem__, told)
 
 
 def _record(row: Row, comparison: Comparison, ignore: str) -> dict[str, Value]:
-    case, estimate, why = row.case, row.estimate, row.why and row.why.attribution
-    known = estimate if isinstance(estimate, RatioEstimate) else None
+    ratio, why = _ratio(row.estimate) or {}, row.why and row.why.attribution
     return {
-        **case.identity(),
+        **row.case.identity(),
         "by": ignore,
         **_side_values("a", comparison.a, row.a),
         **_side_values("b", comparison.b, row.b),
-        "b_against_a": known.ratio if known else None,
-        "ratio_low": known.low if known else None,
-        "ratio_high": known.high if known else None,
-        "resolvable": known.resolvable if known else None,
-        "method": known.method if known else None,
+        "b_against_a": ratio.get("b_against_a"),
+        "ratio_low": ratio.get("low"),
+        "ratio_high": ratio.get("high"),
+        "resolvable": ratio.get("resolvable"),
+        "method": ratio.get("method"),
         "verdict": row.rate.word,
         "reason": row.rate.reason,
         **_judged(row.cost),

@@ -3,7 +3,6 @@ be saved of it: tables and Chrome traces."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -34,7 +33,7 @@ from gputui.services.results.selectors import Selection, files_in, from_here, ru
 from gputui.services.results.step_breakdown import StepBreakdown, breakdown_of
 from gputui.services.results.throughput import speed_of, waited_share
 from gputui.services.support.background import Job
-from gputui.services.support.output_files import Value, csv_text, write, write_output
+from gputui.services.support.output_files import Value, csv_text, json_text, write, write_output
 from gputui.services.support.paths import default_result_file, run_directories
 from gputui.store.reading import (
     CaseConditions,
@@ -259,8 +258,6 @@ def _pairs(newest: Sequence[ListedRun]) -> Iterator[Candidate]:
             yield Candidate(a, b, is_one_box=a.summary.machine.machine_id == here)
 
 
-SCHEMA = 1
-"""Of the JSON; columns may be added without another number."""
 TRACE_ENDING = ".json.gz"
 
 
@@ -396,10 +393,9 @@ def sheet_as_csv(sheet: Sheet) -> str:
 
 
 def sheet_as_json(sheet: Sheet) -> str:
-    """`schema`, what the rows are and of what, and the rows by column; what is absent is null."""
+    """What the rows are and of what, and the rows by column; what is absent is null."""
     rows = [dict(zip(sheet.columns, map(_finite, row), strict=True)) for row in sheet.rows]
-    plain = {"schema": SCHEMA, "what": sheet.what, **sheet.about, "rows": rows}
-    return json.dumps(plain, indent=1, allow_nan=False) + "\n"
+    return json_text({"what": sheet.what, **sheet.about, "rows": rows})
 
 
 def trace_of(detail: RunDetail, case: CaseResult | None) -> Path:

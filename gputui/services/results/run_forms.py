@@ -23,7 +23,7 @@ from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Table, table_of
 from gputui.errors import clean_text
 from gputui.model.absent import Missing, known
-from gputui.model.journal import TRACES_NAME, Price, ProfiledPass, to_plain
+from gputui.model.journal import TRACES_NAME, Price, ProfiledPass, fields_of, to_plain
 from gputui.model.plan import RECORD_PROFILE, Case
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import cost_unit, format_percent, format_rate, format_usd
@@ -156,16 +156,14 @@ def run_as_json(run: Run, passes: Mapping[int, ProfiledPass] | None = None) -> d
         "cases": [
             {
                 **case_identity(case.case),
-                "device_name": case.device_name,
-                "outcome": case.outcome,
-                "reason": case.reason,
+                **fields_of(case, "device_name", "outcome", "reason"),
                 "speed": estimate_as_json(speed_of(case), "units_per_s"),
                 "waited_share": known(waited_share(case)),
                 "is_host_bound": is_host_bound(case),
                 "clock_units_per_s": known(rate_of(case, by_clock=True)),
                 "cost": cost_as_json(cost_of(case, run.summary.price), case.case.unit),
-                "figures": metrics_as_json(case),
-                "uses": [to_plain(use) for use in uses_of(case, run.cases, run.summary.machine)],
+                "figures": to_plain(metrics_of(case)),
+                "uses": to_plain(uses_of(case, run.cases, run.summary.machine)),
                 **({} if passes is None else {"profiled": _profiled(case, passes)}),
             }
             for case in run.cases
@@ -182,10 +180,10 @@ def performance_as_json(check: PerformanceCheck) -> dict[str, Any]:
 
     Without the name of the reference, which the user may have chosen: JSON is passed on.
     """
-    standing: dict[str, Any] | None = None if check.standing is None else to_plain(check.standing)
-    if standing is not None:
-        del standing["reference"]
-    return {"word": check.word, "text": check.text, "standing": standing}
+    plain = fields_of(check, "word", "text", "standing")
+    if check.standing is not None:
+        del plain["standing"]["reference"]
+    return plain
 
 
 def summary_as_json(run: RunSummary) -> dict[str, Any]:
@@ -195,15 +193,7 @@ def summary_as_json(run: RunSummary) -> dict[str, Any]:
 
 def case_identity(case: Case) -> dict[str, Any]:
     """What was measured, and in which variant."""
-    return {
-        **case.identity(),
-        "units_per_step": case.units_per_step,
-    }
-
-
-def metrics_as_json(case: CaseResult) -> list[dict[str, Any]]:
-    """Results other than speed."""
-    return [to_plain(metric) for metric in metrics_of(case)]
+    return {**case.identity(), "units_per_step": case.units_per_step}
 
 
 def _profiled(case: CaseResult, passes: Mapping[int, ProfiledPass]) -> dict[str, Any] | None:
@@ -222,12 +212,10 @@ def estimate_as_json(found: SpeedEstimate | Cost | Energy | Missing, name: str) 
 def cost_as_json(cost: Cost | Missing, unit: str) -> dict[str, Any]:
     """A cost, or null with its reason."""
     plain = estimate_as_json(cost, "usd_per_million")
-    if isinstance(cost, Missing):
-        return plain
-    bought = cost.units_per_usd(unit)
-    if isinstance(bought, Missing):
-        return {**plain, "units_per_usd": None}
-    return {**plain, "units_per_usd": dict(zip(("value", "low", "high"), bought, strict=True))}
+    if isinstance(cost, Cost):
+        bought = known(cost.units_per_usd(unit))
+        plain["units_per_usd"] = bought and dict(zip(("value", "low", "high"), bought, strict=True))
+    return plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,13 @@
-"""Files that users named: written whole, or why that fails and what to do; CSV that no spreadsheet runs."""
+"""Files that users named: written whole, or why that fails and what to do; JSON, and CSV that no spreadsheet
+runs."""
 
 from __future__ import annotations
 
 import csv
 import errno
+import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from io import StringIO
 from pathlib import Path
 
@@ -86,3 +88,8 @@ def csv_text(rows: Iterable[Iterable[Value]]) -> str:
     writer = csv.writer(made, lineterminator="\r\n")
     writer.writerows([harmless(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
     return made.getvalue()
+
+
+def json_text(values: Mapping[str, object]) -> str:
+    """What a command prints as JSON, and what is saved as such: an object with the version of its schema."""
+    return json.dumps({"schema": 1, **values}, indent=1) + "\n"

@@ -18,6 +18,7 @@ from gputui.analysis.work import different_work, even_factor, wider_type
 from gputui.document.table import Table, table_of
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing
+from gputui.model.journal import fields_of, to_plain
 from gputui.model.units import (
     format_change,
     format_percent,
@@ -340,9 +341,9 @@ def short_kernel(name: str, width: int = 60) -> str:
 
 
 def as_json(found: TraceDifference) -> Mapping[str, object]:
-    judgement = found.judgement
+    judgement, is_comparable = found.judgement, not found.not_comparable
     return {
-        "headline": list(sentences(found)),
+        "headline": sentences(found),
         "sides": {
             letter: [
                 {
@@ -351,37 +352,23 @@ def as_json(found: TraceDifference) -> Mapping[str, object]:
                     "rank": run.rank,
                     "steps": run.found.steps,
                     "steps_found_by": run.window.found_by,
-                    "window_ns": run.found.window_ns,
-                    "unmatched_ns": run.found.unmatched_ns,
-                    "notes": list(run.notes),
+                    **fields_of(run.found, "window_ns", "unmatched_ns"),
+                    "notes": run.notes,
                 }
                 for run in side
             ]
             for letter, side in (("a", found.a), ("b", found.b))
         },
-        "step_a_ns": None if found.not_comparable else found.attribution.step_a_ns,
-        "step_b_ns": None if found.not_comparable else found.attribution.step_b_ns,
+        "step_a_ns": found.attribution.step_a_ns if is_comparable else None,
+        "step_b_ns": found.attribution.step_b_ns if is_comparable else None,
         "parts": [
             {
                 "part": part.category,
-                "time_a_ns": part.time_a_ns,
-                "time_b_ns": part.time_b_ns,
-                "difference_ns": part.difference_ns,
+                **fields_of(part, "time_a_ns", "time_b_ns", "difference_ns"),
                 "phases": dict(part.phases),
             }
-            for part in (() if found.not_comparable else found.attribution.parts)
+            for part in (found.attribution.parts if is_comparable else ())
         ],
-        "kernels": [
-            {
-                "name": kernel.name,
-                "time_a_ns": kernel.time_a_ns,
-                "time_b_ns": kernel.time_b_ns,
-                "calls_a": kernel.calls_a,
-                "calls_b": kernel.calls_b,
-            }
-            for kernel in (() if found.not_comparable else found.kernels)
-        ],
-        "judgement": {"missing": judgement.reason}
-        if isinstance(judgement, Missing)
-        else judgement_as_json(judgement),
+        "kernels": to_plain(found.kernels) if is_comparable else [],
+        "judgement": to_plain(judgement) if isinstance(judgement, Missing) else judgement_as_json(judgement),
     }

@@ -9,7 +9,7 @@ from typing import Any  # JSON
 from gputui.analysis.findings import Finding
 from gputui.document.markup import escaped, html_of, markdown_list, markdown_of, page_of, safe, with_units
 from gputui.document.table import Section, Table, table_of
-from gputui.model.journal import IDLE, ProfiledPass
+from gputui.model.journal import IDLE, ProfiledPass, fields_of
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.compare.why import part_table, time_text
 from gputui.services.results.step_answer import (
@@ -116,8 +116,7 @@ def as_json(answer: StepAnswer, ran: str = "", change: str = "") -> Mapping[str,
         "parts": [{"name": name, "share": share} for name, share, _ in parts],
         "causes": [
             {
-                "kind": one.kind,
-                "title": one.title,
+                **fields_of(one, "kind", "title"),
                 "line": one.line or None,
                 "evidence": one.evidence,
                 "change": one.change or None,
@@ -132,16 +131,13 @@ def as_json(answer: StepAnswer, ran: str = "", change: str = "") -> Mapping[str,
         "limit": limit(answer) or None,
         "operators": [
             {
-                "operator": row.operator,
-                "phase": row.phase,
-                "category": row.category,
-                "shapes": row.shapes,
+                **fields_of(row, "operator", "phase", "category", "shapes"),
                 "time_ns": row.time_ns / steps,
                 "calls": row.calls / steps,
             }
             for row in answer.breakdown.operators[:_OPERATORS_TOLD]
         ],
-        "notes": list(answer.notes),
+        "notes": answer.notes,
     }
 
 

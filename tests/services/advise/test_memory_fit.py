@@ -90,9 +90,9 @@ def measured(of_workloads: bool) -> tuple[dict[str, Any], ...]:
 
 def training_of(request: dict[str, Any]) -> tuple[Training, Tricks]:
     p = request["parameters"]
-    heads, width, is_gated = p["heads"], p["width"], "hidden" in p
+    heads, width, gated = p["heads"], p["width"], "hidden" in p
     ends = (width // heads, p.get("hidden", 4 * width), p["vocabulary"], p["context"])
-    blocks = Shape("", p["layers"], width, heads, heads, *ends, is_gated, not is_gated)
+    blocks = Shape("", p["layers"], width, heads, heads, *ends, gated, not gated)
     optimizer, precision = request.get("optimizer", "adamw"), PRECISIONS[request["precision"]]
     training = Training(blocks.parameters, optimizer, precision, blocks, p["batch"], p["context"])
     return training, TRICKS[p.get("trick", "none")]
@@ -201,13 +201,13 @@ def test_more_of_a_trick_never_needs_more(training: Training) -> None:
     assert batches == sorted(batches)
 
 
-@pytest.mark.parametrize("is_gated", [False, True])
-def test_the_backward_pass_of_a_block_holds_its_gradients_and_its_mlp(is_gated: bool) -> None:
-    blocks = Shape("", 3, 64, 1, 1, 64, 172, 1000, 128, is_gated, not is_gated)
+@pytest.mark.parametrize("gated", [False, True])
+def test_the_backward_pass_of_a_block_holds_its_gradients_and_its_mlp(gated: bool) -> None:
+    blocks = Shape("", 3, 64, 1, 1, 64, 172, 1000, 128, gated, not gated)
     training = Training(blocks.parameters, "adamw", PRECISIONS["fp32"], blocks, 2, 128)
     found = {peak.moment: peak.parts for peak in _moments(training, NO_TRICK)}
     first, last = found["the first block, backward"], found["the last block, backward"]
-    hidden_at_once, products_to_come = (3, 2) if is_gated else (1, 1)
+    hidden_at_once, products_to_come = (3, 2) if gated else (1, 1)
     assert first.temporary == last.temporary == 2 * 128 * (64 + hidden_at_once * 172) * 4
     to_come = (4 * 64**2 + products_to_come * 64 * 172) * 4
     assert first.gradients == 4 * blocks.parameters - to_come

@@ -119,14 +119,12 @@ def test_kinds_are_ranked_by_their_median_and_no_box_is_judged_by_another_kind()
     other = replace(CPU_MACHINE, cpu=replace(CPU_MACHINE.cpu, model="Slow Processor 1"))
     slow = [box(f"s{n}.db", 0.1 * (1 + WOBBLE[n]), 0.2, machine=other) for n in range(8)]
     fleet = fleet_of([*slow, *even(8)])
-    assert [kind.spread.boxes for kind in fleet.kinds] == [8, 8]
+    assert [kind.boxes for kind in fleet.kinds] == [8, 8]
     assert [len(tier) for tier in fleet.tiers] == [1, 1]
     assert not any(one.stands_out for one in fleet.boxes)
     tiers = {one["name"]: one["tier"] for one in json.loads(ranking_text(fleet, "json"))["kinds"]}
     assert [tiers[kind.name] for kind in fleet.kinds] == [1, 2]
-    fast, other_kind = (
-        f"{kind.name} at {format_rate(kind.spread.median, GEMM.unit)}" for kind in fleet.kinds
-    )
+    fast, other_kind = (f"{kind.name} at {format_rate(kind.median_per_s, GEMM.unit)}" for kind in fleet.kinds)
     assert "Xeon" in fast
     assert f"on 16 boxes, fastest kind first: {fast}, then {other_kind}." in headline(fleet)
     assert len(kind_table(fleet).rows) == 2

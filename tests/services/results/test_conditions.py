@@ -94,7 +94,7 @@ def test_interleaved_cases_are_compared_block_by_block_without_what_others_did_m
     assert row.estimate.paired
     ratio = 4 * (1 - (a_waited or 0)) / (1 - (b_waited or 0))
     assert row.estimate.ratio == pytest.approx(ratio, rel=0.005)
-    assert (row.estimate.n_a, row.estimate.launches_a) == (8, 1)
+    assert (row.estimate.blocks_a, row.estimate.launches_a) == (8, 1)
     assert row.estimate.method.endswith("of ratios of paired blocks")
     assert isinstance(compare_pairs([[(1.0, 2.0)]], prior_sd=0.1), Missing), "one pair says nothing"
 
