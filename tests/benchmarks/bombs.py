@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "makers"))
 
-from bomb_files import bombs, make_bomb, outcome, sound_file
+from bomb_files import bombs, make_bomb, outcomes, sound_file
 
 
 def main() -> None:
@@ -31,18 +31,18 @@ def main() -> None:
             if options.only not in bomb.name:
                 continue
             db = make_bomb(bomb, sound, place / "a.db")
-            cells, messages = [], dict[str, None]()
-            for command in options.commands.split(","):
-                words = {
-                    "show": ["show", "latest", str(db)],
-                    "compare": ["compare", str(db), str(sound)],
-                    "share": ["share", str(db), "-o", str(place / "shared.db")],
-                    "merge": ["merge", str(db), str(sound), "-o", str(place / "merged.db")],
-                    "export": ["export", str(db), "--parquet", str(place / "export")],
-                }.get(command, [command, str(db)])
-                ended = outcome(words, place)
-                cells.append(f"{ended.status:>4} {ended.seconds:6.1f} s {ended.peak_mib:5} MiB")
-                messages[ended.message.replace(str(place), "").replace("\n", " ")[:180]] = None
+            words = {
+                "show": ["show", "latest", str(db)],
+                "compare": ["compare", str(db), str(sound)],
+                "share": ["share", str(db), "-o", str(place / "shared.db")],
+                "merge": ["merge", str(db), str(sound), "-o", str(place / "merged.db")],
+                "export": ["export", str(db), "--parquet", str(place / "export")],
+            }
+            found = outcomes([words.get(one, [one, str(db)]) for one in options.commands.split(",")], place)
+            cells = [f"{ended.status:>4} {ended.seconds:6.1f} s {ended.peak_mib:5} MiB" for ended in found]
+            messages = {
+                ended.message.replace(str(place), "").replace("\n", " ")[:180]: None for ended in found
+            }
             print(f"{bomb.name:48} {db.stat().st_size / 1e6:5.1f}  {''.join(cells)}", flush=True)
             for message in messages:
                 print(f"    {message}", flush=True)

@@ -122,24 +122,25 @@ def test_a_command_ends_the_same_in_every_encoding_and_prints_nothing_that_a_ter
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stream", STREAMS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("turn", range(len(NAMES)), ids=NAMES)
 def test_a_process_whose_streams_are_not_utf_8_prints_and_ends_as_one_whose_streams_are(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: str, name: str
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: int
 ) -> None:
+    """Each command with one kind of stream: the kinds take turns."""
     monkeypatch.chdir(tmp_path)
-    for words in ((name, "--help"), (name, *files(place), *((HOSTILE,) if name != "compare" else ()))):
-        ended = subprocess.run(
-            [*WORDS, *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env={**os.environ, **STREAMS[stream]},
-            timeout=300,
-            check=False,
-        )
-        assert ended.returncode == printed("utf-8", *words)[0]
-        for output in (ended.stdout, ended.stderr):
-            assert_harmless(output.decode("latin-1" if stream == "latin-1" else "ascii"))
+    name, stream = NAMES[turn], list(STREAMS)[turn % len(STREAMS)]
+    words = (name, *files(place), *((HOSTILE,) if name != "compare" else ()))
+    ended = subprocess.run(
+        [*WORDS, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env={**os.environ, **STREAMS[stream]},
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == printed("utf-8", *words)[0]
+    for output in (ended.stdout, ended.stderr):
+        assert_harmless(output.decode("latin-1" if stream == "latin-1" else "ascii"))
 
 
 def test_what_an_encoding_has_is_kept_and_the_rest_has_a_plain_substitute() -> None:

@@ -9,22 +9,12 @@ from pathlib import Path
 import click
 import jsonschema
 import pytest
-from json_schemas import PLACE, schema_texts
+from json_schemas import OF_THE_BOX, PLACE, is_described, schema_texts
 from json_schemas import printed as printed_by_commands
 
 from gputui.cli import gputui as group
 from gputui.cli.verbs import COMMANDS
 
-OF_THE_BOX = (
-    "bakeoff",
-    "check",
-    "doctor",
-    "profiles-plan",
-    "record",
-    "run",
-    "snapshot",
-)
-"""What they list depends on where they run."""
 WITHOUT_RESULT = {"monitor", "demo", "results", "join", "new-workload", "completion"}
 """Screens, and commands that write a text for a person or a shell."""
 
@@ -62,8 +52,11 @@ def test_what_is_printed_has_the_shape_of_the_schemas_and_no_other(tmp_path: Pat
 
 def test_a_key_that_is_gone_or_of_another_type_is_refused() -> None:
     schema = json.loads((PLACE / "paths.json").read_text(encoding="utf-8"))
-    place = {"what": "result file", "path": "/a.db", "exists": True, "bytes": 1, "note": ""}
-    jsonschema.validate({"schema": 1, "places": [place]}, schema)
+    place = {"what": "result file", "path": "/a.db", "exists": True, "bytes": 1}
+    assert is_described({"schema": 1, "places": [place]}, schema)
+    noted = {"schema": 1, "places": [{**place, "note": ""}]}
+    jsonschema.validate(noted, schema)
+    assert not is_described(noted, schema), "goldens.py writes the new key"
     for wrong in ({**place, "bytes": "1"}, {"what": "result file"}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({"schema": 1, "places": [wrong]}, schema)

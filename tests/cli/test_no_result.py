@@ -58,12 +58,6 @@ def test_from_python_a_run_without_a_result_is_an_error(
     [
         ("MemoryError('x')", EXIT_DONE, ("finished", ""), "No rate was measured: 1 case ran out of memory"),
         (
-            "Unsupported('no such unit')",
-            EXIT_DONE,
-            ("finished", ""),
-            "No rate was measured: 1 case can",
-        ),
-        (
             "RuntimeError('x')",
             EXIT_CASE_FAILED,
             ("failed", NOTHING_MEASURED),
@@ -76,8 +70,7 @@ def test_running_out_of_memory_is_a_result_and_a_failure_stays_one(
 ) -> None:
     step, db = tmp_path / "mine.py", tmp_path / "a.db"
     (tmp_path / "beside.py").write_text("pieces_of = None\n")
-    fails = f"from gputui_worker.contract import Unsupported\n    raise {error}"
-    step.write_text(STEP.replace("import hashlib", fails))
+    step.write_text(STEP.replace("import hashlib", f"raise {error}"))
     done = gputui("run", step, "--db", db, "--launches", "1", "--blocks", "5", "--yes")
     assert done.returncode == status, done.stderr
     assert done.stdout.lstrip().startswith(headline)

@@ -71,10 +71,10 @@ def ranks() -> Iterator[RankGroup]:
     started.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sharded() -> Iterator[RankGroup]:
-    request = Request({**TINY, "sharding": "full"}, "cpu", resolve("fp32", "cpu"), 2, seed=1)
-    started = start_ranks(request)
+    parameters = {**TINY, "ranks": 4, "sharding": "full"}
+    started = start_ranks(replace(tiny(), parameters=parameters))
     yield started
     started.close()
 
@@ -132,26 +132,22 @@ def test_sharded_ranks_train_the_same_weights_and_each_holds_a_part(sharded: Ran
     for _ in range(4):
         sharded.ask_all(do="time", steps=2)
         answers = sharded.ask_all(do="digest")
-        assert answers[0]["digest"] == answers[1]["digest"]
+        assert len({answer["digest"] for answer in answers}) == 1
         losses.append(mean(float(answer["loss"]) for answer in answers))
     assert losses[-1] < losses[0]
     assert sharded.ask(0, do="alone", steps=1)["wall_ns"]
     width, context, vocabulary, layers = 32, 16, 64, 2
     weights = (vocabulary + context + 2) * width + layers * (12 * width**2 + 13 * width)
     for answer in sharded.ask_all(do="held"):
-        assert answer["numbers"] == pytest.approx(weights / 2, rel=0.01)
+        assert answer["numbers"] == pytest.approx(weights / 4, rel=0.01)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", COLLECTIVE_TITLES)
-def test_every_number_of_a_collective_of_four_ranks_arrives(kind: str) -> None:
-    four = start_ranks(replace(tiny(), parameters=TINY | {"ranks": 4}))
-    try:
-        for answer in four.ask_all(do="collective", kind=kind, size_bytes=2**16, times=3):
-            assert answer["is_right"] is True
+def test_every_number_of_a_collective_of_four_ranks_arrives(sharded: RankGroup) -> None:
+    for kind in COLLECTIVE_TITLES:
+        for answer in sharded.ask_all(do="collective", kind=kind, size_bytes=2**16, times=3):
+            assert answer["is_right"] is True, kind
             assert float(answer["seconds"]) > 0
-    finally:
-        four.close()
 
 
 @pytest.mark.parametrize("place", [None, *range(0, 1024, 103)])

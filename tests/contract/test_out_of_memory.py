@@ -41,7 +41,8 @@ WORKLOAD = Workload(
 def test_out_of_memory_is_reported_in_bytes_and_the_next_case_is_measured(tmp_path: Path) -> None:
     step = tmp_path / "holding.py"
     step.write_text(STEP)
-    done = gputui("run", step, "--db", tmp_path / "a.db", "--budget", "600", "--blocks", "5", "--json")
+    brief = ("--budget", "600", "--blocks", "5", "--launches", "1")
+    done = gputui("run", step, "--db", tmp_path / "a.db", *brief, "--json")
     assert done.returncode == 0, done.stdout
     (run,) = json.loads(done.stdout[done.stdout.index("{") :])["runs"]
     huge, small = run["cases"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +70,7 @@ def bombs() -> Iterator[Bomb]:
     """More than twenty, of different kinds."""
     long = "repeat('A', 20000)"
     yield Bomb(
-        "200 k events of 20 kB", (_rows("events", 200_000, {"level": "'info'", "message": long}),), ("show",)
+        "50 k events of 20 kB", (_rows("events", 50_000, {"level": "'info'", "message": long}),), ("show",)
     )
     yield Bomb(
         "6 M short events", (_rows("events", 6_000_000, {"level": "'info'", "message": "i"}),), ("show",)
@@ -78,8 +79,8 @@ def bombs() -> Iterator[Bomb]:
     yield Bomb("a label of 200 kB", ("UPDATE runs SET label = repeat('A', 200000)",), _ALL)
     yield Bomb("a reason of 30 MB in a case", ("UPDATE cases SET reason = repeat('A', 30000000)",))
     yield Bomb(
-        "20 k runs with reasons of 60 kB",
-        (_copies("runs", 20_000, {"run_id": _NEW_ID, "status_reason": "repeat('A', 60000)"}),),
+        "10 k runs with reasons of 60 kB",
+        (_copies("runs", 10_000, {"run_id": _NEW_ID, "status_reason": "repeat('A', 60000)"}),),
         _ALL,
     )
     yield Bomb("4.5 M blocks in a launch", (_copies("blocks", 4_500_000, _BLOCKS),))
@@ -120,12 +121,12 @@ def bombs() -> Iterator[Bomb]:
         ),
     )
     yield Bomb(
-        "50 k operators with shapes of 50 kB",
+        "15 k operators with shapes of 50 kB",
         (
             _PASS,
             _rows(
                 "operators",
-                50_000,
+                15_000,
                 {
                     "case_id": "0",
                     "launch_id": "0",
@@ -206,8 +207,8 @@ def bombs() -> Iterator[Bomb]:
     )
     yield Bomb("2 M machines", (_copies("machines", 2_000_000, {}),), _ALL)
     yield Bomb(
-        "40 M rows of telemetry",
-        (_copies("telemetry", 40_000_000, {"t_us": "t_us + i * 1000", "power_w": "random()"}),),
+        "12 M rows of telemetry",
+        (_copies("telemetry", 12_000_000, {"t_us": "t_us + i * 1000", "power_w": "random()"}),),
         ("show",),
     )
     yield Bomb(
@@ -270,7 +271,7 @@ def bombs() -> Iterator[Bomb]:
         ("show",),
     )
     yield Bomb(
-        "5 M rows of meta", ("INSERT INTO meta SELECT 'k' || i, 'v' FROM range(5000000) AS numbers(i)",), _ALL
+        "2 M rows of meta", ("INSERT INTO meta SELECT 'k' || i, 'v' FROM range(2000000) AS numbers(i)",), _ALL
     )
     yield Bomb(
         "layers of 20 MB of JSON",
@@ -334,26 +335,35 @@ def make_bomb(bomb: Bomb, sound: Path, db: Path) -> Path:
 
 
 _MEASURED = """
-import os, subprocess, sys, time
-begun = time.monotonic()
-process = subprocess.Popen(sys.argv[2:], stdout=subprocess.DEVNULL)
-_, status, used = os.wait4(process.pid, 0)
-with open(sys.argv[1], "w") as file:
-    print(os.waitstatus_to_exitcode(status), time.monotonic() - begun, used.ru_maxrss // 1024, file=file)
+import json, os, sys, time
+import duckdb
+from gputui.cli import main
+
+place, commands = sys.argv[1], json.loads(sys.argv[2])
+outcomes = []
+for words in commands:
+    begun = time.monotonic()
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(os.open(place + "/message", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        sys.exit(main(words))
+    _, status, used = os.wait4(child, 0)
+    message = open(place + "/message").read().strip()
+    ended = os.waitstatus_to_exitcode(status), time.monotonic() - begun, used.ru_maxrss // 1024, message
+    outcomes.append(ended)
+print(json.dumps(outcomes))
 """
-"""Run by a small process: a child's peak memory begins with that of its parent."""
+"""Run by a small process, of which each command is a fork: its peak memory begins with what all import."""
 
 
-def outcome(words: Sequence[str], place: Path) -> Outcome:
-    """Run `gputui` with these words; its own peak memory."""
-    written = place / "measured"
-    program = [sys.executable, "-m", "gputui", *words]
+def outcomes(commands: Sequence[Sequence[str]], place: Path) -> list[Outcome]:
+    """Run `gputui` with each of these words, one after the other."""
     ended = subprocess.run(
-        [sys.executable, "-c", _MEASURED, str(written), *program],
+        [sys.executable, "-c", _MEASURED, str(place), json.dumps(commands)],
         check=True,
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
     )
-    status, seconds, peak = written.read_text().split()
-    return Outcome(int(status), float(seconds), int(peak), ended.stderr.strip())
+    return [Outcome(*found) for found in json.loads(ended.stdout)]

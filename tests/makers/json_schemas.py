@@ -12,6 +12,7 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any  # JSON
 
+import jsonschema
 import pytest
 from chrome_traces import write_training
 from command_line import WORDS, gputui, gputui_here, write_long_profile, write_spin_profile
@@ -64,6 +65,8 @@ _STARTING = {"run", "attach", "stop", "serve-bench", "bakeoff", "record"}
 """Commands that start processes or handle signals, which are run as people run them."""
 _BY_NAME = frozenset({"hosts", "values", "absent", "outcomes", "parameters", "judgements"})
 """Objects whose keys are data."""
+OF_THE_BOX = ("bakeoff", "check", "doctor", "profiles-plan", "record", "run", "snapshot")
+"""What they list depends on where they run, and on how fast that is."""
 
 
 def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -236,13 +239,34 @@ def _is_missing(value: Any) -> bool:
     return isinstance(value, dict) and list(value) == ["missing"]
 
 
+def is_described(value: dict[str, Any], schema: Any) -> bool:
+    """Whether a schema knows all that was printed, and each of its keys."""
+    return bool(jsonschema.Draft202012Validator(_closed(schema)).is_valid(value))
+
+
+def _closed(schema: Any) -> Any:
+    """The same where no key may come that it does not name."""
+    if isinstance(schema, list):
+        return [_closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {name: _closed(part) for name, part in schema.items()}
+    return closed | {"additionalProperties": False} if "properties" in closed else closed
+
+
 def main() -> None:
-    PLACE.mkdir(exist_ok=True)
+    """Write those that changed: what a box decides stays while it describes what this one prints."""
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUTUI_STATE", place)
         patch.setenv("HOME", place)
-        for name, text in schema_texts((name, value) for name, _, value in printed(Path(place))).items():
-            (PLACE / f"{name}.json").write_text(text)
+        outputs = [(name, value) for name, _, value in printed(Path(place))]
+    for name, text in schema_texts(outputs).items():
+        path = PLACE / f"{name}.json"
+        kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else False
+        if name not in OF_THE_BOX or not all(
+            is_described(value, kept) for of, value in outputs if of == name
+        ):
+            path.write_text(text, encoding="utf-8")
     gc.unfreeze()  # a command froze DuckDB's types, which would be reported as leaked
 
 

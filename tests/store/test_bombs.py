@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from bomb_files import Bomb, bombs, make_bomb, outcome, sound_file
+from bomb_files import Bomb, bombs, make_bomb, outcomes, sound_file
 
 from gputui.cli import main
 from gputui.errors import EXIT_DONE, EXIT_USAGE, GputuiError
@@ -23,8 +23,8 @@ from gputui.store.opening import Deadline, TooLarge, one_deadline, open_read_onl
 def test_a_bomb_is_refused_in_forty_seconds_and_half_a_gibibyte(bomb: Bomb, tmp_path: Path) -> None:
     sound = sound_file(tmp_path)
     db = make_bomb(bomb, sound, tmp_path / "a.db")
-    for words in (["runs", str(db)], ["show", "latest", str(db)], ["compare", str(db), str(sound)]):
-        ended = outcome(words, tmp_path)
+    commands = [["runs", str(db)], ["show", "latest", str(db)], ["compare", str(db), str(sound)]]
+    for words, ended in zip(commands, outcomes(commands, tmp_path), strict=True):
         print(f"{bomb.name:50} {words[0]:8} {ended.status} {ended.seconds:5.1f} s {ended.peak_mib:4} MiB")
         assert ended.status in ((EXIT_USAGE,) if words[0] in bomb.refused_by else (EXIT_DONE, EXIT_USAGE))
         assert ended.seconds <= 40
