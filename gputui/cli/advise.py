@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar  # Any: JSON
 
 import click
@@ -56,6 +56,7 @@ from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import case_words, device_words
 from gputui.services.results.run_forms import case_identity
 from gputui.services.results.selectors import Selection, select_all, split_selector
+from gputui.services.runs.options import number_from
 from gputui.worker import PRECISIONS
 
 J = TypeVar("J")
@@ -63,13 +64,6 @@ A = TypeVar("A")
 
 _EXAMPLE = "50M tokens train"
 COMMON = ("--job", "--price", "--instance", "--buy", "--precision", "--workload", "--verbose", "--json")
-
-
-def _finite(context: click.Context, parameter: click.Parameter, number: float | None) -> float | None:
-    """Refuses nan, which is in any range."""
-    if number is not None and math.isnan(number):
-        raise GputuiError(f"{parameter.opts[-1]} {number}: is not an amount", "a plain number")
-    return number
 
 
 @click.command()
@@ -101,17 +95,15 @@ def _finite(context: click.Context, parameter: click.Parameter, number: float | 
 )
 @click.option(
     "--start",
-    type=click.FloatRange(0, 1440),
-    callback=_finite,
-    default=10.0,
+    type=number_from("--start", float, "minutes, such as 10", (0, 1440)),
+    default="10",
     metavar="MIN",
     help="Minutes of setup billed on top of the work.  [10]",
 )
 @click.option(
     "--hours-per-month",
-    type=click.FloatRange(0, 744, min_open=True),
-    callback=_finite,
-    default=730.0,
+    type=number_from("--hours-per-month", float, "hours, such as 160", (0.1, 744)),
+    default="730",
     metavar="H",
     help="Hours a month that boxes are rented or used.  [730]",
 )
@@ -119,9 +111,8 @@ def _finite(context: click.Context, parameter: click.Parameter, number: float | 
 @click.option(
     "--own",
     "own_usd_per_month",
-    type=click.FloatRange(0, 1e9),
-    callback=_finite,
-    default=0.0,
+    type=number_from("--own", float, "USD a month, such as 500", (0, 1e9)),
+    default="0",
     metavar="USD",
     help="What power, cooling and staff of a bought box cost a month.",
 )
@@ -133,28 +124,19 @@ def command(
     files: tuple[str, ...],
     jobs: tuple[str, ...],
     workload: str,
-    precision: str | None,
-    prices: tuple[str, ...],
-    instances: tuple[str, ...],
-    cpu_prices: tuple[str, ...],
-    start: float,
     hours_per_month: float,
-    buy: tuple[str, ...],
-    own_usd_per_month: float,
     pool: bool,
     trust: bool,
     verbose: bool,
     as_json: bool,
+    **stated: Any,
 ) -> int:
     """Time and cost of a job on each box: cheapest, fastest, and whether a GPU is worth it."""
     if not files:
         job = jobs[0] if jobs else _EXAMPLE
         raise GputuiError("advise: no result file is named", f"gputui advise a.db b.db --job {job!r}")
-    stated = _amounts("--price", prices, files)
-    typed = _by_file("--instance", instances, files)
-    cpus = _amounts("--cpu-price", cpu_prices, files)
     selections = select_all(files, trust=trust, pool=pool)
-    boxes = [_box(selection, stated, typed, cpus, pool) for selection in selections]
+    boxes = list(_boxes(selections, files, pool, stated))
     if not jobs:
         jobs = (example_job(boxes) or _EXAMPLE,)
         yours = f"gputui advise {shlex.join(files)} --job '...'"
@@ -165,16 +147,14 @@ def command(
             f"--job {llm_jobs[0]!r}: jobs of an LLM server and others are answered by different runs",
             "ask for them in two commands",
         )
-    wanted = [(text, parse_llm_job(text)) for text in llm_jobs]
-    parsed = [] if llm_jobs else [(text, parse_job(text)) for text in jobs]
-    bought = _amounts("--buy", buy, files)
     name, _, size = workload.partition(":")
     if workload and not name:
         raise GputuiError(
             f"--workload {workload}: no workload is named", "NAME or NAME:SIZE, as gpt_train:base"
         )
     warn(warning for selection in selections for warning in selection.warnings)
-    if wanted:
+    if llm_jobs:
+        wanted = [(text, parse_llm_job(text)) for text in llm_jobs]
         found, refusals = _answered(wanted, lambda job: advise_llm(job, boxes, hours_per_month))
         if as_json:
             plain = [{"headline": llm_headline(one), "text": text, **to_plain(one)} for text, one in found]
@@ -182,7 +162,8 @@ def command(
         else:
             _print_each(found, llm_headline, lambda page, one: _write_llm(page, one, is_verbose=verbose))
         return _report(refusals)
-    evidence = Evidence(selections, trust=trust)
+    bought = _amounts("--buy", stated["buy"], files)
+    conditions = Evidence(selections, trust=trust).conditions
 
     def answer(job: Batch) -> tuple[Advice, Sequence[Buying]]:
         advice = advise(
@@ -190,14 +171,14 @@ def command(
             boxes,
             workload=name,
             size=size,
-            precision=precision or "",
-            start_s=start * 60,
+            precision=stated["precision"] or "",
+            start_s=stated["start"] * 60,
             hours_per_month=hours_per_month,
-            conditions=evidence.conditions,
+            conditions=conditions,
         )
-        return advice, weigh(advice, bought, own_usd_per_month, hours_per_month)
+        return advice, weigh(advice, bought, stated["own_usd_per_month"], hours_per_month)
 
-    answers, refusals = _answered(parsed, answer)
+    answers, refusals = _answered([(text, parse_job(text)) for text in jobs], answer)
     if as_json:
         print_json({"answers": [advice_as_json(*one) for _, one in answers]})
         return _report(refusals)
@@ -282,21 +263,22 @@ def _amounts(option: str, values: Sequence[str], files: Sequence[str]) -> dict[s
     return found
 
 
-def _box(
-    selection: Selection,
-    stated: dict[str, float],
-    typed: dict[str, str],
-    cpus: dict[str, float],
-    pool: bool,
-) -> PricedSide:
-    side = side_of_runs(selection.text, selection.runs, pool=pool, history=selection.history)
-    text = selection.text
-    if side.run.is_made_up:
-        raise GputuiError(f"{text}: DEMO DATA, nothing was measured", "measure a box: gputui run quick")
-    price = price_of(stated.get(text), typed.get(text), side.run.machine) or price_of_run(side.run)
-    stated_cpu = Price(cpus[text], 0.0, "stated", "", "", "", "") if text in cpus else None
-    cpu_price = stated_cpu or Missing("not stated")
-    return PricedSide(side, price, cpu_price)
+def _boxes(
+    selections: Sequence[Selection], files: Sequence[str], pool: bool, stated: Mapping[str, Any]
+) -> Iterator[PricedSide]:
+    """The box of each file, with what it costs."""
+    prices, cpus = (
+        _amounts(option, stated[name], files)
+        for option, name in (("--price", "prices"), ("--cpu-price", "cpu_prices"))
+    )
+    types = _by_file("--instance", stated["instances"], files)
+    for one in selections:
+        text, side = one.text, side_of_runs(one.text, one.runs, pool=pool, history=one.history)
+        if side.run.is_made_up:
+            raise GputuiError(f"{text}: DEMO DATA, nothing was measured", "measure a box: gputui run quick")
+        price = price_of(prices.get(text), types.get(text), side.run.machine) or price_of_run(side.run)
+        cpu = Price(cpus[text], 0.0, "stated", "", "", "", "") if text in cpus else Missing("not stated")
+        yield PricedSide(side, price, cpu)
 
 
 def _write(
@@ -336,14 +318,9 @@ def _notes(advice: Advice) -> Iterator[str]:
 
 def _cells(offer: Offer) -> list[str]:
     time = _with_spread(offer.time_s, format_seconds)
-    rate = format_rate(offer.speed.units_per_s, offer.case.unit)
-    return [f"{offer.box} {offer.device_class}", _row(offer), rate, time, _usd(offer)]
-
-
-def _row(offer: Offer) -> str:
-    """The variant used: `amp compile`, `fp32 all`."""
-    words = case_words(offer.case)
-    return " ".join(filter(None, (words["precision"], words["mode"], words["threads"])))
+    rate, words = format_rate(offer.speed.units_per_s, offer.case.unit), case_words(offer.case)
+    variant = " ".join(filter(None, (words["precision"], words["mode"], words["threads"])))
+    return [f"{offer.box} {offer.device_class}", variant, rate, time, _usd(offer)]
 
 
 def _with_spread(span: Estimated, format_value: Callable[[float], str]) -> str:

@@ -18,7 +18,14 @@ from typing import Any  # Any: what click passes on
 
 import click
 
-from gputui.cli.options import all_rows_option, db_option, host_options, json_results_option, run_options
+from gputui.cli.options import (
+    all_rows_option,
+    db_option,
+    host_options,
+    json_results_option,
+    named_hosts,
+    run_options,
+)
 from gputui.cli.output import beneath, confirmed, console, print_hint, print_json, say, shown, unattended
 from gputui.document.drawings import gauge_spans
 from gputui.document.page import Page
@@ -36,10 +43,10 @@ from gputui.errors import (
 from gputui.model.units import counted, format_bytes, format_clock, format_whole_seconds, listed
 from gputui.services.hosts.bakeoff import LOST, RUNNING, STYLES, Bakeoff, HostRun, HostStatus, find_bakeoff
 from gputui.services.hosts.box import PreparedHosts, cleaned, left_on, new_bakeoff, prepare, profile_for_hosts
-from gputui.services.hosts.host import Host, hosts_from, hosts_in
+from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import NothingThere, on_all
 from gputui.services.results.selectors import from_here
-from gputui.services.runs.options import options_of
+from gputui.services.runs.options import number_from, options_of
 from gputui.services.runs.process import writable_target
 from gputui.services.support.paths import hash_key
 
@@ -118,6 +125,8 @@ COMMON = (
     "--resume", "--clean", "--yes", "--via",
 )  # fmt: skip
 
+_OF_HOSTS = ("addresses", "files", "vias", "directory", "local", "pythons", "prices")
+
 
 @click.command()
 @click.argument("profile", required=False)
@@ -152,8 +161,8 @@ COMMON = (
 @click.option(
     "--give-up",
     "gives_up_after_s",
-    type=click.FloatRange(0, 86400),
-    default=300.0,
+    type=number_from("--give-up", float, "seconds, such as 300", (0, 86400)),
+    default="300",
     metavar="S",
     help="Seconds to keep trying a lost host.  [300]",
 )
@@ -167,23 +176,13 @@ COMMON = (
 @json_results_option
 def command(
     profile: str | None,
-    addresses: tuple[str, ...],
-    files: tuple[Path, ...],
-    vias: tuple[str, ...],
-    local: bool,
     db: Path | None,
-    prices: tuple[str, ...],
-    pythons: tuple[str, ...],
-    directory: str,
     same_box_parallel: bool,
     gives_up_after_s: float,
     resume: bool,
     clean: bool,
     yes: bool,
-    shows_all: bool,
-    verbose: bool,
-    as_json: bool,
-    **chosen: Any,
+    **stated: Any,
 ) -> int:
     """Measure PROFILE on several boxes at once, over your own ssh, and compare them.
 
@@ -191,17 +190,16 @@ def command(
     lost; `--resume` brings it home. PROFILE is a name, a .toml file, or a .py file with a workload of your
     own; without one, `quick`.
     """
+    shown = {name: stated.pop(name) for name in ("shows_all", "verbose", "as_json")}
     if resume:
-        found = find_bakeoff(profile or "", gives_up_after_s)
-        return see_through(found, shows_all=shows_all, verbose=verbose, as_json=as_json)
-    named = [*addresses, *(name for file in files for name in hosts_in(file))]
-    hosts = hosts_from(named, vias, with_local=local, pythons=pythons, prices=prices, directory=directory)
+        return see_through(find_bakeoff(profile or "", gives_up_after_s), **shown)
+    hosts = named_hosts(**{name: stated.pop(name) for name in _OF_HOSTS})
     if clean:
         return _clean(hosts, yes)
 
     measured, step_file, step = profile_for_hosts(profile or "")
     target = writable_target(db)
-    choices = options_of("", {"seed": secrets.randbelow(2**31), **chosen})
+    choices = options_of("", {"seed": secrets.randbelow(2**31), **stated})
     key = hash_key()
     say(f"asking {counted(len(hosts), 'host')} ...")
     prepared = prepare(
@@ -215,14 +213,8 @@ def command(
             raise GputuiError("there is no terminal to ask on", "--yes starts without asking")
         if not confirmed("Start?"):
             raise GputuiError("nothing was measured", "--yes starts without asking")
-    bakeoff = new_bakeoff(
-        prepared,
-        target,
-        key,
-        step=step,
-        gives_up_after_s=gives_up_after_s,
-    )
-    status = see_through(bakeoff, shows_all=shows_all, verbose=verbose, as_json=as_json)
+    bakeoff = new_bakeoff(prepared, target, key, step=step, gives_up_after_s=gives_up_after_s)
+    status = see_through(bakeoff, **shown)
     return status or (EXIT_CASE_FAILED if prepared.refused else EXIT_DONE)
 
 
@@ -241,18 +233,11 @@ def _announce(prepared: PreparedHosts, target: Path) -> None:
         say(f"{prepared.summary()}; into {target}", "title")
 
 
-def see_through(
-    bakeoff: Bakeoff,
-    *,
-    shows_all: bool = False,
-    verbose: bool = False,
-    as_json: bool = False,
-    is_ours: bool = True,
-    ends: bool = False,
-) -> int:
+def see_through(bakeoff: Bakeoff, *, is_ours: bool = True, ends: bool = False, **shown: bool) -> int:
     """Follow all hosts to their ends, then compare what was measured. Raises GputuiError.
 
-    SIGINT and SIGTERM end the runs if `is_ours`, else only this process; `ends` ends them at once.
+    SIGINT and SIGTERM end the runs if `is_ours`, else only this process; `ends` ends them at once. What is
+    `shown` is for the comparison.
     """
     if bakeoff.is_over:
         say(f"bakeoff {bakeoff.name} is complete: nothing is left to bring home")
@@ -262,9 +247,13 @@ def see_through(
     if unstored:
         say(f"to go on with {_names(unstored)}: gputui bakeoff --resume {bakeoff.name}")
     if stopped:
-        _say_what_is_kept(bakeoff)
+        kept = [run for run in bakeoff.runs if run.is_stored]
+        if kept:
+            ids = ", ".join(f"{run.host.name} is {run.short_id}" for run in kept)
+            show = f"gputui show {kept[0].short_id} {shlex.quote(str(bakeoff.target))}"
+            say(f"what was finished is kept ({ids}): {show}")
         return 128 + stopped
-    has_compared = _compare(bakeoff, shows_all=shows_all, verbose=verbose, as_json=as_json)
+    has_compared = _compare(bakeoff, **shown)
     ended_early = [run for run in bakeoff.runs if run.is_stored and not run.is_whole]
     if ended_early:
         say(f"{_names(ended_early)} did not finish")
@@ -275,15 +264,6 @@ def see_through(
 
 def _names(runs: Sequence[HostRun]) -> str:
     return listed([run.host.name for run in runs])
-
-
-def _say_what_is_kept(bakeoff: Bakeoff) -> None:
-    """After a signal."""
-    kept = [run for run in bakeoff.runs if run.is_stored]
-    if kept:
-        file = shlex.quote(str(bakeoff.target))
-        ids = ", ".join(f"{run.host.name} is {run.short_id}" for run in kept)
-        say(f"what was finished is kept ({ids}): gputui show {kept[0].short_id} {file}")
 
 
 def _follow(bakeoff: Bakeoff, is_ours: bool, ends: bool) -> int:
@@ -334,7 +314,9 @@ def _follow(bakeoff: Bakeoff, is_ours: bool, ends: bool) -> int:
     return stopped[0] if stopped else 0
 
 
-def _compare(bakeoff: Bakeoff, *, shows_all: bool, verbose: bool, as_json: bool) -> bool:
+def _compare(
+    bakeoff: Bakeoff, *, shows_all: bool = False, verbose: bool = False, as_json: bool = False
+) -> bool:
     """The comparison of all that were measured, the first as the baseline; whether it has anything.
 
     Raises NoResult if no host measured anything.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any  # what click passes on
 
 import click
 from click.core import ParameterSource
@@ -13,31 +16,22 @@ from gputui.cli.output import console, no_terminal, print_or_write, warn
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, EXIT_UNDECIDED, GputuiError
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.units import counted
-from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn
-from gputui.services.compare.fleet import FLEET_FROM, Fleet, ranking_of
+from gputui.services.compare.columns import COLUMNS, ENERGY
+from gputui.services.compare.fleet import FLEET_FROM, ranking_of
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of, ranking_text
 from gputui.services.compare.pairing import DIMENSIONS
-from gputui.services.compare.session import ComparisonRequest, ask, shared_options
+from gputui.services.compare.session import NO_FILE, ComparisonRequest, ask, shared_options
 from gputui.services.compare.suggestions import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
-from gputui.services.results.selectors import every_file
+from gputui.services.results.selectors import every_file, select_all, unreadable
+from gputui.services.runs.options import number_from
 
 FORMATS = ("text", "markdown", "csv", "json", "html")
 
 
-def _percent(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    """A percentage from 0 to below 100, with or without its sign. Raises GputuiError for anything else."""
-    if text is None:
-        return None
-    try:
-        number = float(text.removesuffix("%"))
-    except ValueError:
-        number = math.nan
-    if not 0 <= number < 100:
-        raise GputuiError(
-            f"--fail-if-slower {text}: must be a percentage from 0 to below 100",
-            "5 allows 95 % of the baseline's rate",
-        )
-    return number
+def _percent(text: str) -> float:
+    """A percentage, with or without its sign. Raises GputuiError for anything else."""
+    hint = "5 allows 95 % of the baseline's rate"
+    return number_from("--fail-if-slower", float, hint, (0, 99.9))(text.removesuffix("%"))
 
 
 COMMON = (
@@ -61,6 +55,29 @@ class _Sides(click.Command):
         return super().parse_args(ctx, spread)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options(ComparisonRequest):
+    """What is compared, how it is written, and whether it passes."""
+
+    form: str
+    output: Path | None = None
+    shows_all: bool
+    verbose: bool
+    matrix: bool
+    slower_pct: float | None = None
+    unsure: str = ""
+
+    @property
+    def is_for_reader(self) -> bool:
+        """Whether pages are drawn, as wide as the terminal."""
+        return self.form == "text" and self.output is None
+
+    @property
+    def is_gate(self) -> bool:
+        return self.slower_pct is not None or bool(self.unsure)
+
+
+_UNSURE_EXITS = {"pass": EXIT_DONE, "fail": EXIT_CASE_FAILED, "": EXIT_UNDECIDED}
 OPTIONS = shared_options()
 
 
@@ -98,7 +115,7 @@ OPTIONS = shared_options()
 @click.option(
     "--fail-if-slower",
     "slower_pct",
-    callback=_percent,
+    type=_percent,
     metavar="PCT",
     help="Exit 1 if a rate is clearly more than PCT % lower, 5 if it cannot tell.",
 )
@@ -118,26 +135,15 @@ OPTIONS = shared_options()
 @click.pass_context
 def command(
     context: click.Context,
-    files: tuple[str, ...],
-    by: str | None,
-    baseline: str | None,
-    pool: bool,
-    form: str,
+    /,
     as_json: bool,
-    columns: tuple[ComparisonColumn, ...],
-    output: Path | None,
-    slower_pct: float | None,
-    unsure: str | None,
     fail_if_unsure: bool,
-    shows_all: bool,
-    verbose: bool,
-    trust: bool,
     on_screen: bool,
     traces_a: tuple[str, ...],
     traces_b: tuple[str, ...],
     step_range: str,
     window: str | None,
-    matrix: bool,
+    **stated: Any,
 ) -> int:
     """Compare result files, the first as the baseline; of one file its variants, of two traces their steps.
 
@@ -145,96 +151,107 @@ def command(
     A directory is all result files in it.
     Exits with 6 if there is nothing to compare.
     """
-    is_named = as_json or _is_stated(context, "form")
-    if as_json and form not in ("text", "json"):
-        raise GputuiError(f"--json and --format {form}: one of them", "leave the other out")
-    form = "json" if as_json else form
-    if output is not None and not on_screen and not is_named and output.suffix.lower() not in ("", ".txt"):
-        form = form_of(output)
-    are_traces = bool(files) and all(file.endswith((".json", ".json.gz")) for file in files)
-    if traces_a or traces_b or are_traces:
-        _compare_traces(context, files, traces_a, traces_b, form, output, step_range, window)
+    files, form, output = stated["files"], stated["form"], stated["output"]
+    if as_json:
+        if form not in ("text", "json"):
+            raise GputuiError(f"--json and --format {form}: one of them", "leave the other out")
+        stated["form"] = "json"
+    elif output and not (on_screen or _is_stated(context, "form") or output.suffix.lower() in ("", ".txt")):
+        stated["form"] = form_of(output)
+    if fail_if_unsure:
+        if stated["unsure"] == "pass":
+            raise GputuiError("--unsure pass and --fail-if-unsure: one or the other", "leave one of them out")
+        stated["unsure"] = "fail"
+    options = _Options(**{name: value for name, value in stated.items() if value is not None})
+    if traces_a or traces_b or (files and all(file.endswith((".json", ".json.gz")) for file in files)):
+        _allow_only(
+            context,
+            {"files", "traces_a", "traces_b", "form", "as_json", "output", "step_range", "window"},
+            "traces: go with --a, --b, --step, --window, --format, --json and -o",
+        )
+        from gputui.cli.traces import compared_traces, write_difference
+
+        sides = _sides_of_traces(files, traces_a, traces_b)
+        write_difference(compared_traces(*sides, step_range, window), options.form, options.output)
         return EXIT_DONE
     if not files:
-        raise GputuiError(
-            "no file is named", "name two, such as a.db b.db; one alone: its precisions, devices or threads"
-        )
+        raise GputuiError(*NO_FILE)
     if step_range or window:
         raise GputuiError("--step and --window apply to traces only", "leave them out")
     if on_screen:
-        return _show(context, ComparisonRequest(files, by or "", baseline or "", pool, trust, columns))
-    if columns and form not in ("text", "markdown"):
-        raise GputuiError(f"--columns: {form} has all of them", "leave it out, or --format markdown")
-    files = every_file(files)
-    is_gate = slower_pct is not None or unsure is not None or fail_if_unsure
-    may_rank = not (columns or verbose or matrix or is_gate or baseline)
+        return _show(context, options)
+    if options.columns and options.form not in ("text", "markdown"):
+        raise GputuiError(f"--columns: {options.form} has all of them", "leave it out, or --format markdown")
+    if options.unsure == "pass" and options.slower_pct is None:
+        raise GputuiError("--unsure pass needs --fail-if-slower PCT", "such as --fail-if-slower 5")
+    return _compare_files(options)
+
+
+def _compare_files(options: _Options) -> int:
+    """Compare all files, without those that cannot be read and were found in a directory."""
+    found = every_file(options.files)
+    try:
+        return _compare(replace(options, files=found))
+    except GputuiError:
+        read = partial(select_all, trust=options.trust, with_passes=True)
+        left_out = unreadable(set(found).difference(options.files), lambda file: read([file]))
+        readable = tuple(file for file in found if file not in left_out)
+        if not left_out or len(readable) < 2:
+            raise
+    warn(f"left out: {why}" for why in left_out.values())
+    return _compare(replace(options, files=readable))
+
+
+def _compare(options: _Options) -> int:
+    """Many sides are ranked, unless what is asked needs each beside the baseline."""
+    files, by, columns = options.files, options.by, options.columns
+    may_rank = not (columns or options.verbose or options.matrix or options.is_gate or options.baseline)
     if may_rank and (by or len(files) >= FLEET_FROM):
-        ranking = ranking_of(files, by or "", pool=pool, trust=trust)
+        ranking = ranking_of(files, by, pool=options.pool, trust=options.trust)
         if ranking is not None:
             warn(ranking[1])
-            _rank(ranking[0], form, output, shows_all)
+            if options.is_for_reader:
+                from gputui.services.compare.fleet_forms import write_fleet
+
+                write_fleet(console(), ranking[0], options.shows_all)
+            else:
+                print_or_write(ranking_text(ranking[0], options.form), options.output)
             return EXIT_DONE
-    asked = ask(files, by=by, pool=pool, trust=trust, with_passes=len(files) < FLEET_FROM or not may_rank)
+    with_passes = len(files) < FLEET_FROM or not may_rank
+    asked = ask(files, by=by or None, pool=options.pool, trust=options.trust, with_passes=with_passes)
     if all(run.summary.profile == TRACE_PROFILE for run in asked.evidence.runs):
-        _compare_stored_traces(files, form, output, trust)
+        _compare_stored_traces(options)
         return EXIT_DONE
     warn(asked.warnings)
-    with_energy = form in WITH_ENERGY or ENERGY in columns
-    first = 0 if baseline is None else asked.baseline(baseline)
-    if fail_if_unsure and unsure == "pass":
-        raise GputuiError("--unsure pass and --fail-if-unsure: one or the other", "leave one of them out")
-    unsure = "fail" if fail_if_unsure else unsure
-    if unsure == "pass" and slower_pct is None:
-        raise GputuiError("--unsure pass needs --fail-if-slower PCT", "such as --fail-if-slower 5")
-    unsure_exit = {"pass": EXIT_DONE, "fail": EXIT_CASE_FAILED}.get(unsure or "", EXIT_UNDECIDED)
+    with_energy = options.form in WITH_ENERGY or ENERGY in columns
+    first = asked.baseline(options.baseline) if options.baseline else 0
+    unsure_exit = _UNSURE_EXITS[options.unsure]
     try:
         answer = asked.compared(first, with_energy=with_energy)
     except GputuiError as error:
-        raise (GputuiError(error.message, error.hint, unsure_exit) if is_gate else error) from None
-    if output is not None or form != "text":
-        print_or_write(comparison_text(asked, answer, form, columns, None, verbose), output)
-    else:
+        raise (GputuiError(error.message, error.hint, unsure_exit) if options.is_gate else error) from None
+    if options.is_for_reader:
         from gputui.services.compare.reports import comparison_pages
 
-        for page in comparison_pages(asked, answer, columns, console(), verbose, shows_all):
+        for page in comparison_pages(asked, answer, columns, console(), options.verbose, options.shows_all):
             page.show()
-    if not is_gate:
-        if answer.headline.is_empty and (output is not None or form != "text"):
+    else:
+        text = comparison_text(asked, answer, options.form, columns, None, options.verbose)
+        print_or_write(text, options.output)
+    if not options.is_gate:
+        if answer.headline.is_empty and not options.is_for_reader:
             click.echo(f"gputui: {answer.headline.text}", err=True)
         return EXIT_NO_RESULT if answer.headline.is_empty else EXIT_DONE
-    result = check_gate(answer.comparisons, asked.ignore, slower_pct, asked.evidence)
+    result = check_gate(answer.comparisons, asked.ignore, options.slower_pct, asked.evidence)
     others = [comparison.b.name for comparison in answer.comparisons]
-    warn(gate_lines(result, slower_pct, others, answer.comparisons[0].a.name))
+    warn(gate_lines(result, options.slower_pct, others, answer.comparisons[0].a.name))
     return {PASS: EXIT_DONE, FAIL: EXIT_CASE_FAILED, CANNOT_TELL: unsure_exit}[result.end]
 
 
-def _rank(fleet: Fleet, form: str, output: Path | None, shows_all: bool) -> None:
-    from gputui.services.compare.fleet_forms import write_fleet
-
-    if form == "text" and output is None:
-        write_fleet(console(), fleet, shows_all)
-    else:
-        print_or_write(ranking_text(fleet, form), output)
-
-
-def _compare_traces(
-    context: click.Context,
-    files: tuple[str, ...],
-    a: tuple[str, ...],
-    b: tuple[str, ...],
-    form: str,
-    output: Path | None,
-    step_range: str,
-    window: str | None,
-) -> None:
-    """Describe how the steps of traces differ; they have no rates, so most options do not go with them."""
-    from gputui.cli.traces import compared_traces, write_difference
-
-    _allow_only(
-        context,
-        {"files", "traces_a", "traces_b", "form", "as_json", "output", "step_range", "window"},
-        "traces: go with --a, --b, --step, --window, --format, --json and -o",
-    )
+def _sides_of_traces(
+    files: Sequence[str], a: Sequence[str], b: Sequence[str]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The traces of both sides. Raises GputuiError if they do not make two."""
     if files and (a or b):
         raise GputuiError(f"{files[0]}: is it side a or side b?", "name all traces after --a and --b")
     if files and len(files) != 2:
@@ -244,21 +261,21 @@ def _compare_traces(
         )
     if not files and not (a and b):
         raise GputuiError(f"--{'b' if a else 'a'}: no trace is named for this side", "--a X... --b Y...")
-    write_difference(compared_traces(a or files[:1], b or files[1:], step_range, window), form, output)
+    return a or files[:1], b or files[1:]
 
 
-def _compare_stored_traces(files: tuple[str, ...], form: str, output: Path | None, trust: bool) -> None:
+def _compare_stored_traces(options: _Options) -> None:
     from gputui.cli.traces import compared_stored_traces, write_difference
 
-    if len(files) != 2:
+    if len(options.files) != 2:
         raise GputuiError(
-            f"{counted(len(files), 'file')} with nothing but traces: two traces are compared",
+            f"{counted(len(options.files), 'file')} with nothing but traces: two traces are compared",
             "a.db@RUN b.db@RUN",
         )
-    write_difference(compared_stored_traces(*files, trust), form, output)
+    write_difference(compared_stored_traces(*options.files, options.trust), options.form, options.output)
 
 
-def _show(context: click.Context, request: ComparisonRequest) -> int:
+def _show(context: click.Context, options: _Options) -> int:
     """The Compare screen, which knows sides but neither formats nor checks."""
     from gputui.cli.screens import show_app
 
@@ -270,7 +287,7 @@ def _show(context: click.Context, request: ComparisonRequest) -> int:
     if why := no_terminal():
         raise GputuiError(f"--tui: {why}", "without --tui the comparison is printed")
     context.find_root().close()  # the screen stays, and reads as often as it is asked to
-    return show_app("compare", *request.words)
+    return show_app("compare", *options.words)
 
 
 def _allow_only(context: click.Context, allowed: set[str], message: str) -> None:

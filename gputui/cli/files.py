@@ -24,6 +24,7 @@ from gputui.services.results.selectors import (
     locate_run,
     result_file_of,
     result_files_in,
+    unreadable,
 )
 from gputui.services.runs.process import called, import_journal, runs_in_progress
 from gputui.services.support.paths import default_result_file, make_directory_for, runs_of_others
@@ -47,8 +48,7 @@ def runs(file: Path | None, trust: bool, as_json: bool) -> None:
     FILE may be a directory: all result files in it.
     """
     report_recovered()
-    if left_out := runs_of_others():
-        click.echo(left_out, err=True)
+    warn(filter(None, [runs_of_others()]))
     in_progress = [run for together in runs_in_progress() for run in together]
     for run in in_progress:
         click.echo(f"in progress: {called(run)} into {run.target}: gputui attach {run.short_id}", err=True)
@@ -66,7 +66,15 @@ def runs(file: Path | None, trust: bool, as_json: bool) -> None:
         return
     is_directory = is_there(path) and path.is_dir()
     paths = result_files_in(path) if is_directory else [path]
-    listed = list_runs(paths, trust, as_stored=as_json)
+    try:
+        listed = list_runs(paths, trust, as_stored=as_json)
+    except GputuiError:
+        left_out = unreadable(paths, lambda one: list_runs([one], trust)) if is_directory else {}
+        paths = [one for one in paths if one not in left_out]
+        if not left_out or not paths:
+            raise
+        warn(f"left out: {why}" for why in left_out.values())
+        listed = list_runs(paths, trust, as_stored=as_json)
     warn(warning for file_path in paths for warning in warnings_of(file_path))
     if as_json:
         from gputui.services.results.run_forms import summary_as_json

@@ -106,11 +106,10 @@ def command(
     note: str,
     free: bool,
     lists: bool,
-    provider: str,
-    date: str,
     verbose: bool,
     trust: bool,
     as_json: bool,
+    **of_lists: str,
 ) -> None:
     """Show what is known of a GPU: peaks, what others measured, prices, references.
 
@@ -119,12 +118,12 @@ def command(
     """
     if sum((adds, free, lists)) > 1:
         raise GputuiError("--add, --free and --prices are three answers", "ask for one")
-    if (provider or date) and not lists:
+    if any(of_lists.values()) and not lists:
         raise GputuiError("--provider and --date describe price lists", "add --prices FILE")
     if (name or note) and not adds:
         raise GputuiError("--name and --note describe a reference", "add --add F@RUN")
     if lists:
-        click.echo("\n".join(import_prices([Path(word) for word in words], provider, date)))
+        click.echo("\n".join(import_prices([Path(word) for word in words], **of_lists)))
     elif adds:
         _add(words, name, note, trust=trust, as_json=as_json)
     elif free:

@@ -144,15 +144,20 @@ def host_options(command: C) -> C:
 
 
 def named_hosts(
-    addresses: tuple[str, ...], files: tuple[Path, ...], vias: tuple[str, ...], directory: str
+    addresses: tuple[str, ...],
+    files: tuple[Path, ...],
+    vias: tuple[str, ...],
+    directory: str,
+    *,
+    local: bool = False,
+    pythons: tuple[str, ...] = (),
+    prices: tuple[str, ...] = (),
 ) -> tuple[Host, ...]:
-    """The hosts of these options; none if none was given. Raises GputuiError."""
-    if not (addresses or files or vias):
-        return ()
+    """The hosts of these options. Raises GputuiError if none is named, or one is wrong."""
     from gputui.services.hosts.host import hosts_from, hosts_in
 
     named = [*addresses, *(name for file in files for name in hosts_in(file))]
-    return hosts_from(named, vias, with_local=False, directory=directory)
+    return hosts_from(named, vias, with_local=local, pythons=pythons, prices=prices, directory=directory)
 
 
 _LINES, _WIDEST = 23, 80  # a terminal of 24 lines needs one for the prompt

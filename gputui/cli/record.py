@@ -18,7 +18,7 @@ from gputui.cli.output import print_json, report_missing_home
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, EXIT_NOT_STORED, GputuiError, NotStored
 from gputui.machine.describing import describe_machine
 from gputui.model.absent import Missing
-from gputui.model.journal import Price, to_plain
+from gputui.model.journal import to_plain
 from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import (
     RECORD_PROFILE,
@@ -36,6 +36,7 @@ from gputui.recording.run_directory import Spec
 from gputui.services.prices import price_of
 from gputui.services.results.conditions import RecordedUse, recorded_use
 from gputui.services.results.selectors import from_here
+from gputui.services.runs.options import number_from
 from gputui.services.runs.process import import_journal, lay_out, new_run_id, writable_target
 from gputui.services.support.paths import hash_key
 from gputui.store.reading import open_result
@@ -45,7 +46,7 @@ from gputui.worker.command import ProgramEnd, signal_name
 EXIT_OURS, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
 """As those of `env`, so that they differ from the program's exit codes."""
 SHORTEST_S, LONGEST_S = 0.1, 60.0
-MAX_FOR_S = 365 * 24 * 3600.0
+LONGEST_FOR_S = 365 * 24 * 3600.0
 VERSION = 1
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -72,6 +73,9 @@ class ProgramCommand(click.Command):
             if self.takes_other_words and not has_mark:
                 raise
             raise _WrongUsage(error.format_message(), error.ctx) from error
+        except GputuiError as error:
+            error.exit_code = EXIT_OURS
+            raise
         context.meta[self.HAS_MARK] = has_mark
         words = context.params.get("words")
         if words and not has_mark and not self.takes_other_words:
@@ -93,43 +97,37 @@ class ProgramCommand(click.Command):
 @click.command(cls=ProgramCommand, context_settings={"allow_interspersed_args": False})
 @db_option
 @click.option(
-    "--interval", type=float, default=1.0, show_default=True, metavar="S", help="Seconds between readings."
+    "--interval",
+    type=number_from("--interval", float, "seconds between readings, such as 1", (SHORTEST_S, LONGEST_S)),
+    default="1.0",
+    show_default=True,
+    metavar="S",
+    help="Seconds between readings.",
 )
-@click.option("--for", "seconds", type=float, metavar="S", help="Stop after S seconds; only without COMMAND.")
+@click.option(
+    "--for",
+    "seconds",
+    type=number_from("--for", float, "seconds, up to a year", (SHORTEST_S, LONGEST_FOR_S)),
+    metavar="S",
+    help="Stop after S seconds; only without COMMAND.",
+)
 @click.option("--label", default="", help="A label; recordings with the same label are compared.")
 @price_option
 @machine_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, after what COMMAND prints.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def command(
-    db: Path | None,
-    interval: float,
-    seconds: float | None,
-    label: str,
-    price: float | None,
-    machine: str,
-    as_json: bool,
-    words: tuple[str, ...],
+    interval: float, seconds: float | None, as_json: bool, words: tuple[str, ...], **kept_as: Any
 ) -> int:
     """Record the box while COMMAND runs, and end with its exit code; without one, until Ctrl-C."""
-    _check_numbers(interval, seconds)
     if words and seconds is not None:
         raise GputuiError(
             f"--for {seconds:.15g} does not apply: a recording of a command ends when the command does",
             "leave --for out, or bound the command: gputui record -- timeout 60 COMMAND ...",
         )
+    spec, box = prepared(has_program=bool(words), seconds=seconds, **kept_as)
     foreground = Foreground()
-    status = recorded(
-        words,
-        db,
-        foreground,
-        label=check_label(label),
-        price=price,
-        machine=machine,
-        interval=interval,
-        seconds=seconds,
-        as_json=as_json,
-    )
+    status = recorded(words, spec, box, foreground, interval=interval, as_json=as_json)
     if foreground.hung_up:
         os._exit(EXIT_HUNG_UP)  # there is nobody to report to
     return status
@@ -137,14 +135,11 @@ def command(
 
 def recorded(
     words: tuple[str, ...],
-    db: Path | None,
+    spec: Spec,
+    box: Machine,
     foreground: Foreground,
     *,
-    label: str,
-    price: float | None,
-    machine: str,
     interval: float = 1.0,
-    seconds: float | None = None,
     environ: Mapping[str, str] | None = None,
     at_end: Callable[[Recorder], None] = lambda _: None,
     as_json: bool = False,
@@ -154,12 +149,7 @@ def recorded(
     `at_end` is called once the program has ended, while lines can still be added. Raises GputuiError if the
     program cannot be started, or nothing can be stored.
     """
-    report_missing_home()
-    box = describe_machine(name=machine, hash_key=hash_key())
-    price_found = price_of(price, None, box)
-    target = writable_target(db)
-    spec = _spec(target, box, label=label, price=price_found, has_program=bool(words), seconds=seconds)
-    run_dir = lay_out(spec)
+    run_dir, target = lay_out(spec), Path(spec.target)
     try:
         recorder = Recorder(run_dir, spec, box, interval)
     except OSError as error:
@@ -173,11 +163,13 @@ def recorded(
             if words:
                 end = foreground.run(words, recorder.program_begun, recorder.cpu.end, environ)
             else:
-                status = _watch(seconds, interval, foreground, recorder)
+                status = _watch(spec.plan.budget_s, interval, foreground, recorder)
     except OSError as error:
         recorder.close(EXIT_OURS, "the program was never started")
         shutil.rmtree(run_dir, ignore_errors=True)  # it never began
-        raise not_started(words[0], error) from error
+        code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
+        message = f"{words[0]}: cannot be started: {error.strerror}"
+        raise GputuiError(message, "nothing was recorded", code) from error
     if words:
         outcome, reason = _outcome_of(end)
         wall_s = recorder.program_ended(outcome, reason, end.ended_ns, end.cpu_ns, end.exit_status)
@@ -197,28 +189,11 @@ def recorded(
     return status
 
 
-def not_started(word: str, error: OSError) -> GputuiError:
-    """That a program cannot be started, with the exit code of `env`."""
-    code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
-    return GputuiError(f"{word}: cannot be started: {error.strerror}", "nothing was recorded", code)
-
-
-def _check_numbers(interval: float, seconds: float | None) -> None:
-    if not SHORTEST_S <= interval <= LONGEST_S:
-        raise GputuiError(
-            f"--interval {interval:.15g}: is not an interval", f"{SHORTEST_S:g} to {LONGEST_S:.0f} seconds"
-        )
-    if seconds is not None and not 0 < seconds <= MAX_FOR_S:
-        raise GputuiError(
-            f"--for {seconds:.15g}: is not a duration", f"seconds, above 0 and up to {MAX_FOR_S:.0f} (a year)"
-        )
-
-
-def _watch(seconds: float | None, interval: float, foreground: Foreground, recorder: Recorder) -> int:
-    """Record without a program; Ctrl-C is the normal end."""
-    until = "until Ctrl-C" if seconds is None else f"for {format_seconds(seconds)}"
-    _say(f"recording every {interval:g} s {until}")
-    foreground.wait(seconds)
+def _watch(seconds: float, interval: float, foreground: Foreground, recorder: Recorder) -> int:
+    """Record without a program, for so long or until Ctrl-C, which is its normal end."""
+    until = f"for {format_seconds(seconds)}" if seconds else "until Ctrl-C"
+    say_if_heard(f"recording every {interval:g} s {until}")
+    foreground.wait(seconds or None)
     number = foreground.stopped_by
     if number in (0, signal.SIGINT):
         recorder.end("finished", "")
@@ -240,7 +215,7 @@ def _store(run_dir: Path, target: Path, recorder: Recorder, told: str) -> str:
     recorder.close(0, "")
     if recorder.failure:
         raise NotStored(f"run {name} is stored in part: {recorder.failure}", "make space there")
-    _say(f"recorded as {name} in {file}{told}{_used(run_id, target)}\n  gputui show {name} {file}")
+    say_if_heard(f"recorded as {name} in {file}{told}{_used(run_id, target)}\n  gputui show {name} {file}")
     return run_id
 
 
@@ -252,25 +227,28 @@ def _used(run_id: str, target: Path) -> str:
     return "" if isinstance(used, Missing) else f"; {used.text}"
 
 
-def _say(text: str) -> None:
+def say_if_heard(text: str) -> None:
+    """Print a line of gputui's among those of a program."""
     with suppress(OSError):  # the terminal is gone
         click.echo(f"gputui: {text}", err=True)
 
 
-def _spec(
-    target: Path,
-    machine: Machine,
+def prepared(
     *,
-    label: str,
-    price: Price | None,
     has_program: bool,
-    seconds: float | None,
-) -> Spec:
-    """A recording that is about to begin. `target` is absolute."""
-    run_id = new_run_id()
+    seconds: float | None = None,
+    db: Path | None,
+    label: str,
+    price: float | None,
+    machine: str,
+) -> tuple[Spec, Machine]:
+    """A recording that is about to begin, and the box that it is of."""
+    report_missing_home()
+    box = describe_machine(name=machine, hash_key=hash_key())
+    run_id, label = new_run_id(), check_label(label)
     case = PlannedCase(0, recorded_case(label, run_id), None, "")
     device = PlannedDevice(WHOLE_BOX, "", "", "", "")
-    launch = PlannedLaunch(0, 0, (0,), device, machine.cpu.usable_cores, 1.0, needs_torch=False)
+    launch = PlannedLaunch(0, 0, (0,), device, box.cpu.usable_cores, 1.0, needs_torch=False)
     plan = Plan(
         profile=RECORD_PROFILE,
         profile_version=VERSION,
@@ -282,7 +260,8 @@ def _spec(
         interpreter=(),
     )
     runtime = Runtime.without_torch(Missing("unknown: a recording asks no interpreter"))
-    return Spec(run_id, plan, runtime, label, price, target=str(target))
+    paid, target = price_of(price, None, box), writable_target(db)
+    return Spec(run_id, plan, runtime, label, paid, target=str(target)), box
 
 
 def recorded_case(label: str, run_id: str) -> Case:

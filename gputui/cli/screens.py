@@ -100,7 +100,7 @@ def monitor(
 
     ? shows the keys, q leaves. Without a terminal one reading is printed.
     """
-    hosts = named_hosts(addresses, files, vias, directory)
+    hosts = named_hosts(addresses, files, vias, directory) if addresses or files or vias else ()
     if address is not None or textfile is not None:
         if hosts:
             raise GputuiError("--openmetrics and --textfile: of this box alone", "start them on each host")

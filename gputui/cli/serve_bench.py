@@ -10,9 +10,8 @@ import click
 from gputui.cli.options import db_option, detach_option, json_results_option, machine_option, notify_option
 from gputui.cli.output import report_missing_home, report_recovered, say
 from gputui.cli.watching import detached, measured
-from gputui.errors import GputuiError
 from gputui.model.units import counted, format_percent, format_whole_seconds
-from gputui.services.runs.options import budget_from, launches_from, price_from
+from gputui.services.runs.options import budget_from, launches_from, number_from, price_from
 from gputui.services.serving.plan import (
     DEFAULT_BUDGET_S,
     DEFAULT_LAUNCHES,
@@ -51,14 +50,6 @@ COMMON = (
 )  # fmt: skip
 
 
-def _attained(context: click.Context, parameter: click.Parameter, value: float) -> float:
-    if not 0.5 <= value <= 0.99:
-        raise GputuiError(
-            f"--attain {value:g}: not in the range 0.5 to 0.99", "a share, such as 0.9 for 90 %, the default"
-        )
-    return value
-
-
 @click.command(epilog=DEFINITIONS)
 @click.argument("url")
 @click.option(
@@ -91,10 +82,9 @@ def _attained(context: click.Context, parameter: click.Parameter, value: float) 
 @click.option(
     "--attain",
     "attained_share",
-    type=float,
-    default=DEFAULT_ATTAINED_SHARE,
+    type=number_from("--attain", float, "a share, such as 0.9 for 90 %, the default", (0.5, 0.99)),
+    default=f"{DEFAULT_ATTAINED_SHARE:g}",
     show_default=True,
-    callback=_attained,
     metavar="SHARE",
     help="Share of requests that must meet the limits.",
 )

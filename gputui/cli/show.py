@@ -107,7 +107,9 @@ def command(
         heading = [f"It got {used.text}.", *([] if verbose else [""]), *heading]
     footer: list[Line] = [(Span(line),) for line in where_messages_are(found)]
     warnings_kept = sum(event.level != "info" for event in events)
-    named = _export_named(run, file) if path.parent == exports_cache() else path
+    named = path
+    if path.parent == exports_cache():  # a copy of the directory that was named, which does not last
+        named = file or Path(run if is_there(expanded(Path(run))) else run.rpartition("@")[0])
     if not verbose:
         if warnings_kept:
             kept = counted(warnings_kept, "warning")
@@ -132,13 +134,6 @@ def command(
             page.line(f"trace: {trace}; {HOW_TO_OPEN}")
         page.part((*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)))
     page.show()
-
-
-def _export_named(run: str, file: Path | None) -> Path:
-    """The directory that was named, in place of its copy in the cache, which does not last."""
-    if file is not None:
-        return file
-    return Path(run) if is_there(expanded(Path(run))) else Path(run.rpartition("@")[0])
 
 
 def _telemetry(telemetry: TelemetrySummary) -> Iterator[str]:

@@ -39,37 +39,26 @@ def command(processes: bool, require_gpu: bool, in_json: bool) -> None:
 
 def print_snapshot(*, processes: bool, require_gpu: bool, in_json: bool) -> None:
     """One reading of this box. Raises MachineLacks if it has no GPU and must have one."""
-    sample = take_snapshot(processes=processes)
-    findings = _findings(sample, current_user())
+    sample, user = take_snapshot(processes=processes), current_user()
+    findings = {
+        (gpu.source, gpu.device): health(sample.t_ns, gpu, processes=sample.processes, user=user)
+        for gpu in sample.gpus
+    }
     if in_json:
         print_json(_plain(sample, findings))
     else:
         for line in map(clean_text, _lines(sample, findings, processes)):
             click.echo(wrapped(line, sys.stdout))
-    if require_gpu:
-        _require_gpu(sample)
-    gc.freeze()  # else Python collects garbage among all its objects at exit: 15 ms
-
-
-def _findings(sample: LiveSample, user: str) -> Findings:
-    """What ails each GPU; `user` is the user whose processes are not foreign, empty if unknown."""
-    return {
-        (gpu.source, gpu.device): health(sample.t_ns, gpu, processes=sample.processes, user=user)
-        for gpu in sample.gpus
-    }
-
-
-def _require_gpu(sample: LiveSample) -> None:
-    if any(gpu.problem is None for gpu in sample.gpus):
-        return
     problems = [f"GPU {gpu.label}: {gpu.problem.reason}" for gpu in sample.gpus if gpu.problem]
-    absent = [f"{name}: {why.reason}" for name, why in sample.absent.items()]
-    raise MachineLacks(
-        "no GPU can be read here: " + "; ".join(problems or absent or ["none was found"]),
-        "take another box, or restart this one"
-        if problems
-        else "leave --require-gpu out to read only the host",
-    )
+    if require_gpu and len(problems) == len(sample.gpus):
+        absent = [f"{name}: {why.reason}" for name, why in sample.absent.items()]
+        raise MachineLacks(
+            "no GPU can be read here: " + "; ".join(problems or absent or ["none was found"]),
+            "take another box, or restart this one"
+            if problems
+            else "leave --require-gpu out to read only the host",
+        )
+    gc.freeze()  # else Python collects garbage among all its objects at exit: 15 ms
 
 
 # Lines

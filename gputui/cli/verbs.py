@@ -164,24 +164,19 @@ _REFERENCES = {"add": ["--add"], "list": [], "show": []}
 """What stood behind `reference`."""
 
 
-def _of_today(words: list[str]) -> list[str]:
-    """The words of an earlier command in those that it has now: `prices --import F` is `gpu --prices F`."""
-    name, *rest = words
-    if name == "prices":
-        rest = ["--prices" if word == "--import" else word for word in rest]
-    elif name == "reference" and rest[:1]:
-        rest = [*_REFERENCES.get(rest[0], rest[:1]), *rest[1:]]
-    return [*_EARLIER[name], *rest]
-
-
 def understood(words: list[str]) -> list[str]:
     """The words of gputui, with one way to say a thing.
 
     `run --attach RUN` becomes `attach RUN`, `help run` becomes `run --help`, `db` becomes `db --help`, and
     `--help --all` becomes `--help --help`, since a command's own `--all` means another thing.
     """
-    if words and words[0] in _EARLIER:
-        words = _of_today(words)
+    if words and words[0] in _EARLIER:  # `prices --import F` is now `gpu --prices F`
+        earlier, *rest = words
+        if earlier == "prices":
+            rest = ["--prices" if word == "--import" else word for word in rest]
+        elif earlier == "reference" and rest:
+            rest = [*_REFERENCES.get(rest[0], rest[:1]), *rest[1:]]
+        words = [*_EARLIER[earlier], *rest]
     for place, word in enumerate(words):
         option, *value = word.split("=", 1)
         if name := INSTEAD.get(f"{words[0]} {option}"):

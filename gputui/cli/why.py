@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any  # JSON
@@ -15,7 +15,7 @@ import click
 
 from gputui.cli.options import db_option, machine_option, price_option
 from gputui.cli.output import print_or_write, printed, warn
-from gputui.cli.record import ProgramCommand, recorded
+from gputui.cli.record import ProgramCommand, prepared, recorded, say_if_heard
 from gputui.cli.traces import (
     NextSteps,
     compared_stored_traces,
@@ -43,7 +43,6 @@ from gputui.services.results.step_answer import (
     answer_of_case,
 )
 from gputui.services.results.step_breakdown import profiled_cases
-from gputui.services.runs.process import writable_target
 from gputui.services.support.output_files import json_text
 from gputui.services.traces.difference import change_sentence, difference_of
 from gputui.services.traces.forms import answer_of, as_json, brief
@@ -100,15 +99,13 @@ class _WhyCommand(ProgramCommand):
 def command(
     steps: int | None,
     after: int | None,
-    db: Path | None,
     label: str,
     top: int | None,
     is_brief: bool,
     is_json: bool,
     output: Path | None,
-    price: float | None,
-    machine: str,
     words: tuple[str, ...],
+    **kept_as: Any,
 ) -> int:
     """Explain a step of COMMAND, a Python program that uses torch, or of a trace or a stored run.
 
@@ -128,7 +125,13 @@ def command(
             raise GputuiError(f"--{form}: stdout is the program's own", f"-o {_FILES[form]}")
         program = next((word for word in words[1:] if word.endswith(".py")), words[0])
         label = label or Path(program).name
-        return _run(words, _environment(steps, after), db, label, (form, output, top), price, machine)
+        return _run(words, _environment(steps, after), label, (form, output, top), **kept_as)
+    return _explain_stored(words, label, (form, output, top))
+
+
+def _explain_stored(words: Sequence[str], label: str, how: Form) -> int:
+    """Explain a trace or a stored run, or how two of them differ; of several traces also who waits."""
+    form, output, top = how
     are_traces = len(words) > 1 and all(word.endswith(_TRACES) for word in words)
     runs = read_runs([Path(word) for word in words]) if are_traces else ()
     of_ranks = rank_lines(runs)
@@ -141,7 +144,11 @@ def command(
         if any(is_file) and not runs:
             stored = words[is_file.index(True)]
             raise GputuiError(f"{' and '.join(words)}: a trace and a stored run", f"gputui import {stored}")
-        found = difference_of(runs[:1], runs[1:]) if runs else compared_stored_traces(*words, trust=False)
+        found = (
+            difference_of(runs[:1], runs[1:])
+            if runs
+            else compared_stored_traces(words[0], words[1], trust=False)
+        )
         write_difference(found, _DIFFERENCE_FORMS[form], output)
         return EXIT_DONE
     if len(words) > 1:
@@ -213,33 +220,18 @@ def _of_run(named: str) -> tuple[StepAnswer, NextSteps, str]:
     return answer, next_steps(whole), origin
 
 
-def _run(
-    words: tuple[str, ...],
-    environ: dict[str, str],
-    db: Path | None,
-    label: str,
-    how: Form,
-    price: float | None,
-    machine: str,
-) -> int:
+def _run(words: tuple[str, ...], environ: dict[str, str], label: str, how: Form, **kept_as: Any) -> int:
     """Record a program to its end and explain it; returns its exit status."""
-    target, foreground = writable_target(db), Foreground()
+    spec, box = prepared(has_program=True, label=f"{label[: MAX_LABEL - 8]} (whole)", **kept_as)
+    foreground = Foreground()
     with tempfile.TemporaryDirectory(prefix="gputui-why-") as directory:
 
         def explain(recorder: Recorder) -> None:
             if not foreground.hung_up:
-                _explain(Path(directory), words, target, label, how, recorder)
+                _explain(Path(directory), words, Path(spec.target), label, how, recorder)
 
-        status = recorded(
-            words,
-            db,
-            foreground,
-            label=f"{label[: MAX_LABEL - 8]} (whole)",
-            price=price,
-            machine=machine,
-            environ={**environ, DIRECTORY: directory},
-            at_end=explain,
-        )
+        environ = {**environ, DIRECTORY: directory}
+        status = recorded(words, spec, box, foreground, environ=environ, at_end=explain)
     if foreground.hung_up:
         os._exit(EXIT_HUNG_UP)  # there is nobody to report to
     return status
@@ -264,7 +256,7 @@ def _explain(
     told = [read_json_file(path) for path in sorted(directory.glob("told-*.json"))]
     profiled = [one for one in told if "trace" in one]
     if not profiled:
-        _say(f"nothing was profiled: {_why_not(told)}")
+        say_if_heard(f"nothing was profiled: {_why_not(told)}")
         return
     of_ranks = [one for one in profiled if one["has_steps"]]
     one = (of_ranks or profiled)[0]
@@ -274,7 +266,7 @@ def _explain(
         read, *others = read_runs(paths, label)
     except GputuiError as error:
         why = _why_not(told) if not of_ranks else error.message  # a launcher, which does no steps
-        _say(f"nothing was profiled: {why}")
+        say_if_heard(f"nothing was profiled: {why}")
         return
     try:
         run = with_others(read, recorder.cpu, recorder.short_id, one.get("looks_waited_ns", 0))
@@ -289,7 +281,7 @@ def _explain(
             same = [one for one in origins if origins[one] == command[:_COMMAND_KEPT] and one != id_]
             change = change_sentence(trace_in(result, same[0]), run) if same else ""
     except GputuiError as error:
-        _say(f"the steps were profiled, but {error.message}\n  {error.hint}")
+        say_if_heard(f"the steps were profiled, but {error.message}\n  {error.hint}")
         return
     file, short_id = from_here(str(target)), stored.run_id[-8:]
     again = (
@@ -306,7 +298,7 @@ def _explain(
         try:
             _write_form(form, output, answer, command, change)
         except GputuiError as error:
-            _say(f"{error.message}\n  {error.hint}")
+            say_if_heard(f"{error.message}\n  {error.hint}")
 
 
 def _heading(run: TraceRun, told: Mapping[str, Any]) -> str:
@@ -361,7 +353,3 @@ def _why_not(told: list[Any]) -> str:
         return f"it ended after {calls} of backward() and no optimizer step: let it run longer"
     steps = counted(seen, "optimizer step")
     return f"it ended after {steps}, before the window: --after {max(seen // 2, 1)} --steps 1 begins earlier"
-
-
-def _say(text: str) -> None:
-    click.echo(f"gputui: {text}", err=True)

@@ -147,7 +147,7 @@ def test_prices_are_of_the_file_that_is_named(capsys: pytest.CaptureFixture[str]
         (("gpu.db", "--job", TRAIN, "--price", "free"), "--price free: is not an amount of money"),
         (("gpu.db", "--job", TRAIN, "--price", "x.db=3"), "x.db is none of the files"),
         (("gpu.db", "--job", TRAIN, "--buy", "nan"), "--buy nan: is not an amount of money"),
-        (("gpu.db", "--job", TRAIN, "--own", "nan"), "--own nan: is not an amount"),
+        (("gpu.db", "--job", TRAIN, "--own", "nan"), "--own: nan is not in the range 0 to 1000000000"),
         (("gpu.db", "--job", TRAIN, "--instance", "g9.huge"), "no such instance type"),
         (("gpu.db", "--job", TRAIN, "--workload", ":base"), "no workload is named"),
         (("gpu.db", "--job", "1M img train"), "no box has measured conv_train"),

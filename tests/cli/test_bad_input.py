@@ -115,6 +115,20 @@ def test_every_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Ca
     assert f"there are no result files {tmp_path / 'a.db'} and {tmp_path / 'b.db'}" in said
 
 
+def test_the_runs_of_a_directory_are_listed_without_a_file_that_cannot_be_read(
+    tmp_path: Path, whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.db").write_bytes(whole.read_bytes())
+    _, alone, _ = printed(capsys, "runs", tmp_path, "--json")
+    (tmp_path / "b.db").write_bytes(b"not a database" * 999)
+
+    status, out, err = printed(capsys, "runs", tmp_path, "--json")
+    assert (status, out) == (0, alone)
+    assert f"left out: {tmp_path / 'b.db'} is not a gputui result file" in err
+    (tmp_path / "a.db").unlink()
+    assert printed(capsys, "runs", tmp_path, "--json")[:2] == (2, "")
+
+
 @pytest.mark.parametrize("what", ["unreadable", "in a directory that may not be written"])
 def test_missing_permissions_are_reported(tmp_path: Path, whole: Path, what: str) -> None:
     place = tmp_path / "files"

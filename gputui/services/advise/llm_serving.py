@@ -115,7 +115,9 @@ def advise_llm(job: LlmJob, boxes: Sequence[PricedSide], hours_per_month: float)
             f"gputui serve-bench URL --slo {job.limits.option} --profile FILE.toml,"
             f" with prompt_tokens = {job.prompt_tokens} and output_tokens = {job.output_tokens}",
         )
-    return LlmAdvice(job, tuple(sorted(offers, key=_order)), tuple(left_out), hours_per_month)
+    offers.sort(key=lambda one: one.boxes.value)
+    offers.sort(key=lambda one: math.inf if isinstance(usd := one.usd_per_month, Missing) else usd.value)
+    return LlmAdvice(job, tuple(offers), tuple(left_out), hours_per_month)
 
 
 def _offer(job: LlmJob, box: PricedSide, hours_per_month: float) -> LlmOffer | Missing:
@@ -159,11 +161,6 @@ def _offer(job: LlmJob, box: PricedSide, hours_per_month: float) -> LlmOffer | M
         price if isinstance(price, Missing) else boxes.scaled(price.usd_per_hour * hours_per_month),
         price if isinstance(price, Missing) else boxes.value * price.usd_per_hour / 3600 / job.per_s * 1e6,
     )
-
-
-def _order(offer: LlmOffer) -> tuple[bool, float, float]:
-    usd = offer.usd_per_month
-    return isinstance(usd, Missing), 0.0 if isinstance(usd, Missing) else usd.value, offer.boxes.value
 
 
 def llm_headline(advice: LlmAdvice) -> str:

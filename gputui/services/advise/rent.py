@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from gputui.analysis.cost import share_of_price
 from gputui.analysis.job import VERBS, Batch
@@ -123,8 +124,7 @@ class Buying:
     """After which buying has cost less; Missing if it never does, or the rent is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
+class _Measured(NamedTuple):
     offer: Offer
     case: SideCase
     side: Side
@@ -430,7 +430,8 @@ def _order(offer: Offer) -> tuple[bool, bool, float, float]:
 
 def _pick(able: Sequence[_Measured], respect: str, start_s: float) -> Pick | Missing:
     """The least, judged against every other; Missing if there is only one."""
-    spans = [(one, span) for one in able if isinstance(span := _span(one.offer, respect), Estimated)]
+    asked = [(one, one.offer.time_s if respect == RATE else one.offer.usd) for one in able]
+    spans = [(one, span) for one, span in asked if isinstance(span, Estimated)]
     if not spans:
         return Missing("no offer has a price" if able else "nothing meets the deadline")
     best, *others = sorted(spans, key=lambda pair: pair[1].value)
@@ -439,10 +440,6 @@ def _pick(able: Sequence[_Measured], respect: str, start_s: float) -> Pick | Mis
         return Missing(f"only {name} {'meets the job' if len(able) == 1 else 'has a price'}")
     against = ((_named(other[0].offer), _judged(respect, other, best, start_s)) for other in others)
     return Pick(best[0].offer, tuple(against))
-
-
-def _span(offer: Offer, respect: str) -> Estimated | Missing:
-    return offer.time_s if respect == RATE else offer.usd
 
 
 def _judged(
@@ -467,7 +464,7 @@ def _judged(
         verdict = Verdict("faster", "") if is_apart else Verdict("inconclusive", "the intervals overlap")
         return Judgement(respect, Missing("speed alone does not decide"), verdict)
     factor = (a_span.value / of_a.offer.time_s.value) / (b_span.value / of_b.offer.time_s.value)
-    weighed = [e if isinstance(e, Missing) else _scaled(e, factor) for e in estimates]
+    weighed = [e if isinstance(e, Missing) else _scaled(e, lambda ratio: factor * ratio) for e in estimates]
     if respect == COST:
         # both sides pay for their start as well, so that it is part of the ratio of their costs
         work_s = of_b.offer.time_s.value - start_s
@@ -475,16 +472,12 @@ def _judged(
         def whole(ratio: float) -> float:
             return factor * (ratio * work_s + start_s) / (work_s + start_s)
 
-        weighed[mine] = replace(
-            estimate, ratio=whole(estimate.ratio), low=whole(estimate.low), high=whole(estimate.high)
-        )
+        weighed[mine] = _scaled(estimate, whole)
     return judgements(respect, weighed, asked)[mine]
 
 
-def _scaled(estimate: RatioEstimate, factor: float) -> RatioEstimate:
-    return replace(
-        estimate, ratio=estimate.ratio * factor, low=estimate.low * factor, high=estimate.high * factor
-    )
+def _scaled(estimate: RatioEstimate, of: Callable[[float], float]) -> RatioEstimate:
+    return replace(estimate, ratio=of(estimate.ratio), low=of(estimate.low), high=of(estimate.high))
 
 
 def _gpu_word(job: Batch, offers: Sequence[Offer], cheapest: Pick | Missing, fastest: Pick | Missing) -> str:

@@ -33,6 +33,11 @@ from gputui.services.compare.why import explained
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import Selection, select_all, split_selector
 
+NO_FILE = (
+    "no file is named",
+    "name two, such as a.db b.db; one alone: its precisions, devices or threads",
+)
+
 
 def _columns(context: object, parameter: object, text: str | None) -> tuple[ComparisonColumn, ...]:
     return () if text is None else columns_of(text)
@@ -93,9 +98,7 @@ def request_of(words: Sequence[str]) -> ComparisonRequest:
         hint = "the screen takes --by WHAT, --baseline X, --columns C,..., --pool and --trust"
         raise GputuiError(error.format_message().rstrip("."), hint) from None
     if not given["files"]:
-        raise GputuiError(
-            "no file is named", "name two, such as a.db b.db; one alone: its precisions, devices or threads"
-        )
+        raise GputuiError(*NO_FILE)
     return ComparisonRequest(**{name: value for name, value in given.items() if value is not None})
 
 

@@ -102,93 +102,176 @@ def resolve_plan(
     _check_precisions(profile, choices.precisions)
     classes = _device_classes(choices.device)
     replicates = choices.replicates or profile.replicates
-    has_workloads = any(
-        not only or any(o.workload == entry.workload for o in only) for entry in profile.cases
-    )
-    devices = _each_device(choices.device, interpreter, machine)
+    devices = [choices.device]
+    if choices.device == ALL:
+        seen = _gpus_of(interpreter) or machine.gpus
+        devices = [f"gpu:{number}" for number in range(len(seen))] or [ALL]
+    budget_s = choices.budget_s or profile.budget_of(replicates) * len(devices)
+    made = _Cases(profile, interpreter, machine, choices, budget_s)
+    for command in () if choices.precisions else profile.commands:
+        if command.device in classes and (not only or any(o.workload == command.workload for o in only)):
+            for device in devices:
+                made.add_command(command, device)
+    meant = [(entry, [one for one in only if one.workload == entry.workload]) for entry in profile.cases]
+    entries = [(entry, named) for entry, named in meant if named or not only]
     targets = {
         c: [_target(c, device, interpreter, machine) for device in devices]
-        for c in (classes if has_workloads else ())
+        for c in (classes if entries else ())
     }
-    budget_s = choices.budget_s or profile.budget_of(replicates) * len(devices)
-    cases: list[PlannedCase] = []
-    groups: list[PlannedLaunch] = []
-    commands: list[PlannedCommand] = []
-    for command in () if choices.precisions else profile.commands:
-        is_meant = not only or any(o.workload == command.workload for o in only)
-        for device in devices if command.device in classes and is_meant else ():
-            target = _command_target(command, device, interpreter, machine)
-            case, launch = _planned_command(command, target, len(cases), machine)
-            cases.append(case)
-            if launch is not None:
-                groups.append(launch)
-                commands.append(
-                    PlannedCommand(case.case_id, command.argv, command.pattern, _working_directory())
-                )
-    for entry in profile.cases:
-        meant = [one for one in only if one.workload == entry.workload]
-        if only and not meant:
-            continue
+    for entry, named in entries:
         sizes = entry.sizes
-        if entry.is_ladder and not any(one.size for one in meant):
+        if entry.is_ladder and not any(one.size for one in named):
             sizes = (_rung(entry, profile.workload_named(entry.workload), choices.device, interpreter),)
-        for device_class in (d for d in entry.devices if d in classes):
-            for size in sizes:
-                precisions = _precisions(entry, size, meant, choices.precisions)
-                if not precisions:
-                    continue
-                all_threads = entry.threads if device_class == "cpu" else ("host",)
-                workload = profile.workload_named(entry.workload)
-                for threads, mode, target in product(all_threads, entry.modes, targets[device_class]):
-                    here = precisions
-                    if target is not targets[device_class][0]:  # what cannot run is listed once
-                        can_run = [
-                            p for p in here if _obstacle(workload, p, mode, target, interpreter)[0] is None
-                        ]
-                        here = tuple(can_run) if workload.sizes[size].gpus == 1 else ()
-                    if not here:
-                        continue
-                    is_wanted = entry.is_profiled or choices.keeps_traces
-                    planned, launches = _group(
-                        replace(entry, precisions=here, is_profiled=is_wanted and mode == "eager"),
-                        workload,
-                        size,
-                        Variant(device_class, "", mode, threads),
-                        target,
-                        len(cases),
-                        interpreter,
-                        machine,
-                        budget_s,
-                        is_joined=bool(choices.rendezvous),
-                    )
-                    cases += planned
-                    groups += launches
-    if not cases:
-        asked = [
-            *([f"--device {choices.device}"] if choices.device else []),
-            *(f"--only {name}" for name in choices.only),
-            *(f"--precision {name}" for name in choices.precisions),
-        ]
-        raise GputuiError(
-            f"{profile.called}: has no case for {' '.join(asked)}",
-            f"leave {' or '.join(dict.fromkeys(words.split()[0] for words in asked))} out,"
-            " or choose another profile",
-        )
+        for device_class, size in product([d for d in entry.devices if d in classes], sizes):
+            if precisions := _precisions(entry, size, named, choices.precisions):
+                made.add(entry, size, precisions, device_class, targets[device_class])
+    if not made.cases:
+        raise _nothing_asked(profile, choices)
     return Plan(
         profile=profile.name,
         profile_version=profile.version,
         seed=choices.seed,
         replicates=replicates,
         budget_s=budget_s,
-        cases=tuple(cases),
-        launches=_passes(cases, groups, replicates, choices.seed),
+        cases=tuple(made.cases),
+        launches=_passes(made.cases, made.launches, replicates, choices.seed),
         most_blocks=choices.most_blocks or profile.most_blocks,
         rendezvous=choices.rendezvous,
         keeps_traces=choices.keeps_traces,
         interpreter=(interpreter.executable,),
-        commands=tuple(commands),
+        commands=tuple(made.commands),
         step_file=profile.own_file,
     )
+
+
+def _nothing_asked(profile: Profile, choices: Choices) -> GputuiError:
+    """That no case of a profile is left, with the options that leave none."""
+    asked = [
+        *([f"--device {choices.device}"] if choices.device else []),
+        *(f"--only {name}" for name in choices.only),
+        *(f"--precision {name}" for name in choices.precisions),
+    ]
+    options = " or ".join(dict.fromkeys(words.split()[0] for words in asked))
+    return GputuiError(
+        f"{profile.called}: has no case for {' '.join(asked)}",
+        f"leave {options} out, or choose another profile",
+    )
+
+
+class _Cases:
+    """The cases of a run, and the launches that measure each of them once."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        interpreter: Interpreter,
+        machine: Machine,
+        choices: Choices,
+        budget_s: float,
+    ) -> None:
+        self._profile, self._choices, self._budget_s = profile, choices, budget_s
+        self._interpreter, self._machine = interpreter, machine
+        self.cases: list[PlannedCase] = []
+        self.launches: list[PlannedLaunch] = []
+        self.commands: list[PlannedCommand] = []
+
+    def add_command(self, command: ProfileCommand, device: str) -> None:
+        """A program, which is launched if it can run here."""
+        target = _command_target(command, device, self._interpreter, self._machine)
+        case_id = len(self.cases)
+        outcome = target.outcome if target.device is None else None
+        self.cases.append(PlannedCase(case_id, command.case, outcome, target.reason))
+        if target.device is not None:
+            cores = self._machine.cpu.usable_cores
+            self.launches.append(
+                PlannedLaunch(0, 0, (case_id,), target.device, cores, command.weight, needs_torch=False)
+            )
+            self.commands.append(PlannedCommand(case_id, command.argv, command.pattern, _working_directory()))
+
+    def add(
+        self,
+        entry: ProfileCase,
+        size: str,
+        precisions: Sequence[str],
+        device_class: str,
+        targets: Sequence[_Target],
+    ) -> None:
+        """One size of an entry in these precisions, on each device of a class."""
+        workload = self._profile.workload_named(entry.workload)
+        all_threads = entry.threads if device_class == "cpu" else ("host",)
+        for threads, mode, target in product(all_threads, entry.modes, targets):
+            here = precisions
+            if target is not targets[0]:  # what cannot run is listed once
+                can_run = [p for p in here if self._obstacle(workload, p, mode, target)[0] is None]
+                here = can_run if workload.sizes[size].gpus == 1 else ()
+            cases = [
+                case_of(workload, size, Variant(device_class, precision, mode, threads)) for precision in here
+            ]
+            if cases:
+                self._add_group(entry, workload, cases, target)
+
+    def _add_group(
+        self, entry: ProfileCase, workload: Workload, cases: Sequence[Case], target: _Target
+    ) -> None:
+        """Cases that differ in precision only: one worker measures them all if they fit into its memory."""
+        variant, size = cases[0].variant, workload.sizes[cases[0].work.size]
+        target = _with_more_gpus(target, size.gpus, self._interpreter)
+        if size.hosts > 1 and not self._choices.rendezvous and target.device is not None:
+            reason = f"{size.hosts} hosts are needed: see --rendezvous and gputui join"
+            target = _Target(None, target.torch_device, "unsupported", reason)
+        threads = 1 if variant.threads == "1" else self._machine.cpu.usable_cores
+        to_run = []
+        for case in cases:
+            outcome, reason = self._obstacle(workload, case.variant.precision, variant.mode, target)
+            if outcome is None and target.torch_device is None:
+                outcome, reason = _out_of_time(case, threads, self._budget_s)
+            note = _note(size, case, target) if outcome is None else ""
+            planned = PlannedCase(len(self.cases), case, outcome, reason, note)
+            self.cases.append(planned)
+            to_run += [planned] if outcome is None else []
+        if not to_run or target.device is None:
+            return
+        is_wanted = entry.is_profiled or self._choices.keeps_traces
+        is_profiled = is_wanted and variant.mode == "eager" and can_be_profiled(workload)
+        device = target.torch_device
+        free_bytes = (
+            self._machine.memory.usable_bytes
+            if device is None
+            else (device.free_bytes or device.memory_bytes)
+        )
+        fits = free_bytes is None or size.memory_bytes * len(to_run) <= SHARED_MEMORY_FRACTION * free_bytes
+        for some in [to_run] if fits and not workload.is_alone else [[one] for one in to_run]:
+            in_order = sorted(some, key=lambda one: declared_as(one.case.variant.precision) != "amp")
+            launch = PlannedLaunch(
+                launch_id=0,
+                replicate=0,
+                case_ids=tuple(one.case_id for one in some),
+                device=target.device,
+                threads=threads,
+                weight=entry.weight * len(some),
+                profiled=tuple(one.case_id for one in in_order if is_profiled),
+                needs_torch=workload.needs_torch,
+            )
+            self.launches.append(launch)
+
+    def _obstacle(
+        self, workload: Workload, precision: str, mode: str, target: _Target
+    ) -> tuple[str | None, str]:
+        """Why a case will not be run, as (outcome, reason); (None, "") if it will."""
+        if target.device is None:
+            return target.outcome, target.reason
+        runtime, device = self._interpreter.runtime, target.torch_device
+        if workload.needs_torch and isinstance(runtime.torch_version, Missing):
+            return "skipped", runtime.torch_version.reason
+        if mode == "graph" and device is not None and device.torch_device not in GRAPHS:
+            return "unsupported", f"torch captures no graphs on {device.torch_device}"
+        if precision == "tf32":
+            if device is None:
+                return "unsupported", "TF32 is a mode of NVIDIA GPUs"
+            too_old = not device.compute_capability or float(device.compute_capability) < 8.0
+            if device.torch_device != "cuda" or too_old or isinstance(runtime.torch_hip, str):
+                return "unsupported", f"{device.name} has no TF32: compute capability 8.0 is needed"
+        return None, ""
 
 
 def case_of(workload: Workload, size: str, variant: Variant) -> Case:
@@ -254,24 +337,6 @@ def _gpu_of_the_driver(asked: str, machine: Machine) -> PlannedDevice | None:
     if allowed is not None or address is None:  # counted among those that the user allowed
         return PlannedDevice("gpu", "cuda", gpu.name, str(index), "")
     return PlannedDevice("gpu", "cuda", gpu.name, address.uuid or str(index), address.pci_address)
-
-
-def _planned_command(
-    command: ProfileCommand, target: _Target, case_id: int, machine: Machine
-) -> tuple[PlannedCase, PlannedLaunch | None]:
-    """The case of a program, and the launch that runs it once if it can run here."""
-    if target.device is None:
-        return PlannedCase(case_id, command.case, target.outcome, target.reason), None
-    launch = PlannedLaunch(
-        launch_id=0,
-        replicate=0,
-        case_ids=(case_id,),
-        device=target.device,
-        threads=machine.cpu.usable_cores,
-        weight=command.weight,
-        needs_torch=False,
-    )
-    return PlannedCase(case_id, command.case, None, ""), launch
 
 
 class _Only(NamedTuple):
@@ -367,14 +432,6 @@ def _device_classes(device: str) -> tuple[str, ...]:
     raise GputuiError(f"--device {device}: not a device", "cpu, gpu, gpu:N, the UUID of a GPU, or all")
 
 
-def _each_device(asked: str, interpreter: Interpreter, machine: Machine) -> list[str]:
-    """The requested device, or each GPU if all are meant; at least one."""
-    if asked != ALL:
-        return [asked]
-    seen = _gpus_of(interpreter) or machine.gpus
-    return [f"gpu:{number}" for number in range(len(seen))] or [ALL]
-
-
 def _target(device_class: str, asked: str, interpreter: Interpreter, machine: Machine) -> _Target:
     if device_class == "cpu":
         return _on_cpu(machine)
@@ -433,61 +490,6 @@ def _on_gpu(chosen: TorchDevice, asked: str) -> _Target:
     return _Target(planned, chosen)
 
 
-def _group(
-    entry: ProfileCase,
-    workload: Workload,
-    size: str,
-    variant: Variant,
-    target: _Target,
-    first_id: int,
-    interpreter: Interpreter,
-    machine: Machine,
-    budget_s: float,
-    *,
-    is_joined: bool,
-) -> tuple[list[PlannedCase], list[PlannedLaunch]]:
-    """The cases that differ from `variant` in precision only, and the launches that measure them once."""
-    target = _with_more_gpus(target, workload.sizes[size].gpus, interpreter)
-    if workload.sizes[size].hosts > 1 and not is_joined and target.device is not None:
-        reason = f"{workload.sizes[size].hosts} hosts are needed: see --rendezvous and gputui join"
-        target = _Target(None, target.torch_device, "unsupported", reason)
-    threads = 1 if variant.threads == "1" else machine.cpu.usable_cores
-    cases = []
-    for offset, precision in enumerate(entry.precisions):
-        case = case_of(workload, size, replace(variant, precision=precision))
-        outcome, reason = _obstacle(workload, precision, variant.mode, target, interpreter)
-        if outcome is None and target.torch_device is None:
-            outcome, reason = _out_of_time(case, threads, budget_s)
-        note = _note(workload.sizes[size], case, target) if outcome is None else ""
-        cases.append(PlannedCase(first_id + offset, case, outcome, reason, note))
-    to_run = [c for c in cases if c.outcome is None]
-    if not to_run or target.device is None:
-        return cases, []
-    device = target.torch_device
-    free_bytes = machine.memory.usable_bytes if device is None else (device.free_bytes or device.memory_bytes)
-    needed_bytes = workload.sizes[size].memory_bytes * len(to_run)
-    profiled = sorted(to_run, key=lambda one: declared_as(one.case.variant.precision) != "amp")
-    launch = PlannedLaunch(
-        launch_id=0,
-        replicate=0,
-        case_ids=tuple(c.case_id for c in to_run),
-        device=target.device,
-        threads=threads,
-        weight=entry.weight * len(to_run),
-        needs_torch=workload.needs_torch,
-        profiled=tuple(one.case_id for one in profiled)
-        if entry.is_profiled and can_be_profiled(workload)
-        else (),
-    )
-    fits = free_bytes is None or needed_bytes <= SHARED_MEMORY_FRACTION * free_bytes
-    if fits and not workload.is_alone:
-        return cases, [launch]
-    return cases, [
-        replace(launch, case_ids=(one,), weight=entry.weight, profiled=(one,) if launch.profiled else ())
-        for one in launch.case_ids
-    ]
-
-
 def _with_more_gpus(target: _Target, needed: int, interpreter: Interpreter) -> _Target:
     """The target with as many GPUs as the work needs, the chosen one first; a CPU unchanged."""
     first = target.torch_device
@@ -535,27 +537,6 @@ def _note(size: Size, case: Case, target: _Target) -> str:
     if case.variant.mode == "graph":
         notes.append("a CUDA graph, never seen on hardware")
     return "; ".join(notes)
-
-
-def _obstacle(
-    workload: Workload, precision: str, mode: str, target: _Target, interpreter: Interpreter
-) -> tuple[str | None, str]:
-    """Why a case will not be run, as (outcome, reason); (None, "") if it will."""
-    if target.device is None:
-        return target.outcome, target.reason
-    torch_version = interpreter.runtime.torch_version
-    if workload.needs_torch and isinstance(torch_version, Missing):
-        return "skipped", torch_version.reason
-    device = target.torch_device
-    if mode == "graph" and device is not None and device.torch_device not in GRAPHS:
-        return "unsupported", f"torch captures no graphs on {device.torch_device}"
-    if precision == "tf32":
-        if device is None:
-            return "unsupported", "TF32 is a mode of NVIDIA GPUs"
-        too_old = not device.compute_capability or float(device.compute_capability) < 8.0
-        if device.torch_device != "cuda" or too_old or isinstance(interpreter.runtime.torch_hip, str):
-            return "unsupported", f"{device.name} has no TF32: compute capability 8.0 is needed"
-    return None, ""
 
 
 def _passes(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import ProfiledPass
@@ -33,6 +34,8 @@ from gputui.store.reading import (
     warnings_of,
 )
 from gputui.store.selecting import find_run, find_runs, runs_with_common_ids, with_common_ids
+
+F = TypeVar("F", str, Path)
 
 _KEPT = 4
 """Copies of exports that are kept, the last used."""
@@ -137,6 +140,17 @@ def result_files_in(directory: Path) -> list[Path]:
             f"{directory}: no result file (*.db) in this directory", "name the files, or their directory"
         )
     return inside
+
+
+def unreadable(files: Iterable[F], read: Callable[[F], object]) -> dict[F, GputuiError]:
+    """Of files that could not be read together, those at fault."""
+    found: dict[F, GputuiError] = {}
+    for file in files:
+        try:
+            read(file)
+        except GputuiError as error:
+            found[file] = error
+    return found
 
 
 def chosen_files(texts: Sequence[str]) -> tuple[list[Path], dict[Path, frozenset[str]]]:
@@ -246,10 +260,12 @@ def select_all(
     # files that were read apart may be of one box
     runs = [run for selection in found for run in (*selection.runs, *selection.history)]
     left = iter(runs_with_common_ids(runs, pool=pool))
-    of_text = {}
-    for one in found:
-        own, others = (tuple(islice(left, len(some))) for some in (one.runs, one.history))
-        of_text[one.text] = replace(one, runs=own, history=others)
+    of_text = {
+        one.text: replace(
+            one, runs=tuple(islice(left, len(one.runs))), history=tuple(islice(left, len(one.history)))
+        )
+        for one in found
+    }
     return [of_text[text] for text in texts]
 
 

@@ -55,7 +55,7 @@ def options_of(profile: str, stated: Mapping[str, Any]) -> RunOptions:
 
 
 def number_from(
-    option: str, kind: type[N], hint: str, within: tuple[int, int] | None = None
+    option: str, kind: type[N], hint: str, within: tuple[float, float] | None = None
 ) -> Callable[[str], N]:
     """What parses a number of this kind in this range, and raises GputuiError with the hint for another."""
 
@@ -66,7 +66,7 @@ def number_from(
         except ValueError:
             raise GputuiError(f"{option}: {text[:_SHOWN]!r} is not a{whole} number", hint) from None
         if within is not None and not within[0] <= number <= within[1]:
-            allowed = f"{within[0]} to {within[1]}"
+            allowed = f"{within[0]:.15g} to {within[1]:.15g}"
             raise GputuiError(f"{option}: {text[:_SHOWN].strip()} is not in the range {allowed}", hint)
         return number
 

@@ -113,7 +113,8 @@ def serving_of(run: Run, records: ServingRecords) -> ServingRun | Missing:
     if not cases:
         return Missing("it offered no load to a server")
     first = cases[0].case
-    levels = sorted((_level(result, records) for result in cases), key=_order)
+    levels = [_level(result, records) for result in cases]
+    levels.sort(key=lambda one: ((CLOSED, OPEN, SEARCH).index(one.kind), one.users or one.rate_per_s or 0.0))
     return ServingRun(
         server=records.servers[-1] if records.servers else Missing("no launch found it"),
         model=str(parameter_of(first, "model") or ""),
@@ -125,10 +126,6 @@ def serving_of(run: Run, records: ServingRecords) -> ServingRun | Missing:
         prompts=str(parameter_of(first, "prompts") or "prompts begin differently"),
         levels=tuple(levels),
     )
-
-
-def _order(level: Level) -> tuple[int, float]:
-    return (CLOSED, OPEN, SEARCH).index(level.kind), level.users or level.rate_per_s or 0.0
 
 
 def _whole(case: Case, name: str) -> int:

@@ -35,6 +35,7 @@ from gputui.model.serving import SERVE_PROFILE
 from gputui.model.units import counted, format_seconds
 from gputui.recording.run_directory import Spec
 from gputui.services.prices import check_instance, price_of
+from gputui.services.runs.options import number_from
 from gputui.services.runs.process import new_run_id, writable_target
 from gputui.services.serving.profiles import (
     DEFAULT_ATTAINED_SHARE,
@@ -78,7 +79,6 @@ LEAST_ANSWERS = 5
 FIND_S = 20.0
 """In which a server has to say what it is. Then it has as long as the budget to answer something."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SHOWN = 40
 _BYTES_PER_TOKEN = 4
 MOST_BODY_BYTES = 64 * 1024
 _OURS = frozenset(
@@ -440,34 +440,20 @@ def shown_name(model: str) -> str:
 
 def users_from(text: str) -> tuple[int, ...]:
     """Parse `1,2,4,8`; `none` for none. Raises GputuiError."""
+    if text.strip() == "none":
+        return ()
     hint = f"whole numbers from 1 to {MOST_USERS}, such as 1,2,4,8, or none"
-
-    def users(part: str) -> int:
-        if not part.isdecimal() or not 1 <= int(part) <= MOST_USERS:
-            raise GputuiError(f"--concurrency: {part[:_SHOWN]!r} is not a number of users", hint)
-        return int(part)
-
-    return () if text.strip() == "none" else _each_once(text, "--concurrency", hint, users)
+    return _each_once(text, "--concurrency", hint, number_from("--concurrency", int, hint, (1, MOST_USERS)))
 
 
 def rates_from(text: str) -> tuple[float, ...]:
     """Parse `2,4.5`: requests per second. Raises GputuiError."""
     hint = "requests per second, such as 2,4.5"
-
-    def rate(part: str) -> float:
-        try:
-            found = float(part)
-        except ValueError:
-            raise GputuiError(f"--rate: {part[:_SHOWN]!r} is not a number", hint) from None
-        if not 0.001 <= found <= MOST_RATE_PER_S:
-            raise GputuiError(f"--rate: {part[:_SHOWN]!r} is not in the range 0.001 to 10000", hint)
-        return found
-
-    return _each_once(text, "--rate", hint, rate)
+    return _each_once(text, "--rate", hint, number_from("--rate", float, hint, (0.001, MOST_RATE_PER_S)))
 
 
 def _each_once(text: str, option: str, hint: str, parse: Callable[[str], N]) -> tuple[N, ...]:
-    found = [parse(part.strip()) for part in text.split(",")]
+    found = [parse(part) for part in text.split(",")]
     for number in found:
         if found.count(number) > 1:
             raise GputuiError(f"{option}: {number:g} is there twice", hint)

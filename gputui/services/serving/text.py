@@ -219,7 +219,8 @@ def serving_notes(serving: ServingRun) -> Iterator[str]:
     few = [level for level in measured if level.ttft.n and isinstance(level.ttft.p99_s, Missing)]
     if few:
         most = max(level.ttft.n for level in few)
-        where = _where(few, measured)
+        loads = listed([load_words(one) for one in few])
+        where = "each load has" if len(few) == len(measured) else f"{loads} had"
         yield f"p99 needs {sample_needed(0.99)} requests, {where} at most {most}: raise --budget"
     cached = [(one, one.cached_share) for one in measured if not isinstance(one.cached_share, Missing)]
     yield from _shares(cached, measured, "of the prompt tokens came from a cache")
@@ -278,10 +279,6 @@ def _shares(
     text = high if low == high else f"{low.removesuffix(' %')} to {high}"
     loads = listed([load_words(level) for level, _ in found])
     yield f"{text} {words}" if len(found) == len(measured) else f"{loads}: {text} {words}"
-
-
-def _where(few: Sequence[Level], measured: Sequence[Level]) -> str:
-    return "each load has" if len(few) == len(measured) else f"{listed([load_words(one) for one in few])} had"
 
 
 def unmeasured_lines(serving: ServingRun) -> Iterator[str]:

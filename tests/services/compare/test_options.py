@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -265,7 +266,7 @@ def test_a_gpu_whose_peak_is_unknown_is_not_taken_for_a_cpu() -> None:
         (("--columns", "rate,speed"), "--columns"),
         (("--baseline", "b"), "--baseline"),
         (("--fail-if-slower", "nan"), "--fail-if-slower"),
-        (("--fail-if-slower", "inf"), "must be a percentage from 0 to below 100"),
+        (("--fail-if-slower", "inf"), "inf is not in the range 0 to 99.9"),
         (("--unsure", "pass"), "--unsure"),
         (("--fail-if-slower", "20", "--unsure", "pass", "--fail-if-unsure"), "--fail-if-unsure"),
         (("-o", "a.pdf"), "a.pdf: unknown file type"),
@@ -284,6 +285,24 @@ def test_what_would_silently_mean_nothing_or_replace_results_is_refused(
     assert said in err
     assert (place / "slow.db").read_bytes() == before
     assert not (place / "a.pdf").exists()
+
+
+def test_a_file_of_a_directory_that_cannot_be_read_is_named_and_the_others_are_compared(
+    ran: Ran, place: Path, tmp_path: Path
+) -> None:
+    for name in ("a.db", "slow.db"):
+        shutil.copy(place / name, tmp_path)
+    broken = tmp_path / "broken.db"
+    broken.write_bytes(b"not a database" * 999)
+
+    for words in ((), ("--json",), ("--by", "machine")):
+        status, out, err = ran(str(tmp_path), *words)
+        whole = ran(*(str(tmp_path / name) for name in ("a.db", "slow.db")), *words)
+        assert (status, out) == whole[:2], words
+        assert f"left out: {broken} is not a gputui result file" in err
+    assert ran(str(tmp_path), str(broken))[0] == EXIT_USAGE
+    (tmp_path / "slow.db").unlink()
+    assert ran(str(tmp_path))[0] == EXIT_USAGE  # a.db alone would be another question
 
 
 def test_the_ending_of_the_file_says_how_it_is_written_where_no_format_is_named(
