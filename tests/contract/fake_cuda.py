@@ -31,8 +31,14 @@ NOT_HERE = {
 NOT_THESE = {
     ("xfer", "256m-both"): "uses a second stream, which Python makes with the driver",
     ("xfer", "256m-both-pageable"): "uses a second stream, which Python makes with the driver",
-    ("lstm_train", "large"): "as base: without cuDNN each time step is an operator, which takes seconds",
-    ("lstm_train", "xl"): "as base: without cuDNN each time step is an operator, which takes seconds",
+    **{
+        ("lstm_train", size): "as mini: without cuDNN each time step is an operator, which takes seconds"
+        for size in ("base", "large", "xl")
+    },
+    **{
+        ("decode", size): "as with 8 sequences, which take more memory: takes seconds"
+        for size in ("base", "large", "xl")
+    },
     **{
         ("memory_tricks", size): "as base, with more layers: takes seconds"
         for size in ("large", "large-checkpoint", "large-offload", "large-accumulate")

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any  # JSON
 
@@ -36,6 +35,7 @@ from gputui.worker.workloads.decode import WORKLOAD
 PROGRAM = Path(__file__).parents[2] / "makers" / "measured_decode.py"
 DTYPES = {"float32": "fp32", "bfloat16": "bf16"}
 SIZES = {name: dict(size.parameters) for name, size in WORKLOAD.sizes.items()}
+KEPT = [(size, dtype) for size in SIZES for dtype in DTYPES]
 _SIX = {"layers": 4, "heads": 8, "width": 512, "hidden": 1376, "vocabulary": 4000, "batch": 4}
 NARROW = {**_SIX, "cache": 512, "prompt": 512}
 PASSES: tuple[tuple[dict[str, Any], str], ...] = tuple(
@@ -43,13 +43,10 @@ PASSES: tuple[tuple[dict[str, Any], str], ...] = tuple(
 )
 
 
-@cache
 def measured() -> tuple[list[dict[str, int]], list[dict[str, int]]]:
     """What the model keeps at every size of `decode`, and of PASSES what a prompt needs, in one process."""
     asked: list[dict[str, Any]] = [
-        {"parameters": parameters, "dtype": dtype, "device": "meta"}
-        for parameters in SIZES.values()
-        for dtype in DTYPES
+        {"parameters": SIZES[size], "dtype": dtype, "device": "meta"} for size, dtype in KEPT
     ]
     asked += [{"parameters": parameters, "dtype": dtype} for parameters, dtype in PASSES]
     done = subprocess.run(
@@ -61,7 +58,7 @@ def measured() -> tuple[list[dict[str, int]], list[dict[str, int]]]:
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    return found[: -len(PASSES)], found[-len(PASSES) :]
+    return found[: len(KEPT)], found[len(KEPT) :]
 
 
 def serving_of(p: dict[str, Any], dtype: str) -> ServedModel:
@@ -73,28 +70,20 @@ def serving_of(p: dict[str, Any], dtype: str) -> ServedModel:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_weights_and_cache_are_those_of_the_model_of_decode_to_the_byte(size: str, dtype: str) -> None:
-    place = list(SIZES).index(size) * len(DTYPES) + list(DTYPES).index(dtype)
-    found = measured()[0][place]
-    serving = serving_of(SIZES[size], dtype)
-    assert weight_bytes(serving) == found["weights"]
-    assert cache_bytes(serving) == found["cache"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(PASSES)))
-def test_activations_are_those_of_a_prompt_that_decode_reads(number: int) -> None:
-    p, dtype = PASSES[number]
-    found = measured()[1][number]
-    serving = serving_of(p, dtype)
-    assert found["weights"] == weight_bytes(serving)
-    assert found["cache"] == cache_bytes(serving)
-    # `decode` masks its static cache, which no fused causal attention does: a row of it for each token
-    rows = p["prompt"] * (p["cache"] + serving.model.head_dim) * serving.weights.other_bytes
-    computed = activation_bytes(serving, p["batch"] * p["prompt"])
-    assert computed + rows == pytest.approx(found["temporary"], rel=0.01)
+def test_weights_cache_and_activations_are_those_of_the_model_of_decode() -> None:
+    kept, passes = measured()
+    for (size, dtype), found in zip(KEPT, kept, strict=True):
+        serving = serving_of(SIZES[size], dtype)
+        assert weight_bytes(serving) == found["weights"], (size, dtype)
+        assert cache_bytes(serving) == found["cache"], (size, dtype)
+    for (p, dtype), found in zip(PASSES, passes, strict=True):
+        serving = serving_of(p, dtype)
+        assert found["weights"] == weight_bytes(serving), (p, dtype)
+        assert found["cache"] == cache_bytes(serving), (p, dtype)
+        # `decode` masks its static cache, which no fused causal attention does: a row of it for each token
+        rows = p["prompt"] * (p["cache"] + serving.model.head_dim) * serving.weights.other_bytes
+        computed = activation_bytes(serving, p["batch"] * p["prompt"])
+        assert computed + rows == pytest.approx(found["temporary"], rel=0.01), (p, dtype)
 
 
 @pytest.mark.parametrize(

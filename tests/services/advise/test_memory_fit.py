@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any  # JSON
 
@@ -77,15 +77,15 @@ MODEL_STEPS: tuple[dict[str, Any], ...] = (
 )
 
 
-@cache
-def measured(of_workloads: bool) -> tuple[dict[str, Any], ...]:
-    """The steps of one kind, measured in one process: most of the time goes to starting torch."""
-    words = map(json.dumps, WORKLOAD_STEPS if of_workloads else MODEL_STEPS)
+def measured(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """These steps, in one process: most of the time goes to starting torch."""
+    words = map(json.dumps, steps)
     done = subprocess.run(
         [sys.executable, str(PROGRAM), *words], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    return tuple(json.loads(done.stdout.splitlines()[-1]))
+    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def training_of(request: dict[str, Any]) -> tuple[Training, Tricks]:
@@ -99,38 +99,36 @@ def training_of(request: dict[str, Any]) -> tuple[Training, Tricks]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(WORKLOAD_STEPS)))
-def test_the_formula_is_within_10_percent_of_a_measured_step(number: int) -> None:
-    training, tricks = training_of(WORKLOAD_STEPS[number])
-    found = measured(True)[number]
-    computed = peak_of(training, tricks).parts
-    state = state_bytes(training.params, training.optimizer, training.precision)
-    tensors = 12 * training.blocks.layers + 4
-    assert found["start"]["weights"] == state.weights
-    assert found["start"]["gradients"] == state.gradients
-    assert found["start"]["optimizer"] == state.optimizer + 4 * tensors  # one step count for each
-    assert computed.total == pytest.approx(sum(found["peak"].values()), rel=0.1)
-    if tricks == NO_TRICK:
-        whole = activation_parts(training)
-        kept = whole.activations + whole.copies + whole.loss
-        assert kept == pytest.approx(found["after_forward"]["activations"], rel=0.01)
+def test_the_formula_is_within_10_percent_of_a_measured_step() -> None:
+    for request, found in zip(WORKLOAD_STEPS, measured(WORKLOAD_STEPS), strict=True):
+        training, tricks = training_of(request)
+        computed = peak_of(training, tricks).parts
+        state = state_bytes(training.params, training.optimizer, training.precision)
+        tensors = 12 * training.blocks.layers + 4
+        assert found["start"]["weights"] == state.weights, request
+        assert found["start"]["gradients"] == state.gradients, request
+        assert found["start"]["optimizer"] == state.optimizer + 4 * tensors  # one step count for each
+        assert computed.total == pytest.approx(sum(found["peak"].values()), rel=0.1), request
+        if tricks == NO_TRICK:
+            whole = activation_parts(training)
+            kept = whole.activations + whole.copies + whole.loss
+            assert kept == pytest.approx(found["after_forward"]["activations"], rel=0.01), request
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(MODEL_STEPS)))
-def test_weights_gradients_and_state_of_every_optimizer_are_exact(number: int) -> None:
-    training, _ = training_of(MODEL_STEPS[number])
-    found = measured(False)[number]
-    state = state_bytes(training.params, training.optimizer, training.precision)
-    assert found["kept"] == {
-        "parameters": training.blocks.parameters,
-        "weights": state.weights,
-        "gradients": state.gradients,
-        "optimizer": state.optimizer,
-    }
-    if training.optimizer in ("adam", "adamw"):  # the fused ones, which need no temporaries
-        total = peak_of(training).parts.total
-        assert total == pytest.approx(sum(found["peak"].values()), rel=0.1)
+def test_weights_gradients_and_state_of_every_optimizer_are_exact() -> None:
+    for request, found in zip(MODEL_STEPS, measured(MODEL_STEPS), strict=True):
+        training, _ = training_of(request)
+        state = state_bytes(training.params, training.optimizer, training.precision)
+        assert found["kept"] == {
+            "parameters": training.blocks.parameters,
+            "weights": state.weights,
+            "gradients": state.gradients,
+            "optimizer": state.optimizer,
+        }, request
+        if training.optimizer in ("adam", "adamw"):  # the fused ones, which need no temporaries
+            total = peak_of(training).parts.total
+            assert total == pytest.approx(sum(found["peak"].values()), rel=0.1), request
 
 
 def test_mixed_precision_with_a_master_copy_takes_the_16_bytes_per_weight_of_zero() -> None:
