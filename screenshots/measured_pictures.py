@@ -343,7 +343,7 @@ def _is_later(than_s: float) -> bool:
 def _telling_row(screen: CompareScreen) -> int:
     """The row with most to tell: one with a reason, else one with a verdict, else the first."""
     loaded = screen.loaded
-    rows = [] if loaded is None else list(loaded.answer.comparisons[screen.place].rows)
+    rows = [] if loaded is None else list(loaded.comparison.rows)
     reasoned = [place for place, row in enumerate(rows) if has_reasons(row)]
     decided = [place for place, row in enumerate(rows) if row.verdict.word in ("faster", "slower")]
     return next(iter((*reasoned, *decided)), 0)

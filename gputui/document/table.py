@@ -175,6 +175,10 @@ def lines_of(
     Cells that are too wide go on in the next line, or are cut.
     """
     widths = _widths(columns, width - gap * (len(columns) - 1))
+    if cuts:
+        columns = [
+            _changed(one, _cut_apart(one.texts, wide)) for one, wide in zip(columns, widths, strict=True)
+        ]
     made = []
     headings = [Span(column.heading, "dim") for column in columns]
     for cells in (headings, *zip(*(column.cells for column in columns), strict=True)):
@@ -206,11 +210,26 @@ def _widths(columns: Sequence[Column], room: int) -> list[int]:
     return widths
 
 
-def _lines_of_cell(cell: Cell, width: int, cuts: bool) -> Sequence[Line]:
+def _cut_apart(texts: Iterable[str], width: int) -> Callable[[str], str]:
+    """What cuts these texts to a width: at the end, but further ahead if more of them stay different so."""
+    long = {text for text in texts if width_of(text) > width}
+
+    def cut_before(text: str, tail: int) -> str:
+        end = text[len(text) - tail :]
+        return cut(cut(text, width - width_of(end)) + end, width) if width_of(text) > width else text
+
+    def different(tail: int) -> int:
+        return len({cut_before(text, tail) for text in long})
+
+    best = 0 if different(0) == len(long) else max(range(max(width - _LEAST, 1)), key=different)
+    return lambda text: cut_before(text, best)
+
+
+def _lines_of_cell(cell: Cell, width: int, is_cut: bool) -> Sequence[Line]:
     if not isinstance(cell, str | Span):
         return cell
     text, style = (cell, "") if isinstance(cell, str) else cell
-    return [(Span(line, style),) for line in ([cut(text, width)] if cuts else wrapped(text, width))]
+    return [(Span(line, style),) for line in ([text] if is_cut else wrapped(text, width))]
 
 
 def text_of(cell: Cell) -> str:

@@ -95,10 +95,10 @@ async def timed(path: Path) -> dict[str, float]:
         await drawn(app, "cursor ", "clock")
         found["from opening to its telemetry"] = time.monotonic() - begun
         await settled(pilot)
-        before = screen._pane._series
+        before = screen._run._timeline._series
         begun = time.monotonic()
         app.post_message(Key("plus", None))
-        while screen._pane._series is before:
+        while screen._run._timeline._series is before:
             await asyncio.sleep(0.002)
         found["half of it, read anew"] = time.monotonic() - begun
     return found

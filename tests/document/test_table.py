@@ -12,7 +12,7 @@ from gputui.document.markup import markdown_table
 from gputui.document.markup import table as html_table
 from gputui.document.page import Page, console_on
 from gputui.document.spans import Span, wrapped
-from gputui.document.table import Column, Table, columns_that_fit, table_of
+from gputui.document.table import Column, Table, columns_that_fit, lines_of, table_of
 
 LONG = "a name so long that it cannot stand in one line of a terminal of eighty columns"
 ROWS = (("gemm fp32", "412 µs", "1.02x ±0.10 more"), ("東京", "", "—"), (LONG, "1", "2"))
@@ -130,3 +130,19 @@ def test_a_line_goes_on_as_far_in_as_it_begins_and_a_long_word_in_the_next_line(
     assert wrapped("  one two three", 9) == ["  one two", "  three"]
     assert wrapped("abcdefghij", 4) == ["abcd", "efgh", "ij"]
     assert wrapped("ends in spaces   ", 80) == ["ends in spaces"]
+
+
+def test_names_are_cut_where_those_that_differ_stay_different_at_the_end_if_they_do_there() -> None:
+    def cut_to(width: int, *names: str) -> list[str]:
+        _, *rows = lines_of([Column("case", names)], width, cuts=True)
+        return ["".join(text for text, _ in row[0]).rstrip() for row in rows]
+
+    cases = [
+        f"{work} training mini cpu {end}" for work in ("CNN", "GPT") for end in ("fp32", "amp", "fp32 1t")
+    ]
+    for width in (16, 20, 24):
+        shown = cut_to(width, *cases)
+        assert len(set(shown)) == len(cases), shown
+        assert max(map(cell_len, shown)) <= width
+    assert cut_to(12, "matmul mini fp32", "memory copy mini") == ["matmul mini…", "memory copy…"]
+    assert cut_to(12, "matmul", "matmul mini fp32") == ["matmul", "matmul mini…"]

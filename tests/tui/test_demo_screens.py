@@ -156,8 +156,8 @@ async def test_every_screen_says_that_it_is_made_up_and_has_an_answer_on_every_p
             assert name in picture(app)
             await press(pilot, *["down"] * bool(place), "enter")
             tabs = {}
-            while results._pane.tab not in tabs:
-                tabs[results._pane.tab] = shown()
+            while results._run.tab not in tabs:
+                tabs[results._run.tab] = shown()
                 await press(pilot, "tab")
             await press(pilot, "escape", "o")
             assert app.screen is results, "the demo opens no other file"

@@ -225,21 +225,17 @@ class Candidate:
 
 
 def candidates(directory: Path, job: Job[Any]) -> tuple[Candidate, ...]:
-    """For each profile its newest run with the newest one before it, on another box if there is one.
+    """For each profile its newest run that measured something with the newest such before it, on another box
+    if there is one.
 
     Looks at the result files that changed last; what is wrong with one is shown where it is opened.
     Raises Cancelled if the job was cancelled.
     """
     found: list[tuple[Path, Sequence[RunSummary]]] = []
     for entry in recent_files(directory)[:_MOST_FILES]:
-        with suppress(GputuiError):
-            runs = read_runs(entry.path, job).runs
-            found.append(
-                (
-                    entry.path,
-                    [run for run in runs if run.status == "finished" and run.profile != TRACE_PROFILE],
-                )
-            )
+        with suppress(GputuiError), open_result(entry.path) as file, job.interrupted_by(file.interrupt):
+            measured = [run for run in file.measured_summaries() if run.status == "finished"]
+            found.append((entry.path, [run for run in measured if run.profile != TRACE_PROFILE]))
     known = with_common_ids([runs for _, runs in found])
     stored = [ListedRun(run, path) for (path, _), runs in zip(found, known, strict=True) for run in runs]
     unique = {one.summary.run_id: one for one in reversed(stored)}

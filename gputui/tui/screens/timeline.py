@@ -1,11 +1,16 @@
-"""A run on one axis of time: what was timed, and in charts below it what the box did meanwhile."""
+"""A run on one axis of time: what was timed, and in charts below it what the box did meanwhile; and the page
+that shows a part of it, with the keys that move and zoom it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from operator import or_
+
+from textual import events
+from textual.message import Message
 
 from gputui.document.drawings import PATTERNS
 from gputui.document.spans import Line, Span
@@ -14,17 +19,20 @@ from gputui.metrics import charted, limits_of
 from gputui.model.result import CaseResult
 from gputui.model.telemetry import HOST, POWER_CAP
 from gputui.model.units import format_clock, format_seconds
-from gputui.services.results.browser import RunDetail
+from gputui.services.results.browser import RunDetail, read_series, telemetry_sheet
 from gputui.services.results.labels import launch_number, plain_name, shared_case_words, short_result_name
 from gputui.store.reading import SLOWED_BITS, MeasuredSpan, TelemetrySeries
+from gputui.tui.screens.results_pages import ask_for_sheet
+from gputui.tui.shell.shell_screen import screen_of
 from gputui.tui.widgets.cells import fitted, left, paragraph, section
 from gputui.tui.widgets.charts import area_with_axis, axis_cells, chart_title, time_axis, time_chart
+from gputui.tui.widgets.scrolled import LinesPage
 
 LEAST_US = 1_000_000
 """The shortest part: samples are at least a tenth of a second apart."""
-BETWEEN_READINGS_US = 1_500_000
+_BETWEEN_READINGS_US = 1_500_000
 """Readings so far outside of a part tell what its ends were like: outside of blocks there is one a second."""
-PINNED = 3
+_PINNED = 3
 """Lines that stay while the charts are scrolled: the cursor, the axis of time, what was timed."""
 _MARGIN = 0.05
 """Around a span that is jumped to, as a share of it."""
@@ -291,3 +299,79 @@ def _moment(since_us: int) -> str:
     """Time since the first reading: `3.4 s`, `2:03.4`, `1:02:03.4`."""
     seconds, tenth = divmod(round(since_us / 100_000), 10)
     return f"{format_clock(seconds)}.{tenth}" if seconds >= 60 else f"{seconds}.{tenth} s"
+
+
+class TimelinePage(LinesPage):
+    """A part of a run's timeline, with a cursor; telemetry that is not loaded of that part is read."""
+
+    class Chosen(Message):
+        """Enter: the case that was timed at the cursor."""
+
+        def __init__(self, case: CaseResult) -> None:
+            super().__init__()
+            self.case = case
+
+    _detail: RunDetail
+    _series: Sequence[TelemetrySeries]
+    _window: TimeWindow
+
+    def hold(self, detail: RunDetail) -> None:
+        """Show the whole of another run, in which something was timed or sampled."""
+        self._detail, self._series = detail, detail.series
+        self._window = TimeWindow.over_all(detail.series, detail.spans)
+
+    def draw(self, *, keeps_place: bool = False) -> None:
+        lines = timeline(self._detail, self._series, self._window, self._cells)
+        self.show(lines, keeps_place=keeps_place, pinned=_PINNED)
+
+    def change(self, how: Callable[[TimeWindow], TimeWindow]) -> None:
+        """Show another part: draw what is loaded at once, read what is missing."""
+        detail, before = self._detail, self._window
+        self._window = now = how(before)
+        if now.is_whole:
+            self._series = detail.series
+        elif (now.from_us, now.to_us) != (before.from_us, before.to_us):
+            run_id = detail.run.summary.run_id
+            within_us = now.from_us - _BETWEEN_READINGS_US, now.to_us + _BETWEEN_READINGS_US
+            screen_of(self).begin(
+                lambda job: read_series(detail.path, run_id, within_us, job), partial(self._take, now)
+            )
+        self.draw(keeps_place=True)
+
+    def _take(self, window: TimeWindow, series: Sequence[TelemetrySeries]) -> None:
+        """Show what was read for a window, if it is still the current one."""
+        if (self._window.from_us, self._window.to_us) == (window.from_us, window.to_us):
+            self._series = series
+            self.draw(keeps_place=True)
+
+    @property
+    def _cells(self) -> int:
+        """Beside the scrollbar."""
+        return self.screen.size.width - 1
+
+    def on_click(self, event: events.Click) -> None:
+        share = share_at(event.x, self._cells)
+        if 0 <= share <= 1:
+            self.change(lambda window: window.at(share))
+
+    def action_zoom(self, factor: float) -> None:
+        self.change(lambda window: window.zoomed(factor))
+
+    def action_whole(self) -> None:
+        self.change(lambda window: window.whole())
+
+    def action_step_cursor(self, cells: int) -> None:
+        self.change(lambda window: window.stepped(cells / (self._cells - axis_cells(self._cells))))
+
+    def action_step_case(self, launches: int) -> None:
+        if spans := self._detail.spans:
+            self.change(lambda window: window.next_span(spans, launches))
+
+    def action_enter(self) -> None:
+        """Open the step of what was timed at the cursor."""
+        if found := at_cursor(self._detail, self._window):
+            self.post_message(self.Chosen(found[0]))
+
+    def action_save(self) -> None:
+        sheet = telemetry_sheet(self._detail, self._series, (self._window.from_us, self._window.to_us))
+        ask_for_sheet(screen_of(self), sheet, self._detail)

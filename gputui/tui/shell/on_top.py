@@ -21,6 +21,7 @@ from gputui.document.spans import Line, Span, width_of
 from gputui.document.table import Column, Table, table_of
 from gputui.errors import GputuiError, clean_text
 from gputui.services.support.paths import kept_errors
+from gputui.store.opening import SUFFIXES
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action, ScreenEntry, shown_key, shown_keys
 from gputui.tui.shell.shell_screen import copy
 from gputui.tui.terminal.renderer import shell_of
@@ -119,7 +120,6 @@ def _keys_of(action: Action) -> str:
     return ", ".join(shown_keys(action))
 
 
-_NOTHING = "Nothing fits: fewer letters, or others"
 _LONGEST = 140
 """Cells of a sentence that are shown in full under the table; the longest of an action is shorter."""
 _MOST_ROWS = 200
@@ -161,6 +161,13 @@ def _fit(action: Action, words: Sequence[str]) -> int:
     if all(f" {word}" in f" {title}" for word in words):
         return 2
     return int(all(word in f"{title} {action.tooltip.lower()}" for word in words))
+
+
+def none_fits(query: str) -> str:
+    """What is said of words that nothing fits; a file is listed only where files were looked for."""
+    if query.endswith(SUFFIXES):
+        return f"There is no {query} here or beside the default file: key 3, then o, opens one elsewhere"
+    return "Nothing fits: fewer letters, or others"
 
 
 class Palette(ModalScreen[Choice | None]):
@@ -262,8 +269,8 @@ class Palette(ModalScreen[Choice | None]):
 
     def _describe(self) -> None:
         place, page = self.query_one(TableList).key, self.query_one("#sentence", LinesPage)
-        sentence = clean_text(self._shown[place][0].sentence) if place >= 0 else _NOTHING
-        rows = wrapped(sentence, max(page.size.width, 10), page.size.height)
+        sentence = self._shown[place][0].sentence if place >= 0 else none_fits(self.query_one(Input).value)
+        rows = wrapped(clean_text(sentence), max(page.size.width, 10), page.size.height)
         page.show((Span(row, "dim"),) for row in rows)
 
 

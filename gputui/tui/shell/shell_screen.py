@@ -30,6 +30,7 @@ from gputui.store.opening import expanded
 from gputui.tui.shell.registry import Action, header_line, key_hint, keys_line, screen_at, shown_key
 from gputui.tui.terminal.renderer import AppScreen, LinesView, in_loop_of, shell_of
 from gputui.tui.widgets.cells import fitted, in_ascii, text_in_ascii
+from gputui.tui.widgets.scrolled import LinesList, LinesPage, ScrolledLines
 
 T = TypeVar("T")
 
@@ -100,126 +101,23 @@ _NARROW = 80
 
 
 def bindings_of(actions: Iterable[Action]) -> list[BindingType]:
-    """Textual's bindings for actions: `next-tab` calls `action_next_tab`, unless it says what it does."""
+    """Textual's bindings for the actions of a screen, each of which its `action_press` does."""
     return [
-        Binding(action.key, run_by(action), action.title, show=False, tooltip=action.tooltip)
+        Binding(action.key, f"press({action.id!r})", action.title, show=False, tooltip=action.tooltip)
         for action in actions
     ]
 
 
-class ShellScreen(AppScreen):
-    """A header, a body that the subclass composes, a line for messages, and the keys that apply."""
+class WorkingScreen(AppScreen):
+    """A screen whose slow work is done in threads, one job at a time: it says how far that is, and what went
+    wrong."""
 
-    DEFAULT_CSS = """
-    ShellScreen { layers: base; background: ansi_default; overflow: hidden; }
-    ShellScreen.-ascii Underline { display: none; }
-    ShellScreen > .shell-line { height: 1; width: 100%; }
-    ShellScreen Input, ShellScreen Input:focus { border: none; height: 1; padding: 0; }
-    ShellScreen Input > .input--selection { text-style: $block-cursor-text-style; }
-    ShellScreen Input:ansi > .input--cursor { background: ansi_default; color: ansi_default; }
-    ShellScreen Underline:ansi > .underline--bar { color: $accent; background: $border-blurred; }
-    ShellScreen Tabs Tab:ansi.-active {
-        text-style: $block-cursor-text-style;
-        color: $block-cursor-foreground;
-        background: $block-cursor-background;
-    }
-    """
     ID = ""
-    ACTIONS: tuple[Action, ...] = ()
 
     def __init__(self) -> None:
         super().__init__()
-        self.shown_actions = self.ACTIONS
         self._job: Job[Any] | None = None
         self._is_quiet = False
-        self._message: Line = ()
-        self.is_ready = False
-        """Whether its widgets are mounted."""
-        self._words: tuple[str, ...] = ()
-        """What it was asked to show, as on the command line."""
-
-    def compose(self) -> ComposeResult:
-        self._header, self._message_view, self._hints = (LinesView() for _ in range(3))
-        for view in (self._header, self._message_view, self._hints):
-            view.add_class("shell-line")
-        self.set_class(shell_of(self).ascii_only, "-ascii")
-        yield self._header
-        yield from self.compose_body()
-        yield self._message_view
-        yield self._hints
-
-    def compose_body(self) -> ComposeResult:
-        raise NotImplementedError
-
-    def on_mount(self) -> None:
-        self.is_ready = True
-        self.begin_with(self._words)
-
-    def show_words(self, words: tuple[str, ...]) -> None:
-        """Show what words on the command line would, as soon as there are widgets."""
-        self._words = words
-        if self.is_ready:
-            self.begin_with(words)
-
-    def begin_with(self, words: tuple[str, ...]) -> None:
-        """Show this; where nothing was asked for, what the screen shows by itself."""
-        raise NotImplementedError
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A key that is typed before the widgets are there does nothing; nor does one that asks for a file in
-        the demo, which shows its own only."""
-        return (
-            self.is_ready
-            and not (action in ("open_path", "open_files") and shell_of(self).demo is not None)
-            and super().check_action(action, parameters)
-        )
-
-    def on_resize(self) -> None:
-        self.call_after_refresh(self.refresh_lines)
-
-    def on_screen_resume(self) -> None:
-        self.refresh_lines()
-
-    def heading(self) -> str:
-        return ""
-
-    def hints(self) -> tuple[str, ...]:
-        """The ids of the actions to show, the most useful first."""
-        return tuple(action.id for action in self.ACTIONS)
-
-    def refresh_lines(self) -> None:
-        if not self.is_ready:
-            return
-        width, shell = self.size.width, shell_of(self)
-        runs = 0 if self.ID == "run" else shell.runs_in_progress  # which that screen itself shows
-        header = header_line(self.ID, self.heading(), width, runs, is_demo=shell.demo is not None)
-        self.show_in(self._header, header)
-        self.show_in(self._message_view, fitted(self._message, width))
-        self.show_in(self._hints, self._hints_line(width))
-
-    def say(self, text: str, style: str = "") -> None:
-        self.say_line((Span(cut(clean_text(text), 1000), style),) if text else ())
-
-    def say_line(self, line: Line) -> None:
-        self._message = line
-        self.refresh_lines()
-
-    def say_error(self, error: GputuiError) -> None:
-        shell_of(self).keep_error(self.ID, sentence(error.message, error.hint))
-        self._warn(error.message, error.hint)
-
-    def _warn(self, message: str, hint: str) -> None:
-        self.say(sentence(message, hint), "warn")
-
-    @property
-    def level(self) -> str:
-        """Which of several bodies in a switcher `#level` is shown."""
-        return str(self.query_one("#level", ContentSwitcher).current)
-
-    def show_level(self, name: str, body: Widget) -> None:
-        self.query_one("#level", ContentSwitcher).current = name
-        body.focus()
-        self.refresh_lines()
 
     def begin(
         self,
@@ -243,7 +141,10 @@ class ShellScreen(AppScreen):
                 demo.write(job.say)
             return work(job)
 
-        arrived = partial(in_loop_of, self, self._take_outcome, then, failed or self._warn)
+        def warn(message: str, hint: str) -> None:
+            self.say(sentence(message, hint), "warn")
+
+        arrived = partial(in_loop_of, self, self._take_outcome, then, failed or warn)
         told = partial(in_loop_of, self, self._take_progress)
         self._job = Job(with_files, arrived, told, writes=writes)
         self._job.start()
@@ -266,38 +167,12 @@ class ShellScreen(AppScreen):
         self._job = None
         return True
 
-    def ask(self, question: Dialog[T], then: Callable[[T], None]) -> None:
-        """Ask on top of the screen; `then` gets the answer, if there is one."""
-
-        def answered(answer: T | None) -> None:
-            if answer is not None:
-                then(answer)
-
-        self.app.push_screen(question, answered)
-
-    def on_click(self, event: events.Click) -> None:
-        found = screen_at(event.screen_x, self.size.width) if event.screen_y == 0 else ""
-        if found:
-            event.stop()
-            shell_of(self).open_screen(found)
-
-    def press(self, action_id: str) -> None:
-        """Run one of its actions, as its key does."""
-        action = next(action for action in self.ACTIONS if action.id == action_id)
-        self.call_later(self.run_action, run_by(action))
-
-    def action_copy(self) -> None:
-        text = getattr(self.focused, "text", "")
-        if text:
-            self.say(copy(self.app, text), "good")
-
-    def action_step(self, lines: int) -> None:
-        step = getattr(self.focused, "step", None)
-        if step is not None:
-            step(lines)
-
     def on_unmount(self) -> None:
         self.give_up()
+
+    def say_error(self, error: GputuiError) -> None:
+        shell_of(self).keep_error(self.ID, sentence(error.message, error.hint))
+        self.say(sentence(error.message, error.hint), "warn")
 
     def _take_progress(self, job: Job[Any], text: str) -> None:
         """Show the progress of the current job; cancelled jobs are ignored."""
@@ -323,22 +198,170 @@ class ShellScreen(AppScreen):
             then(outcome)
         self.refresh_lines()
 
-    def show_in(self, view: LinesView, *lines: Line) -> None:
-        """Show these lines, in ASCII if the terminal has nothing else."""
-        view.show(tuple(map(in_ascii, lines)) if shell_of(self).ascii_only else lines)
 
-    def _hints_line(self, width: int) -> Line:
-        hints = {action.id: key_hint(shown_key(action), action.title) for action in self.ACTIONS}
-        end: Line = (Span("?", "accent"), Span(" Help", "dim"))
-        names = self.hints()
-        if width < _NARROW and "back" in names:
-            names = tuple(name for name in names if name != "back")
-            end = (*hints["back"], *end)
-        return keys_line((hints[name] for name in names), width, end)
+class _Header(LinesView):
+    """The first line; a click on the name of a screen opens it."""
+
+    def on_click(self, event: events.Click) -> None:
+        if found := screen_at(event.x, self.size.width):
+            shell_of(self).open_screen(found)
 
 
-def run_by(action: Action) -> str:
-    return action.does or action.id.replace("-", "_")
+class ShellScreen(WorkingScreen):
+    """A header, a body that the subclass composes, a line for messages, and the keys that apply.
+
+    What a key of ACTIONS does is a method `action_ID`, of a pane of the body where it means something only
+    there, else of the screen.
+    """
+
+    DEFAULT_CSS = """
+    ShellScreen { layers: base; background: ansi_default; overflow: hidden; }
+    ShellScreen.-ascii Underline { display: none; }
+    ShellScreen > .shell-line { height: 1; width: 100%; }
+    ShellScreen Input, ShellScreen Input:focus { border: none; height: 1; padding: 0; }
+    ShellScreen Input > .input--selection { text-style: $block-cursor-text-style; }
+    ShellScreen Input:ansi > .input--cursor { background: ansi_default; color: ansi_default; }
+    ShellScreen Underline:ansi > .underline--bar { color: $accent; background: $border-blurred; }
+    ShellScreen Tabs Tab:ansi.-active {
+        text-style: $block-cursor-text-style;
+        color: $block-cursor-foreground;
+        background: $block-cursor-background;
+    }
+    """
+    ACTIONS: tuple[Action, ...] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown_actions = self.ACTIONS
+        self._header, self._message_view, self._hints = _Header(), LinesView(), LinesView()
+        self._message: Line = ()
+        self.is_ready = False
+        """Whether its widgets are mounted."""
+        self._words: tuple[str, ...] = ()
+        """What it was asked to show, as on the command line."""
+
+    def compose(self) -> ComposeResult:
+        for view in (self._header, self._message_view, self._hints):
+            view.add_class("shell-line")
+        self.set_class(shell_of(self).ascii_only, "-ascii")
+        yield self._header
+        yield from self.compose_body()
+        yield self._message_view
+        yield self._hints
+
+    def compose_body(self) -> ComposeResult:
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        self.is_ready = True
+        self.begin_with(self._words)
+
+    def show_words(self, words: tuple[str, ...]) -> None:
+        """Show what words on the command line would, as soon as there are widgets."""
+        self._words = words
+        if self.is_ready:
+            self.begin_with(words)
+
+    def begin_with(self, words: tuple[str, ...]) -> None:
+        """Show this; where nothing was asked for, what the screen shows by itself."""
+        raise NotImplementedError
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.refresh_lines)
+
+    def on_screen_resume(self) -> None:
+        self.refresh_lines()
+
+    def heading(self) -> str:
+        return ""
+
+    def hints(self) -> tuple[str, ...]:
+        """The ids of the actions to show, the most useful first."""
+        return tuple(action.id for action in self.ACTIONS)
+
+    def refresh_lines(self) -> None:
+        if not self.is_ready:
+            return
+        width, shell = self.size.width, shell_of(self)
+        runs = 0 if self.ID == "run" else shell.runs_in_progress  # which that screen itself shows
+        header = header_line(self.ID, self.heading(), width, runs, is_demo=shell.demo is not None)
+        show_in(self._header, header)
+        show_in(self._message_view, fitted(self._message, width))
+        show_in(self._hints, hints_line(self.ACTIONS, self.hints(), width))
+
+    def say(self, text: str, style: str = "") -> None:
+        self._message = (Span(cut(clean_text(text), 1000), style),) if text else ()
+        self.refresh_lines()
+
+    @property
+    def level(self) -> str:
+        """Which of several bodies in a switcher `#level` is shown."""
+        return str(self.query_one("#level", ContentSwitcher).current)
+
+    def show_level(self, name: str) -> None:
+        """Show one of them; its first list or page gets the keys."""
+        switcher = self.query_one("#level", ContentSwitcher)
+        switcher.current = name
+        next(iter(switcher.get_child_by_id(name).walk_children(ScrolledLines, with_self=True))).focus()
+        self.refresh_lines()
+
+    def ask(self, question: Dialog[T], then: Callable[[T], None]) -> None:
+        """Ask on top of the screen; `then` gets the answer, if there is one."""
+
+        def answered(answer: T | None) -> None:
+            if answer is not None:
+                then(answer)
+
+        self.app.push_screen(question, answered)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A key that is typed before the widgets are there does nothing; nor does one that asks for a file in
+        the demo, which shows its own only."""
+        asks_for_file = not {"open-path", "open-files"}.isdisjoint(parameters)
+        is_demo = shell_of(self).demo is not None
+        return self.is_ready and not (asks_for_file and is_demo) and super().check_action(action, parameters)
+
+    def press(self, action_id: str) -> None:
+        """Run one of its actions, as its key does."""
+        self.call_later(self.run_action, f"press({action_id!r})")
+
+    async def action_press(self, action_id: str) -> None:
+        """Have an action done by the innermost of what has the keys that knows it, at last by the screen."""
+        action = next(action for action in self.ACTIONS if action.id == action_id)
+        does = action.does or action_id.replace("-", "_")
+        for node in (self.focused or self).ancestors_with_self:
+            if await self.app.run_action(does, node) or node is self:
+                return
+
+    def action_copy(self) -> None:
+        text = self.focused.text if isinstance(self.focused, LinesList | LinesPage) else ""
+        if text:
+            self.say(copy(self.app, text), "good")
+
+    def action_step(self, lines: int) -> None:
+        if isinstance(self.focused, LinesList | LinesPage):
+            self.focused.step(lines)
+
+
+def screen_of(pane: Widget) -> ShellScreen:
+    assert isinstance(pane.screen, ShellScreen)
+    return pane.screen
+
+
+def show_in(view: LinesView, *lines: Line) -> None:
+    """Show these lines, in ASCII if the terminal has nothing else."""
+    view.show(tuple(map(in_ascii, lines)) if shell_of(view).ascii_only else lines)
+
+
+def hints_line(actions: Iterable[Action], names: Iterable[str], width: int) -> Line:
+    """The keys of these actions by their ids, those that fit, and that of the help."""
+    hints = {action.id: key_hint(shown_key(action), action.title) for action in actions}
+    end: Line = (Span("?", "accent"), Span(" Help", "dim"))
+    shown = list(names)
+    if width < _NARROW and "back" in shown:
+        shown.remove("back")
+        end = (*hints["back"], *end)
+    return keys_line((hints[name] for name in shown), width, end)
 
 
 def sentence(message: str, hint: str) -> str:

@@ -73,8 +73,8 @@ class LinesView(Widget, can_focus=False, inherit_bindings=False):
 
     DEFAULT_CSS = "LinesView { width: 100%; height: 100%; }"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
         self._lines: tuple[Line, ...] = ()
         self._strips: dict[int, Strip] = {}
         self._drawn_for: tuple[int, Palette] | None = None

@@ -105,8 +105,8 @@ class LinesList(ScrolledLines):
     """Entries below each other; arrows, page keys and clicks select one, enter chooses it."""
 
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
-        Binding("up", "step(-1)", show=False),
-        Binding("down", "step(1)", show=False),
+        Binding("up,k", "step(-1)", show=False),
+        Binding("down,j", "step(1)", show=False),
         Binding("pageup", "page(-1)", show=False),
         Binding("pagedown", "page(1)", show=False),
         Binding("home", "step(-1000000)", show=False),

@@ -47,8 +47,11 @@ def test_two_runs_of_one_box_are_offered_where_there_is_no_other_box(place: Path
     assert pair.is_one_box
 
 
-def test_a_copy_of_a_run_an_unfinished_one_and_a_damaged_file_make_no_pair(place: Path) -> None:
+def test_a_copy_of_a_run_an_unfinished_one_one_that_measured_nothing_and_a_damaged_file_make_no_pair(
+    place: Path,
+) -> None:
     store(place / "a.db", 1)
+    store(place / "a.db", 3, launches=0)
     (place / "copy.db").write_bytes((place / "a.db").read_bytes())
     store(place / "a.db", 2, status="interrupted")
     (place / "damaged.db").write_bytes(os.urandom(4096))

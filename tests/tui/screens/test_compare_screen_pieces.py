@@ -110,7 +110,7 @@ def test_evidence_shows_what_both_boxes_did_while_the_row_was_timed(tmp_path: Pa
     store_gpu(db, 1)
     store_gpu(db, 2, scale=1.5, launches=2, seconds=6.0)
     found = read((f"{db}@cccc0001", f"{db}@cccc0002"), job())
-    _, made = open_row(found, 0, 0, job())
+    _, made = open_row(found, 0, job())
     lines = [text.rstrip() for text in texts(made(80))]
     assert [line for line in lines if len(line) > 79] == []
     start = lines.index("while it was timed:") + 1

@@ -145,10 +145,10 @@ async def test_what_changed_while_another_screen_was_shown_is_seen_and_marks_and
         await press(pilot, "3")
         assert "4 runs, 1 marked" in picture(app)
         assert "newest" in picture(app)
-        here = screen._run_here
+        here = screen._runs.here
         assert here is not None
         await press(pilot, "1", "3")
-        assert screen._run_here == here
+        assert screen._runs.here == here
         await press(pilot, "1")
         db.unlink()
         await press(pilot, "3")
@@ -257,19 +257,19 @@ async def test_enter_leads_from_a_case_and_from_the_timeline_to_its_step_and_esc
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await opened(pilot, f"{db.with_name('gpu.db')}@latest")
         await press(pilot, "tab", "enter")
-        assert screen._pane.tab == "step"
+        assert screen._run.tab == "step"
         shown = picture(app)
         assert "matmul mini gpu fp32: not profiled: it has no profiled pass" in shown
         assert "gputui run quick --trace --only gemm" in shown
         assert "launches of matmul mini gpu fp32" in shown
         assert len(re.findall(r" \d  107 GFLOP/s", shown)) == 3
         await press(pilot, "escape")
-        assert screen._pane.tab == "cases"
+        assert screen._run.tab == "cases"
         await press(pilot, "shift+tab", "shift+tab")
         before = top_of(app)
         assert "GPT training cpu fp32" in before[0]
         await press(pilot, "enter")
-        assert screen._pane.tab == "step"
+        assert screen._run.tab == "step"
         assert "a step of GPT training" in picture(app)
         await press(pilot, "escape")
         assert top_of(app) == before, "the cursor and the part that is shown are kept"
@@ -287,7 +287,7 @@ async def test_a_run_that_is_named_opens_at_once_with_what_show_prints_on_pages_
         before, _, _ = " ".join(gputui_here("show", "fast box", db, "--all").stdout.split()).partition(
             "case ("
         )
-        assert " ".join(screen._pane._page.text.split()).startswith(before)
+        assert " ".join(screen._run.page.text.split()).startswith(before)
         await pilot.resize_terminal(40, 10)
         await settled(pilot)
         pages = set()

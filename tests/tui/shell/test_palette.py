@@ -177,6 +177,8 @@ async def test_keys_of_the_screen_of_the_app_and_of_screens_are_there_and_a_cut_
         assert action.sentence in " ".join(" ".join(framed[-5:]).split())
         await press(pilot, *"zzz")
         assert "Nothing fits" in picture(app)
+        await press(pilot, *["backspace"] * 3, *"no", "full_stop", *"db")
+        assert "There is no no.db here" in picture(app)
 
 
 async def test_the_palette_opens_on_every_screen_and_not_over_help() -> None:

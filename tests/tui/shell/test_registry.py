@@ -21,9 +21,10 @@ from gputui.recording.run_directory import Holder, take_lock
 from gputui.services.support.paths import run_directories
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.settings import MonitorSettings
+from gputui.tui.screens.timeline import TimelinePage
 from gputui.tui.shell import registry
 from gputui.tui.shell.registry import SCREENS, ScreenEntry, header_line, load_screen, screen_at, screens_line
-from gputui.tui.shell.shell_screen import ShellScreen, run_by
+from gputui.tui.shell.shell_screen import ShellScreen
 
 
 async def test_keys_typed_while_a_screen_is_being_opened_do_nothing() -> None:
@@ -35,11 +36,23 @@ async def test_keys_typed_while_a_screen_is_being_opened_do_nothing() -> None:
             screen = load_screen(entry)
             assert isinstance(screen, ShellScreen)
             for action in screen.ACTIONS:
-                assert not await app.run_action(run_by(action), screen)
+                assert not await app.run_action(f"press({action.id!r})", screen)
             app.push_screen(screen)
             await settled(pilot)
             assert screen.is_ready
-            assert all(screen.check_action(action.id.replace("-", "_"), ()) for action in screen.ACTIONS)
+            assert all(screen.check_action("press", (action.id,)) for action in screen.ACTIONS)
+
+
+def test_every_key_of_a_screen_has_something_that_it_does() -> None:
+    for entry in SCREENS[1:]:
+        screen = load_screen(entry)
+        assert isinstance(screen, ShellScreen)
+        known = [
+            found for found in vars(sys.modules[type(screen).__module__]).values() if isinstance(found, type)
+        ]
+        panes = [*known, TimelinePage]
+        does = [(one.does or one.id.replace("-", "_")).partition("(")[0] for one in screen.ACTIONS]
+        assert [name for name in does if not any(hasattr(pane, f"action_{name}") for pane in panes)] == []
 
 
 def test_eight_screens_have_full_names_where_they_fit_three_letters_at_80_columns_and_keys_at_40(
