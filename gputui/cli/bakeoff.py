@@ -62,6 +62,10 @@ class HostsTable:
         self._seen: dict[str, tuple[str, str]] = {}
         self._begun_s = time.monotonic()
 
+    def forget(self) -> None:
+        """Draw below what others have written meanwhile."""
+        self._drawn = 0
+
     def say(self, text: str) -> None:
         """Print a line that stays."""
         self._erase()
@@ -301,6 +305,7 @@ def _follow(bakeoff: Bakeoff, is_ours: bool, ends: bool) -> int:
         signal.signal(number, handler)
     bakeoff.start()
     table = HostsTable(is_live)
+    signal.signal(signal.SIGCONT, lambda number, frame: table.forget())
     has_stopped = False
     while not bakeoff.wait(_DRAWN_EVERY_S):
         table.draw([run.status() for run in bakeoff.runs])

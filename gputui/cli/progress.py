@@ -6,16 +6,17 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import zip_longest
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from gputui.cli.output import beneath, drawn_on, shown, wrapped
-from gputui.document.background import cursor_row, hide_typing
+from gputui.document.background import cursor_row, hide_typing, is_in_background, put_aside
 from gputui.document.page import Page, console_on
 from gputui.document.spans import Line, Span, line_width, width_of
 from gputui.model.journal import CaseEnd, Event, LaunchEnd, LaunchStart
@@ -64,8 +65,12 @@ class Redrawn:
     def erasing(self, size: tuple[int, int]) -> str:
         """What removes them, for something else to be written in their place."""
         text = self._clearing(*size)
-        self._above = []  # it stands between those and the next lines
+        self.forget()  # it stands between older lines and the next ones
         return text
+
+    def forget(self) -> None:
+        """Leave them where they are: somebody else has written below them."""
+        self._lines, self._above = (), []
 
     def _clearing(self, columns: int, in_sight: int) -> str:
         """What removes all that is in sight; a narrower terminal goes on with long lines in the next row."""
@@ -142,7 +147,8 @@ _FOUND = ("failed", "oom")
 class Progress:
     """Writes to stderr: a line per event or, on a terminal, a picture that stays at its end.
 
-    What goes wrong is a line there too, and scrolls up.
+    What goes wrong is a line there too, and scrolls up. Ctrl-Z removes the picture and gives the terminal
+    back; after `fg` all of it is drawn.
     """
 
     def __init__(
@@ -169,7 +175,10 @@ class Progress:
         self._show_typing: Callable[[], None] | None = None
 
     def __enter__(self) -> Progress:
-        self._show_typing = hide_typing() if self._live else None
+        if self._live:
+            self._show_typing = hide_typing()
+            signal.signal(signal.SIGTSTP, self._put_aside)
+            signal.signal(signal.SIGCONT, self._come_back)
         return self
 
     def __exit__(
@@ -177,6 +186,23 @@ class Progress:
     ) -> None:
         self._write(self._erasing())
         self.give_back()
+        if self._live:
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            signal.signal(signal.SIGCONT, signal.SIG_DFL)
+
+    def _put_aside(self, number: int, frame: FrameType | None) -> None:
+        self.interject("the run goes on; to see it again: fg")
+        self.give_back()
+        put_aside()
+
+    def _come_back(self, number: int, frame: FrameType | None) -> None:
+        """The shell has written below the picture, and set the terminal: `tick` takes it again."""
+        self._forget()
+        self.give_back()
+
+    def _forget(self) -> None:
+        self._rows.forget()
+        self._drawn_s = 0.0
 
     def give_back(self) -> None:
         """Let the terminal echo again; what was typed into the picture is forgotten."""
@@ -201,8 +227,11 @@ class Progress:
     def tick(self) -> None:
         """Draw the picture, at most once a second, once all lines so far were heard."""
         now_s = time.monotonic()
-        if self._live and now_s - self._drawn_s >= _REDRAWN_EVERY_S:
+        if self._live and is_in_background(2):
+            self._forget()
+        elif self._live and now_s - self._drawn_s >= _REDRAWN_EVERY_S:
             self._drawn_s = now_s
+            self._show_typing = self._show_typing or hide_typing()
             page = Page(console_on(drawn_on(sys.stderr), is_terminal=True))
             progress = self.tracker.picture(self._histories)
             size = page.out.width, page.out.height

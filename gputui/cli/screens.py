@@ -9,12 +9,12 @@ import platform
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic, monotonic_ns
-from typing import TYPE_CHECKING  # Any: a feed, and what is passed on
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -26,6 +26,7 @@ from gputui.errors import EXIT_DONE, GputuiError
 from gputui.model.absent import Missing
 from gputui.model.units import counted
 from gputui.services.support.background import WRITES
+from gputui.services.support.paths import error_log, keep_error, monitor_file
 from gputui.tui.terminal.splash import draw, first_picture, load_asyncio, thaw, without_collecting
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from gputui.services.playback.demo import Demo
     from gputui.tui.monitor.model import MonitorModel
     from gputui.tui.monitor.screen import Feed
+    from gputui.tui.monitor.settings import MonitorSettings
     from gputui.tui.monitor.status import Asked
+    from gputui.tui.shell.registry import ScreenEntry
     from gputui.tui.terminal.cell_diff import CellDiff
 
 COMMON = ("--host", "--interval", "--price")
@@ -123,7 +126,6 @@ def monitor(
 def _show_hosts(hosts: tuple[Host, ...], *, interval_s: float | None, is_ascii: bool, has_mouse: bool) -> int:
     """The live view of several hosts, until the user leaves."""
     from gputui.services.hosts.live import watch_hosts
-    from gputui.services.support.paths import monitor_file
     from gputui.tui.app import MonitorApp
     from gputui.tui.hosts import HostsModel, HostsScreen
     from gputui.tui.monitor.model import MonitorModel
@@ -175,20 +177,11 @@ def show_app(
     from gputui.recording.collector import live_collector
     from gputui.services.snapshot import current_user
 
-    def show(*opens: str) -> int:
-        return _show_live(
-            live_collector,
-            title=platform.node() or "this box",
-            interval_s=interval,
-            usd_per_hour=price,
-            is_ascii=is_ascii,
-            has_mouse=has_mouse,
-            user=current_user(),
-            opens=opens,
-            notifies=notifies,
-        )
-
-    status = show(*opens)
+    here = _Box(live_collector, platform.node() or "this box", current_user(), price)
+    show = partial(
+        _show_live, here, interval_s=interval, is_ascii=is_ascii, has_mouse=has_mouse, notifies=notifies
+    )
+    status = show(opens)
     while status == SHOW_DEMO:
         status = _show_demo(is_ascii=is_ascii, has_mouse=has_mouse) or show()
     return status
@@ -222,17 +215,8 @@ def _show_demo(gpus: int = 8, *, is_ascii: bool, has_mouse: bool) -> int:
     def feed(interval_s: float, on_sample: Callable[[], None]) -> DemoFeed:
         return DemoFeed(DemoBox(gpus), interval_s, on_sample)
 
-    return _show_live(
-        feed,
-        title=counted(gpus, "made-up GPU"),
-        caution=CAUTION,
-        usd_per_hour=gpus * USD_PER_HOUR_AND_GPU,
-        is_ascii=is_ascii,
-        has_mouse=has_mouse,
-        user=USER,
-        has_screens=made_up is not None,
-        demo=made_up,
-    )
+    box = _Box(feed, counted(gpus, "made-up GPU"), USER, gpus * USD_PER_HOUR_AND_GPU, CAUTION, made_up)
+    return _show_live(box, is_ascii=is_ascii, has_mouse=has_mouse)
 
 
 @click.command()
@@ -254,77 +238,63 @@ _WRITERS_END_S = 0.5
 """Time for a requested change of a file to complete; it is atomic."""
 
 
+class _Box(NamedTuple):
+    """What is watched: this box, or that of the demo.
+
+    `feed_of` takes the interval in seconds, and what to call when there is a new sample. The price is that of
+    the whole box. The caution, of a feed without real measurements, stands before the title, and leaves the
+    settings alone. `demo` is what the other screens of the demo show, and is closed at the end.
+    """
+
+    feed_of: Callable[[float, Callable[[], None]], Feed]
+    title: str
+    user: str
+    usd_per_hour: float | None
+    caution: str = ""
+    demo: Demo | None = None
+
+
 def _show_live(
-    feed_of: Callable[[float, Callable[[], None]], Feed],
+    box: _Box,
+    opens: tuple[str, ...] = (),
     *,
-    title: str,
-    caution: str = "",
     interval_s: float | None = None,
-    usd_per_hour: float | None,
     is_ascii: bool,
     has_mouse: bool,
-    user: str,
-    has_screens: bool = True,
-    opens: tuple[str, ...] = (),
     notifies: bool = False,
-    demo: Demo | None = None,
 ) -> int:
     """Show the live view on this terminal until the user leaves; returns the exit status, or SHOW_DEMO.
 
-    `feed_of` takes the interval in seconds and a function to call when there is a new sample. Sampling starts
-    before the screen's code is loaded. Settings that cannot be saved are reported on stderr.
-
-    `caution`, for a feed without real measurements, is shown before the title; it leaves the settings alone.
-    The interval is that of the settings without `interval_s`; `usd_per_hour` is the price of the whole box.
-    `opens` names the first screen and its arguments, the monitor if it is empty. With `notifies`, the
-    terminal notifies of runs, whatever the settings say. `demo` is what the other screens of the demo show;
-    it is closed at the end.
+    Sampling starts before the screen's code is loaded. The interval is that of the settings without
+    `interval_s`. `opens` names the first screen and its arguments, the monitor if it is empty. With
+    `notifies`, the terminal notifies of runs, whatever the settings say.
     """
-    with first_picture(1, "  ".join(word for word in ("gputui", caution, title) if word)):
+    with first_picture(1, "  ".join(filter(None, ("gputui", box.caution, box.title)))):
         load_asyncio()
-        from gputui.services.support.paths import monitor_file
-        from gputui.tui.monitor.settings import MonitorSettings, load_settings, save_settings
+        from gputui.tui.monitor.settings import MonitorSettings, load_settings
 
-        path = monitor_file()
-        loaded, complaint = load_settings(path)
-        settings = loaded if interval_s is None else replace(loaded, interval_s=interval_s)
-        if caution:  # the order of one's own processes means nothing elsewhere
-            usual = MonitorSettings()
-            settings = replace(settings, sort=usual.sort, descending=usual.descending)
+        loaded, complaint = load_settings(monitor_file())
+        usual = MonitorSettings() if box.caution else loaded  # one's own processes are not there
+        settings = replace(
+            loaded,
+            interval_s=interval_s or loaded.interval_s,
+            notify=notifies or loaded.notify,
+            sort=usual.sort,
+            descending=usual.descending,
+        )
         first_readings = threading.Event()
-        feed = feed_of(settings.interval_s, first_readings.set)
+        feed = box.feed_of(settings.interval_s, first_readings.set)
         feed.want_processes(settings.show_processes)
         feed.start()
         try:
             with without_collecting():
-                from gputui.services.playback.demo_gpus import DemoFeed
-                from gputui.tui.monitor.model import MonitorModel
-                from gputui.tui.shell.registry import SCREENS, screens_line
-                from gputui.tui.widgets.cells import wants_ascii
+                from gputui.tui.shell.registry import SCREENS
 
-            screens = SCREENS if has_screens else ()
-            ascii_only = is_ascii or wants_ascii()
-            model = MonitorModel(
-                settings,
-                usd_per_hour=usd_per_hour,
-                ascii_only=ascii_only,
-                title=title,
-                caution=caution,
-                user=user,
-                screens=screens_line("monitor") if screens else None,
-                opening=" · ".join(
-                    f"{one.key} {one.tooltip[0].lower()}{one.tooltip[1:]}" for one in screens[1:]
-                ),
-            )
-            if isinstance(feed, DemoFeed):
-                for sample in feed.earlier():
-                    model.add(sample)
-            if complaint:
-                model.say(complaint)
+                screens = SCREENS if box.demo is not None or not box.caution else ()
+                model = _model_of(box, settings, screens, feed, is_ascii=is_ascii)
+            model.say(complaint)
             palette = palette_here(settings.theme)
-            shown = None
-            if not opens:
-                shown = _drawn_early(model, feed, first_readings, palette)
+            shown = None if opens else _drawn_early(model, feed, first_readings, palette)
             with without_collecting():
                 from gputui.tui.app import MonitorApp
             app = MonitorApp(
@@ -333,41 +303,64 @@ def _show_live(
                 lambda request: _handle(request, feed, model.say, app.exit),
                 palette,
                 screens=screens,
-                ascii_only=ascii_only,
+                ascii_only=model.ascii_only,
                 shown=shown,
             )
-            app.demo = demo
-            app.notifies = notifies or loaded.notify
-            app.used = list(loaded.palette)
-            app.invites = loaded.questions and not caution
-            if opens:
-                app.opens_first = (opens[0], opens[1:])
+            app.demo = box.demo
+            app.invites = loaded.questions and not box.caution
+            app.opens_first = opens
             status = app.run_until_ended(mouse=has_mouse)
         finally:
             feed.close()
-            if demo is not None:
-                demo.close()
+            if box.demo is not None:
+                box.demo.close()
             thaw()
     if status == EXIT_DONE and app.runs_in_progress:
         count = app.runs_in_progress
         runs, see = ("1 run goes", "it") if count == 1 else (f"{count} runs go", "them")
         print(f"gputui: {runs} on; to see {see} again: gputui, or gputui attach", file=sys.stderr)
-    shown_s = model.settings.interval_s
-    kept = replace(
-        model.settings,
-        interval_s=loaded.interval_s if shown_s == interval_s else shown_s,  # a one-time option
-        palette=tuple(app.used),
-        notify=model.settings.notify if app.chose_notifies is None else app.chose_notifies,
-        theme=app.palette.theme,
-    )
-    if not caution and kept != loaded:
-        try:
-            save_settings(path, kept)
-        except GputuiError as error:
-            print(f"gputui: {error.message}\n  {error.hint}", file=sys.stderr)
+    if not box.caution:
+        _keep_changed(loaded, settings, app.settings)
     if status != SHOW_DEMO:
         _end_before_python(status)
     return status
+
+
+def _model_of(
+    box: _Box, settings: MonitorSettings, screens: Sequence[ScreenEntry], feed: Feed, *, is_ascii: bool
+) -> MonitorModel:
+    from gputui.services.playback.demo_gpus import DemoFeed
+    from gputui.tui.monitor.model import MonitorModel
+    from gputui.tui.shell.registry import screens_line
+    from gputui.tui.widgets.cells import wants_ascii
+
+    openings = [f"{one.key} {one.tooltip[0].lower()}{one.tooltip[1:]}" for one in screens[1:]]
+    model = MonitorModel(
+        settings,
+        usd_per_hour=box.usd_per_hour,
+        ascii_only=is_ascii or wants_ascii(),
+        title=box.title,
+        caution=box.caution,
+        user=box.user,
+        screens=screens_line("monitor") if screens else None,
+        opening=" · ".join(openings),
+    )
+    for sample in feed.earlier() if isinstance(feed, DemoFeed) else ():
+        model.add(sample)
+    return model
+
+
+def _keep_changed(loaded: MonitorSettings, begun: MonitorSettings, now: MonitorSettings) -> None:
+    """Save what the user has changed, and no option of the command line; a failure is said on stderr."""
+    from gputui.tui.monitor.settings import save_settings
+
+    names = [one.name for one in fields(now)]
+    changed = {name: getattr(now, name) for name in names if getattr(now, name) != getattr(begun, name)}
+    try:
+        if changed:
+            save_settings(monitor_file(), replace(loaded, **changed))
+    except GputuiError as error:
+        print(f"gputui: {error.message}\n  {error.hint}", file=sys.stderr)
 
 
 def _drawn_early(model: MonitorModel, feed: Feed, news: threading.Event, palette: Palette) -> CellDiff:
@@ -424,8 +417,6 @@ def _handle(
         try:
             end_process(request.pid, request.start_ticks, signal.Signals[request.signal])
         except GputuiError as error:
-            from gputui.services.support.paths import error_log, keep_error
-
             keep_error(error_log(), "monitor", error.message)
             say(error.message, "warn")
         else:

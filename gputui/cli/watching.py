@@ -28,20 +28,18 @@ from gputui.errors import (
     GputuiError,
 )
 from gputui.model.absent import Missing
-from gputui.model.journal import NOTHING_MEASURED, STOPPED, RunEnd
+from gputui.model.journal import NOTHING_MEASURED, STOPPED, ProfiledPass, RunEnd
 from gputui.model.plan import Plan
 from gputui.model.result import Run
-from gputui.model.serving import SERVE_PROFILE
 from gputui.recording.run_directory import Spec
 from gputui.services.results.labels import has_failed, has_measured
 from gputui.services.results.run_forms import (
     HOW_TO_OPEN,
     NextStep,
-    next_steps,
     traces_of,
     where_messages_are,
 )
-from gputui.services.results.selectors import from_here, run_in
+from gputui.services.results.selectors import from_here
 from gputui.services.runs.alerts import Alerts, alerts_of, notification
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.process import (
@@ -57,9 +55,8 @@ from gputui.services.runs.process import (
 )
 from gputui.services.runs.process import stop as end_run
 from gputui.services.runs.progress import ProgressTracker
-from gputui.services.serving.curve import serving_of
+from gputui.services.serving.curve import ServingRun
 from gputui.store.journal_reader import TelemetryTail
-from gputui.store.reading import open_result
 
 _STEPS_NAMED = 2
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -199,67 +196,51 @@ def finish(
         warn(said)
         was_killed = was_killed or bool(said)
     from gputui.services.compare.pairing import runtime_name
-    from gputui.services.run_page import run_page, serving_page
+    from gputui.services.run_page import read_ended, run_page, serving_page
 
-    with open_result(target) as file:
-        results = [run_in(file, run.run_id) for run in runs]
-        loads = [
-            serving_of(one, file.serving(one.summary.run_id))
-            for one in results
-            if one.summary.profile == SERVE_PROFILE
-        ]
-        passes = file.profiled(runs[0].run_id) if len(runs) == 1 else {}
-        steps = next_steps(
-            results,
-            target,
-            file.measured_summaries(),
-            passes=passes.values(),
-            like=like,
-        )
+    results, loads, passes, steps = read_ended(runs, like)
     if as_json:
-        from gputui.services.results.run_forms import run_as_json
-        from gputui.services.results.step_answer import why_sentence
-
-        plain = [{**run_as_json(result), "why": why_sentence(result, passes)} for result in results]
-        found: dict[str, object] = {"runs": plain}
-        if loads:
-            from gputui.services.serving.text import serving_as_json
-
-            found["serving"] = [
-                None if isinstance(one, Missing) else serving_as_json(one, result.summary.price)
-                for one, result in zip(loads, results, strict=True)
-            ]
-        print_json(found)
-    elif loads:
-        for result, load in zip(results, loads, strict=True):
-            if not isinstance(load, Missing):
-                lines = list(_last_lines(target, results, steps, console()))
-                click.echo()
-                serving_page(
-                    console(), result, load, footer=lines, is_verbose=is_verbose, api_price=api_price
-                ).show()
-    else:
+        _print_json(results, loads, passes)
+    for result, load in () if as_json else zip(results, loads, strict=True):
         out = console()
-        for result in results:
-            if not out.is_terminal:  # which has the place of the picture
-                click.echo()
-            is_last = result is results[-1]
+        if not out.is_terminal:  # which has the place of the picture
+            click.echo()
+        footer = list(_last_lines(target, results, steps, out)) if result is results[-1] else []
+        if not isinstance(load, Missing):
+            page = serving_page(out, result, load, footer=footer, is_verbose=is_verbose, api_price=api_price)
+        else:
             which = [f"{result.summary.short_id}: {runtime_name(result.summary)}"]
-            run_page(
+            page = run_page(
                 out,
                 result,
                 which if len(results) > 1 else (),
-                list(_last_lines(target, results, steps, out)) if is_last else [],
+                footer,
                 is_verbose=is_verbose,
                 shows_all=shows_all,
                 share=1 / len(results),
                 passes=passes,
-            ).show()
+            )
+        page.show()
     failed = any(map(has_failed, results)) or was_killed
     is_empty = any(result.cases and not has_measured(result) for result in results)
     warn(line for result in results for line in where_messages_are(result))
     status = exit_status_of(watched.ended)
     return status or (EXIT_CASE_FAILED if failed else EXIT_NO_RESULT if is_empty else EXIT_DONE)
+
+
+def _print_json(
+    results: Sequence[Run], loads: Sequence[ServingRun | Missing], passes: Mapping[int, ProfiledPass]
+) -> None:
+    from gputui.services.results.run_forms import run_as_json
+    from gputui.services.results.step_answer import why_sentence
+    from gputui.services.serving.text import serving_as_json
+
+    plain = [{**run_as_json(result), "why": why_sentence(result, passes)} for result in results]
+    serving = [
+        None if isinstance(load, Missing) else serving_as_json(load, result.summary.price)
+        for load, result in zip(loads, results, strict=True)
+    ]
+    print_json({"runs": plain, **({"serving": serving} if any(serving) else {})})
 
 
 def exit_status_of(ended: Mapping[int, RunEnd]) -> int:
@@ -315,17 +296,10 @@ def attach(run: str, notify: bool, shows_all: bool, verbose: bool, as_json: bool
     if bakeoff is not None:
         return see_through(bakeoff, shows_all=shows_all, verbose=verbose, as_json=as_json, is_ours=False)
     runs = find_in_progress(run)
-    plans = [Spec.read(found.run_dir).plan for found in runs]
-    hold_signals()
-    alerts = alerts_of(runs, plans, is_late=True) if notify else None
-    watched = watch(
-        runs,
-        plans,
-        alerts,
-        left=continuing(runs),
-        keys=f"Ctrl-C leaves it running; to end it: gputui stop {runs[0].short_id}",
+    keys = f"Ctrl-C leaves it running; to end it: gputui stop {runs[0].short_id}"
+    return _seen_to_end(
+        runs, continuing(runs), keys, notify, as_json=as_json, is_verbose=verbose, shows_all=shows_all
     )
-    return finish(runs, watched, runs[0].target, as_json=as_json, is_verbose=verbose, shows_all=shows_all)
 
 
 @click.command()
@@ -347,14 +321,22 @@ def stop(run: str, as_json: bool) -> int:
         status = see_through(bakeoff, as_json=as_json, ends=True)
         return EXIT_DONE if status == EXIT_TERMINATED else status
     runs = find_in_progress(run)
-    plans = [Spec.read(found.run_dir).plan for found in runs]
-    hold_signals()
+    left = "the run is ending; to see its end:", f"  gputui attach {runs[0].short_id}"
     end_run(runs[0], signal.SIGTERM)
-    name = runs[0].short_id
-    left = "the run is ending; to see its end:", f"  gputui attach {name}"
-    watched = watch(runs, plans, left=left, keys="Ctrl-C leaves it ending")
-    status = finish(runs, watched, runs[0].target, as_json=as_json)
+    status = _seen_to_end(runs, left, "Ctrl-C leaves it ending", as_json=as_json)
     return EXIT_DONE if status == EXIT_TERMINATED else status  # stopping it was the request
+
+
+def _seen_to_end(
+    runs: Sequence[LiveRun], left: Sequence[str], keys: str, notifies: bool = False, **shown: Any
+) -> int:
+    """Watch runs that another process started, and show their results as `finish` does with `shown`."""
+    hold_signals()
+    plans = [Spec.read(found.run_dir).plan for found in runs]
+    watched = watch(
+        runs, plans, alerts_of(runs, plans, is_late=True) if notifies else None, left=left, keys=keys
+    )
+    return finish(runs, watched, runs[0].target, **shown)
 
 
 def _check_only_one() -> None:

@@ -9,6 +9,7 @@ import atexit
 import os
 import re
 import select
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
@@ -93,13 +94,27 @@ def quiet_typing() -> list[Any] | None:
         import termios  # not available on Windows
 
         with suppress(termios.error):
-            if not os.isatty(0) or os.tcgetpgrp(0) != os.getpgrp():  # one in the background would be stopped
+            if not os.isatty(0) or is_in_background(0):  # one in the background would be stopped
                 return None
             before, quiet = termios.tcgetattr(0), termios.tcgetattr(0)
             quiet[3] &= ~(termios.ECHO | termios.ICANON)
             termios.tcsetattr(0, termios.TCSANOW, quiet)
             return _UNANSWERED[-1] if _UNANSWERED else before
     return None
+
+
+def is_in_background(fd: int) -> bool:
+    """Whether a shell has given this terminal to another job; False if it is no terminal of this process."""
+    with suppress(OSError):
+        return os.tcgetpgrp(fd) != os.getpgrp()
+    return False
+
+
+def put_aside() -> None:
+    """Stop this process until its shell continues it; where no shell could, the kernel ignores this."""
+    handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGTSTP)
+    signal.signal(signal.SIGTSTP, handler)
 
 
 def hide_typing() -> Callable[[], None] | None:
@@ -128,8 +143,10 @@ def hide_typing() -> Callable[[], None] | None:
 
     def show() -> None:
         with suppress(OSError, termios.error):
-            termios.tcsetattr(0, termios.TCSAFLUSH, before)
+            if not is_in_background(0):  # else a shell has set its own by now
+                termios.tcsetattr(0, termios.TCSAFLUSH, before)
             os.write(writer, b".")
+            os.close(writer)
             os.waitpid(guard, 0)
 
     return show

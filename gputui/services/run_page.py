@@ -44,7 +44,8 @@ from gputui.services.results.labels import (
     run_notes,
     some_of,
 )
-from gputui.services.results.run_forms import brief_table, metric_rows, metric_table
+from gputui.services.results.run_forms import NextStep, brief_table, metric_rows, metric_table, next_steps
+from gputui.services.results.selectors import run_in
 from gputui.services.results.step_answer import why_sentence
 from gputui.services.results.step_breakdown import (
     StepBreakdown,
@@ -55,7 +56,8 @@ from gputui.services.results.step_breakdown import (
     step_words,
 )
 from gputui.services.results.throughput import Speeds, speed_of, speeds_of
-from gputui.services.serving.curve import ServingRun
+from gputui.services.runs.process import LiveRun
+from gputui.services.serving.curve import ServingRun, serving_of
 from gputui.services.serving.text import (
     break_even_line,
     curve_table,
@@ -83,6 +85,29 @@ _RATES = 4
 """Columns of `brief_table` that say how fast a case is."""
 _GAIN = 3.5
 """What precisions bring, which the rates say too, goes before bars and costs."""
+
+
+def read_ended(
+    runs: Sequence[LiveRun], like: str = ""
+) -> tuple[tuple[Run, ...], tuple[ServingRun | Missing, ...], dict[int, ProfiledPass], tuple[NextStep, ...]]:
+    """Of runs that ended together: results, loads, profiled passes of the only one, and what to do next.
+
+    `like` is the run that they repeat, as `F@RUN`.
+    """
+    from gputui.store.reading import open_result  # duckdb: only who opens a file pays for it
+
+    target = runs[0].target
+    with open_result(target) as file:
+        results = tuple(run_in(file, run.run_id) for run in runs)
+        loads = tuple(serving_of(one, file.serving(one.summary.run_id)) for one in results)
+        passes = dict(file.profiled(runs[0].run_id)) if len(runs) == 1 else {}
+        measured = file.measured_summaries()
+    return (
+        results,
+        loads,
+        passes,
+        tuple(next_steps(results, target, measured, passes=passes.values(), like=like)),
+    )
 
 
 def run_page(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,6 +22,7 @@ from gputui.services.support.paths import default_result_file, error_log, keep_e
 from gputui.tui.monitor.frame import short_name
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.screen import Feed, MonitorScreen
+from gputui.tui.monitor.settings import MonitorSettings
 from gputui.tui.monitor.status import Asked
 from gputui.tui.shell.registry import (
     APP_ACTIONS,
@@ -49,12 +51,12 @@ _ALWAYS = ("ctrl+c", "ctrl+z")
 class MonitorApp(FastPaint):
     """The Monitor and the other screens, ended by `q`, Ctrl-C, an ending signal or a lost terminal.
 
-    Start it with `run_until_ended`.
+    Start it with `run_until_ended`. DOES has what its keys do.
     """
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
-        Binding(action.key, action.id, action.title, show=False, priority=action.key in _ALWAYS)
+        Binding(action.key, f"do({action.id!r})", action.title, show=False, priority=action.key in _ALWAYS)
         for action in APP_ACTIONS
     ]
 
@@ -75,34 +77,42 @@ class MonitorApp(FastPaint):
         self.ascii_only = ascii_only
         self.demo: Demo | None = None
         """What screens show instead of what this machine is and keeps; None outside of the demo."""
-        self._entries = {entry.id: entry for entry in screens}
-        self._opened: dict[str, AppScreen] = {}
+        self.entries = {entry.id: entry for entry in screens}
+        self.opened: dict[str, AppScreen] = {}
         self.runs_in_progress = 0
         """As of the last check, a few seconds ago at most."""
         self._has_ended = threading.Event()
-        self.opens_first: tuple[str, tuple[str, ...]] | None = None
-        """The first screen and its arguments; None for the monitor."""
-        self.notifies = False
-        """Whether the terminal notifies of events in runs; set before the app runs."""
+        self.opens_first: tuple[str, ...] = ()
+        """The first screen and its arguments; empty for the monitor."""
+        self.notifies = model.settings.notify
+        """Whether the terminal notifies of events in runs."""
         self.invites = False
         """Whether the monitor shows what a newcomer asks while there is no result file."""
-        self.chose_notifies: bool | None = None
-        """The user's choice, None if there was none."""
-        self.used: list[str] = []
+        self.used = list(model.settings.palette)
         """What was chosen in the palette, the last first; 20 at most."""
         self._end_alerts: Callable[[], None] | None = None
         self._hook_before = threading.excepthook
-        for action in SCREENS_ACTIONS if self._entries else ():
+        for action in SCREENS_ACTIONS if self.entries else ():
             self._bindings.bind(  # at once: what is typed right behind the palette's key goes to the palette
-                action.key, action.id, action.title, show=False, priority=action.id == "palette"
+                action.key,
+                f"do({action.id!r})",
+                action.title,
+                show=False,
+                priority=action.id == "palette",
             )
-        for entry in self._entries.values():
+        for entry in self.entries.values():
             self.bind(entry.key, f"open_screen({entry.id!r})", description=entry.title, show=False)
         self._disable_tooltips = self._disable_notifications = True  # two widgets fewer to lay out
-        self._model = model
-        self._monitor = MonitorScreen(model, feed, on_request)
-        self._first = first or self._monitor
+        self.model = model
+        self.monitor = MonitorScreen(model, feed, on_request)
+        self._first = first or self.monitor
         self._feed = feed
+
+    @property
+    def settings(self) -> MonitorSettings:
+        """As the user has left them."""
+        theme, used = self.palette.theme, tuple(self.used)
+        return replace(self.model.settings, palette=used, notify=self.notifies, theme=theme)
 
     def run_until_ended(self, *, mouse: bool = True) -> int:
         """Run until the end; returns the exit status. Errors inside are raised after restoring the
@@ -122,7 +132,6 @@ class MonitorApp(FastPaint):
 
     def on_unmount(self) -> None:
         """Stop sampling, without waiting for anything that may hang."""
-        super().on_unmount()
         threading.excepthook = self._hook_before
         self._feed.close()
         self._has_ended.set()
@@ -134,65 +143,44 @@ class MonitorApp(FastPaint):
 
     def on_mount(self) -> None:
         """Open the screen that was asked for before anything is painted: the monitor stays unseen."""
-        if self.opens_first is not None:
-            self.open_screen(*self.opens_first)
+        if self.opens_first:
+            self.open_screen(self.opens_first[0], self.opens_first[1:])
 
     def on_ready(self) -> None:
         """The first frame is on the screen: start watching runs."""
-        if self._entries:
+        if self.entries:
             watch_runs(partial(in_loop_of, self, self._take_runs), self._has_ended)
-            self._watch_alerts()
-
-    def _look_for_results(self) -> None:
-        """Find out, in a thread, whether the monitor should show what a newcomer asks."""
-
-        def look() -> None:
-            from gputui.services.profiles.loader import find_profile
-            from gputui.services.results.browser import recent_files
-
-            has_results = bool(recent_files(Path()))
-            in_loop_of(self, self._model.invite, None if has_results else find_profile("quick").budget_s)
-
-        if self.invites and not default_result_file().is_file():
-            threading.Thread(target=look, name="gputui-newcomer", daemon=True).start()
-        else:
-            self._model.invite(None)
+            self.watch_alerts()
 
     def _take_runs(self, groups: Groups) -> None:
         self.runs_in_progress = count = sum(map(len, groups))
-        self._look_for_results()
-        self._monitor.name_screens(screens_line("monitor", count))
+        _invite(self)
+        self.monitor.name_screens(screens_line("monitor", count))
         if isinstance(self.screen, AppScreen):
             self.screen.refresh_lines()
 
-    def _watch_alerts(self) -> None:
+    def watch_alerts(self) -> None:
+        """As long as the terminal notifies of them."""
+
+        def notify(text: str) -> None:
+            if self.notifies and self._driver is not None:
+                self._driver.write(notification(text).decode("utf-8"))  # between two frames
+
         if self.notifies and self._end_alerts is None:
-            self._end_alerts = watch_alerts(partial(in_loop_of, self, self._notify))
+            self._end_alerts = watch_alerts(partial(in_loop_of, self, notify))
         elif not self.notifies and self._end_alerts is not None:
             self._end_alerts()
             self._end_alerts = None
 
-    def _notify(self, text: str) -> None:
-        """Written between two frames."""
-        if self.notifies and self._driver is not None:
-            self._driver.write(notification(text).decode("utf-8"))
-
-    def action_ring(self) -> None:
-        self.notifies = self.chose_notifies = not self.notifies
-        self._watch_alerts()
-        message = "rings and notifies when a run ends, a case fails or memory runs out"
-        self._say(message if self.notifies else "rings no more", "good")
-
     def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
         """Report an unexpected error in a thread: nothing else would, since Textual captures stderr."""
         error = failure.exc_value
-        if error is None:
-            return
-        self.keep_error("gputui", "".join(traceback.format_exception(error)).rstrip())
-        what = f"{type(error).__name__}: {error}"
-        in_loop_of(self, self._say, f"this is a bug in gputui: {what}: L shows where", "warn")
+        if error is not None:
+            self.keep_error("gputui", "".join(traceback.format_exception(error)).rstrip())
+            what = f"{type(error).__name__}: {error}"
+            in_loop_of(self, self.say, f"this is a bug in gputui: {what}: L shows where", "warn")
 
-    def _say(self, text: str, style: str) -> None:
+    def say(self, text: str, style: str) -> None:
         """On the screen that is shown; a dialog says nothing."""
         if isinstance(self.screen, AppScreen):
             self.screen.say(text, style)
@@ -200,25 +188,20 @@ class MonitorApp(FastPaint):
     def keep_error(self, screen_id: str, text: str) -> None:
         keep_error(error_log(), screen_id, text)
 
-    def action_open_log(self) -> None:
-        from gputui.tui.shell.on_top import PageScreen, log_lines
-
-        self._cover(PageScreen(partial(log_lines, error_log())))
-
     def open_screen(self, screen_id: str, words: tuple[str, ...] = ()) -> None:
         """Show a screen in its previous state; `words` are arguments as on the command line."""
-        entry = self._entries.get(screen_id)
+        entry = self.entries.get(screen_id)
         if entry is None:
             return
         if entry.id == "monitor":  # it is always loaded, below all others
             while len(self.screen_stack) > 1:
                 self.pop_screen()
             return
-        screen = self._opened.get(screen_id)
+        screen = self.opened.get(screen_id)
         if screen is None:
-            self._apply_theme()
+            self.apply_theme()
             words = words or (() if self.demo is None else self.demo.WORDS.get(screen_id, ()))
-            screen = self._opened[screen_id] = load_screen(entry)
+            screen = self.opened[screen_id] = load_screen(entry)
             self.install_screen(screen, screen_id)
         if self.screen is not screen:
             if len(self.screen_stack) > 1:
@@ -230,92 +213,141 @@ class MonitorApp(FastPaint):
 
     action_open_screen = open_screen
 
-    def action_help(self) -> None:
-        from gputui.tui.shell.on_top import PageScreen, help_lines
+    def action_do(self, action_id: str) -> None:
+        DOES[action_id](self)
 
-        actions = self.screen.shown_actions if isinstance(self.screen, AppScreen) else ()
-        self._cover(PageScreen(partial(help_lines, actions, tuple(self._entries.values()))))
-
-    def action_palette(self) -> None:
-        """Show the palette: what can be done here, and what can be opened."""
-        from gputui.tui.shell.on_top import Palette, nouns, text_of
-
-        screen = self.screen
-        if isinstance(screen, Palette):
-            screen.dismiss(None)
-        if not isinstance(screen, AppScreen):  # a dialog or a page covers it
-            return
-
-        def chosen(choice: Choice | None) -> None:
-            if choice is not None:
-                self.used = list(dict.fromkeys((text_of(choice), *self.used)))[:20]
-                choice[1]()
-
-        def read() -> None:
-            path = getattr(self._opened.get("results"), "path", None)
-            in_loop_of(self, palette.add, list(nouns(path, self.open_screen, self._open_page)))
-
-        palette = Palette(self._verbs(screen), self.used)
-        self._cover(palette, chosen)
-        threading.Thread(target=read, name="gputui-palette", daemon=True).start()
-
-    def _verbs(self, screen: AppScreen) -> Iterator[Choice]:
-        for entry in self._entries.values():
-            action = Action(entry.id, entry.key, entry.title, entry.tooltip)
-            yield action, partial(self.open_screen, entry.id)
-        for action in screen.shown_actions:
-            yield action, partial(screen.press, action.id)
-        for action in (*SCREENS_ACTIONS, *APP_ACTIONS):
-            if action.id not in _NOT_IN_PALETTE:
-                yield action, partial(self.call_later, self.run_action, action.id)
-        for gpu in self._model.shown_gpus():
-            name = f"GPU {gpu.label} {short_name(gpu)}"
-            action = Action("", "", name, "All its values, and why some are absent")
-            yield action, partial(self._open_gpu, gpu.device)
-
-    def _open_gpu(self, device: int) -> None:
-        self._model.show_details(device)
-        self.open_screen("monitor")
-        self._monitor.paint()
-
-    def _open_page(self, text: str) -> None:
-        from gputui.tui.shell.on_top import PageScreen, doc_lines
-
-        self._cover(PageScreen(partial(doc_lines, text)))
-
-    def _cover(self, screen: Screen[T], then: Callable[[T | None], None] | None = None) -> None:
+    def cover(self, screen: Screen[T], then: Callable[[T | None], None] | None = None) -> None:
         """Show something on top; `then` gets its result."""
-        self._apply_theme()
+        self.apply_theme()
         self.push_screen(screen, then)
 
-    def _apply_theme(self) -> None:
+    def apply_theme(self) -> None:
         """Give stock widgets their colours, once the first is shown: the monitor has none."""
         self.animation_level = "none"
         theme = theme_for(self.palette)
         self.register_theme(theme)
         self.theme = theme.name
 
-    def action_theme(self) -> None:
-        place = THEMES.index(self.palette.of_theme) + 1
-        self.palette = self.palette._replace(theme=THEMES[place % len(THEMES)].id)
-        self._shown.use(self.palette)
-        self._apply_theme()
-        self.repaint()
-        self._say(f"colours: {self.palette.of_theme.title}", "good")
-
-    async def action_quit(self) -> None:
-        self.exit(0)
-
-    def action_interrupt(self) -> None:
-        self.exit(EXIT_INTERRUPTED)
-
-    action_repaint = FastPaint.repaint
-
     def _fatal_error(self) -> None:
         """End; `run_until_ended` raises the error, so that it is reported like any other."""
         if self._exception is not None:
             self.keep_error("gputui", "".join(traceback.format_exception(self._exception)))
         self._close_messages_no_wait()
+
+
+def _invite(app: MonitorApp) -> None:
+    """Find out, in a thread, whether the monitor should show what a newcomer asks."""
+
+    def look() -> None:
+        from gputui.services.profiles.loader import find_profile
+        from gputui.services.results.browser import recent_files
+
+        has_results = bool(recent_files(Path()))
+        in_loop_of(app, app.model.invite, None if has_results else find_profile("quick").budget_s)
+
+    if app.invites and not default_result_file().is_file():
+        threading.Thread(target=look, name="gputui-newcomer", daemon=True).start()
+    else:
+        app.model.invite(None)
+
+
+def _ring(app: MonitorApp) -> None:
+    app.notifies = not app.notifies
+    app.watch_alerts()
+    message = "rings and notifies when a run ends, a case fails or memory runs out"
+    app.say(message if app.notifies else "rings no more", "good")
+
+
+def _open_log(app: MonitorApp) -> None:
+    from gputui.tui.shell.on_top import PageScreen, log_lines
+
+    app.cover(PageScreen(partial(log_lines, error_log())))
+
+
+def _help(app: MonitorApp) -> None:
+    from gputui.tui.shell.on_top import PageScreen, help_lines
+
+    actions = app.screen.shown_actions if isinstance(app.screen, AppScreen) else ()
+    app.cover(PageScreen(partial(help_lines, actions, tuple(app.entries.values()))))
+
+
+def _palette(app: MonitorApp) -> None:
+    """Show the palette: what can be done here, and what can be opened."""
+    from gputui.tui.shell.on_top import PageScreen, Palette, doc_lines, nouns, text_of
+
+    screen = app.screen
+    if isinstance(screen, Palette):
+        screen.dismiss(None)
+    if not isinstance(screen, AppScreen):  # a dialog or a page covers it
+        return
+
+    def chosen(choice: Choice | None) -> None:
+        if choice is not None:
+            app.used = list(dict.fromkeys((text_of(choice), *app.used)))[:20]
+            choice[1]()
+
+    def open_page(text: str) -> None:
+        app.cover(PageScreen(partial(doc_lines, text)))
+
+    def read() -> None:
+        path = getattr(app.opened.get("results"), "path", None)
+        in_loop_of(app, palette.add, list(nouns(path, app.open_screen, open_page)))
+
+    palette = Palette(_verbs(app, screen), app.used)
+    app.cover(palette, chosen)
+    threading.Thread(target=read, name="gputui-palette", daemon=True).start()
+
+
+def _verbs(app: MonitorApp, screen: AppScreen) -> Iterator[Choice]:
+    def open_gpu(device: int) -> None:
+        app.model.show_details(device)
+        app.open_screen("monitor")
+        app.monitor.paint()
+
+    for entry in app.entries.values():
+        action = Action(entry.id, entry.key, entry.title, entry.tooltip)
+        yield action, partial(app.open_screen, entry.id)
+    for action in screen.shown_actions:
+        yield action, partial(screen.press, action.id)
+    for action in (*SCREENS_ACTIONS, *APP_ACTIONS):
+        if action.id not in _NOT_IN_PALETTE:
+            yield action, partial(app.call_later, DOES[action.id], app)
+    for gpu in app.model.shown_gpus():
+        name = f"GPU {gpu.label} {short_name(gpu)}"
+        action = Action("", "", name, "All its values, and why some are absent")
+        yield action, partial(open_gpu, gpu.device)
+
+
+def _theme(app: MonitorApp) -> None:
+    place = THEMES.index(app.palette.of_theme) + 1
+    app.palette = app.palette._replace(theme=THEMES[place % len(THEMES)].id)
+    app._shown.use(app.palette)
+    app.apply_theme()
+    app.repaint()
+    app.say(f"colours: {app.palette.of_theme.title}", "good")
+
+
+DOES: Mapping[str, Callable[[MonitorApp], None]] = {
+    "help": _help,
+    "quit": lambda app: app.exit(0),
+    "theme": _theme,
+    "repaint": MonitorApp.repaint,
+    "suspend_process": MonitorApp.action_suspend_process,
+    "interrupt": lambda app: app.exit(EXIT_INTERRUPTED),
+    "ring": _ring,
+    "open_log": _open_log,
+    "palette": _palette,
+}
+"""By the id of each of APP_ACTIONS and SCREENS_ACTIONS."""
+
+
+_AS_THE_TERMINAL = (
+    *("block-cursor-blurred-foreground", "block-cursor-blurred-background"),
+    *("scrollbar-background", "scrollbar-background-hover", "scrollbar-background-active"),
+    *("input-cursor-foreground", "input-cursor-background"),
+    *("screen-selection-foreground", "screen-selection-background"),
+    *("ansi-background", "ansi-foreground"),
+)
 
 
 def theme_for(palette: Palette) -> Theme:
@@ -345,28 +377,16 @@ def theme_for(palette: Palette) -> Theme:
         panel="ansi_default",
         boost="ansi_default",
         variables={
+            **dict.fromkeys(_AS_THE_TERMINAL, "ansi_default"),
             "block-cursor-foreground": cursor,
             "block-cursor-background": behind,
             "block-cursor-text-style": "reverse" if plain else "bold",
-            "block-cursor-blurred-foreground": "ansi_default",
-            "block-cursor-blurred-background": "ansi_default",
             "block-cursor-blurred-text-style": "underline",
             "border": colours["accent"],
-            "border-blurred": colours["track"],
-            "scrollbar": colours["track"],
-            "scrollbar-hover": colours["track"],
+            **dict.fromkeys(("border-blurred", "scrollbar", "scrollbar-hover"), colours["track"]),
             "scrollbar-active": colours["accent"],
-            "scrollbar-background": "ansi_default",
-            "scrollbar-background-hover": "ansi_default",
-            "scrollbar-background-active": "ansi_default",
             "input-cursor-text-style": "reverse",
-            "input-cursor-foreground": "ansi_default",
-            "input-cursor-background": "ansi_default",
             "input-selection-foreground": chosen,
             "input-selection-background": behind_chosen,
-            "screen-selection-foreground": chosen,
-            "screen-selection-background": behind_chosen,
-            "ansi-background": "ansi_default",
-            "ansi-foreground": "ansi_default",
         },
     )

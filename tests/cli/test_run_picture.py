@@ -18,7 +18,7 @@ from hand_made import make_case, measured
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from journals import CPU_MACHINE, GPU_MACHINE
-from pty_harness import Terminal
+from pty_harness import Terminal, with_job_control
 from run_pictures import SECOND, Emulated, journal_of, pictured, planned
 from run_screen_golden import RUN_ID
 
@@ -304,6 +304,29 @@ def test_in_a_real_terminal_the_picture_follows_its_size_hides_what_is_typed_and
         assert "Ctrl-C" not in terminal.text
         assert " left" not in terminal.text
     assert written < 1000 * (monotonic() - begun_s) + 4000  # and what the run ends with
+
+
+def test_control_z_gives_the_terminal_to_the_shell_and_after_fg_all_is_drawn_and_typing_hidden(
+    tmp_path: Path,
+) -> None:
+    profile = write_spin_profile(tmp_path / "spin.toml", replicates=2, blocks=10)
+    words = [*WORDS, "run", str(profile), "--yes", "--db", str(tmp_path / "a.db")]
+    with Terminal(with_job_control(words), 80, 24) as terminal:
+        terminal.wait_for("Ctrl-C ends it")
+        terminal.type(b"\x1a")
+        terminal.wait_for("put aside")
+        assert "Ctrl-C ends it" not in terminal.text
+        assert "the run goes on; to see it again: fg" in terminal.text
+        assert terminal.attributes_now == terminal.attributes_before
+        terminal.type(b"\n")
+        terminal.wait_for("Ctrl-C ends it")
+        assert re.search(r"^ spin\b.*a\.db$", terminal.text, re.MULTILINE)
+        assert re.search(r"^ +CASE\b.*RATE", terminal.text, re.MULTILINE)
+        terminal.type(b"rm -r .\n")
+        assert terminal.ended() == 0
+        assert "rm -r" not in terminal.text
+        assert terminal.attributes_now == terminal.attributes_before
+        assert terminal.unread() == b""
 
 
 @pytest.mark.slow

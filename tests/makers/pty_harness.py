@@ -8,6 +8,7 @@ import fcntl
 import os
 import re
 import select
+import shlex
 import signal
 import struct
 import subprocess
@@ -325,6 +326,12 @@ def cpu_s(pid: int) -> float:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             total += int((thread / "schedstat").read_text().split()[0])
     return total / 1e9
+
+
+def with_job_control(command: Sequence[str]) -> list[str]:
+    """In a shell that says `put aside` once the command is stopped, and continues it after enter."""
+    shell = f"{shlex.join(command)}; echo put aside; read line; fg"
+    return ["sh", "-mc", shell]
 
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)

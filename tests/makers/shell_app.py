@@ -49,8 +49,7 @@ def make_app(
         screens=SCREENS,
         ascii_only=ascii_only,
     )
-    if opens:
-        app.opens_first = (opens[0], opens[1:])
+    app.opens_first = opens
     return app
 
 

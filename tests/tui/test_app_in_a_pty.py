@@ -6,13 +6,14 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
 
 import pytest
-from pty_harness import DEADLINE_S, END_SIGNALS, Terminal
+from pty_harness import DEADLINE_S, END_SIGNALS, Terminal, with_job_control
 
 PROGRAM = Path(__file__).parents[1] / "makers" / "moving_lines.py"
 SHOWN = "the last line"
@@ -95,12 +96,6 @@ def test_keys_text_sizes_and_pauses_reach_the_app_and_q_leaves(still: Terminal) 
     seen_bytes = len(still.raw)
     still.type(b"\x0c")
     still.wait_for(lambda: b"\x1b[2J" in still.raw[seen_bytes:] and SHOWN.encode() in still.raw[seen_bytes:])
-    still.type(b"\x1a")
-    wait_until(lambda: state_of(still.process.pid) == "T")
-    still.wait_for(lambda: not still.is_alternate and still.attributes_now == still.attributes_before)
-    seen_bytes = len(still.raw)
-    still.signal(signal.SIGCONT)
-    still.wait_for(lambda: still.is_alternate and SHOWN.encode() in still.raw[seen_bytes:])
     still.type(b"p")  # a key that means nothing
     seen_bytes, cpu_s = len(still.raw), still.cpu_s()
     with pytest.raises(AssertionError, match="not within"):
@@ -109,6 +104,54 @@ def test_keys_text_sizes_and_pauses_reach_the_app_and_q_leaves(still: Terminal) 
     still.type(b"q")
     assert still.ended() == 0
     still.wait_for(lambda: is_given_back(still))
+
+
+def test_control_z_gives_the_terminal_to_the_shell_and_fg_draws_all_of_it(repository: Path) -> None:
+    command = with_job_control([sys.executable, str(PROGRAM), "still", "patient", "splash"])
+    with Terminal(command, environment={"PYTHONPATH": str(repository)}) as terminal:
+        terminal.wait_for(SHOWN)
+        attributes = terminal.attributes_now
+        terminal.type(b"\x1a")
+        terminal.wait_for("put aside")
+        assert not terminal.is_alternate
+        assert terminal.is_cursor_shown
+        assert terminal.attributes_now == terminal.attributes_before
+        seen_bytes = len(terminal.raw)
+        terminal.type(b"\n")
+        terminal.wait_for(lambda: SHOWN.encode() in terminal.raw[seen_bytes:])
+        assert terminal.is_alternate
+        assert not terminal.is_cursor_shown
+        terminal.wait_for(lambda: terminal.attributes_now == attributes)
+        terminal.type(b"mm")
+        terminal.wait_for("presses 2")
+        assert terminal.screen.display[-1].startswith(SHOWN)
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+        assert terminal.attributes_now == terminal.attributes_before
+
+
+def test_control_z_where_no_shell_could_continue_it_leaves_the_app_running(still: Terminal) -> None:
+    """As after `ssh -t HOST gputui`, which would hang."""
+    seen_bytes = len(still.raw)
+    still.type(b"\x1a")
+    still.wait_for(lambda: SHOWN.encode() in still.raw[seen_bytes:] and still.is_alternate)
+    still.type(b"m")
+    still.wait_for("presses 1")
+
+
+def test_after_a_stop_that_nothing_could_prepare_the_terminal_is_taken_again_and_no_key_is_lost(
+    still: Terminal,
+) -> None:
+    attributes = still.attributes_now
+    still.signal(signal.SIGSTOP)
+    wait_until(lambda: state_of(still.process.pid) == "T")
+    termios.tcsetattr(still.master, termios.TCSANOW, still.attributes_before)  # as a shell does
+    seen_bytes = len(still.raw)
+    still.signal(signal.SIGCONT)
+    still.wait_for(lambda: SHOWN.encode() in still.raw[seen_bytes:] and still.attributes_now == attributes)
+    for presses in range(1, 9):
+        still.type(b"m")
+        still.wait_for(f"presses {presses}")
 
 
 def test_typing_ahead_wheel_and_clicks_reach_the_model_and_a_hanging_source_does_not_hold_up_the_end(

@@ -115,6 +115,19 @@ def laid_out(
                 host=host,
                 lower=_below(host, width, height - host.bottom if with_lower else 0),
             )
+    return _rows(width, height, instances, lower_least, lower_enough)
+
+
+def _lower_enough(height: int, processes: int | None) -> int:
+    """Rows that processes need: a rule, a heading, and one for each; `height` if they are not known."""
+    if processes is None:
+        return height
+    return min(3 + next((step for step in _PROCESS_STEPS if processes <= step), height), height)
+
+
+def _rows(width: int, height: int, instances: tuple[int, ...], lower_least: int, lower_enough: int) -> Layout:
+    """A row for each GPU; what has no room is given up in the order of `laid_out`."""
+    count = len(instances)
     columns = 3 if width >= THREE_COLUMNS else (2 if width >= TWO_COLUMNS else 1)
     total = count + sum(instances)
     some = min(lower_least, 3)
@@ -155,13 +168,6 @@ def laid_out(
         detail,
         _below(detail if detail.height else host, width, spare - detail.height) if lower_rows else NOWHERE,
     )
-
-
-def _lower_enough(height: int, processes: int | None) -> int:
-    """Rows that processes need: a rule, a heading, and one for each; `height` if they are not known."""
-    if processes is None:
-        return height
-    return min(3 + next((step for step in _PROCESS_STEPS if processes <= step), height), height)
 
 
 def _below(upper: Rect, width: int, rows: int) -> Rect:

@@ -279,12 +279,12 @@ def _list(state: MonitorState, frame: Frame, width: int, height: int) -> list[Li
 def _status(state: MonitorState, frame: Frame, counts: str, width: int) -> Line:
     if state.question is not None:
         return question_line(state.question, width)
-    table = state.table
+    table, message = state.table, state.message
+    if message.text and state.mode != "filter":
+        return fitted((Span(cut(message.text, width), message.style),), width)
     if state.mode == "filter" or table.filter:
         found, hidden = len(table.rows), max(len(table.rows) - table.in_sight, 0)
         return filter_line(table.filter, found, table.total, hidden, width, is_typing=state.mode == "filter")
-    if state.message.text:
-        return fitted((Span(cut(state.message.text, width), state.message.style),), width)
     has_process = state.chosen.show_processes and table.total > 0
     there = ("a GPU",) * bool(frame.gpus) + ("a process",) * has_process
     # With a newcomer's questions, the key to end a process is the one that hides them.

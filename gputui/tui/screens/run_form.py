@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 
 from gputui.document.spans import Line, Span
 from gputui.errors import GputuiError
@@ -12,16 +13,15 @@ from gputui.model.units import counted, format_seconds, format_whole_seconds
 from gputui.services.profiles.loader import Profile
 from gputui.services.runs.options import OPTIONS, Draft, Option, Wrong, read_draft, to_argv
 from gputui.services.runs.start import CheckedDraft, reasons_of
+from gputui.tui.screens.run_pages import rows_of
 from gputui.tui.shell.registry import Action, shown_key
 from gputui.tui.shell.shell_screen import sentence
 from gputui.tui.widgets.cells import clean, end_of, fitted, left, right, ruled, wrapped
 from gputui.tui.widgets.scrolled import MARKER, Entry
 
-ACTIONS: tuple[Action, ...] = (
-    Action(
-        "down", "j", "Down", "Go to the next profile, field, case or line, as the arrow does", does="step(1)"
-    ),
-    Action("up", "k", "Up", "Go to the previous one", does="step(-1)"),
+_ACTIONS = (
+    Action("down", "j", "Down", "Go to the next profile, field, case or line, as the arrow does"),
+    Action("up", "k", "Up", "Go to the previous one"),
     Action("next", "tab", "Form", "Go from the profiles to the form and back; to the next run in progress"),
     Action("choose", "enter", "Choose", "Continue: from a profile to the start, into a field, start the run"),
     Action("start", "r", "Run", "Start the selected profile with the form's options"),
@@ -37,6 +37,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("back", "escape", "Back", "Back to the profiles; a run continues in the background"),
     Action("leave", "q,ctrl+backslash", "Leave", "Leave; reminds you first of a run in progress"),
 )
+ACTIONS: tuple[Action, ...] = tuple(replace(one, does=f"press({one.id!r})") for one in _ACTIONS)
 KEYS: dict[str, str] = {action.id: shown_key(action) for action in ACTIONS}
 
 _FIELDS = ("device", "only", "precision", "launches", "budget", "python", "label", "price", "db")
@@ -52,9 +53,8 @@ class RunForm:
         self.profiles: tuple[Profile, ...] = ()
         self.selected = 0
         """Index among the profiles; their number for a profile of the user's."""
-        self.path = ""
-        """Of the user's profile or workload."""
-        self.texts = {field.name: "" for field in FIELDS}
+        self.texts = dict.fromkeys(("profile", *_FIELDS), "")
+        """What is typed; `profile` is the path of the user's profile or workload."""
         self.default_file = ""
         """Where results are kept if the form names no file; empty while it is not known."""
         self.checked: CheckedDraft | None = None
@@ -63,11 +63,11 @@ class RunForm:
     def profile_name(self) -> str:
         """What `gputui run` is given."""
         own = self.selected >= len(self.profiles)
-        return self.path.strip() if own else self.profiles[self.selected].name
+        return self.texts["profile"].strip() if own else self.profiles[self.selected].name
 
     @property
     def draft(self) -> Draft:
-        return {"profile": self.profile_name, **self.texts}
+        return {**self.texts, "profile": self.profile_name}
 
     @property
     def command(self) -> str:
@@ -95,7 +95,7 @@ class RunForm:
             budget = Span(f"{right(format_whole_seconds(profile.budget_s), 10)}  ", chosen)
             line = fitted((name, budget, Span(clean(profile.question), chosen)), width - len(MARKER))
             yield Entry((line,), number)
-        own = Span(clean(self.path)) if self.path else Span(_OWN, "dim")
+        own = Span(clean(self.texts["profile"])) if self.texts["profile"] else Span(_OWN, "dim")
         line = fitted((Span(left("of your own", _LABEL), "accent"), own), width - len(MARKER))
         yield Entry((line,), len(self.profiles))
         yield Entry(tuple(self._about(width)))
@@ -150,8 +150,7 @@ class RunForm:
             *said,
             *((clean(sentence(error.message, error.hint)), "alarm") for error in self.wrong().values()),
         ):
-            for row in wrapped(text, width - 3, 4):
-                yield (Span(f"  {row}", style),)
+            yield from rows_of(text, width, style, most=4)
 
 
 def _heading(runs: int, width: int) -> Line:
@@ -181,27 +180,16 @@ def _lessons(checked: CheckedDraft) -> Iterator[tuple[str, str]]:
 def cases_lines(checked: CheckedDraft, width: int) -> Iterator[Line]:
     """The cases of a profile: which would run here, which would not, and why."""
     question = "" if checked.profile is None else clean(checked.profile.question)
-    yield from _rows(question, width, "")
+    yield from rows_of(question, width, "")
     for plan in checked.plans:
         runs = [case.case.name for case in plan.cases if case.outcome is None]
         reasons = reasons_of(plan)
-        yield from _listed(f"would run here ({len(runs)}):", runs)
+        yield (Span(f"would run here ({len(runs)}):", "title"),)
+        yield from ((Span(f"    {clean(name)}"),) for name in runs)
         if reasons:
             yield (Span(f"would not ({sum(map(len, reasons.values()))}):", "title"),)
         for reason, names in reasons.items():
-            yield from _rows(f"  {clean(reason)}", width, "warn")
-            yield from _listed("", names)
+            yield from rows_of(f"  {clean(reason)}", width, "warn")
+            yield from ((Span(f"    {clean(name)}"),) for name in names)
     for error in checked.wrong.values():
-        yield from _rows(clean(sentence(error.message, error.hint)), width, "alarm")
-
-
-def _listed(title: str, names: Sequence[str]) -> Iterator[Line]:
-    if title:
-        yield (Span(title, "title"),)
-    for name in names:
-        yield (Span(f"    {clean(name)}"),)
-
-
-def _rows(text: str, width: int, style: str) -> Iterator[Line]:
-    for row in wrapped(text, width - 3, 6):
-        yield (Span(f"  {row}", style),)
+        yield from rows_of(clean(sentence(error.message, error.hint)), width, "alarm")

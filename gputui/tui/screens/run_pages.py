@@ -32,14 +32,13 @@ from gputui.recording.run_directory import Spec
 from gputui.services.playback.demo import MadeUpProgress
 from gputui.services.results.expected import CHECK_WORDS, performance_checks
 from gputui.services.results.labels import torch_in
-from gputui.services.results.run_forms import HOW_TO_OPEN, NextStep, end_of_log, next_steps, traces_of
-from gputui.services.results.selectors import run_in
-from gputui.services.run_page import run_page, serving_page
+from gputui.services.results.run_forms import HOW_TO_OPEN, NextStep, end_of_log, traces_of
+from gputui.services.run_page import read_ended, run_page, serving_page
 from gputui.services.runs.alerts import endings
 from gputui.services.runs.device_history import HistoryReader
 from gputui.services.runs.process import LiveRun, called, follow, is_of_this_boot, see_stored
 from gputui.services.runs.progress import Happened, LogTail, ProgressSnapshot, ProgressTracker, TimedCase
-from gputui.services.serving.curve import ServingRun, serving_of
+from gputui.services.serving.curve import ServingRun
 from gputui.services.support.background import Job
 from gputui.store.journal_reader import TelemetryTail
 from gputui.tui.screens.run_panes import (
@@ -119,7 +118,7 @@ def follow_to_end(runs: tuple[LiveRun, ...], tell: Tell, job: Job[Ended]) -> End
     return ended(runs, tracker)
 
 
-def follow_the_demo(tell: Tell, wait: Callable[[float], object], job: Job[Ended]) -> Ended:
+def follow_the_demo(wait: Callable[[float], object], tell: Tell, job: Job[Ended]) -> Ended:
     """Tell how far a made-up run is, for as long as somebody wants to know."""
     made_up = MadeUpProgress()
     while True:
@@ -137,23 +136,13 @@ def ended(runs: tuple[LiveRun, ...], tracker: ProgressTracker) -> Ended:
     try:
         for index, run in enumerate(runs):
             said += see_stored(run, tracker.stored.get(index))
-        return _read(replace(found, said=tuple(said)))
+        results, loads, passes, steps = read_ended(runs)
     except GputuiError as error:
         return replace(found, said=tuple(said), wrong=error)
-
-
-def _read(found: Ended) -> Ended:
-    from gputui.store.reading import open_result  # duckdb: only who opens a file pays for it
-
-    target = found.runs[0].target
-    with open_result(target) as file:
-        results = tuple(run_in(file, run.run_id) for run in found.runs)
-        loads = tuple(serving_of(one, file.serving(one.summary.run_id)) for one in results)
-        passes = file.profiled(found.runs[0].run_id) if len(results) == 1 else {}
-        steps = tuple(next_steps(results, target, file.measured_summaries(), passes=passes.values()))
-    traces = [trace for one in results for trace in traces_of(one.summary.short_id, target)]
-    said = (*found.said, *(f"trace: {trace}; {HOW_TO_OPEN}" for trace in traces))
-    return replace(found, results=results, loads=loads, passes=tuple(passes.items()), steps=steps, said=said)
+    said += [
+        f"trace: {trace}; {HOW_TO_OPEN}" for run in runs for trace in traces_of(run.short_id, run.target)
+    ]
+    return Ended(runs, found.status, results, loads, tuple(passes.items()), steps, tuple(said))
 
 
 def whole_logs(runs: Sequence[LiveRun], progress: ProgressSnapshot) -> ProgressSnapshot:
@@ -300,8 +289,8 @@ def logs_lines(words: Sequence[LogTail], places: Iterable[object], width: int) -
             yield (Span(f"  {at:5}", "dim"), Span(row, "warn"))
         yield from log_lines(map(clean, said.lines), width)
     for place in places:
-        for row in wrapped(f"full logs, until the directory is removed: {clean(str(place))}", width - 3, 3):
-            yield (Span(f"  {row}", "dim"),)
+        where = f"full logs, until the directory is removed: {clean(str(place))}"
+        yield from rows_of(where, width, "dim", most=3)
 
 
 _MARGIN = "   "
@@ -317,11 +306,11 @@ def ended_lines(
 ) -> Iterator[Line]:
     """All of it; what was measured, as far as it was heard, if it could not be stored."""
     if found.wrong is not None:
-        yield from _rows(clean(sentence(found.wrong.message, found.wrong.hint)), width, "alarm")
+        yield from rows_of(clean(sentence(found.wrong.message, found.wrong.hint)), width, "alarm", margin=" ")
         if progress is not None:
             yield from cases_so_far(progress, width, len(progress.cases) + 4)
     elif found.status != "finished":
-        yield from _rows(f"The run did not finish: {clean(found.status)}.", width, "warn")
+        yield from rows_of(f"The run did not finish: {clean(found.status)}.", width, "warn", margin=" ")
     out = Console(StringIO(), width - 2, 0, False, True, palette)
     for result, load in zip(found.results, found.loads, strict=True):
         page = (
@@ -337,7 +326,7 @@ def ended_lines(
         yield from _next(found.steps, width)
     stored = [f"stored in {found.runs[0].target}"] if found.results else []
     for said in (*found.said, *stored):
-        yield from _rows(clean(said), width, "dim")
+        yield from rows_of(clean(said), width, "dim", margin=" ")
 
 
 def published_lines(checks: Sequence[PerformanceCheck], width: int) -> Iterator[Line]:
@@ -423,6 +412,7 @@ def _next(steps: Sequence[NextStep], width: int) -> Iterator[Line]:
     yield from table_lines(table, width, margin=len(_MARGIN), has_headings=False)
 
 
-def _rows(text: str, width: int, style: str) -> Iterator[Line]:
-    for row in wrapped(text, width - 3, 6):
-        yield (Span(f" {row}", style),)
+def rows_of(text: str, width: int, style: str, *, margin: str = "  ", most: int = 6) -> Iterator[Line]:
+    """A safe text in at most so many rows."""
+    for row in wrapped(text, width - 3, most):
+        yield (Span(margin + row, style),)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import compress, groupby
 from operator import attrgetter, ne
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -89,44 +89,24 @@ class TextStyle(NamedTuple):
     """Also empty where only the text colour or weight differs, which a blank does not show."""
 
 
-class TextStyles:
-    """Rich styles as SGR parameters in one palette, cached."""
-
-    def __init__(self, palette: Palette) -> None:
-        self._palette, self._depth = palette, palette.depth
-        self._known: dict[Style, TextStyle] = {}
-        self._named: dict[str, TextStyle] = {}
-
-    def named(self, name: str) -> TextStyle:
-        sgr = self._named.get(name)
-        if sgr is None:
-            sgr = self._named[name] = self.of(rich_style(name, self._palette))
-        return sgr
-
-    def of(self, style: Style | None) -> TextStyle:
-        if style is None:
-            return TextStyle("", "")
-        sgr = self._known.get(style)
-        if sgr is None:
-            sgr = self._known[style] = self._made(style)
-        return sgr
-
-    def _made(self, style: Style) -> TextStyle:
-        foreground, background = style.color, style.bgcolor
-        if self._depth is Depth.NONE:
-            foreground = background = None
-        if foreground is not None and foreground.is_default:
-            foreground = None
-        if background is not None and background.is_default:
-            background = None
-        bare = style.without_color + Style(color=_short(foreground), bgcolor=_short(background))
-        # links are omitted, as on old Windows: a target may have any length
-        rendered = bare.render("x", color_system=_SYSTEMS[self._depth], legacy_windows=True)
-        parameters = rendered.partition("x")[0].removeprefix("\x1b[").removesuffix("m")
-        on_blanks = background or any(
-            (style.reverse, style.underline, style.underline2, style.strike, style.overline, style.blink)
-        )
-        return TextStyle(parameters, parameters if on_blanks else "")
+def text_style(style: Style | None, depth: Depth) -> TextStyle:
+    if style is None:
+        return TextStyle("", "")
+    foreground, background = style.color, style.bgcolor
+    if depth is Depth.NONE:
+        foreground = background = None
+    if foreground is not None and foreground.is_default:
+        foreground = None
+    if background is not None and background.is_default:
+        background = None
+    bare = style.without_color + Style(color=_short(foreground), bgcolor=_short(background))
+    # links are omitted, as on old Windows: a target may have any length
+    rendered = bare.render("x", color_system=_SYSTEMS[depth], legacy_windows=True)
+    parameters = rendered.partition("x")[0].removeprefix("\x1b[").removesuffix("m")
+    on_blanks = background or any(
+        (style.reverse, style.underline, style.underline2, style.strike, style.overline, style.blink)
+    )
+    return TextStyle(parameters, parameters if on_blanks else "")
 
 
 def _short(colour: Color | None) -> Color | None:
@@ -186,8 +166,9 @@ class CellDiff:
 
     def use(self, palette: Palette) -> None:
         """Write in these colours; the next picture must be complete."""
-        self._text_styles = TextStyles(palette)
         self._depth = palette.depth
+        self._style_of = lru_cache(maxsize=1024)(partial(text_style, depth=palette.depth))
+        self._named = lru_cache(maxsize=256)(lambda name: self._style_of(rich_style(name, palette)))
         self.forget()
 
     def resize(self, width: int, height: int) -> None:
@@ -228,7 +209,7 @@ class CellDiff:
                 if found is None:
                     self._spans[y] = {}
                     cells, styles = [" "] * self.size[0], [""] * self.size[0]
-                    named = ((span.text, self._text_styles.named(span.style)) for span in line)
+                    named = ((span.text, self._named(span.style)) for span in line)
                     odd = self._lay(cells, styles, 0, named)
                     found = self._change(y, cells, styles, odd)
                 pieces += found
@@ -261,7 +242,7 @@ class CellDiff:
         changed: list[int] = []
         for start, text, style, before in new:
             end = start + len(text)
-            sgr = self._text_styles.named(style)
+            sgr = self._named(style)
             if before is not None and before.style == style and len(before.text) == len(text):
                 its_changes = list(compress(range(start, end), map(ne, text, before.text)))
                 for at in its_changes:
@@ -279,18 +260,26 @@ class CellDiff:
         return _pieces(y, cells, styles, changed) if changed else []
 
     def _written(self, pieces: list[_Piece]) -> str:
+        """Moves and switches styles only where necessary; it is not known where the cursor is."""
         width, height = self.size
-        pen = _Pen(self._style, width)
-        if self.forgotten:
-            pen.write("\x1b[m\x1b[2J")
-            self.forgotten = False
-        if sum(len(piece.text) for piece in pieces) < _WHOLE_PICTURE * width * height:
-            pen.draw(pieces)
-        else:
-            for _, of_row in groupby(pieces, key=attrgetter("y")):
-                pen.draw(of_row)
-        self._style = pen.style
-        return pen.written()
+        out = ["\x1b[m\x1b[2J"] if self.forgotten else []
+        self.forgotten = False
+        groups: Iterable[Iterable[_Piece]] = [pieces]
+        if sum(len(piece.text) for piece in pieces) >= _WHOLE_PICTURE * width * height:
+            groups = (of_row for _, of_row in groupby(pieces, key=attrgetter("y")))
+        at_y = at_x = -1
+        for group in groups:
+            for style, y, start, text, after in _in_order(group, self._style, at_y):
+                if style != self._style:
+                    off = style and self._style and not (_is_colour(style) and _is_colour(self._style))
+                    out.append(f"\x1b[{'0;' if off else ''}{style}m")
+                    self._style = style
+                if y != at_y or start != at_x:
+                    out.append(_move(at_y, at_x, y, start))
+                out.append(text)
+                # in the last column, the cursor may be waiting to wrap
+                at_y, at_x = y, after if after < width else -1
+        return "".join(out)
 
     def _row(self, y: int, strips: tuple[Placed, ...]) -> list[_Piece]:
         sent = self._sent[y]
@@ -301,7 +290,7 @@ class CellDiff:
         cells, styles = self._cells[y].copy(), self._styles[y].copy()
         odd = self._odd[y]
         for x, strip in strips:
-            texts = ((text, self._text_styles.of(style)) for text, style, control in strip if not control)
+            texts = ((text, self._style_of(style)) for text, style, control in strip if not control)
             odd |= self._lay(cells, styles, x, texts)
         self._sent[y] = strips
         self._spans[y] = {}
@@ -352,51 +341,21 @@ class _Piece(NamedTuple):
     """The cursor's column afterwards; -1 where terminals disagree about it."""
 
 
-class _Pen:
-    """Collects output; moves and switches styles only when necessary."""
+def _in_order(pieces: Iterable[_Piece], style: str, at_y: int) -> Iterator[_Piece]:
+    """Pieces, which come row by row, in an order that takes few bytes; the cursor is in a row, with a style.
 
-    def __init__(self, style: str, width: int) -> None:
-        """`style` is active, and rows have this width."""
-        self.style = style
-        self._width = width
-        self._out: list[str] = []
-        self.write = self._out.append
-        self._at = (-1, -1)
-        """Row and column of the cursor; -1 while unknown."""
-
-    def draw(self, pieces: Iterable[_Piece]) -> None:
-        """Write pieces, which come row by row, in an order that takes few bytes.
-
-        That is style by style, because to switch colours takes more bytes than to move, and of a style those
-        below each other at once, because the moves between them are the shortest.
-        """
-        by_style: dict[str, list[_Piece]] = {self.style: []}
-        for piece in pieces:
-            by_style.setdefault(piece[0], []).append(piece)
-        at_y, at_x = self._at
-        for style, alike in by_style.items():
-            if alike:
-                self._switch(style)
-            for chain in _chains(alike):
-                if abs(chain[-1].y - at_y) < abs(chain[0].y - at_y):
-                    chain.reverse()
-                for _, y, start, text, after in chain:
-                    if y != at_y or start != at_x:
-                        self.write(_move(at_y, at_x, y, start))
-                    self.write(text)
-                    # in the last column, the cursor may be waiting to wrap
-                    at_y, at_x = y, after if after < self._width else -1
-        self._at = (at_y, at_x)
-
-    def _switch(self, style: str) -> None:
-        now = self.style
-        if style != now:
-            off = style and now and not (_is_colour(style) and _is_colour(now))
-            self.write(f"\x1b[{'0;' if off else ''}{style}m")
-            self.style = style
-
-    def written(self) -> str:
-        return "".join(self._out)
+    That is style by style, because to switch colours takes more bytes than to move, and of a style those
+    below each other at once, because the moves between them are the shortest.
+    """
+    by_style: dict[str, list[_Piece]] = {style: []}
+    for piece in pieces:
+        by_style.setdefault(piece.style, []).append(piece)
+    for alike in by_style.values():
+        for chain in _chains(alike):
+            if abs(chain[-1].y - at_y) < abs(chain[0].y - at_y):
+                chain.reverse()
+            yield from chain
+            at_y = chain[-1].y
 
 
 def _chains(pieces: Iterable[_Piece]) -> list[list[_Piece]]:

@@ -24,7 +24,7 @@ from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
-from gputui.document.background import ANSWERS
+from gputui.document.background import ANSWERS, put_aside
 from gputui.tui.terminal.splash import Taken
 
 if TYPE_CHECKING:
@@ -227,6 +227,25 @@ class QuietDriver(LinuxDriver):
         """Clicks and the wheel only: reporting every movement would flood a slow link."""
         if self._mouse:
             self.write(_CLICKS)
+
+    def _sigtstp_application(self, *_: object) -> None:
+        """Give the terminal back until the shell continues this process.
+
+        Textual's stops it also where no shell could continue it, as after `ssh -t HOST gputui`.
+        """
+        self.suspend_application_mode()
+        self._must_signal_resume = True
+        put_aside()
+        if self._must_signal_resume:  # it was not stopped
+            self.resume_application_mode()
+
+    def _sigcont_application(self, *_: object) -> None:
+        """Take the terminal, also after a stop without warning: two readers would share the keys."""
+        if not self._must_signal_resume and self._writer_thread is not None:
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+        if self._must_signal_resume:
+            self.resume_application_mode()
 
     def _get_terminal_size(self) -> tuple[int, int]:
         """Size of the terminal itself: COLUMNS and LINES do not follow a resize."""

@@ -270,7 +270,12 @@ class FastPaint(App[int]):
         self._gate = FrameGate(monotonic())
         if isinstance(self._driver, QuietDriver):
             self._driver.on_answer = self._on_answer
-        self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
+
+        def resumed(_: App[object]) -> None:
+            self._gate.reopen(monotonic())
+            self.repaint()
+
+        self.app_resume_signal.subscribe(self, resumed, immediate=True)
 
     def on_unmount(self) -> None:
         if self._retry is not None:
@@ -293,11 +298,6 @@ class FastPaint(App[int]):
         self._gate.answered(monotonic())
         if isinstance(self._driver, QuietDriver):
             self._driver.patience_s = max(3 * self._gate.round_trip_s, LEAST_PATIENCE_S)
-
-    def _resumed(self, _: App[object]) -> None:
-        self._gate.reopen(monotonic())
-        self._shown.forget()
-        self._catch_up()
 
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
         driver = self._driver

@@ -79,6 +79,9 @@ def first_picture(fd: int, heading: str) -> Iterator[None]:
     echoed. An ending signal leaves the block as SystemExit. `fd` is a terminal.
     """
     Taken.attributes = quiet_typing()
+    stops = signal.signal(
+        signal.SIGTSTP, signal.SIG_IGN
+    )  # until there is a driver, which gives the terminal back
     with ending_as_exit():
         try:
             width = os.get_terminal_size(fd).columns or 80
@@ -95,6 +98,7 @@ def first_picture(fd: int, heading: str) -> Iterator[None]:
                 with contextlib.suppress(termios.error):
                     termios.tcsetattr(fd, termios.TCSANOW, Taken.attributes)
             Taken.is_taken, Taken.attributes = False, None
+            signal.signal(signal.SIGTSTP, stops)
 
 
 def draw(fd: int, sequence: str) -> None:

@@ -11,6 +11,7 @@ from textual.binding import Binding
 
 from gputui.model.absent import Missing
 from gputui.model.telemetry import GpuUse
+from gputui.tui.app import DOES as DOES_OF_APP
 from gputui.tui.app import MonitorApp
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.processes import COLUMNS, ProcessList, columns_for, time_text
@@ -18,7 +19,7 @@ from gputui.tui.monitor.settings import OF_GPUS, MonitorSettings
 from gputui.tui.monitor.state import DOES
 from gputui.tui.monitor.status import ACTIONS
 from gputui.tui.shell.on_top import help_lines
-from gputui.tui.shell.registry import APP_ACTIONS, SCREENS, shown_keys
+from gputui.tui.shell.registry import APP_ACTIONS, SCREENS, SCREENS_ACTIONS, shown_keys
 
 
 def monitor(gpus: int = 2, processes: int = 12) -> MonitorModel:
@@ -56,7 +57,8 @@ def test_every_action_is_known_to_the_model_and_ids_and_keys_are_unique() -> Non
 
 def test_the_keys_of_the_app_are_those_that_are_listed() -> None:
     bound = {(binding.action, binding.key) for binding in MonitorApp.BINDINGS if isinstance(binding, Binding)}
-    assert bound == {(action.id, action.key) for action in APP_ACTIONS}
+    assert bound == {(f"do({action.id!r})", action.key) for action in APP_ACTIONS}
+    assert set(DOES_OF_APP) == {action.id for action in (*APP_ACTIONS, *SCREENS_ACTIONS)}
 
 
 def test_the_last_line_names_only_keys_that_do_something_and_help_says_what_the_others_need() -> None:

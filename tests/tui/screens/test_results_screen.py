@@ -324,7 +324,7 @@ async def test_what_the_selected_run_says_stands_below_the_list_and_a_step_can_b
         assert isinstance(app._feed, Ticking)
         app._feed.tick()
         await pilot.pause()
-        assert app._monitor._model.samples == 1, "the monitor goes on"  # type: ignore[attr-defined]
+        assert app.monitor._model.samples == 1, "the monitor goes on"  # type: ignore[attr-defined]
         await press(pilot, "1")
         assert picture(app).startswith("moving 80x24 samples ")
 

@@ -110,9 +110,9 @@ async def choose_file(pilot: Pilot[int], profile: Path, **texts: object) -> RunS
     """Name a profile of the user's, and fill in fields of the form as if they were typed."""
     screen = await opened(pilot)
     screen.form.selected = len(screen.form.profiles)
-    screen._name_own(str(profile))
+    screen.fill_in("profile", str(profile))
     for name, text in texts.items():
-        screen._fill_in(name, str(text))
+        screen.fill_in(name, str(text))
     await until(pilot, lambda: screen.form.known is not None)
     return screen
 
@@ -137,7 +137,7 @@ async def test_a_run_of_the_form_stores_what_was_filled_in_shows_what_failed_and
         await until(pilot, lambda: screen.form.profile_name == str(spin) and screen.form.known is not None)
         texts = {"label": "[b]two[/b] 温度", "price": "1.25", "launches": "1", "db": str(tmp_path / "tui.db")}
         for name, text in texts.items():
-            screen._fill_in(name, text)
+            screen.fill_in(name, text)
         assert shlex.split(screen.form.command)[:3] == ["gputui", "run", str(spin)]
         await press(pilot, "r")
         await until(pilot, lambda: screen.ended is not None)
@@ -331,7 +331,7 @@ async def test_a_field_is_filled_in_and_what_is_wrong_with_it_stands_beside_it(s
     async with app.run_test(size=(80, 34)) as pilot:
         screen = await choose_file(pilot, spin)
         await press(pilot, "escape", "tab")
-        assert screen._list.key == FIRST_FIELD
+        assert screen.choices.key == FIRST_FIELD
         await press(pilot, "enter", *"gpu:7", "enter")
         await until(pilot, lambda: "device" in screen.form.wrong())
         await settled(pilot)

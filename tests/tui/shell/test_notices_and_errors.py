@@ -60,12 +60,13 @@ async def test_nothing_rings_by_default_and_the_key_turns_it_on_and_off() -> Non
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        assert (app.notifies, app.chose_notifies) == (False, None)
+        assert not app.settings.notify
         await press(pilot, "3", "N")
         assert "rings and notifies when a run ends" in picture(app)
+        assert app.settings.notify
         await press(pilot, "4", "N")
         assert "rings no more" in picture(app)
-        assert (app.notifies, app.chose_notifies) == (False, False)
+        assert not app.settings.notify
 
 
 async def test_an_error_is_shown_where_it_happened_and_logged_where_a_key_of_every_screen_shows_it(

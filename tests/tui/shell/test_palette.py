@@ -132,7 +132,7 @@ async def test_what_people_want_is_found_by_four_letters_and_opens_where_it_is_s
         assert isinstance(app.screen, PageScreen)
         await press(pilot, "escape")
         await choose("gpu 5", "─ 5 H200 SXM ── details ─")
-        assert app.screen_stack == [app._monitor]
+        assert app.screen_stack == [app.monitor]
 
 
 async def test_enter_does_what_was_found_and_puts_it_first_the_next_time_and_esc_does_nothing() -> None:

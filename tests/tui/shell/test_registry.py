@@ -89,7 +89,7 @@ async def test_keys_and_clicks_open_the_screens_help_closes_and_each_is_as_it_wa
             await press(pilot, entry.key)
             if entry.id != "monitor":
                 assert f"[{entry.key} {entry.short}]" in picture(app)
-        results = app._opened["results"]
+        results = app.opened["results"]
         await press(pilot, "1", "3")
         assert app.screen is results
         line = "".join(span.text for span in header_line("monitor", "", 80))

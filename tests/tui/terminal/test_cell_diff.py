@@ -19,7 +19,7 @@ from wcwidth import wcswidth, wcwidth
 from gputui.document.background import palette_here
 from gputui.document.spans import Line, Span
 from gputui.document.theme import STYLES, Depth, Palette
-from gputui.tui.terminal.cell_diff import _ONE_CELL_EACH, CellDiff, TextStyles, cells_of
+from gputui.tui.terminal.cell_diff import _ONE_CELL_EACH, CellDiff, cells_of, text_style
 from gputui.tui.terminal.renderer import strip_of
 
 WIDTH, HEIGHT = 30, 6
@@ -294,13 +294,11 @@ def test_each_style_is_written_in_the_colours_of_its_depth(palette: Palette) -> 
 
 
 def test_a_colour_of_24_bits_that_is_one_of_the_256_is_written_as_such() -> None:
-    styles = TextStyles(TRUE)
-    assert styles.of(Style(color="#5fafd7", bgcolor="#262626")).of_text == "38;5;74;48;5;235"
-    assert styles.of(Style(color="#5fafd8")).of_text == "38;2;95;175;216"
+    assert text_style(Style(color="#5fafd7", bgcolor="#262626"), Depth.TRUE).of_text == "38;5;74;48;5;235"
+    assert text_style(Style(color="#5fafd8"), Depth.TRUE).of_text == "38;2;95;175;216"
     for number in range(16, 256):
-        assert styles.of(Style(color=Color.from_triplet(EIGHT_BIT_PALETTE[number]))).of_text.startswith(
-            "38;5;"
-        )
+        style = Style(color=Color.from_triplet(EIGHT_BIT_PALETTE[number]))
+        assert text_style(style, Depth.TRUE).of_text.startswith("38;5;")
 
 
 def test_without_colours_the_blanks_and_bars_beside_a_warning_are_not_marked() -> None:
