@@ -332,14 +332,6 @@ def _ranges(row: GpuRow) -> list[PlausibleRow]:
     return sorted((one for one in plausible_rows() if one.gpu == row.name), key=place)
 
 
-def _peaks(row: GpuRow) -> Iterable[tuple[str, float | None]]:
-    yield "fp32", row.fp32_tflops
-    yield "tf32", row.tf32_tensor_tflops
-    yield "bf16", row.bf16_tensor_tflops
-    yield "fp16", row.fp16_vector_tflops if row.fp16_tensor_tflops is None else row.fp16_tensor_tflops
-    yield "fp8", row.fp8_tensor_tflops
-
-
 def _write(page: Page, row: GpuRow, here: Here, *, is_verbose: bool) -> None:
     """Its data sheet, what renting it costs, and what was measured of it elsewhere and here."""
     capability = "compute capability {}" if row.vendor == "NVIDIA" else ""
@@ -401,7 +393,7 @@ def _judged(one: PlausibleRow, here: Here) -> tuple[Cell, ...]:
 
 def _sheet(row: GpuRow) -> Iterator[tuple[str, str]]:
     """What its data sheet says; empty where that is not known."""
-    peaks = [f"{name} {three_digits(value)}" for name, value in _peaks(row) if value is not None]
+    peaks = [f"{name} {three_digits(value)}" for name, value in row.peaks_tflops.items() if value is not None]
     link = "NVLink" if row.vendor == "NVIDIA" else "link between GPUs"
     memory = _listed(
         (row.memory_gib, "{:g} GiB as sold"),
@@ -509,7 +501,7 @@ def _plain_gpu(row: GpuRow, here: Here) -> dict[str, object]:
     of_best = ("provider", "instance_type", "price_kind", "is_on_demand", "price_date", "is_recent")
     return {
         **fields_of(row, "name", "vendor", "arch", "compute_capability"),
-        "peak_flops_per_s": {name: value and value * 1e12 for name, value in _peaks(row)},
+        "peak_flops_per_s": {name: value and value * 1e12 for name, value in row.peaks_tflops.items()},
         "memory_gib": row.memory_gib,
         "driver_memory_mib": row.nvml_memory_mib,
         "memory_bandwidth_bytes_per_s": row.memory_bandwidth_gbs and row.memory_bandwidth_gbs * 1e9,

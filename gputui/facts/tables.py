@@ -6,10 +6,10 @@ import csv
 import functools
 import itertools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple  # Any: a cell, by the type of its field
 
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
@@ -52,6 +52,17 @@ class GpuRow:
     """Keys of `sources.csv`."""
     confidence: str
     notes: str
+
+    @property
+    def peaks_tflops(self) -> dict[str, float | None]:
+        """By type, of tensor units where they have it, with accumulation in FP32."""
+        return {
+            "fp32": self.fp32_tflops,
+            "tf32": self.tf32_tensor_tflops,
+            "bf16": self.bf16_tensor_tflops,
+            "fp16": self.fp16_vector_tflops if self.fp16_tensor_tflops is None else self.fp16_tensor_tflops,
+            "fp8": self.fp8_tensor_tflops,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,32 +146,7 @@ class SourceRow:
 def gpu_rows() -> tuple[GpuRow, ...]:
     """All accelerators, in matching order: the first match wins."""
     return tuple(
-        GpuRow(
-            name=row["name"],
-            pattern=re.compile(row["match_regex"], re.IGNORECASE),
-            vendor=row["vendor"],
-            arch=row["arch"],
-            compute_capability=row["compute_capability"],
-            sm_count=_number(row["sm_count"]),
-            memory_gib=_number(row["memory_gib"]),
-            nvml_memory_mib=_number(row["nvml_memory_mib"]),
-            memory_bandwidth_gbs=_number(row["memory_bandwidth_gbs"]),
-            fp32_tflops=_number(row["fp32_tflops"]),
-            tf32_tensor_tflops=_number(row["tf32_tensor_tflops"]),
-            fp16_tensor_tflops=_number(row["fp16_tensor_tflops"]),
-            bf16_tensor_tflops=_number(row["bf16_tensor_tflops"]),
-            fp8_tensor_tflops=_number(row["fp8_tensor_tflops"]),
-            fp16_vector_tflops=_number(row["fp16_vector_tflops"]),
-            tdp_w=_number(row["tdp_w"]),
-            pcie_gen=_number(row["pcie_gen"]),
-            nvlink_gbs=_number(row["nvlink_gbs"]),
-            slowdown_temp_c=_number(row["slowdown_temp_c"]),
-            mem_min_gib=_number(row["mem_min_gib"]),
-            mem_max_gib=_number(row["mem_max_gib"]),
-            source=_keys(row["source"]),
-            confidence=row["confidence"],
-            notes=row["notes"],
-        )
+        GpuRow(pattern=re.compile(row["match_regex"], re.IGNORECASE), **_cells(GpuRow, row))
         for row in _read("gpus.csv")
     )
 
@@ -172,23 +158,16 @@ UNITS = {"TFLOP/s": ("flop", 1e12), "GB/s": ("B", 1e9)}
 @functools.cache
 def plausible_rows() -> tuple[PlausibleRow, ...]:
     rows = []
-    for row in _read("plausible.csv"):
-        unit, scale = UNITS[row["unit"]]
-        measured_max = _number(row["measured_max"])
+    for row in (PlausibleRow(**_cells(PlausibleRow, cells)) for cells in _read("plausible.csv")):
+        unit, scale = UNITS[row.unit]
         rows.append(
-            PlausibleRow(
-                gpu=row["gpu"],
-                measure=row["measure"],
-                dtype=row["dtype"],
+            replace(
+                row,
                 unit=unit,
-                measured_min=float(row["measured_min"]) * scale,
-                measured_max=None if measured_max is None else measured_max * scale,
-                suspicious_above=float(row["suspicious_above"]) * scale,
-                peak=float(row["peak"]) * scale,
-                conditions=row["conditions"],
-                source=_keys(row["source"]),
-                confidence=row["confidence"],
-                notes=row["notes"],
+                measured_min=row.measured_min * scale,
+                measured_max=None if row.measured_max is None else row.measured_max * scale,
+                suspicious_above=row.suspicious_above * scale,
+                peak=row.peak * scale,
             )
         )
     return tuple(rows)
@@ -230,20 +209,9 @@ def instance_row(row: Mapping[str, str]) -> InstanceRow:
     """
     usd_per_hour, spot_usd_per_hour = _number(row["usd_per_hour"]), _number(row["spot_usd_per_hour"])
     return InstanceRow(
-        provider=row["provider"],
-        instance_type=row["instance_type"],
-        gpu=row["gpu"],
-        gpu_count=float(row["gpu_count"]),
         usd_per_hour=Missing("no list price known") if usd_per_hour is None else usd_per_hour,
-        price_kind=row["price_kind"],
-        region=row["region"],
-        price_date=row["price_date"],
         spot_usd_per_hour=Missing("no spot price known") if spot_usd_per_hour is None else spot_usd_per_hour,
-        spot_date=row["spot_date"],
-        spot_source=_keys(row["spot_source"]),
-        source=_keys(row["source"]),
-        confidence=row["confidence"],
-        notes=row["notes"],
+        **_cells(InstanceRow, row),
     )
 
 
@@ -273,12 +241,28 @@ def _read(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
+def _cells(kind: type, row: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a dataclass whose types a table has, from the columns of their names. Raises KeyError."""
+    return {
+        field.name: _READ_AS[field.type](row[field.name]) for field in fields(kind) if field.type in _READ_AS
+    }
+
+
 def _number(cell: str) -> float | None:
     return float(cell) if cell else None
 
 
 def _keys(cell: str) -> tuple[str, ...]:
     return tuple(key for key in cell.split(";") if key)
+
+
+_READ_AS: Mapping[Any, Callable[[str], object]] = {
+    "str": str,
+    "float": float,
+    "float | None": _number,
+    "tuple[str, ...]": _keys,
+}
+"""By the type of a field, as it is written above."""
 
 
 _WORD = re.compile(r"[a-z0-9]+")
@@ -407,18 +391,10 @@ def peak_for(gpu: GpuFacts, precision_used: str) -> float | Missing:
     """
     if gpu.mig_profile:
         return Missing(f"the slice {gpu.mig_profile} has only a part of the {gpu.name}'s peak")
-    row = gpu.row
-    peaks_tflops = {
-        "fp32": row.fp32_tflops,
-        "tf32": row.tf32_tensor_tflops,
-        "bf16": row.bf16_tensor_tflops,
-        "fp16": row.fp16_vector_tflops if row.fp16_tensor_tflops is None else row.fp16_tensor_tflops,
-        "fp8": row.fp8_tensor_tflops,
-    }
-    dtype = precision_used.removeprefix("amp-")
-    if dtype not in peaks_tflops:
+    dtype, peaks = precision_used.removeprefix("amp-"), gpu.row.peaks_tflops
+    if dtype not in peaks:
         return Missing(f"no peak is kept for {precision_used or 'an unknown precision'}")
-    peak_tflops = peaks_tflops[dtype]
+    peak_tflops = peaks[dtype]
     if peak_tflops is None:
         return Missing(f"no {dtype} peak known for {gpu.name}")
     return peak_tflops * 1e12

@@ -25,6 +25,7 @@ from gputui.model.journal import (
     MachineFound,
     Price,
     ProfiledPass,
+    RunStart,
     RuntimeFound,
     WorkerReady,
 )
@@ -44,6 +45,8 @@ Row = dict[str, Cell]
 LAYERS = ("platform", "scheduler", "container", "vm", "os")
 _COLUMN_OF: Mapping[type, Mapping[str, str]] = {
     RunFacts: {"started_utc_us": "started_us", "ended_utc_us": "ended_us"},
+    RunStart: {"started_utc_us": "started_us"},
+    LaunchStart: {"threads": "threads_planned"},
     Runtime: {"torch_cuda": "cuda_version", "torch_hip": "hip_version"},
     Cpu: {field.name: f"cpu_{field.name}" for field in fields(Cpu)},
     Memory: {field.name: f"memory_{field.name}" for field in fields(Memory)},
@@ -143,24 +146,15 @@ def _with_absent(values: Mapping[str, Any]) -> Row:  # Any: fields of several da
 
 
 def _run_row(contents: JournalContents, machine: Machine | None, imported_from: str, stored_us: int) -> Row:
-    start, end = contents.start, contents.end
+    end = contents.end
     layers = machine.layers if machine else ()
     runtime = next((line.runtime for line in contents.of(RuntimeFound)), None)
     return _with_absent(
         {
-            "started_us": start.started_utc_us,
+            **_cells(contents.start, "schema", "run_id", "price"),
             "ended_us": end.ended_utc_us if end else None,
-            "started_ns": start.started_ns,
-            "utc_offset_min": start.utc_offset_min,
             "status": end.status if end else "interrupted",
             "status_reason": end.reason if end else "its process ended without saying why",
-            "profile": start.profile,
-            "profile_version": start.profile_version,
-            "seed": start.seed,
-            "replicates": start.replicates,
-            "budget_s": start.budget_s,
-            "label": start.label,
-            "gputui_version": start.gputui_version,
             "imported_from": imported_from,
             "stored_us": stored_us,
             **(
@@ -194,8 +188,7 @@ def _case_row(contents: JournalContents, line: CasePlanned, measurements: list[R
         "case_id": planned.case_id,
         "work_key": case.work.key,
         "parameters_json": json.dumps([list(parameter) for parameter in case.work.parameters]),
-        "device_index": line.device_index,
-        "device_name": line.device_name,
+        **_cells(line, "planned"),
         "outcome": outcome,
         "reason": reason,
     }
@@ -224,18 +217,14 @@ def _launch_rows(contents: JournalContents) -> list[Row]:
         worker, end = ready.get(line.launch_id), ended.get(line.launch_id)
         rows.append(
             {
-                "launch_id": line.launch_id,
-                "replicate": line.replicate,
-                "threads_planned": line.threads,
+                **_cells(line, "case_ids", "t_ns", "purpose"),
                 "threads_used": worker.threads_used if worker else None,
-                "allowance_s": line.allowance_s,
                 "startup_ns": worker.startup_ns if worker else None,
                 "started_us": contents.utc_us(line.t_ns),
                 "ended_us": contents.utc_us(end.t_ns) if end else None,
                 "outcome": end.outcome if end else "interrupted",
                 "reason": end.reason if end else "the run ended before this launch did",
                 "exit_status": end.exit_status if end else None,
-                "is_fork": line.is_fork,
             }
         )
     return rows

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.errors import GputuiError, clean_text
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, known
+from gputui.model.journal import fields_of
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, format_rate
 from gputui.services.results.labels import device_words
@@ -210,21 +211,19 @@ _RATES = (
 def _rates(run: Run, path: Path) -> Iterator[dict[str, object]]:
     """The cases of a run that were measured, by the names of _RATES."""
     summary = run.summary
-    torch, price = summary.runtime.torch_version, summary.price
+    price = known(summary.price)
     of_run = {
         "file": str(path),
         "run": summary.short_id,
-        "run_id": summary.run_id,
-        "label": summary.label,
+        **fields_of(summary, "run_id", "label", "profile"),
         "started": summary.started_utc_us,
-        "profile": summary.profile,
         "machine": device_words(summary),
         "machine_id": summary.machine.machine_id,
-        "torch": None if isinstance(torch, Missing) else torch,
-        "usd_per_hour": None if isinstance(price, Missing) else price.usd_per_hour,
+        "torch": known(summary.runtime.torch_version),
+        "usd_per_hour": price and price.usd_per_hour,
     }
     for result in run.cases:
-        speed, cost = speed_of(result), cost_of(result, price)
+        speed, cost = speed_of(result), known(cost_of(result, summary.price))
         if isinstance(speed, Missing):
             continue
         identity = {name: value for name, value in result.case.identity().items() if name in _RATES}
@@ -233,13 +232,10 @@ def _rates(run: Run, path: Path) -> Iterator[dict[str, object]]:
             **identity,
             "device_name": result.device_name,
             "rate": speed.units_per_s,
-            "low": speed.low,
-            "high": speed.high,
             "unit": f"{result.case.unit}/s",
             "seconds": result.case.units_per_step / speed.units_per_s,
-            "launches": speed.launches,
-            "blocks": speed.blocks,
-            "usd_per_million": None if isinstance(cost, Missing) else cost.usd_per_million,
+            **fields_of(speed, "low", "high", "launches", "blocks"),
+            "usd_per_million": cost and cost.usd_per_million,
         }
 
 

@@ -41,9 +41,9 @@ class Level:
     """Offered, of `open`."""
     speed: SpeedEstimate | Missing
     """Output tokens per second; of `search` requests per second at the limit."""
-    tokens_per_user: float | Missing
+    tokens_per_s_and_user: float | Missing
     """Output tokens per second and user, waiting for the first included."""
-    output_per_s: float | Missing
+    output_tokens_per_s: float | Missing
     """Output tokens per second; of `search` at the limit, the median of its launches."""
     ttft: Times
     tpot: Times
@@ -56,7 +56,7 @@ class Level:
     """Answers whose length is not the one that was asked for."""
     in_one_piece: int
     """Answers all of whose output arrived at one instant."""
-    longest_lag_s: float
+    client_lag_p99_s: float
     """The largest p99 of the client's lag among its steps."""
     energy: Energy | Missing
     """Joules per output token, of all GPUs of the box."""
@@ -66,9 +66,9 @@ class Level:
     """What the server said of itself at the ends of its launches, None for what it does not offer: the
     longest queue, `waiting`; the most of its key-value cache in use and the mean share of prefixes that were
     there, each 0 to 1; all preemptions. Empty if it offers none of these."""
-    held_per_s: float | None
+    held_requests_per_s: float | None
     """Of a search, the highest rate that held below all that failed; None if none did, as the next."""
-    failed_per_s: float | None
+    failed_requests_per_s: float | None
     """The lowest rate that failed."""
 
     @property
@@ -163,8 +163,8 @@ def _level(result: CaseResult, records: ServingRecords) -> Level:
         users=users if isinstance(users, int) else None,
         rate_per_s=float(rate) if isinstance(rate, int | float) else None,
         speed=speed,
-        tokens_per_user=per_user,
-        output_per_s=_output(result, speed, kind),
+        tokens_per_s_and_user=per_user,
+        output_tokens_per_s=_output(result, speed, kind),
         ttft=_times(answered, lambda row: row.ttft_s),
         tpot=_times(answered, lambda row: row.tpot_s),
         e2e=_times(answered, lambda row: row.e2e_s),
@@ -172,12 +172,12 @@ def _level(result: CaseResult, records: ServingRecords) -> Level:
         cached_share=_cached(answered),
         other_lengths=sum(row.output_tokens != asked for row in answered),
         in_one_piece=sum(row.is_in_one_piece for row in answered),
-        longest_lag_s=max((step.client_lag_p99_s or 0.0 for step in offered), default=0.0),
+        client_lag_p99_s=max((step.client_lag_p99_s or 0.0 for step in offered), default=0.0),
         energy=_energy(result, records, kind),
         offered=offered,
         server=_server_during(chosen),
-        held_per_s=held,
-        failed_per_s=failed,
+        held_requests_per_s=held,
+        failed_requests_per_s=failed,
     )
 
 

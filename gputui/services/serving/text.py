@@ -12,7 +12,7 @@ from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Table, table_of
 from gputui.errors import GputuiError
 from gputui.model.absent import Missing, known
-from gputui.model.journal import Price, ProfiledPass
+from gputui.model.journal import Price, ProfiledPass, fields_of
 from gputui.model.plan import Case
 from gputui.model.result import Run, RunSummary
 from gputui.model.serving import ANSWERED
@@ -29,7 +29,7 @@ from gputui.model.units import (
 from gputui.services.results.headline import as_sentence, run_headline
 from gputui.services.results.metrics import AS_OFFERED, LATE_S, metrics_of
 from gputui.services.results.step_answer import why_sentence
-from gputui.services.serving.curve import CLOSED, OPEN, SEARCH, Level, ServingRun, Times
+from gputui.services.serving.curve import CLOSED, OPEN, SEARCH, Level, ServingRun
 from gputui.services.serving.profiles import (
     DEFAULT_ATTAINED_SHARE,
     RANDOM_WORDS,
@@ -72,7 +72,7 @@ def curve_table(levels: Sequence[Level], *, is_full: bool = False, styles: str |
         for place, heading in enumerate(_FULL_HEADINGS if is_full else HEADINGS)
     ]
     if styles:
-        output = [known(level.output_per_s) or 0.0 for level in levels]
+        output = [known(level.output_tokens_per_s) or 0.0 for level in levels]
         columns.insert(2, bars(output, max(output, default=0.0) or 1.0, styles))
     return Table(tuple(columns))
 
@@ -91,16 +91,16 @@ def _row(level: Level) -> tuple[str | Span, ...]:
         spread = format_spread(speed.units_per_s, speed.low, speed.high)
     return (
         load_words(level),
-        _number(level.output_per_s),
+        _number(level.output_tokens_per_s),
         spread,
-        _number(level.tokens_per_user),
+        _number(level.tokens_per_s_and_user),
         _time(level.ttft.p50_s),
         _time(level.ttft.p99_s),
         _time(level.tpot.p50_s),
         _time(level.tpot.p99_s),
         str(level.ttft.n),
         Span(str(failed), "warn" if failed else ""),
-        format_seconds(level.longest_lag_s),
+        format_seconds(level.client_lag_p99_s),
     )
 
 
@@ -142,12 +142,12 @@ def serving_headline(serving: ServingRun, price: Price | Missing) -> str:
 
 def _most_output(serving: ServingRun) -> str:
     """`Chat: at most 730 output tok/s, with 16 users.`, or of rates alone how long the largest waits."""
-    found = [level for level in serving.levels if not isinstance(level.output_per_s, Missing)]
+    found = [level for level in serving.levels if not isinstance(level.output_tokens_per_s, Missing)]
     users = [level for level in found if level.kind == CLOSED]
     profile = as_sentence(serving.profile)
     if users:
-        most = max(users, key=lambda level: known(level.output_per_s) or 0.0)
-        rate = _number(most.output_per_s)
+        most = max(users, key=lambda level: known(level.output_tokens_per_s) or 0.0)
+        rate = _number(most.output_tokens_per_s)
         return f"{profile}: at most {rate} output tok/s, with {load_words(most)}."
     if rates := [level for level in found if level.kind == OPEN]:
         most = max(rates, key=lambda level: level.rate_per_s or 0.0)
@@ -161,7 +161,7 @@ def _without_limit(limit: Level) -> str:
     within, why = limits_of(limit.case).text, limit.result.reason or limit.result.outcome
     if not isinstance(limit.speed, Missing):
         why = f"the launches tell it from {_number(limit.speed.low)} to {_number(limit.speed.high)}/s only"
-    held, failed = limit.held_per_s, limit.failed_per_s
+    held, failed = limit.held_requests_per_s, limit.failed_requests_per_s
     if held is None and failed is None:
         return f"No rate within {within} is known: {why}"
     share = share_words(limit)
@@ -182,10 +182,12 @@ def usd_per_million_tokens(level: Level, price: Price | Missing) -> float | Miss
     """USD for a million output tokens of a load, all of the box's price on them."""
     if isinstance(price, Missing):
         return price
-    if isinstance(level.output_per_s, Missing):
-        return level.output_per_s
+    if isinstance(level.output_tokens_per_s, Missing):
+        return level.output_tokens_per_s
     return (
-        price.usd_per_hour / 3600 / level.output_per_s * 1e6 if level.output_per_s else Missing("no output")
+        price.usd_per_hour / 3600 / level.output_tokens_per_s * 1e6
+        if level.output_tokens_per_s
+        else Missing("no output")
     )
 
 
@@ -245,10 +247,10 @@ def serving_notes(serving: ServingRun) -> Iterator[str]:
         if bad:
             parts = listed([f"{n} {outcome}" for outcome, n in bad])
             yield f"{load_words(level)}: of {counted(level.outcomes.total(), 'request')} {parts}"
-    laggards = [level for level in measured if level.longest_lag_s > LATE_S]
+    laggards = [level for level in measured if level.client_lag_p99_s > LATE_S]
     if laggards:
-        worst = max(laggards, key=lambda level: level.longest_lag_s)
-        yield f"lag of the client: p99 {format_seconds(worst.longest_lag_s)} with {load_words(worst)}"
+        worst = max(laggards, key=lambda level: level.client_lag_p99_s)
+        yield f"lag of the client: p99 {format_seconds(worst.client_lag_p99_s)} with {load_words(worst)}"
     if any(step.client == "asyncio" for level in serving.levels for step in level.offered):
         yield "the client ran without uvloop, which lags less: pip install uvloop"
 
@@ -385,81 +387,52 @@ def api_price_from(text: str) -> tuple[float, float]:
 
 def serving_as_json(serving: ServingRun, price: Price | Missing) -> dict[str, Any]:
     """Plain types; a value that is absent is null, and its reason stands beside it under `absent`."""
-    server = None if isinstance(serving.server, Missing) else serving.server
+    server = known(serving.server)
     return {
-        "engine": None if server is None else server.engine or None,
-        "engine_version": None if server is None else server.version or None,
-        "context_tokens": None if server is None else server.context_tokens,
-        "server_is_here": None if server is None else server.is_here,
-        "model": serving.model,
-        "api": serving.api,
-        "profile": serving.profile,
-        "prompt_tokens": serving.prompt_tokens,
-        "shared_tokens": serving.shared_tokens,
-        "output_tokens": serving.output_tokens,
+        "engine": (server and server.engine) or None,
+        "engine_version": (server and server.version) or None,
+        "context_tokens": server and server.context_tokens,
+        "server_is_here": server and server.is_here,
+        **fields_of(serving, "model", "api", "profile", "prompt_tokens", "shared_tokens", "output_tokens"),
         "loads": [_level(level, price) for level in serving.levels],
     }
 
 
 def _level(level: Level, price: Price | Missing) -> dict[str, Any]:
-    absent: dict[str, str] = {}
-
-    def or_null(name: str, value: float | Missing) -> float | None:
-        if isinstance(value, Missing):
-            absent[name] = value.reason
-            return None
-        return value
-
-    speed = level.speed
+    speed, energy = level.speed, level.energy
     per_s = speed if isinstance(speed, Missing) else speed.units_per_s
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "case_id": level.result.case_id,
         "load": level.kind,
-        "users": level.users,
-        "rate_per_s": level.rate_per_s,
-        "outcome": level.result.outcome,
-        "reason": level.result.reason,
+        **fields_of(level, "users", "rate_per_s"),
+        **fields_of(level.result, "outcome", "reason"),
         "is_overloaded": level.is_overloaded,
-        "limit_requests_per_s": or_null("limit_requests_per_s", per_s) if level.kind == SEARCH else None,
-        "output_tokens_per_s": or_null("output_tokens_per_s", level.output_per_s),
+        "limit_requests_per_s": per_s if level.kind == SEARCH else None,
+        "output_tokens_per_s": level.output_tokens_per_s,
         "interval": None if isinstance(speed, Missing) or level.is_as_offered else [speed.low, speed.high],
-        "tokens_per_s_and_user": or_null("tokens_per_s_and_user", level.tokens_per_user),
-        "usd_per_million_output_tokens": or_null(
-            "usd_per_million_output_tokens", usd_per_million_tokens(level, price)
-        ),
-        "joules_per_output_token": or_null(
-            "joules_per_output_token",
-            level.energy if isinstance(level.energy, Missing) else level.energy.joules_per_unit,
-        ),
-        "cached_share": or_null("cached_share", level.cached_share),
-        "other_lengths": level.other_lengths,
-        "held_requests_per_s": level.held_per_s,
-        "failed_requests_per_s": level.failed_per_s,
-        "server": dict(level.server) or None,
-        "client_lag_p99_s": level.longest_lag_s,
-        "outcomes": dict(level.outcomes),
+        "tokens_per_s_and_user": level.tokens_per_s_and_user,
+        "usd_per_million_output_tokens": usd_per_million_tokens(level, price),
+        "joules_per_output_token": energy if isinstance(energy, Missing) else energy.joules_per_unit,
+        "cached_share": level.cached_share,
+        **fields_of(level, "other_lengths", "held_requests_per_s", "failed_requests_per_s"),
+        "server": level.server or None,
+        "client_lag_p99_s": level.client_lag_p99_s,
+        "outcomes": level.outcomes,
         "requests": level.outcomes.total(),
     }
+    absent = {name: value.reason for name, value in values.items() if isinstance(value, Missing)}
     if level.is_as_offered:
         absent["interval"] = AS_OFFERED.reason
     for name, times in (("ttft", level.ttft), ("tpot", level.tpot), ("e2e", level.e2e)):
-        found[name] = _times(times, name, absent)
-    return {**found, "absent": absent}
-
-
-def _times(times: Times, name: str, absent: dict[str, str]) -> dict[str, Any]:
-    plain: dict[str, Any] = {"requests": times.n}
-    for which, value in (("p50", times.p50_s), ("p99", times.p99_s)):
-        if isinstance(value, Percentile):
-            plain[f"{which}_s"], plain[f"{which}_low_s"], plain[f"{which}_high_s"] = (
-                value.value,
-                value.low,
-                value.high,
-            )
-        else:
-            plain[f"{which}_s"] = plain[f"{which}_low_s"] = plain[f"{which}_high_s"] = None
-            absent[f"{name}.{which}_s"] = value.reason
-    return plain
+        values[name] = {"requests": times.n}
+        for which, found in (("p50", times.p50_s), ("p99", times.p99_s)):
+            keys = (f"{which}_s", f"{which}_low_s", f"{which}_high_s")
+            if isinstance(found, Missing):
+                absent[f"{name}.{which}_s"] = found.reason
+                values[name] |= dict.fromkeys(keys)
+            else:
+                values[name] |= zip(keys, (found.value, found.low, found.high), strict=True)
+    return {**{name: known(value) for name, value in values.items()}, "absent": absent}
 
 
 _PORTS = {"vLLM": 8000, "SGLang": 30000, "llama.cpp": 8080, "Ollama": 11434, "TGI": 8080}

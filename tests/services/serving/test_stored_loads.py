@@ -63,7 +63,7 @@ def test_the_curve_has_users_in_order_and_then_the_limit(db: Path) -> None:
     assert [level.users for level in found.levels] == [*USERS, None]
     one, *_, limit = found.levels
     assert not isinstance(one.speed, str)
-    assert one.tokens_per_user == pytest.approx(200 / server.service_s, rel=0.03)
+    assert one.tokens_per_s_and_user == pytest.approx(200 / server.service_s, rel=0.03)
     assert limit.speed.units_per_s == pytest.approx(0.8 * server.capacity_per_s, rel=0.03)  # type: ignore[union-attr]
     assert one.ttft.n == 390
     assert one.ttft.p99_s.value == pytest.approx(0.0525, rel=0.05)  # type: ignore[union-attr]
@@ -125,7 +125,10 @@ def test_a_search_that_ended_early_says_between_which_rates_the_limit_lies(db: P
     away = replace(held, rate_per_s=20.0, good_share=0.0, step_index=1)
     last = _serving(replace(run, cases=(*cases, gone)), replace(records, steps=(*steps, away)))
     assert last.limit is not None
-    assert (last.limit.held_per_s, last.limit.failed_per_s) == (12.0, 24.0)  # at 20 the server went away
+    assert (last.limit.held_requests_per_s, last.limit.failed_requests_per_s) == (
+        12.0,
+        24.0,
+    )  # at 20 the server went away
 
 
 def test_show_prints_the_curve_and_its_json_has_the_same(
@@ -194,8 +197,8 @@ def test_energy_per_token_is_that_of_all_gpus_over_the_output(db: Path) -> None:
 
     for level in found.levels:
         assert isinstance(level.energy, Energy)
-        assert not isinstance(level.output_per_s, Missing)
-        assert level.energy.joules_per_unit == pytest.approx(400.0 / level.output_per_s, rel=0.02)
+        assert not isinstance(level.output_tokens_per_s, Missing)
+        assert level.energy.joules_per_unit == pytest.approx(400.0 / level.output_tokens_per_s, rel=0.02)
     assert energy_line(found).startswith("energy of the GPUs: ")
     elsewhere = tuple(replace(server, is_here=False) for server in records.servers)
     apart = _serving(run, replace(records, powers=powers, servers=elsewhere))
