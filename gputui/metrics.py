@@ -107,6 +107,8 @@ class Metric:
     title: str
     code: str = ""
     """How a run stores it: `f` for a float, `Q` for a counter or bit set; empty if it does not."""
+    sharing: str = ""
+    """What `gputui share` copies of that: `kept`, `counter` for what it grew by, or empty for nothing."""
     id: str = ""
     """As in the settings of the Monitor; empty for what it has no chart of."""
     rank: int = 0
@@ -242,40 +244,46 @@ def round_ceiling(value: float) -> float:
 METRICS: tuple[Metric, ...] = (
     Metric(
         "sm_busy_pct", "busy", "%", "compute", "share of time with a kernel running",
-        code="f", id="busy", rank=5,
+        code="f", sharing="kept", id="busy", rank=5,
     ),
-    Metric("memory_busy_pct", "memory traffic", "%", "memory", "share of time with memory traffic", code="f"),
+    Metric(
+        "memory_busy_pct", "memory traffic", "%", "memory", "share of time with memory traffic",
+        code="f", sharing="kept",
+    ),
     Metric(
         "memory_used_bytes", "memory", "B", "memory", "GPU memory in use",
-        code="f", id="memory", rank=4, full=("memory_total_bytes",),
+        code="f", sharing="kept", id="memory", rank=4, full=("memory_total_bytes",),
         column="memory_used_mib", column_unit=2.0**20,
     ),
     Metric(
         "power_w", "power", "W", "power", "power drawn now",
-        code="f", id="power", rank=1, full=("power_limit_w", "power_limit_default_w"),
+        code="f", sharing="kept", id="power", rank=1, full=("power_limit_w", "power_limit_default_w"),
         mark="power_limit_w", limit="cap",
     ),
     Metric(
         "temperature_c", "temperature", "°C", "clock", "temperature of the chip",
-        code="f", id="temperature", rank=3, full=("temperature_limit_c",), limit="slows at",
+        code="f", sharing="kept", id="temperature", rank=3, full=("temperature_limit_c",), limit="slows at",
     ),
     Metric(
         "sm_clock_mhz", "clock", "MHz", "clock", "clock of the processors",
-        code="f", id="clock", rank=2, full=("sm_clock_max_mhz",),
+        code="f", sharing="kept", id="clock", rank=2, full=("sm_clock_max_mhz",),
     ),
     Metric(
         "memory_clock_mhz", "memory clock", "MHz", "clock", "clock of the memory",
-        code="f", id="memory-clock", full=("memory_clock_max_mhz",),
+        code="f", sharing="kept", id="memory-clock", full=("memory_clock_max_mhz",),
     ),
     Metric(
         "throttle_bits", "slowed by", "", "", "clocks-event reasons, NVML bit set",
-        code="Q", combine="any",
+        code="Q", sharing="kept", combine="any",
     ),
     Metric(
         "energy_mj", "energy", "", "", "energy counter since the driver was loaded",
-        code="Q", combine="last",
+        code="Q", sharing="counter", combine="last",
     ),
-    Metric("compute_process_count", "processes", "", "compute", "processes that compute on it", code="f"),
+    Metric(
+        "compute_process_count", "processes", "", "compute", "processes that compute on it",
+        code="f", sharing="kept",
+    ),
     Metric("gpm_sm_active_pct", "sm", "%", "compute", "processors with work, on average", id="sm"),
     Metric("gpm_tensor_pct", "tensor", "%", "compute", "tensor cores at work", id="tensor"),
     Metric("gpm_dram_pct", "dram", "%", "memory", "share of the memory bandwidth in use", id="dram"),
@@ -291,23 +299,24 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "cpu_busy_pct", "CPU", "cores", "link", 
         "CPU time used of what this box may use, 100 per logical CPU",
-        code="f", id="host-cpu", rank=1, full=("cpu_limit_cores",), scale=0.01, scope="host",
+        code="f", sharing="kept", id="host-cpu", rank=1, full=("cpu_limit_cores",), scale=0.01, scope="host",
     ),
     Metric(
         "cpu_steal_pct", "CPU stolen", "%", "link", "CPU time taken by the hypervisor, 100 per logical CPU",
-        code="f", scope="host",
+        code="f", sharing="kept", scope="host",
     ),
     Metric(
         "memory_used_bytes", "memory", "B", "memory", "host memory in use, caches not counted",
-        code="Q", id="host-memory", rank=3, full=("memory_total_bytes",), combine="last", scope="host",
+        code="Q", sharing="kept", id="host-memory", rank=3, full=("memory_total_bytes",), combine="last",
+        scope="host",
     ),
     Metric(
         "load_1min", "load", "", "link", "load average over one minute",
-        code="f", rank=4, scope="host",
+        code="f", sharing="kept", rank=4, scope="host",
     ),
     Metric(
         "cpu_clock_mhz", "clock", "MHz", "clock", "mean clock of the logical CPUs",
-        code="f", rank=2, scope="host",
+        code="f", sharing="kept", rank=2, scope="host",
     ),
     Metric(
         "disk_read_bytes_per_s", "disk", "B/s", "link", "bytes from and to disks",

@@ -309,13 +309,12 @@ def share(
 
     Labels, paths, ids, prices and texts that gputui does not know are left out or replaced.
     """
-    from gputui.services.share.copying import Keep
     from gputui.services.share.sharing import share as written
 
     if len(outs) > 1:
         raise GputuiError(f"{' and '.join(map(str, outs))}: one file is written", "call it once for each")
     (out,) = outs
-    shared = written(files, out, Keep(**kept), trust=trust)
+    shared = written(files, out, [name for name, is_kept in kept.items() if is_kept], trust=trust)
     click.echo(f"wrote {out}", err=True)
     if as_json:
         print_json({"file": str(out), "in_it": shared.held, "not_in_it": shared.left_out})

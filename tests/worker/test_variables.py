@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.services.share.vocabulary import message, variable
+from gputui.services.share.vocabulary import message, words
 from gputui.worker.variables import (
     VARIABLES,
     as_recorded,
@@ -69,15 +69,14 @@ def test_no_file_gets_a_value_that_could_name_someone() -> None:
 
 
 def test_a_shared_copy_keeps_the_usual_values_only() -> None:
-    for word in as_recorded(SET, is_cleared=True).split():
-        assert variable(word) == word
-    assert variable("NCCL_ALGO=…") == "NCCL_ALGO=…"
+    recorded = as_recorded(SET, is_cleared=True)
+    assert words(recorded) == recorded
     for is_cleared in (True, False):
         for warning in warnings_of(SET, is_cleared=is_cleared):
             assert message(warning) == warning
     assert message("CUDA_LAUNCH_BLOCKING=ann is left as it is: the host waits for each kernel") is None
-    for word in ("NCCL_ALGO=ann", "PYTORCH_CUDA_ALLOC_CONF=backend:ann", "PATH=1", "CUDA_LAUNCH_BLOCKING"):
-        assert variable(word) is None
+    odd = "NCCL_ALGO=ann PYTORCH_CUDA_ALLOC_CONF=backend:ann PATH=1 CUDA_LAUNCH_BLOCKING=1 NCCL_ALGO=…"
+    assert words(odd) == "CUDA_LAUNCH_BLOCKING=1 NCCL_ALGO=…"
 
 
 def test_the_documentation_names_each_variable_that_falsifies_rows() -> None:

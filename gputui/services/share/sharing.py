@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.results.run_forms import copy_whole
 from gputui.services.results.selectors import every_file, judged_runs, split_selector
 from gputui.services.serving.curve import serving_of
-from gputui.services.share.copying import Keep, Names, shared_copy
+from gputui.services.share.copying import DETAIL, Replacements, shared_copy
 from gputui.services.share.report import REPEAT, Report, SharedSide, below_normal, card_of, report_on
 from gputui.services.support.output_files import write, write_output
 from gputui.store.opening import expanded
@@ -75,12 +75,13 @@ class Shared(NamedTuple):
     left_out: tuple[str, ...]
 
 
-def share(texts: Sequence[str], out: Path, keep: Keep, *, trust: bool = False) -> Shared:
+def share(texts: Sequence[str], out: Path, keep: Collection[str] = (), *, trust: bool = False) -> Shared:
     """Write the runs that each `F` or `F@RUN` names to one file, in the form of its ending.
 
-    Every text that no pattern knows is replaced or left out, but for what `keep` asks for. A report or page
-    is made of the copies that `.db` consists of, so no form holds more than another. Raises GputuiError if a
-    file cannot be read or a run is unknown, NotStored if `out` cannot be written or is a database already.
+    Every text that is not in gputui's vocabulary is replaced or left out, but for what `keep` asks for:
+    `label`, `price`, `ids`, `names`, `messages`. A report or page is made of the copies that `.db` consists
+    of, so no form holds more than another. Raises GputuiError if a file cannot be read or a run is unknown,
+    NotStored if `out` cannot be written or is a database already.
     """
     form, target = out.suffix.lower(), expanded(out)
     if form not in FORMS:
@@ -110,7 +111,7 @@ def share(texts: Sequence[str], out: Path, keep: Keep, *, trust: bool = False) -
             f"{len(boxes)} results on one card: it shows one",
             f"name one, such as {path.name}@{run.short_id}; or compare them on a page: -o x.html",
         )
-    names, rows, copies = Names(keep), Counter[str](), list[Path]()
+    names, rows, copies = Replacements(keep), Counter[str](), list[Path]()
     with tempfile.TemporaryDirectory(prefix="gputui-share-") as place:
         for letter, box in zip(_letters(len(boxes)), boxes, strict=True):
             copies.append(Path(place) / f"{letter or 'box'}.db")
@@ -251,26 +252,20 @@ def _others(run: RunSummary) -> Iterator[str]:
 
 
 _LEFT = {
-    "label": ("label", "--with-label"),
-    "price": ("price", "--with-price"),
-    "message": ("message of programs and libraries", "--with-messages"),
-    "name": ("name of a program, model, parameter, operator or kernel", "--with-names"),
-    "detail of the box": ("detail of the box that no pattern knows", ""),
-    "path": ("place that a run came from", ""),
+    "label": "label{s} (--with-label)",
+    "price": "price{s} (--with-price)",
+    "messages": "message{s} of programs and libraries (--with-messages)",
+    "names": "name{s} of a program, model, parameter, operator or kernel (--with-names)",
+    DETAIL: "detail{s} of the box that gputui does not know",
 }
 
 
-def _left_out(names: Names) -> tuple[str, ...]:
+def _left_out(names: Replacements) -> tuple[str, ...]:
     """What was replaced or left out, and the options that keep it."""
-    lines = []
-    if names.replaced["id"]:
-        lines.append("ids of runs, boxes and GPUs: new ones stand for them (--with-ids)")
-    for what, (noun, option) in _LEFT.items():
-        if count := len(names.replaced[what]):
-            words = noun.split(" ", 1)
-            many = " ".join([words[0] + ("" if count == 1 else "s"), *words[1:]])
-            lines.append(f"{count} {many}{f' ({option})' if option else ''}")
-    lines.append(
-        "paths, command lines, logs, host and user names: result files hold none, and none is shared"
+    ids = "ids of runs, boxes and GPUs: new ones stand for them (--with-ids)"
+    counts = {what: len(names.replaced[what]) for what in _LEFT}
+    return (
+        *([ids] if names.replaced["ids"] else []),
+        *(f"{n} {_LEFT[what].format(s='' if n == 1 else 's')}" for what, n in counts.items() if n),
+        "paths, command lines, logs, host and user names: result files hold none, and none is shared",
     )
-    return tuple(lines)

@@ -30,9 +30,10 @@ from gputui.model.machine import Identity
 from gputui.model.result import Run, RunSummary
 from gputui.services.results.selectors import select_all
 from gputui.services.serving.profiles import limits_of
-from gputui.services.share import vocabulary
-from gputui.services.share.copying import SHIFTED, Keep, Names, rules_of, shared_copy
+from gputui.services.share import copying, vocabulary
+from gputui.services.share.copying import CELLS, KNOWN, Replacements, shared_copy
 from gputui.services.share.sharing import CARDS, FORMS, share
+from gputui.store import schema
 from gputui.store.reading import open_result
 from gputui.store.schema import RUN_TABLES
 from gputui.worker.serving.load import NEEDED
@@ -51,7 +52,8 @@ PLANTED = (
     "C:\\Users\\bob\\acme",
 )
 WORDS = ("acme", "bob", "hf_aBc", "gpu17")
-TEXTS = [(t, c) for t in RUN_TABLES for c in t.columns if c.sql_type == "VARCHAR"]
+COLUMNS = [(t, c) for t in RUN_TABLES for c in t.columns]
+TEXTS = [(t, c) for t, c in COLUMNS if c.sql_type == "VARCHAR"]
 FREE = (
     *("runs.label", "runs.status_reason", "runs.profile", "runs.imported_from", "runs.torch_version"),
     *("machines.cpu_model", "machines.os_name", "machines.kernel", "machines.instance_type"),
@@ -130,25 +132,52 @@ def summaries(db: Path) -> tuple[RunSummary, ...]:
         return file.summaries()
 
 
-def test_every_text_column_has_a_rule() -> None:
-    rules = rules_of(Names(Keep()))
-    missing = [f"{t.name}.{c.name}" for t, c in TEXTS if c.name not in rules.get(t.name, {})]
-    assert not missing, f"{missing}: give each a rule in gputui/services/share/copying.py"
-    assert rules.keys() == {table.name for table in RUN_TABLES}
+def test_of_a_column_that_nobody_listed_nothing_is_shared(
+    stored_with_loads: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert {column.sharing for column in schema._columns("new VARCHAR of anything", "other BIGINT")} == {""}
+    born = tuple(
+        replace(table, columns=tuple(replace(column, sharing="") for column in table.columns))
+        for table in RUN_TABLES
+    )
+    monkeypatch.setattr(copying, "RUN_TABLES", born)
+    monkeypatch.setattr(copying, "rekey", lambda connection, out: None)
+    shared_copy({stored_with_loads: summaries(stored_with_loads)}, tmp_path / "b.db", Replacements(["price"]))
+
+    with duckdb.connect(str(tmp_path / "b.db"), read_only=True) as connection:
+        for table in RUN_TABLES:
+            rows = connection.execute(f"SELECT * EXCLUDE (run_id) FROM {table.name}").fetchall()
+            assert table.name == "events" or rows
+            assert {cell for row in rows for cell in row} <= {None, *box_ids(tmp_path / "b.db")}
+
+
+def box_ids(db: Path) -> set[str]:
+    """Which the copy is given when it is closed."""
+    with duckdb.connect(str(db), read_only=True) as connection:
+        return {box_id for (box_id,) in connection.execute("SELECT box_id FROM machines").fetchall()}
+
+
+def test_every_column_says_how_it_is_shared_in_a_known_word() -> None:
+    replaced = {"name", "absent", "layers", "parameters", "id", "label", "price", "line"}
+    assert {column.sharing for _, column in COLUMNS} == {*CELLS, *KNOWN, *replaced}
+    numbers = {column.name for _, column in COLUMNS if column.sharing in ("kept", "clock", "counter")}
+    assert numbers.isdisjoint(column.name for _, column in TEXTS), "a text is never copied as it is"
 
 
 def test_every_instant_of_the_boxs_clock_begins_at_zero() -> None:
-    clocks = {(t.name, c.name) for t in RUN_TABLES for c in t.columns if "monotonic clock" in c.meaning}
-    assert clocks <= SHIFTED.keys(), f"{clocks - SHIFTED.keys()}: see SHIFTED in services/share/copying.py"
+    for table, column in COLUMNS:
+        if "monotonic clock" in column.meaning:
+            assert column.sharing == "clock", f"{table.name}.{column.name}"
+        if "counter since" in column.meaning:
+            assert column.sharing == "counter", f"{table.name}.{column.name}"
 
 
-def test_no_rule_lets_a_planted_text_pass() -> None:
-    names = Names(Keep())
-    for table, columns in rules_of(names).items():
-        for column, rule in columns.items():
-            for text in PLANTED:
-                found = rule.shared(names, text) or ""
-                assert not [word for word in WORDS if word in found], (table, column, text)
+def test_no_column_lets_a_planted_text_pass() -> None:
+    names = Replacements()
+    for table, column in TEXTS:
+        for text in PLANTED if column.sharing not in ("", "empty", "price") else ():
+            found = names.shared(column, text) or ""
+            assert not [word for word in WORDS if word in found], (table.name, column.name, text)
 
 
 def test_no_planted_text_of_any_column_is_copied(stored_with_loads: Path, tmp_path: Path) -> None:
@@ -161,7 +190,7 @@ def test_no_planted_text_of_any_column_is_copied(stored_with_loads: Path, tmp_pa
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gputui.services.share.copying.rekey", lambda connection, out: None)
-        shared_copy({stored_with_loads: runs}, tmp_path / "shared.db", Names(Keep()))
+        shared_copy({stored_with_loads: runs}, tmp_path / "shared.db", Replacements())
 
     found = texts_of(tmp_path / "shared.db")
     assert not [word for word in WORDS if word in found.replace("gputui", "")]
@@ -180,7 +209,7 @@ def test_no_form_holds_a_planted_text_an_old_id_or_a_path(
         (".md", both[:1]),
     ):
         out = tmp_path / f"out{len(names)}{form}"
-        shared = share(names, out, Keep())
+        shared = share(names, out)
         text = texts_of(out) if form == ".db" else out.read_text(encoding="utf-8", errors="replace")
         assert ("Side by side" in text) == (form == ".md" and len(names) == 2)
         text += "".join(shared.held + shared.left_out)
@@ -191,7 +220,7 @@ def test_a_card_is_a_small_picture_with_the_answer_the_rates_and_nothing_of_whos
     stored: Path, tmp_path: Path
 ) -> None:
     for form in (".svg", ".txt"):
-        share([f"{stored}@latest"], tmp_path / f"card{form}", Keep(label=True, ids=True))
+        share([f"{stored}@latest"], tmp_path / f"card{form}", ("label", "ids"))
     picture = (tmp_path / "card.svg").read_text()
     root = ElementTree.fromstring(picture)
     said = "\n".join("".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text"))
@@ -210,7 +239,7 @@ def test_a_png_card_is_small_and_text_fills_it(
     stored: Path, tmp_path: Path, with_fonts: Callable[..., None]
 ) -> None:
     with_fonts("DejaVuSansMono", "DejaVuSansMono-Bold")
-    share([f"{stored}@latest"], tmp_path / "card.png", Keep())
+    share([f"{stored}@latest"], tmp_path / "card.png")
     picture = (tmp_path / "card.png").read_bytes()
     pixels = imread(BytesIO(picture))
     assert len(picture) < 20_000
@@ -225,11 +254,11 @@ def test_without_a_monospaced_font_or_the_extra_no_png_is_written(
     for fonts in ((), ("DejaVuSans",)):
         with_fonts(*fonts)
         with pytest.raises(GputuiError, match="no monospaced font") as failed:
-            share([f"{stored}@latest"], tmp_path / "card.png", Keep())
+            share([f"{stored}@latest"], tmp_path / "card.png")
         assert "fonts-dejavu" in failed.value.hint
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     with pytest.raises(GputuiError, match="needs resvg_py") as failed:
-        share([f"{stored}@latest"], tmp_path / "card.png", Keep())
+        share([f"{stored}@latest"], tmp_path / "card.png")
     assert "pip install resvg-py" in failed.value.hint
     assert not (tmp_path / "card.png").exists()
 
@@ -251,14 +280,14 @@ def test_a_card_shows_one_result_or_why_its_step_is_missing_and_a_copy_of_a_file
     (folder := tmp_path / "folder").mkdir()
     store(folder / "a.db", 1, profiled=False)
     shutil.copy(folder / "a.db", folder / "b.db")
-    share([str(folder)], tmp_path / "card.txt", Keep())
+    share([str(folder)], tmp_path / "card.txt")
     why = "where the time of a step goes is not known: no step was profiled"
     assert why in (tmp_path / "card.txt").read_text()
-    alone = share([str(folder / "a.db")], tmp_path / "alone.md", Keep())
-    assert share([str(folder)], tmp_path / "folder.md", Keep()).held == alone.held
+    alone = share([str(folder / "a.db")], tmp_path / "alone.md")
+    assert share([str(folder)], tmp_path / "folder.md").held == alone.held
     store(folder / "c.db", 2, profiled=False)
     with pytest.raises(GputuiError, match="2 results on one card") as failed:
-        share([str(folder)], tmp_path / "card.svg", Keep())
+        share([str(folder)], tmp_path / "card.svg")
     assert "name one, such as c.db@" in failed.value.hint
 
 
@@ -269,7 +298,7 @@ def test_a_card_and_a_report_on_loads_have_their_curve_and_no_planted_text(
     places = [place.split(".", 1) for place in FREE if place.startswith(of_loads)]
     plant(stored_with_loads, iter([(table, column) for table, column in places]))
     for form in (".txt", ".md", ".html"):
-        share([f"{stored_with_loads}@latest~2"], tmp_path / f"out{form}", Keep())
+        share([f"{stored_with_loads}@latest~2"], tmp_path / f"out{form}")
         text = (tmp_path / f"out{form}").read_text(encoding="utf-8")
         assert "model-1" in text
         assert "8 users" in text
@@ -277,7 +306,7 @@ def test_a_card_and_a_report_on_loads_have_their_curve_and_no_planted_text(
 
 
 def test_a_shared_file_opens_like_any_other_and_says_the_same(stored: Path, tmp_path: Path) -> None:
-    without = share([str(stored)], tmp_path / "b.db", Keep())
+    without = share([str(stored)], tmp_path / "b.db")
     assert "2 labels (--with-label)" in without.left_out
     assert "2 prices (--with-price)" in without.left_out
 
@@ -307,7 +336,7 @@ def test_a_shared_file_opens_like_any_other_and_says_the_same(stored: Path, tmp_
 
 
 def test_what_is_asked_for_is_kept(stored: Path, tmp_path: Path) -> None:
-    share([str(stored)], tmp_path / "c.db", Keep(price=True, label=True, ids=True))
+    share([str(stored)], tmp_path / "c.db", ("price", "label", "ids"))
     found = summaries(tmp_path / "c.db")
     assert {run.label for run in found} == {"acme fast", "acme slow"}
     assert {run.run_id for run in found} == {run_id_of(1), run_id_of(2)}
@@ -319,9 +348,9 @@ def test_a_file_of_two_boxes_is_a_report_of_both_and_nine_are_too_many(tmp_path:
     for number in range(1, 10):
         store(db, number, gpt_ms=100.0 + 60 * number, machine=box(number, GPU_MACHINE), profiled=False)
     with pytest.raises(GputuiError, match="9 results in one report: up to 8 are shown"):
-        share([str(db)], tmp_path / "nine.md", Keep())
+        share([str(db)], tmp_path / "nine.md")
     two = [f"{db}@{run_id_of(number)[-8:]}" for number in (1, 2)]
-    share(two, tmp_path / "two.md", Keep())
+    share(two, tmp_path / "two.md")
     report = (tmp_path / "two.md").read_text(encoding="utf-8")
     assert "| box a | box b |" in report
     assert "## Side by side" in report
@@ -330,12 +359,12 @@ def test_a_file_of_two_boxes_is_a_report_of_both_and_nine_are_too_many(tmp_path:
 def test_a_report_is_on_the_newest_run_that_measured_something_and_how_to_repeat_it(
     stored: Path, tmp_path: Path
 ) -> None:
-    share([str(stored)], tmp_path / "both.md", Keep())
+    share([str(stored)], tmp_path / "both.md")
     with duckdb.connect(str(stored)) as connection:
         failed = "UPDATE cases SET outcome = 'failed' WHERE run_id = ?::UUID"
         connection.execute(failed, [run_id_of(2)])
-    share([str(stored)], tmp_path / "older.md", Keep())
-    share([f"{stored}@latest~1"], tmp_path / "first.md", Keep())
+    share([str(stored)], tmp_path / "older.md")
+    share([f"{stored}@latest~1"], tmp_path / "first.md")
     both, older, first = ((tmp_path / f"{name}.md").read_text() for name in ("both", "older", "first"))
     assert older.split("\n")[0] == first.split("\n")[0] != both.split("\n")[0]
     for line in (
@@ -348,16 +377,16 @@ def test_a_report_is_on_the_newest_run_that_measured_something_and_how_to_repeat
 
 def test_an_existing_database_and_an_unknown_ending_are_refused(stored: Path, tmp_path: Path) -> None:
     with pytest.raises(NotStored, match="will not be overwritten"):
-        share([str(stored)], stored, Keep())
+        share([str(stored)], stored)
     with pytest.raises(GputuiError, match="ending"):
-        share([str(stored)], tmp_path / "a.pdf", Keep())
+        share([str(stored)], tmp_path / "a.pdf")
 
 
 def test_the_names_of_all_gpus_that_drivers_report_are_known() -> None:
     with (Path(__file__).parents[2] / "facts" / "driver_names.csv").open(encoding="utf-8") as file:
         names = [row["driver_name"] for row in csv.DictReader(file)]
     assert len(names) > 50
-    assert [name for name in names if vocabulary.device_name(name) != name] == []
+    assert [name for name in names if vocabulary.device(name) != name] == []
 
 
 @pytest.mark.parametrize(
@@ -371,7 +400,7 @@ def test_the_names_of_all_gpus_that_drivers_report_are_known() -> None:
     ],
 )
 def test_a_device_keeps_the_words_that_name_a_model(text: str, shared: str | None) -> None:
-    assert vocabulary.device_name(text) == shared
+    assert vocabulary.device(text) == shared
 
 
 def test_what_burn_finds_is_said_in_words_that_may_be_shared() -> None:
@@ -395,8 +424,8 @@ def test_an_error_keeps_its_type_alone() -> None:
 def test_the_report_on_loads_has_their_curve_and_the_command_that_offers_them_again(
     stored_with_loads: Path, tmp_path: Path
 ) -> None:
-    share([f"{stored_with_loads}@latest~2"], tmp_path / "report.md", Keep())
-    share([f"{stored_with_loads}@latest~2"], tmp_path / "shared.db", Keep())
+    share([f"{stored_with_loads}@latest~2"], tmp_path / "report.md")
+    share([f"{stored_with_loads}@latest~2"], tmp_path / "shared.db")
     report = (tmp_path / "report.md").read_text(encoding="utf-8")
 
     (typed,) = [line.split() for line in report.splitlines() if "gputui serve-bench" in line]
@@ -413,10 +442,9 @@ def test_the_report_on_loads_has_their_curve_and_the_command_that_offers_them_ag
 
 
 def test_requests_of_a_profile_of_ones_own_can_be_offered_again_and_pair() -> None:
-    names = Names(Keep())
-    rule = rules_of(names)["cases"]["workload"]
+    names, (workload,) = Replacements(), [c for t, c in TEXTS if c.sharing == "workload"]
 
-    shared = [rule.shared(names, f"serve:acme-mails {load}") for load in ("1 user", "2.5 req/s", "limit")]
+    shared = [names.shared(workload, f"serve:acme-mails {load}") for load in ("1 user", "2.5 req/s", "limit")]
 
     assert shared == ["serve:profile-1 1 user", "serve:profile-1 2.5 req/s", "serve:profile-1 limit"]
 
@@ -425,5 +453,5 @@ def test_every_percentile_of_a_load_is_shared_under_its_name() -> None:
     for time in ("ttft", "tpot", "e2e"):
         for percentile in ("p50", *NEEDED):
             key, title = f"{time}_{percentile}_s", f"{time.upper()} {percentile}".replace("p50", "median")
-            assert vocabulary.figure_key(key) == key
-            assert vocabulary.figure_title(title) == title
+            assert vocabulary.word("key", key) == key
+            assert vocabulary.word("title", title) == title
