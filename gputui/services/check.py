@@ -32,7 +32,7 @@ from gputui.recording.run_directory import Spec
 from gputui.services.compare.fleet import fleet_of
 from gputui.services.compare.pairing import joined
 from gputui.services.doctor.checks import SystemState, judged
-from gputui.services.doctor.disturbances import DISTURBING, SLOWING, TELL, Check, gpus_of
+from gputui.services.doctor.disturbances import DISTURBING, SLOWING, TELL, Check, gpus_of, in_the_way
 from gputui.services.prices import price_of
 from gputui.services.profiles.interpreters import unused_gpu
 from gputui.services.profiles.loader import find_profile
@@ -82,6 +82,7 @@ CLOSE = math.exp(-FAR_BELOW)
 """Of each of its neighbors, and of what is published: what is below is not called OK."""
 _SHARED = ("h2d_pinned", "d2h_pinned")
 """Links to the host, whose memory all GPUs share: what is published is of one at a time."""
+_UNMEASURED = "; its speed was not measured"
 _HELD = 0.05
 """Of the time of a case, or of a clock: from this share on, it is the reason for a low rate."""
 
@@ -196,6 +197,8 @@ def checked(
     box = gpu_words(machine) or str(known(machine.cpu.model) or "CPU")
     box += f", driver {driver}" if machine.gpus and driver else ""
     devices = devices or [_device(None, checks, of_device.get(None), None)]
+    if not measured and (now := in_the_way(checks, of_cpu=not machine.gpus)) is not None:
+        devices = [_because(one, CANNOT_TELL, now, _UNMEASURED) if one.word == OK else one for one in devices]
     if fails is not None:
         why = Check("", "note", f"its speed was not measured: {fails.message}", fails.hint)
         devices = [_because(one, CANNOT_TELL, why) if one.word == OK else one for one in devices]
@@ -245,11 +248,11 @@ def _device(
     faults = [check for check in mine if check.state == "problem"]
     reasons = [*_reasons(gpu, mine, measured, beside)]
     if measured is None:
-        found = DeviceCheck(device, OK, "healthy; its speed was not measured")
+        found = DeviceCheck(device, OK, f"healthy{_UNMEASURED}")
         if faults:
             return _because(found, FAULT, faults[0])
         held = [check for check in mine if is_disturbing(check) or check.topic.endswith(" MIG")] + reasons
-        return _because(found, CANNOT_TELL, held[0], "; its speed was not measured") if held else found
+        return _because(found, CANNOT_TELL, held[0], _UNMEASURED) if held else found
     tests = [
         test
         for one in performance_checks(measured.run)

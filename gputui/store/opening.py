@@ -552,7 +552,7 @@ def explained(db: Path, text: str, what: str = "") -> GputuiError:
         )
     first_line = clean_text(text.splitlines()[0] if text else "")[:200]
     return GputuiError(
-        f"{db} is damaged or was copied while it was written: {first_line}",
+        f"{db} is damaged (DuckDB: {first_line})",
         "copy it again when nothing writes to it; what is lost may still be in the run directory",
     )
 

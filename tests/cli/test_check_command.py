@@ -36,7 +36,7 @@ PLANTED = {
     "compute_mode 2": ("FAULT", "no program may use it", "-c 0"),
     "power_limit_mw 500000": ("CAN'T TELL", "power-capped at 500 of 700 W", "-pl 700"),
     "sm_clock_set_mhz 1200": ("CAN'T TELL", "clock set to 1200 of 1980 MHz", "-rac"),
-    "sm_busy_pct 60": ("CAN'T TELL", "60 % busy already", "snapshot --processes"),
+    "sm_busy_pct 60": ("CAN'T TELL", "busy with other work (60 %)", "snapshot --processes"),
     "sm_busy_pct 100": ("CAN'T TELL", "GHOST UTILIZATION", "torch.zeros(1)"),
     "memory_used_mib 143000": ("CAN'T TELL", "99 % of its memory is taken", "snapshot --processes"),
     "mig 1": ("CAN'T TELL", "NVIDIA H200: MIG is on, but no instance is visible", "-mig 0"),

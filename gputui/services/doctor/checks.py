@@ -26,6 +26,7 @@ from gputui.services.doctor.disturbances import (
     Check,
     State,
     gpu_checks,
+    in_the_way,
     load_checks,
     other_runs,
     power_limit_checks,
@@ -490,8 +491,7 @@ def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:
         where = f"{ready} of {len(gpus)} GPUs"
     else:
         where = f"all {ready} GPUs" if ready > 1 else "the GPU"
-    if any(check.topic == "another run" for check in checks):
-        return f"Not now: another gputui run is going. {count}"
-    if where.startswith("the CPU") and any(c.topic == "other programs" and c.state == "note" for c in checks):
-        return f"Not now: other programs use {where}. {count}"
+    if (why := in_the_way(checks, of_cpu=where.startswith("the CPU"))) is not None:
+        now = "another gputui run is going" if why.topic == "another run" else f"other programs use {where}"
+        return f"Not now: {now}. {count}"
     return f"Ready to measure on {where}. {count}"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from statistics import mean
 from typing import Literal
 
 from gputui.analysis.health import BUSY_PCT, GHOST, GpuFinding, health
 from gputui.document.spans import Line, Span, wrapped
 from gputui.errors import clean_text
 from gputui.machine.gpus import gpu_addresses, join_gpu
-from gputui.metrics import number
+from gputui.metrics import number, word
 from gputui.model.absent import Missing
 from gputui.model.journal import LOCK_NAME
 from gputui.model.machine import Machine
@@ -101,6 +102,13 @@ def disturbances(
     return tuple(check for check in checks if check.state in ("note", "problem"))
 
 
+def in_the_way(checks: Iterable[Check], *, of_cpu: bool) -> Check | None:
+    """What keeps this box from being measured now: another run, or of its CPU other programs."""
+    topics = ("another run", "other programs") if of_cpu else ("another run",)
+    found = {check.topic: check for check in checks if check.state == "note"}
+    return next((found[topic] for topic in topics if topic in found), None)
+
+
 def gpus_of(launches: Iterable[PlannedLaunch], machine: Machine) -> set[int]:
     """The driver's numbers of the GPUs that these launches use; all, where one of them is not known."""
     devices = {launch.device for launch in launches if launch.device.device_class == "gpu"}
@@ -130,15 +138,12 @@ def other_runs() -> Iterator[Check]:
 def load_checks(machine: Machine, sample: LiveSample) -> Iterator[Check]:
     """Whether other programs have the CPUs: by the load of the last minute, unless they are idle again."""
     threads = machine.cpu.host_threads
-    load = sample.host.values.get("load_1min")
-    if not isinstance(load, int | float):
+    load = number(sample.host.values, "load_1min")
+    if load is None:
         return
-    per_core = sample.host.values.get("cpu_core_pct")
-    shares = [float(text) for text in per_core.split(",")] if per_core and isinstance(per_core, str) else []
-    busy = (
-        sum(shares) / len(shares) / 100 if shares else None
-    )  # between the two readings, if they can be read
-    if load <= OTHERS_SHARE * threads or (busy is not None and busy <= OTHERS_SHARE):
+    between = [float(text) for text in word(sample.host.values, "cpu_core_pct").split(",") if text]
+    is_idle_again = bool(between) and mean(between) <= 100 * OTHERS_SHARE  # in the time of two readings
+    if load <= OTHERS_SHARE * threads or is_idle_again:
         yield Check("other programs", "ok", f"quiet: load {load:.1f} on {threads} threads")
     else:
         found = f"they want {load:.1f} CPU threads, and this box has {threads}"
@@ -155,17 +160,17 @@ def gpu_checks(gpus: Iterable[DeviceSample], sample: LiveSample, user: str) -> I
         findings = health(sample.t_ns, gpu, processes=sample.processes, user=user)
         for finding in findings:
             yield _of_finding(gpu, finding)
-        busy = gpu.values.get("sm_busy_pct")
+        busy = number(gpu.values, "sm_busy_pct")
         is_ghost = any(finding.word == GHOST for finding in findings)
-        if isinstance(busy, int | float) and busy >= BUSY_PCT and not is_ghost:
+        if busy is not None and busy >= BUSY_PCT and not is_ghost:
             step = "whatever runs there lowers every rate; to see it:"
-            found_busy = f"{busy:.0f} % busy already"
-            yield Check(f"GPU {gpu.device} use", "note", found_busy, step, "gputui snapshot --processes")
+            found = f"busy with other work ({busy:.0f} %)"
+            yield Check(f"GPU {gpu.device} use", "note", found, step, "gputui snapshot --processes")
         used, total = (number(gpu.values, f"memory_{one}_bytes") for one in ("used", "total"))
         if gpu.parent is None and used and total and used >= MOST_USED * total:
-            found_full = f"{format_percent(used / total)} of its memory is taken"
+            found = f"{format_percent(used / total)} of its memory is taken"
             step = "what runs next runs out of memory; to see who has it:"
-            yield Check(f"GPU {gpu.device} use", "note", found_full, step, "gputui snapshot --processes")
+            yield Check(f"GPU {gpu.device} use", "note", found, step, "gputui snapshot --processes")
 
 
 def _of_finding(gpu: DeviceSample, finding: GpuFinding) -> Check:

@@ -84,10 +84,22 @@ def test_the_reason_comes_before_the_word_slow() -> None:
 
 def test_a_gpu_that_somebody_uses_is_not_measured_and_not_called_slow() -> None:
     machine = box_of(2)
-    use = Check("GPU 0 use", "note", "60 % busy already", "to see it:", "gputui snapshot --processes")
+    use = Check(
+        "GPU 0 use", "note", "busy with other work (60 %)", "to see it:", "gputui snapshot --processes"
+    )
     found = checked(machine, (use,), [measured_gpu(machine, 1)])
-    assert found.devices[0].verdict() == "CAN'T TELL: 60 % busy already; its speed was not measured"
+    assert found.devices[0].verdict() == "CAN'T TELL: busy with other work (60 %); its speed was not measured"
     assert found.devices[0].command == "gputui snapshot --processes"
+
+
+def test_a_box_that_doctor_would_not_measure_now_is_not_called_ok_without_a_measurement() -> None:
+    going = Check("another run", "note", "another gputui run is going: pid 7", "", "gputui attach 3f2a91c0")
+    found = checked(box_of(2), (going,), [])
+    assert found.headline == f"GPU 0-1: {going.found}; its speed was not measured"
+    assert (found.word, found.devices[0].command) == ("CAN'T TELL", going.command)
+    others = Check("other programs", "note", "they want 7.3 CPU threads, and this box has 8")
+    assert checked(replace(box_of(1), gpus=()), (others,), []).word == "CAN'T TELL"
+    assert checked(box_of(1), (others,), []).word == "OK", "a GPU does not wait for the CPUs"
 
 
 def test_a_fault_comes_before_any_speed() -> None:

@@ -149,7 +149,7 @@ def test_a_gpu_that_is_busy_before_anything_is_measured_has_a_neighbour(
     assert the(box, "GPU 0").found.startswith("SHARED")
     if busy_pct == 97:
         busy = the(box, "GPU 0 use")
-        assert (busy.found, busy.command) == ("97 % busy already", "gputui snapshot --processes")
+        assert (busy.found, busy.command) == ("busy with other work (97 %)", "gputui snapshot --processes")
 
 
 def test_a_gpu_is_hot_before_a_run_whatever_the_gpu_before_it_reports() -> None:
