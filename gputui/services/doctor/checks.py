@@ -491,7 +491,7 @@ def readiness(checks: Sequence[Check], gpus: Collection[int]) -> str:
         where = f"{ready} of {len(gpus)} GPUs"
     else:
         where = f"all {ready} GPUs" if ready > 1 else "the GPU"
-    if (why := in_the_way(checks, of_cpu=where.startswith("the CPU"))) is not None:
-        now = "another gputui run is going" if why.topic == "another run" else f"other programs use {where}"
-        return f"Not now: {now}. {count}"
+    if (now := in_the_way(checks, of_cpu=where.startswith("the CPU"))) is not None:
+        what = "another gputui run is going" if now.topic == "another run" else f"other programs use {where}"
+        return f"Not now: {what}. {count}"
     return f"Ready to measure on {where}. {count}"
