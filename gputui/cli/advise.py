@@ -17,8 +17,8 @@ from gputui.cli.output import print_json, printed, warn
 from gputui.document.page import Page
 from gputui.document.table import table_of
 from gputui.errors import EXIT_DONE, GputuiError
-from gputui.model.absent import Missing
-from gputui.model.journal import Price, to_plain
+from gputui.model.absent import Missing, to_plain
+from gputui.model.journal import Price
 from gputui.model.result import RunSummary
 from gputui.model.units import (
     counted,

@@ -30,8 +30,7 @@ from gputui.facts.tables import (
     rows_named,
     source_rows,
 )
-from gputui.model.absent import Missing, known
-from gputui.model.journal import fields_of, to_plain
+from gputui.model.absent import Missing, fields_of, known, to_plain
 from gputui.model.machine import Gpu
 from gputui.model.result import Run
 from gputui.model.units import counted, format_percent, format_rate, three_digits

@@ -33,8 +33,8 @@ from gputui.cli.output import print_json, printed
 from gputui.document.spans import Span
 from gputui.document.table import Cell, table_of
 from gputui.errors import GputuiError
-from gputui.model.absent import Missing
-from gputui.model.journal import Price, fields_of, to_plain
+from gputui.model.absent import Missing, fields_of, to_plain
+from gputui.model.journal import Price
 from gputui.model.units import format_bytes, format_usd
 from gputui.services.advise.gpu_choice import (
     SHOWN_FIRST,
@@ -128,8 +128,8 @@ def command(
 
 def _print_training(found: FitReport[Training], every: bool) -> None:
     peak = peak_of(found.work)
-    parts = {title: getattr(peak.parts, name) for name, title in PART_TITLES.items()}
-    shown = sorted(parts.items(), key=lambda part: -part[1])[: None if every else _LARGE_PARTS]
+    parts = [(title, getattr(peak.parts, name)) for name, title in PART_TITLES.items()]
+    shown = sorted(parts, key=lambda part: -part[1])[: None if every else _LARGE_PARTS]
     _print(
         found,
         every,
@@ -258,14 +258,14 @@ _SERVED_SHAPE = (
 
 
 def _plain_training(training: Training) -> dict[str, object]:
-    whole, peak = all_at_once(training), peak_of(training)
+    peak = peak_of(training)
     return {
         **fields_of(training, "params", "optimizer"),
         "precision": training.precision.name,
         **fields_of(training, "batch", "context"),
         "shape": fields_of(training.blocks, *_SHAPE, "heads", "vocabulary", "gated"),
-        "all_at_once": {**_bytes(whole), "total_bytes": whole.total},
-        "peak": {"moment": peak.moment, **_bytes(peak.parts), "total_bytes": peak.parts.total},
+        "all_at_once": _bytes(all_at_once(training)),
+        "peak": {"moment": peak.moment, **_bytes(peak.parts)},
     }
 
 
@@ -338,4 +338,4 @@ def _plain_size(picks: Sequence[GpuPick]) -> dict[str, object]:
 
 
 def _bytes(parts: Parts) -> dict[str, int]:
-    return {f"{name}_bytes": getattr(parts, name) for name in PART_TITLES}
+    return {f"{name}_bytes": size for name, size in fields_of(parts, *PART_TITLES, "total").items()}

@@ -17,8 +17,7 @@ from gputui.cli.options import db_option, machine_option, price_option
 from gputui.cli.output import print_json, report_missing_home
 from gputui.errors import EXIT_DONE, EXIT_HUNG_UP, EXIT_NOT_STORED, GputuiError, NotStored
 from gputui.machine.describing import describe_machine
-from gputui.model.absent import Missing
-from gputui.model.journal import to_plain
+from gputui.model.absent import Missing, to_plain
 from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import (
     RECORD_PROFILE,

@@ -15,8 +15,8 @@ from gputui.document.spans import Line, Span
 from gputui.document.table import Table, table_of
 from gputui.errors import GputuiError
 from gputui.metrics import with_unit
-from gputui.model.absent import Missing
-from gputui.model.journal import ProfiledPass, to_plain
+from gputui.model.absent import Missing, to_plain
+from gputui.model.journal import ProfiledPass
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_percent, format_seconds

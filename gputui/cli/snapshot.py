@@ -14,8 +14,7 @@ from gputui.analysis.health import GpuFinding, health
 from gputui.cli.output import print_json, wrapped
 from gputui.errors import MachineLacks, clean_text
 from gputui.metrics import ABSENT, Metric, Values, charted, metric_named, number, with_unit, word
-from gputui.model.absent import Missing
-from gputui.model.journal import fields_of, to_plain
+from gputui.model.absent import Missing, fields_of, to_plain
 from gputui.model.telemetry import HOST, DeviceSample, LiveSample, ProcessSample, device_order
 from gputui.model.units import counted, format_bytes, format_seconds
 from gputui.services.snapshot import current_user, take_snapshot

@@ -13,10 +13,10 @@ import signal
 import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, get_args  # Any: JSON that is not yet checked
+from dataclasses import dataclass
+from typing import get_args  # Any: JSON that is not yet checked
 
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, to_plain
 from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import TIMED, OfCase, PlannedCase
 from gputui.model.serving import LoadNow, LoadStep, Requests, ServerFound
@@ -429,21 +429,3 @@ def check_line(raw: bytes) -> bytes | None:
         return body if int(crc, 16) == zlib.crc32(body) else None
     except ValueError:
         return None
-
-
-def to_plain(value: Any) -> Any:
-    """A value as JSON types: a dataclass by the names of its fields, a Missing as `{"missing": reason}`."""
-    if isinstance(value, Missing):
-        return {"missing": value.reason}
-    if is_dataclass(value):
-        return fields_of(value, *(field.name for field in fields(value)))
-    if isinstance(value, list | tuple):
-        return [to_plain(part) for part in value]
-    if isinstance(value, Mapping):
-        return {key: to_plain(part) for key, part in value.items()}
-    return value
-
-
-def fields_of(value: object, *names: str) -> dict[str, Any]:
-    """These fields and properties of a value as JSON types, by their names, which are public ones."""
-    return {name: to_plain(getattr(value, name)) for name in names}

@@ -29,7 +29,8 @@ from typing import Any  # Any: JSON
 from gputui.errors import GputuiError
 from gputui.machine.describing import describe_machine
 from gputui.machine.identity import host_id
-from gputui.model.journal import JOURNAL_NAME, TELEMETRY_NAME, check_line, to_plain
+from gputui.model.absent import to_plain
+from gputui.model.journal import JOURNAL_NAME, TELEMETRY_NAME, check_line
 from gputui.recording.own_directory import NotOurs, clean, entries, verified_name
 from gputui.recording.probing import chosen_interpreter, describe_step, probe_interpreter
 from gputui.recording.run_directory import (

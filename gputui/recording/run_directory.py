@@ -18,6 +18,7 @@ from typing import Any  # Any: JSON that is not yet checked
 
 from gputui.errors import GputuiError
 from gputui.machine.identity import host_id
+from gputui.model.absent import to_plain
 from gputui.model.journal import (
     JOURNAL_NAME,
     JOURNAL_SCHEMA,
@@ -31,7 +32,6 @@ from gputui.model.journal import (
     RunStart,
     RuntimeFound,
     encode_line,
-    to_plain,
 )
 from gputui.model.machine import Machine, Runtime
 from gputui.model.plan import Plan, from_plain
@@ -80,17 +80,7 @@ class Spec:
 
     def to_plain(self) -> dict[str, Any]:
         """The JSON form, which `read` understands."""
-        return {
-            "run_id": self.run_id,
-            "plan": self.plan.to_plain(),
-            "runtime": to_plain(self.runtime),
-            "label": self.label,
-            "price": None if self.price is None else to_plain(self.price),
-            "machine_name": self.machine_name,
-            "hash_key": self.hash_key.hex(),
-            "target": self.target,
-            "on_end": list(self.on_end),
-        }
+        return {**to_plain(self), "plan": self.plan.to_plain(), "hash_key": self.hash_key.hex()}
 
     def write(self, run_dir: Path) -> None:
         """Write the file."""

@@ -140,9 +140,8 @@ def _with_absent(values: Mapping[str, Any]) -> Row:  # Any: fields of several da
         for name, value in values.items()
         if isinstance(value, Missing)
     }
-    row: Row = {name: None if isinstance(value, Missing) else value for name, value in values.items()}
-    row["absent_json"] = json.dumps(absent) if absent else None
-    return row
+    row: Row = {name: known(value) for name, value in values.items()}
+    return {**row, "absent_json": json.dumps(absent) if absent else None}
 
 
 def _run_row(contents: JournalContents, machine: Machine | None, imported_from: str, stored_us: int) -> Row:
@@ -301,11 +300,8 @@ PROFILED_PARTS = {
 
 def _profiled_rows(contents: JournalContents) -> dict[str, list[Row]]:
     passes = contents.of(ProfiledPass)
-    rows: dict[str, list[Row]] = {
-        "profiled_passes": [_cells(one, *PROFILED_PARTS.values()) for one in passes]
-    }
-    for table, field in PROFILED_PARTS.items():
-        rows[table] = [
+    parts = {
+        table: [
             {
                 "case_id": one.case_id,
                 "launch_id": one.launch_id,
@@ -314,7 +310,9 @@ def _profiled_rows(contents: JournalContents) -> dict[str, list[Row]]:
             for one in passes
             for part in getattr(one, field)
         ]
-    return rows
+        for table, field in PROFILED_PARTS.items()
+    }
+    return {"profiled_passes": [_cells(one, *PROFILED_PARTS.values()) for one in passes], **parts}
 
 
 def _event_rows(contents: JournalContents) -> list[Row]:

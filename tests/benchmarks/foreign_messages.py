@@ -33,7 +33,7 @@ from mutations import mutated
 from probed_hosts import probed
 
 from gputui.machine.describing import describe_machine
-from gputui.model.journal import to_plain
+from gputui.model.absent import to_plain
 from gputui.recording.collector import plain_sample
 from gputui.services.hosts.box import Box
 from gputui.services.hosts.host import Host

@@ -13,8 +13,7 @@ from gputui.machine.describing import describe_machine
 from gputui.machine.gpus import GpuAddress, join_gpu, normal_pci_address
 from gputui.machine.identity import hashed_id
 from gputui.machine.tree import Tree
-from gputui.model.absent import Missing
-from gputui.model.journal import to_plain
+from gputui.model.absent import Missing, to_plain
 
 KEY = bytes(range(32))
 

@@ -11,7 +11,8 @@ from typing import Any  # JSON
 from journals import journal_lines
 
 from gputui.machine.describing import describe_machine
-from gputui.model.journal import encode_line, to_plain
+from gputui.model.absent import to_plain
+from gputui.model.journal import encode_line
 from gputui.recording.run_directory import Spec
 from gputui.services.hosts.host import Host
 

@@ -24,8 +24,7 @@ from gputui.document.markup import (
 from gputui.document.page import Console, Page, console_on
 from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Part, Table
-from gputui.model.absent import Missing, known
-from gputui.model.journal import fields_of, to_plain
+from gputui.model.absent import Missing, fields_of, known, to_plain
 from gputui.model.units import cost_unit, counted, format_change, format_rate, format_usd, listed
 from gputui.services.compare.fleet import Fleet, RankedBox, gpu_of
 from gputui.services.compare.row_text import OF_RATES, change_words, style_of_word, than

@@ -15,8 +15,7 @@ from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import RatioEstimate
 from gputui.document.markup import html_of, safe
 from gputui.errors import GputuiError, NoResult
-from gputui.model.absent import Missing, known
-from gputui.model.journal import fields_of, to_plain
+from gputui.model.absent import Missing, fields_of, known, to_plain
 from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn
 from gputui.services.compare.fleet import Fleet
 from gputui.services.compare.pairing import (

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.errors import GputuiError, clean_text
-from gputui.model.absent import Missing, known
-from gputui.model.journal import fields_of
+from gputui.model.absent import Missing, fields_of, known
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, format_rate
 from gputui.services.results.labels import device_words

@@ -6,14 +6,14 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from gputui.analysis.fleet import rates_of_both, rates_of_one
 from gputui.analysis.peak_tests import ABOVE_LIMIT
 from gputui.errors import GputuiError
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, to_plain
 from gputui.model.machine import Gpu, Identity
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_percent, listed
@@ -120,7 +120,7 @@ def add_to_reference(candidates: Sequence[Candidate], *, name: str = "", note: s
         raise GputuiError(f"{name}: {len(text)} bytes are too large for a reference", f"at most {MOST_BYTES}")
     make_directory(path.parent)
     write_output(path, text)
-    write_output(_boxes_file(path), json.dumps([[asdict(known) for known in box] for box in boxes]))
+    write_output(_boxes_file(path), json.dumps(to_plain(boxes)))
     return Added(read_reference(path), path, len(parts), tuple(_by_reason(left_out)))
 
 

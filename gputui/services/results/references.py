@@ -12,13 +12,13 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.analysis.fleet import MOST_QUANTILES, BoxRates
 from gputui.errors import GputuiError
 from gputui.facts.tables import find_gpu, is_slice, memory_gib_of
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, to_plain
 from gputui.model.machine import Machine
 from gputui.model.plan import Case, Variant
 from gputui.model.units import counted
@@ -268,7 +268,7 @@ def _check(read: Reference) -> None:
 
 def reference_text(reference: Reference) -> str:
     """The content of its file: a case per line, so that a change of one is a line of a diff."""
-    plain = asdict(reference)
+    plain = to_plain(reference)
     del plain["name"]
     cases = ",\n".join(f"  {_json(one)}" for one in plain.pop("cases"))
     head = ",\n".join(f" {json.dumps(key)}: {_json(value)}" for key, value in plain.items())

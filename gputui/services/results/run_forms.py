@@ -22,8 +22,8 @@ from gputui.document.drawings import bars
 from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Table, table_of
 from gputui.errors import clean_text
-from gputui.model.absent import Missing, known
-from gputui.model.journal import TRACES_NAME, Price, ProfiledPass, fields_of, to_plain
+from gputui.model.absent import Missing, fields_of, known, to_plain
+from gputui.model.journal import TRACES_NAME, Price, ProfiledPass
 from gputui.model.plan import RECORD_PROFILE, Case
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import cost_unit, format_percent, format_rate, format_usd

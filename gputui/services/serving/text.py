@@ -11,8 +11,8 @@ from gputui.document.drawings import bars
 from gputui.document.spans import Span
 from gputui.document.table import Column, Drawing, Table, table_of
 from gputui.errors import GputuiError
-from gputui.model.absent import Missing, known
-from gputui.model.journal import Price, ProfiledPass, fields_of
+from gputui.model.absent import Missing, fields_of, known
+from gputui.model.journal import Price, ProfiledPass
 from gputui.model.plan import Case
 from gputui.model.result import Run, RunSummary
 from gputui.model.serving import ANSWERED

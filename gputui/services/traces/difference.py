@@ -17,8 +17,7 @@ from gputui.analysis.verdict import compare_launches
 from gputui.analysis.work import different_work, even_factor, wider_type
 from gputui.document.table import Table, table_of
 from gputui.errors import GputuiError
-from gputui.model.absent import Missing
-from gputui.model.journal import fields_of, to_plain
+from gputui.model.absent import Missing, fields_of, to_plain
 from gputui.model.units import (
     format_change,
     format_percent,
@@ -141,21 +140,22 @@ def _judgement(a: Sequence[TraceRun], b: Sequence[TraceRun]) -> Judgement | Miss
 
 def _kernels(a: TraceRun, b: TraceRun) -> tuple[KernelDifference, ...]:
     """Those of both, summed by their names."""
-    sums: list[dict[str, tuple[int, int]]] = []
-    for run in (a, b):
-        of_side: dict[str, tuple[int, int]] = {}
-        for kernel in run.found.kernels:
-            time_ns, calls = of_side.get(kernel.name, (0, 0))
-            of_side[kernel.name] = time_ns + kernel.time_ns, calls + kernel.calls
-        sums.append(of_side)
+    on_a, on_b = _kernels_per_step(a), _kernels_per_step(b)
     found = []
-    for name in {**sums[0], **sums[1]}:
-        (ns_a, calls_a), (ns_b, calls_b) = (of_side.get(name, (0, 0)) for of_side in sums)
-        steps_a, steps_b = a.found.steps, b.found.steps
-        found.append(
-            KernelDifference(name, ns_a // steps_a, ns_b // steps_b, calls_a / steps_a, calls_b / steps_b)
-        )
+    for name in {**on_a, **on_b}:
+        (ns_a, calls_a), (ns_b, calls_b) = (side.get(name, (0, 0.0)) for side in (on_a, on_b))
+        found.append(KernelDifference(name, ns_a, ns_b, calls_a, calls_b))
     return tuple(sorted(found, key=lambda k: (-abs(k.difference_ns), k.name)))
+
+
+def _kernels_per_step(run: TraceRun) -> dict[str, tuple[int, float]]:
+    """Time and calls by name."""
+    times_ns, calls = Counter[str](), Counter[str]()
+    for kernel in run.found.kernels:
+        times_ns[kernel.name] += kernel.time_ns
+        calls[kernel.name] += kernel.calls
+    steps = run.found.steps
+    return {name: (time_ns // steps, calls[name] / steps) for name, time_ns in times_ns.items()}
 
 
 def sentences(found: TraceDifference) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from typing import Any  # JSON
 from gputui.analysis.findings import Finding
 from gputui.document.markup import escaped, html_of, markdown_list, markdown_of, page_of, safe, with_units
 from gputui.document.table import Section, Table, table_of
-from gputui.model.journal import IDLE, ProfiledPass, fields_of
+from gputui.model.absent import fields_of
+from gputui.model.journal import IDLE, ProfiledPass
 from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.compare.why import part_table, time_text
 from gputui.services.results.step_answer import (
