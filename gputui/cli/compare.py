@@ -20,7 +20,7 @@ from gputui.services.compare.columns import COLUMNS, ENERGY
 from gputui.services.compare.fleet import FLEET_FROM, ranking_of
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of, ranking_text
 from gputui.services.compare.pairing import DIMENSIONS
-from gputui.services.compare.session import NO_FILE, ComparisonRequest, ask, shared_options
+from gputui.services.compare.session import NO_FILE, ComparisonRequest, asked_of, shared_options
 from gputui.services.compare.suggestions import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
 from gputui.services.results.selectors import every_file, select_all, unreadable
 from gputui.services.runs.options import number_from
@@ -218,7 +218,9 @@ def _compare(options: _Options) -> int:
                 print_or_write(ranking_text(ranking[0], options.form), options.output)
             return EXIT_DONE
     with_passes = len(files) < FLEET_FROM or not may_rank
-    asked = ask(files, by=by or None, pool=options.pool, trust=options.trust, with_passes=with_passes)
+    pool, trust = options.pool, options.trust
+    selections = select_all(files, trust=trust, pool=pool, with_passes=with_passes)
+    asked = asked_of(selections, by=by or None, pool=pool, trust=trust)
     if all(run.summary.profile == TRACE_PROFILE for run in asked.evidence.runs):
         _compare_stored_traces(options)
         return EXIT_DONE

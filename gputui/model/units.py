@@ -68,14 +68,16 @@ def three_digits(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
 
 
-def with_prefix(value: float, beside: float = 0.0) -> tuple[str, str]:
-    """Three significant digits and the SI prefix for them, or for one `beside` up to 100 times as large."""
+def prefix_of(value: float, beside: float = 0.0) -> tuple[float, str]:
+    """The SI prefix of a number, and its factor; that of one `beside` which is up to 100 times as large."""
     largest = beside if abs(value) < beside <= 100 * abs(value) else abs(value)
-    for scale, prefix in _PREFIXES:
-        if largest >= scale * _ROUNDS_UP:
-            shown = value / scale
-            return three_digits(shown) if abs(shown) >= _ROUNDS_UP else f"{shown:#.3g}", prefix
-    return f"{value:.3g}", ""
+    return next((one for one in _PREFIXES if largest >= one[0] * _ROUNDS_UP), _PREFIXES[-1])
+
+
+def with_prefix(value: float) -> tuple[str, str]:
+    """Three significant digits and the SI prefix for them; below 1 no more digits than there are."""
+    factor, prefix = prefix_of(value)
+    return three_digits(value / factor) if abs(value) >= _ROUNDS_UP else f"{value:.3g}", prefix
 
 
 UNKNOWN = "unknown"
@@ -129,12 +131,14 @@ def _signed_percent(ratio: float) -> str:
 def format_rate(units_per_s: float, unit: str, beside: float = 0.0) -> str:
     """Throughput: `1.93 TFLOP/s`, `41.2 GB/s`, `1.93k img/s`; of a time that time, `231 ms`.
 
-    `beside`: as in `with_prefix`.
+    `beside`: as in `prefix_of`.
     """
     if unit == TIME_UNIT:
         return format_seconds(1 / units_per_s)
     rate = RATES[unit]
-    digits, prefix = with_prefix(units_per_s, beside if rate.scaled else 0.0)
+    factor, prefix = prefix_of(units_per_s, beside if rate.scaled else 0.0)
+    number = units_per_s / factor
+    digits = three_digits(number) if number >= _ROUNDS_UP else f"{number:{'#' if prefix else ''}.3g}"
     return f"{digits} {prefix}{rate.singular}" if rate.scaled else f"{digits}{prefix} {rate.singular}"
 
 

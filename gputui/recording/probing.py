@@ -9,6 +9,7 @@ import contextlib
 import importlib.resources
 import io
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -123,7 +124,8 @@ def try_steps(plan: Plan, failed: dict[int, tuple[str, str]]) -> tuple[float, fl
             worker = WorkerProcess(plan.interpreter, start, answer.parent, launch, described)
             try:
                 while waiting:
-                    for message in worker.messages(0.25):
+                    select.select([worker.channel], [], [], 0.25)
+                    for message in worker.messages(worker.channel.read() or b""):
                         kind, case_id = message["kind"], message.get("case_id", -1)
                         if kind == "block" and case_id in waiting:
                             waiting.discard(case_id)

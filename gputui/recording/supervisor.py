@@ -6,6 +6,7 @@ It outlives the shell that started it, and imports little, so that it takes no C
 from __future__ import annotations
 
 import contextlib
+import select
 import shutil
 import signal
 import subprocess
@@ -351,7 +352,8 @@ class Supervisor:
         Returns the kind of the last message, empty if there was none; what follows `end` is not read.
         """
         kind = ""
-        for message in worker.messages(timeout_s):
+        select.select([worker.channel], [], [], timeout_s)
+        for message in worker.messages(worker.channel.read() or b""):
             try:
                 kind = str(message.pop("kind", "garbage"))
                 if kind == "end":

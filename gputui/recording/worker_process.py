@@ -8,7 +8,6 @@ import json
 import math
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -182,7 +181,9 @@ class WorkerProcess:
         description.write_text(json.dumps(described))
         os.mkfifo(self._fifo, 0o600)
         # Opened for reading and writing, it opens at once and never reaches its end.
-        self._reader = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        reader = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.channel = os.fdopen(reader, "rb", buffering=0)
+        """What it sends; `read` does not wait."""
         self._pending = b""
         self.started_ns = time.monotonic_ns()  # before it can send anything
         words = ["run", str(description), str(self._fifo)]
@@ -221,16 +222,10 @@ class WorkerProcess:
             return read_stat(self._process.pid).cpu_ticks / os.sysconf("SC_CLK_TCK")
         return 0.0
 
-    def messages(self, timeout_s: float) -> Iterator[dict[str, Any]]:
-        """Its messages so far, waiting up to `timeout_s` for the first; lines that are not JSON objects
-        become `{"kind": "garbage"}`."""
-        readable, _, _ = select.select([self._reader], [], [], timeout_s)
-        while readable:
-            with contextlib.suppress(BlockingIOError):
-                data = os.read(self._reader, 1 << 16)
-                self._pending += data
-            readable, _, _ = select.select([self._reader], [], [], 0)
-        *lines, self._pending = self._pending.split(b"\n")
+    def messages(self, data: bytes) -> Iterator[dict[str, Any]]:
+        """Those that more from its channel completes; lines that are not JSON objects become `{"kind":
+        "garbage"}`."""
+        *lines, self._pending = (self._pending + data).split(b"\n")
         if len(self._pending) > LINE_LIMIT_BYTES:
             self._pending = b""
             yield {"kind": "garbage"}
@@ -259,7 +254,7 @@ class WorkerProcess:
             self._note.unlink()
 
     def _close_channel(self) -> None:
-        os.close(self._reader)
+        self.channel.close()
         with contextlib.suppress(OSError):
             self._fifo.unlink()
 

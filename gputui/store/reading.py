@@ -539,44 +539,44 @@ def open_results(files: Sequence[Path], trust: bool = False) -> Iterator[tuple[R
 
 def read_each(
     files: Sequence[Path],
-    read: Callable[[Sequence[ResultFile]], list[_Kind]],
+    read: Callable[[Sequence[ResultFile]], object],
     *,
     trust: bool = False,
     as_stored: bool = False,
     at_a_time: int = 16,
     threads: int = 1,
-) -> list[_Kind]:
-    """What `read` makes of these files by absolute paths, of which some are open together, in their order.
+) -> None:
+    """Have `read` read these files by absolute paths, some of them together, and keep it at its end.
 
-    Where that fails they are read one by one: each is then waited for while it is written, and the one at
-    fault is named. Raises GputuiError, TooLarge.
+    Where it fails, it is called again for one after the other: each is then waited for while it is written,
+    and the first at fault is named. Raises GputuiError, TooLarge.
     """
     idle: list[DuckDBPyConnection] = []
 
-    def read_some(some: Sequence[Path]) -> list[_Kind]:
+    def read_some(some: Sequence[Path]) -> None:
         if len(some) == 1:
             with open_result(some[0], trust, as_stored) as file:
-                return read((file,))
+                read((file,))
+            return
         connection = idle.pop() if idle else connect_for(files)
         try:
             attached = attach_to_read(connection, some)
-            checked = check_are_ours(connection, attached, trust)
-            found = read([ResultFile(one, as_stored) for one in checked])
+            read([ResultFile(one, as_stored) for one in check_are_ours(connection, attached, trust)])
             for name in attached:
                 connection.execute(f"DETACH {name}")
             idle.append(connection)
-            return found
         except BaseException as error:  # after some of them the connection is of no use
             connection.close()
             if isinstance(error, TooLarge) or not isinstance(error, GputuiError | Locked):
                 raise
-            return [one for file in some for one in read_some([file])]
+            for one in some:
+                read_some([one])
 
     parts = [files[start : start + at_a_time] for start in range(0, len(files), at_a_time)]
     with ThreadPoolExecutor(threads) as executor:
         each = executor.map if min(threads, len(parts)) > 1 else map
         try:
-            return [one for found in each(read_some, parts) for one in found]
+            list(each(read_some, parts))
         finally:
             executor.shutdown(cancel_futures=True)
             for connection in idle:

@@ -115,13 +115,13 @@ def with_common_ids(
     return [tuple(_renamed(summary, ids, pool) for summary in group) for group in groups]
 
 
-def runs_with_common_ids(runs: Sequence[Run], *, pool: bool = False) -> tuple[Run, ...]:
+def runs_with_common_ids(groups: Sequence[Sequence[Run]], *, pool: bool = False) -> list[tuple[Run, ...]]:
     """As `with_common_ids` for whole runs."""
-    (summaries,) = with_common_ids([[run.summary for run in runs]], pool=pool)
-    return tuple(
-        run if run.summary is summary else replace(run, summary=summary)
-        for run, summary in zip(runs, summaries, strict=True)
-    )
+    summaries = with_common_ids([[run.summary for run in runs] for runs in groups], pool=pool)
+    return [
+        tuple(replace(run, summary=summary) for run, summary in zip(runs, of_runs, strict=True))
+        for runs, of_runs in zip(groups, summaries, strict=True)
+    ]
 
 
 def known_by(machine: Machine, *, pool: bool = False) -> Known:

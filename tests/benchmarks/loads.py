@@ -52,7 +52,7 @@ def main() -> None:
     files = parser.parse_args().files
     rows, headlines, tables = list[Judged](), 0, 0
     for pair in itertools.combinations(files, 2):
-        asked = ask(pair, with_passes=False)
+        asked = ask(pair)
         try:
             answer = asked.compared()
         except NoResult:
@@ -95,7 +95,7 @@ def print_precisions(files: Sequence[str]) -> None:
     found: dict[str, list[tuple[float, str, RatioEstimate]]] = defaultdict(list)
     for file in files:
         with suppress(GputuiError):  # one precision alone was measured
-            for row in ask([file], by="precision", with_passes=False).compared().comparisons[0].rows:
+            for row in ask([file], by="precision").compared().comparisons[0].rows:
                 sides = [cell.result for cell in (row.a, row.b) if cell.result is not None]
                 if len(sides) == 2 and isinstance(row.estimate, RatioEstimate):
                     name = f"{row.case.work.workload} {row.case.variant.threads}"

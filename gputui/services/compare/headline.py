@@ -44,7 +44,6 @@ from gputui.services.compare.row_text import (
     open_words,
     side_names,
     than,
-    units_per_s,
     verdict_parts,
 )
 from gputui.services.compare.suggestions import SettlingStep, load_terms, settling_steps, steps_to_pair
@@ -493,7 +492,7 @@ def _tier(names: Mapping[str, str], tier: Sequence[str]) -> str:
 
 
 def _rates(tier: Sequence[Cell], main: Row) -> str:
-    rates = [units_per_s(cell) for cell in tier]
+    rates = [speed.units_per_s for cell in tier if isinstance(speed := cell.speed, SpeedEstimate)]
     ends = [format_rate(rate, main.case.unit) for rate in (min(rates), max(rates))]
     if ends[0] == ends[1]:
         return ends[0]

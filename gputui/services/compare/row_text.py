@@ -38,6 +38,7 @@ from gputui.services.results.labels import (
     torch_words,
 )
 from gputui.services.results.metrics import AS_OFFERED
+from gputui.services.results.throughput import speed_of
 
 LABEL_CELLS = 24
 """Of a label in a heading or sentence."""
@@ -159,23 +160,24 @@ def case_heading(common: Sequence[str]) -> str:
     return f"case ({' '.join(words)})" if words else "case"
 
 
-def rate_text(cell: Cell, beside: float = 0.0) -> str:
-    """The speed of one side, in the unit of one `beside` it; otherwise its outcome."""
+def rate_text(cell: Cell) -> str:
+    """The speed of one side, otherwise its outcome."""
     if isinstance(cell.speed, SpeedEstimate) and cell.result is not None:
-        return format_rate(cell.speed.units_per_s, cell.result.case.unit, beside)
-    return "—" if cell.result is None else cell.result.outcome
+        return format_rate(cell.speed.units_per_s, cell.result.case.unit)
+    return "—" if cell.result is None else cell.outcome
 
 
 def rate_cells(row: Row) -> tuple[str, str, Span]:
-    """The speeds of both sides and their unit, which stands with that of the first where it is another."""
-    a, b = rate_text(row.a, units_per_s(row.b)), rate_text(row.b, units_per_s(row.a))
-    number, _, unit = b.partition(" ") if isinstance(row.b.speed, SpeedEstimate) else (b, "", "")
-    return (a.removesuffix(f" {unit}") if unit else a), number, Span(unit, "dim")
-
-
-def units_per_s(cell: Cell) -> float:
-    """The speed of one side; 0 if it has none."""
-    return cell.speed.units_per_s if isinstance(cell.speed, SpeedEstimate) else 0.0
+    """The speeds of both sides with one prefix, and their unit, which stands with that of the first where it
+    is another."""
+    speeds = {letter: speed_of(result) for letter, result in row.results}
+    per_s = {letter: one.units_per_s for letter, one in speeds.items() if isinstance(one, SpeedEstimate)}
+    shown, greatest = {"a": "—", "b": "—"}, max(per_s.values(), default=0.0)
+    for letter, result in row.results:
+        is_known, unit = letter in per_s, result.case.unit
+        shown[letter] = format_rate(per_s[letter], unit, greatest) if is_known else result.outcome
+    number, _, unit = shown["b"].partition(" ") if "b" in per_s else (shown["b"], "", "")
+    return (shown["a"].removesuffix(f" {unit}") if unit else shown["a"]), number, Span(unit, "dim")
 
 
 def time_text(cell: Cell) -> str:

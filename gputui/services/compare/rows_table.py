@@ -96,65 +96,72 @@ def rows_table(
     """
     lines: list[_Line] = [*rows, *(_means(comparisons) if has_means else ())]
     is_pair = len(comparisons) == 1
-    made: list[Column | Drawing] = [_names(comparisons, lines, rows, ignore, is_drawn)]
+    before: list[Column | Drawing] = [_names(comparisons, lines, rows, ignore, is_drawn)]
     if is_pair:
-        before, behind = _columns_of_pair(comparisons[0], lines, columns, value, note, is_drawn)
+        behind = [_verdicts(lines, note)]
         styles = ["title" if isinstance(one, Row) and one.rate.differs else "" for (one,) in lines]
     else:
-        before, behind = _columns_of_many(lines, value, place, is_drawn), [_fastest(lines, is_drawn)]
-        styles = []
-    made += before
-    if is_drawn:
-        made.append(intervals([_intervals(line) for line in lines], _WISHES))
-    made += behind
-    if has_costs and any(row is not None and row.cost.ratio is not None for of in rows for row in of):
-        made += _prices(lines) if is_pair and is_drawn and value is RATE else []
-        for side in range(len(comparisons)):
-            paid = [row.cost if isinstance(row := line[side], Row) else None for line in lines]
-            cells = _spans(lines, paid, doubted_point_text, is_coloured=lambda one: one.is_decided)
-            made.append(Column("cost " if is_pair else f"cost {letter_of(side)} ", cells, True, _COST))
-    return Table(tuple(made), styles, 2 if not is_pair else int(columns is not None))
-
-
-def _columns_of_pair(
-    comparison: Comparison,
-    lines: Sequence[_Line],
-    columns: Sequence[ComparisonColumn] | None,
-    value: ComparisonColumn,
-    note: Callable[[Row], str],
-    is_drawn: bool,
-) -> tuple[list[Column], list[Column]]:
-    """Those before the drawing, and the verdict with those behind it."""
-    ones = [line[0] for line in lines]
-    verdicts = [
-        Span(
-            verdict_text(one.rate) + (note(one) if isinstance(one, Row) else "") if one else "—",
-            style_of(one.rate) if one else "dim",
-        )
-        for one in ones
-    ]
-    before, behind = list[Column](), [Column("verdict", verdicts)]
-    usual = ("always",) if is_drawn else ("always", "wide")
-    for column in COLUMNS:
-        is_chosen = column.default in usual if columns is None else column in columns
-        if not is_chosen or is_absent(comparison, column):
-            continue
-        if column is RATE and value is not RATE:
-            before += [*_units(value, lines), *(_of_side(value, letter, lines, 0) for letter in "ab")]
-            continue
+        before += _columns_of_many(lines, value, place, is_drawn)
+        behind, styles = [_fastest(lines, is_drawn)], []
+    for column in _columns_shown(comparisons[0], columns, is_drawn) if is_pair else ():
         if column is RATIO:
             before.append(_changes(lines, is_drawn))
-            continue
-        priority: float = _EXTRA if columns is None else 10 * bool(column.table_heading)
-        if column.is_before_verdict:
-            priority = _VALUES if is_drawn else _CLOCK if column is CLOCK and columns is None else 0
-        blank = [""] * len(column.headings)
-        cells = [column.cells_of(one) if isinstance(one, Row) else blank for one in ones]
-        (before if column.is_before_verdict else behind).extend(
-            Column(heading, list(of), column.is_before_verdict and heading != "unit", priority)
-            for heading, of in zip(column.headings, zip(*cells, strict=True) if cells else blank, strict=True)
-        )
-    return before, behind
+        elif column is RATE and value is not RATE:
+            before += [*_units(value, lines), *(_of_side(value, letter, lines, 0) for letter in "ab")]
+        else:
+            blank = ("",) * len(column.headings)
+            cells = [column.cells_of(one) if isinstance(one, Row) else blank for (one,) in lines]
+            made = _with_headings(column, cells, is_drawn, is_usual=columns is None)
+            (before if column.is_before_verdict else behind).extend(made)
+    if is_drawn:
+        before.append(intervals([_intervals(line) for line in lines], _WISHES))
+    if has_costs and any(row is not None and row.cost.ratio is not None for of in rows for row in of):
+        behind += _prices(lines) if is_pair and is_drawn and value is RATE else []
+        behind += _costs(lines)
+    return Table((*before, *behind), styles, 2 if not is_pair else int(columns is not None))
+
+
+def _columns_shown(
+    comparison: Comparison, columns: Sequence[ComparisonColumn] | None, is_drawn: bool
+) -> list[ComparisonColumn]:
+    """Of a pair: these, or the usual ones, so far as any row has something in them."""
+    usual = ("always",) if is_drawn else ("always", "wide")
+    chosen = [one for one in COLUMNS if (one.default in usual if columns is None else one in columns)]
+    return [one for one in chosen if not is_absent(comparison, one)]
+
+
+def _with_headings(
+    column: ComparisonColumn, cells: Sequence[Sequence[str | Span]], is_drawn: bool, is_usual: bool
+) -> list[Column]:
+    """The parts of a column, whose cells are those of each row."""
+    priority: float = _EXTRA if is_usual else 10 * bool(column.table_heading)
+    if column.is_before_verdict:
+        priority = _VALUES if is_drawn else _CLOCK if column is CLOCK and is_usual else 0
+    return [
+        Column(heading, [of[place] for of in cells], column.is_before_verdict and heading != "unit", priority)
+        for place, heading in enumerate(column.headings)
+    ]
+
+
+def _verdicts(lines: Sequence[_Line], note: Callable[[Row], str]) -> Column:
+    """Those of a pair, each with its note."""
+    cells = [
+        Span("—", "dim")
+        if one is None
+        else Span(verdict_text(one.rate) + (note(one) if isinstance(one, Row) else ""), style_of(one.rate))
+        for (one,) in lines
+    ]
+    return Column("verdict", cells)
+
+
+def _costs(lines: Sequence[_Line]) -> list[Column]:
+    """How much more or less a unit of work costs on each side than on the baseline."""
+    made = []
+    for side in range(len(lines[0])):
+        paid = [row.cost if isinstance(row := line[side], Row) else None for line in lines]
+        cells = _spans(lines, paid, doubted_point_text, is_coloured=lambda one: one.is_decided)
+        made.append(Column("cost " if len(lines[0]) == 1 else f"cost {letter_of(side)} ", cells, True, _COST))
+    return made
 
 
 def _columns_of_many(

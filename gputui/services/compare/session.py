@@ -172,19 +172,22 @@ class Asked:
         return self.evidence.powers(run_id, case_id)
 
 
-def ask(
-    files: Sequence[str],
-    *,
-    by: str | None = None,
-    pool: bool = False,
-    trust: bool = False,
-    with_passes: bool = True,
-) -> Asked:
-    """Read several `F[@RUN]`, or the variants within one; `with_passes` their profiled passes too.
+def ask(files: Sequence[str], *, by: str | None = None, pool: bool = False, trust: bool = False) -> Asked:
+    """Read several `F[@RUN]`, or the variants within one, with their profiled passes.
 
     Raises GputuiError if a file cannot be read or holds nothing to compare.
     """
-    selections = select_all(files, trust=trust, pool=pool, with_passes=with_passes)
+    selections = select_all(files, trust=trust, pool=pool, with_passes=True)
+    return asked_of(selections, by=by, pool=pool, trust=trust)
+
+
+def asked_of(
+    selections: Sequence[Selection], *, by: str | None = None, pool: bool = False, trust: bool = False
+) -> Asked:
+    """The sides that were read, each a selection, or one for each value of a dimension.
+
+    Raises GputuiError if there is nothing to compare.
+    """
     if by is None and len(selections) > 1:
         named = {run.summary.run_id for selection in selections for run in selection.runs}
         sides = [

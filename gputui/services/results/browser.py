@@ -68,14 +68,16 @@ def list_runs(files: Sequence[Path], trust: bool = False, as_stored: bool = Fals
     Raises GputuiError for the first file that cannot be read.
     """
 
-    def read(opened: Sequence[ResultFile]) -> list[ListedRun]:
-        together = zip(opened, summaries_of(opened), strict=True)
-        return [ListedRun(summary, file.db) for file, summaries in together for summary in summaries]
+    found: list[ListedRun] = []
 
-    found = read_each(files, read, trust=trust, as_stored=as_stored)
+    def read(opened: Sequence[ResultFile]) -> None:
+        together = zip(opened, summaries_of(opened), strict=True)
+        found.extend(ListedRun(summary, file.db) for file, summaries in together for summary in summaries)
+
+    read_each(files, read, trust=trust, as_stored=as_stored)
     (common,) = with_common_ids([[one.summary for one in found]])
-    found = [ListedRun(summary, one.path) for summary, one in zip(common, found, strict=True)]
-    return sorted(found, key=lambda one: (one.summary.started_utc_us, one.summary.run_id), reverse=True)
+    listed = [ListedRun(summary, one.path) for summary, one in zip(common, found, strict=True)]
+    return sorted(listed, key=lambda one: (one.summary.started_utc_us, one.summary.run_id), reverse=True)
 
 
 MOST_FILES = 200

@@ -112,12 +112,12 @@ class Evidence:
             if run_id not in known:
                 by_file.setdefault(self._files[run_id].resolve(), []).append(run_id)
 
-        def by_run(files: Sequence[ResultFile]) -> list[tuple[str, Mapping[int, _Found]]]:
+        def add(files: Sequence[ResultFile]) -> None:
             ids = [by_file[file.db] for file in files]
             found = read(files, ids)
-            return [(run_id, found.get(run_id, {})) for of_file in ids for run_id in of_file]
+            known.update((run_id, found.get(run_id, {})) for of_file in ids for run_id in of_file)
 
-        known.update(read_each(list(by_file), by_run, trust=self._trust, at_a_time=_TOGETHER))
+        read_each(list(by_file), add, trust=self._trust, at_a_time=_TOGETHER)
 
     def loads(self, run_id: str) -> ServingRecords:
         """What a run offered to a server. Raises GputuiError if that can no longer be read."""

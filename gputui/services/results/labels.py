@@ -254,11 +254,6 @@ def metric_range(metric: CaseMetric) -> str:
     return f"{span}, n {metric.observations} in {metric.launches} launches"
 
 
-def outcome_words(case: CaseResult) -> str:
-    """How a case ended, and why it did so."""
-    return f"{case.outcome}: {case.reason}" if case.reason else case.outcome
-
-
 _ENDS = {
     "oom": "ran out of memory",
     "unsupported": "cannot run",
@@ -416,7 +411,8 @@ def run_notes(run: Run, *, is_brief: bool = False) -> list[str]:
         by_clock = f"; {BY_CLOCK}" if is_brief and any(map(is_undecidable, crowded)) else ""
         notes.append(f"{OTHERS_HAD} {which(crowded, _waited)}{by_clock}")
     if bound := [c for c in run.cases if is_host_bound(c)]:
-        rates = f"{NOT_OF_GPU} in {which(bound, _host_bound)}"
+        named = which(bound, lambda case: f"{case_name(case)} ({busy_words(case)})")
+        rates = f"{NOT_OF_GPU} in {named}"
         notes.append(rates if is_brief else f"{rates}. {LIFTS}")
     return notes
 
@@ -437,10 +433,6 @@ def is_recording(run: Run) -> bool:
     return run.summary.profile == RECORD_PROFILE and all(
         case.case.variant.device_class == WHOLE_BOX for case in run.cases
     )
-
-
-def _host_bound(case: CaseResult) -> str:
-    return f"{case_name(case)} ({busy_words(case)})"
 
 
 def _waited(case: CaseResult) -> str:

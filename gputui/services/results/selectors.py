@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -255,62 +253,63 @@ def select_all(
         )
     if len(missing) > 1:
         raise GputuiError(f"there are no result files {listed(missing)}", "name files that are there")
-    read = partial(_selected, asked=asked, pool=pool, with_passes=with_passes, only_rates=only_rates)
-    found = read_each(list(asked), read, trust=trust, at_a_time=_TOGETHER, threads=_THREADS)
+    reading = _Reading(asked, pool, with_passes, only_rates)
+    read_each(list(asked), reading.read, trust=trust, at_a_time=_TOGETHER, threads=_THREADS)
+    found = [reading.found[text] for text in texts]
     # files that were read apart may be of one box
-    runs = [run for selection in found for run in (*selection.runs, *selection.history)]
-    left = iter(runs_with_common_ids(runs, pool=pool))
-    of_text = {
-        one.text: replace(
-            one, runs=tuple(islice(left, len(one.runs))), history=tuple(islice(left, len(one.history)))
-        )
-        for one in found
-    }
-    return [of_text[text] for text in texts]
+    groups = runs_with_common_ids([runs for one in found for runs in (one.runs, one.history)], pool=pool)
+    in_pairs = zip(found, groups[::2], groups[1::2], strict=True)
+    return [replace(one, runs=runs, history=history) for one, runs, history in in_pairs]
 
 
-def _selected(
-    files: Sequence[ResultFile],
-    *,
-    asked: Mapping[Path, Mapping[str, tuple[Path, str]]],
-    pool: bool,
-    with_passes: bool,
-    only_rates: bool,
-) -> list[Selection]:
-    """What selectors select of these files; `asked` has their paths and runs by file and text."""
-    summaries = with_common_ids(summaries_of(files), pool=pool)
-    named: list[tuple[int, str, Path, Sequence[RunSummary], Sequence[RunSummary]]] = []
-    for place, (file, every) in enumerate(zip(files, summaries, strict=True)):
-        for text, (path, selector) in asked[file.db].items():
-            own: Sequence[RunSummary] = every
-            if selector:
-                own = find_runs(every, selector) if pool else (find_run(every, selector),)
-            if not own:
-                raise GputuiError(f"{path}: no run to compare", f"measure one: gputui run quick --db {path}")
-            ids, machines = {one.run_id for one in own}, {one.machine.machine_id for one in own}
-            rest = () if only_rates else _of_boxes(machines, (one for one in every if one.run_id not in ids))
-            named.append((place, text, path, own, rest))
-    needed: list[dict[str, RunSummary]] = [{} for _ in files]
-    profiled: list[dict[str, None]] = [{} for _ in files]
-    for place, _, _, own, rest in named:
-        needed[place].update((summary.run_id, summary) for summary in (*own, *rest))
-        profiled[place].update((summary.run_id, None) for summary in own)
-    runs: dict[tuple[int, str], Run] = {}
-    for part in in_parts(files, [list(of_file.values()) for of_file in needed]):
-        for place, found in enumerate(runs_of(files, part, only_rates=only_rates)):
-            runs.update(((place, run.summary.run_id), run) for run in found)
-    passes = passes_of(files, [tuple(of_file) for of_file in profiled]) if with_passes else []
-    return [
-        Selection(
-            text,
-            path,
-            tuple(runs[place, summary.run_id] for summary in own),
-            warnings_of(expanded(path).absolute()),
-            {summary.run_id: passes[place].get(summary.run_id, {}) for summary in own if with_passes},
-            tuple(runs[place, summary.run_id] for summary in rest),
-        )
-        for place, text, path, own, rest in named
-    ]
+class _Reading:
+    """What selectors select of some files; `asked` has their paths and runs by file and text."""
+
+    def __init__(
+        self, asked: Mapping[Path, Mapping[str, tuple[Path, str]]], pool: bool, passes: bool, only_rates: bool
+    ) -> None:
+        self.asked, self.pool, self.with_passes, self.only_rates = asked, pool, passes, only_rates
+        self.found: dict[str, Selection] = {}
+
+    def read(self, files: Sequence[ResultFile]) -> None:
+        """Find what is asked of these."""
+        named = list(self._named(files))
+        needed: list[dict[str, RunSummary]] = [{} for _ in files]
+        profiled: list[dict[str, None]] = [{} for _ in files]
+        for place, _, _, own, rest in named:
+            needed[place].update((summary.run_id, summary) for summary in (*own, *rest))
+            profiled[place].update((summary.run_id, None) for summary in own)
+        runs: dict[tuple[int, str], Run] = {}
+        for part in in_parts(files, [list(of_file.values()) for of_file in needed]):
+            for place, some in enumerate(runs_of(files, part, only_rates=self.only_rates)):
+                runs.update(((place, run.summary.run_id), run) for run in some)
+        passes = passes_of(files, [tuple(of_file) for of_file in profiled]) if self.with_passes else []
+        for place, text, path, own, rest in named:
+            self.found[text] = Selection(
+                text,
+                path,
+                tuple(runs[place, summary.run_id] for summary in own),
+                warnings_of(expanded(path).absolute()),
+                {one.run_id: passes[place].get(one.run_id, {}) for one in own if self.with_passes},
+                tuple(runs[place, summary.run_id] for summary in rest),
+            )
+
+    def _named(
+        self, files: Sequence[ResultFile]
+    ) -> Iterator[tuple[int, str, Path, Sequence[RunSummary], Sequence[RunSummary]]]:
+        """Each selector by the place of its file, its text and its path, with its runs and their history."""
+        summaries = with_common_ids(summaries_of(files), pool=self.pool)
+        for place, (file, every) in enumerate(zip(files, summaries, strict=True)):
+            for text, (path, selector) in self.asked[file.db].items():
+                own: Sequence[RunSummary] = every
+                if selector:
+                    own = find_runs(every, selector) if self.pool else (find_run(every, selector),)
+                if not own:
+                    hint = f"measure one: gputui run quick --db {path}"
+                    raise GputuiError(f"{path}: no run to compare", hint)
+                ids, machines = {one.run_id for one in own}, {one.machine.machine_id for one in own}
+                others = [one for one in every if one.run_id not in ids]
+                yield place, text, path, own, () if self.only_rates else _of_boxes(machines, others)
 
 
 def identity(path: Path) -> object:
