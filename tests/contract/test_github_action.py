@@ -123,7 +123,7 @@ def test_two_commits_are_measured_in_turn_and_nothing_of_it_stays_in_the_clone(t
     ended = subprocess.run(
         [ACTION / "compare.sh"],
         cwd=repo,
-        env={**os.environ, **given, "OPTIONS": "--budget 20"},
+        env={**os.environ, **given, "OPTIONS": "--budget 60 --blocks 5"},
         capture_output=True,
         text=True,
     )

@@ -42,7 +42,7 @@ def tab() -> Iterator[Browser]:
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 @pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize("width", [1280, 760, 390])
+@pytest.mark.parametrize("width", [1280, 390])
 def test_no_text_covers_another_or_leaves_the_page_and_the_browser_has_nothing_to_complain_about(
     tab: Browser, tmp_path: Path, name: str, width: int
 ) -> None:

@@ -423,7 +423,7 @@ def chart(terminal: Terminal) -> list[str]:
 @pytest.mark.slow
 def test_memory_does_not_grow_with_1800_pictures_of_the_panes() -> None:
     """Every key draws a frame; the history is full when this is measured."""
-    with Box(gpus=8).monitor("--interval", "0.2", columns=200, lines=50) as terminal:
+    with Box(gpus=8).monitor("--interval", "0.2", columns=120, lines=40) as terminal:
         terminal.wait_for("8x H200   8 busy")
         grown = []
         for pictures in range(1, 1801):
