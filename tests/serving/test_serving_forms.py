@@ -71,6 +71,7 @@ def test_the_run_screen_shows_a_load_as_it_is_offered() -> None:
     assert title.startswith("── serve:chat limit  launch 1 of 1 ")
     assert title.endswith("6.40 req/s offered ──")
     assert now == "  4.00 req/s ended  9 in flight  TTFT 610 ms"
+    assert {line.split()[0] for line in chart[1:]} >= {"requests", "0"}, "the name of the axis is whole"
     assert "TTFT" in "".join(chart)
     assert chart[0].startswith("      10 ")  # of requests in flight, which are whole
     assert before.strip() == "tried 3.20 req/s: 98 % within the limits"

@@ -141,7 +141,7 @@ class RunScreen(ShellScreen):
         has_logs = self.watched is not None and self.watched.progress.last_words
         return tuple(name for name in (*first, *_HINTS[view]) if name != "logs" or has_logs)
 
-    def action_press(self, action_id: str) -> None:
+    async def action_press(self, action_id: str) -> None:
         DOES[action_id](self)
 
     def refuses(self) -> bool:
@@ -226,7 +226,7 @@ class RunScreen(ShellScreen):
             return
         shown = self.choices if self.view == "form" else self.page
         if self.level != shown.id:
-            self.show_level(str(shown.id), shown)
+            self.show_level(str(shown.id))
         progress = None if self.watched is None else self.watched.progress
         if shown is self.choices:
             self.fill()

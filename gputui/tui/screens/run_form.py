@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gputui.document.spans import Line, Span
 from gputui.errors import GputuiError
@@ -19,7 +18,7 @@ from gputui.tui.shell.shell_screen import sentence
 from gputui.tui.widgets.cells import clean, end_of, fitted, left, right, ruled, wrapped
 from gputui.tui.widgets.scrolled import MARKER, Entry
 
-_ACTIONS = (
+ACTIONS: tuple[Action, ...] = (
     Action("down", "j", "Down", "Go to the next profile, field, case or line, as the arrow does"),
     Action("up", "k", "Up", "Go to the previous one"),
     Action("next", "tab", "Form", "Go from the profiles to the form and back; to the next run in progress"),
@@ -37,7 +36,6 @@ _ACTIONS = (
     Action("back", "escape", "Back", "Back to the profiles; a run continues in the background"),
     Action("leave", "q,ctrl+backslash", "Leave", "Leave; reminds you first of a run in progress"),
 )
-ACTIONS: tuple[Action, ...] = tuple(replace(one, does=f"press({one.id!r})") for one in _ACTIONS)
 KEYS: dict[str, str] = {action.id: shown_key(action) for action in ACTIONS}
 
 _FIELDS = ("device", "only", "precision", "launches", "budget", "python", "label", "price", "db")

@@ -376,7 +376,7 @@ def _charts(now: Sequence[LoadNow], width: int, rows: int) -> list[Line]:
     """What is in flight over time, and where there is room the time to first token beside it."""
     each = abreast_cells(width, 2 if width >= _WIDE else 1)
     in_flight = [float(one.in_flight) for one in now]
-    charts = [_chart(in_flight, "in flight", each, rows, "compute", "{:.0f}".format)]
+    charts = [_chart(in_flight, "requests", each, rows, "compute", "{:.0f}".format)]
     if width >= _WIDE:
         charts.append(_chart([one.ttft_s for one in now], "TTFT", each, rows, "clock", format_seconds))
     return side_by_side(charts, width, 3)

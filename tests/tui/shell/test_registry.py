@@ -47,11 +47,12 @@ def test_every_key_of_a_screen_has_something_that_it_does() -> None:
     for entry in SCREENS[1:]:
         screen = load_screen(entry)
         assert isinstance(screen, ShellScreen)
-        known = [
-            found for found in vars(sys.modules[type(screen).__module__]).values() if isinstance(found, type)
-        ]
-        panes = [*known, TimelinePage]
-        does = [(one.does or one.id.replace("-", "_")).partition("(")[0] for one in screen.ACTIONS]
+        module = vars(sys.modules[type(screen).__module__])
+        panes = [*(found for found in module.values() if isinstance(found, type)), TimelinePage]
+        listed = module.get("DOES", {})
+        assert set(listed) <= {one.id for one in screen.ACTIONS}
+        named = [one for one in screen.ACTIONS if one.id not in listed]
+        does = [(one.does or one.id.replace("-", "_")).partition("(")[0] for one in named]
         assert [name for name in does if not any(hasattr(pane, f"action_{name}") for pane in panes)] == []
 
 
