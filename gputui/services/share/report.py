@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from io import StringIO
 from typing import NamedTuple
 
-from gputui.analysis.peak_tests import BELOW_NORMAL, NO_REFERENCE, PerformanceCheck
+from gputui.analysis.peak_tests import BELOW_NORMAL, NO_REFERENCE, Expectation, PeakTest, PerformanceCheck
 from gputui.analysis.verdict import SpeedEstimate
 from gputui.document.drawings import stacked_bar
 from gputui.document.page import Console, Page
@@ -26,9 +26,8 @@ from gputui.facts.tables import (
     plausible_rows,
     source_rows,
 )
-from gputui.model.absent import Missing
+from gputui.model.absent import Missing, known
 from gputui.model.journal import ProfiledPass
-from gputui.model.machine import Gpu
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_hourly, format_percent, format_rate
 from gputui.services.results.expected import performance_checks
@@ -145,34 +144,16 @@ def _expected(boxes: Sequence[SharedSide]) -> Iterator[Part]:
         f"{_of(box)}{check.text if check.word == NO_REFERENCE else f'{_device(check)}: {check.text}'}"
         for box, check in checks
     )
-    judged = [
-        (box, check, one) for box, check in checks for one in check.peak_tests if one.word != NO_REFERENCE
-    ]
-    if not judged:
+    tests = [(box, check, test) for box, check in checks for test in check.peak_tests]
+    if all(test.word == NO_REFERENCE for _, _, test in tests):
         return
-    rows = []
-    for box, check, test in judged:
-        expectation, share = test.expectation, test.share
-        if expectation is None or share is None:
-            continue
-        high = expectation.measured_high
-        low = format_rate(expectation.measured_low, test.unit)
-        rows.append(
-            (
-                *([box.letter] if box.letter else []),
-                _device(check),
-                test.label,
-                format_rate(test.units_per_s, test.unit),
-                f"at least {low}" if high is None else _ends(low, format_rate(high, test.unit)),
-                format_percent(share),
-                format_rate(expectation.warn_below, test.unit),
-                test.word.lower(),
-            )
-        )
     headings = ("device", "test", "here", "elsewhere", "of the lowest there", "called low below", "verdict")
-    first = ("box",) if boxes[0].letter else ()
-    offset = len(first)
-    yield table_of((*first, *headings), tuple(rows), tuple(place + offset for place in (2, 3, 4, 5)))
+    rows = [
+        (box.letter, _device(check), test.label, *_beside_published(test, test.expectation, test.share))
+        for box, check, test in tests
+        if test.word != NO_REFERENCE and test.expectation is not None and test.share is not None
+    ]
+    yield _table_of_boxes(headings, rows, right=(2, 3, 4, 5))
     if sources := tuple(_sources(checks)):
         yield "Figures from elsewhere are those of:"
         yield Links(sources)
@@ -180,6 +161,22 @@ def _expected(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     if standings:
         yield "Boxes of the same model that were measured with gputui:"
         yield tuple(dict.fromkeys(f"{one.model} ({one.source})" for one in standings))
+
+
+def _beside_published(test: PeakTest, published: Expectation, share: float) -> tuple[str, ...]:
+    low, high = format_rate(published.measured_low, test.unit), published.measured_high
+    span = f"at least {low}" if high is None else _ends(low, format_rate(high, test.unit))
+    here, called_low = (format_rate(rate, test.unit) for rate in (test.units_per_s, published.warn_below))
+    return here, span, format_percent(share), called_low, test.word.lower()
+
+
+def _table_of_boxes(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()
+) -> Table:
+    """A table whose rows begin with the letter of their box, where there are several."""
+    if not any(letter for letter, *_ in rows):
+        return table_of(headings, [cells for _, *cells in rows], right)
+    return table_of(("box", *headings), rows, [place + 1 for place in right])
 
 
 def _ends(low: str, high: str) -> str:
@@ -214,16 +211,10 @@ def _evidence(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     gpus = [(box, device) for box in boxes for device in box.telemetry.devices]
     if gpus:
         yield "What the GPUs did during the run:"
-        yield _gpu_table(gpus, boxes)
-    links = tuple(f"{_of(box)}{line}" for box in boxes for line in _links(box.run.summary.machine.gpus))
-    hosts = tuple(f"{_of(box)}{line}" for box in boxes for line in _host(box))
-    if links or hosts:
-        yield (*links, *hosts)
-    events = tuple(
-        f"{_of(box)}{event.message}" for box in boxes for event in box.events if event.level != "info"
-    )
-    if events:
-        yield events
+        yield _gpu_table(gpus)
+    for lines_of in (_links, _stolen, _events):
+        if lines := tuple(f"{_of(box)}{line}" for box in boxes for line in lines_of(box)):
+            yield lines
     if len(boxes) > 1:
         return  # the comparison has the rest
     (box,) = boxes
@@ -240,52 +231,52 @@ def _evidence(boxes: Sequence[SharedSide]) -> Iterator[Part]:
         yield absent
 
 
-def _gpu_table(gpus: Sequence[tuple[SharedSide, DeviceTelemetry]], boxes: Sequence[SharedSide]) -> Table:
-    rows = []
-    for box, device in gpus:
-        gpu = box.run.summary.machine.gpu(device.device_index)
-        rows.append(
-            (
-                *([box.letter] if box.letter else []),
-                str(device.device_index),
-                f"{_number(device.power_median_w)} / {_number(device.power_max_w)} W",
-                "unknown"
-                if gpu is None
-                else f"{_number(gpu.power_limit_w)} / {_number(gpu.power_default_limit_w)} W",
-                f"{_number(device.sm_clock_min_mhz)} / {_number(device.sm_clock_median_mhz)} MHz",
-                f"{_number(device.temperature_median_c)} / {_number(device.temperature_max_c)} °C",
-                _share(device.power_capped_share),
-                _share(device.slowed_share),
-            )
-        )
+def _gpu_table(gpus: Sequence[tuple[SharedSide, DeviceTelemetry]]) -> Table:
     headings = (
-        *(("box",) if boxes[0].letter else ()),
         *("GPU", "power median/most", "limit/default", "clock least/median", "temperature median/most"),
         *("power-capped", "slowed by heat or brake"),
     )
-    return table_of(headings, tuple(rows), ())
+    rows = []
+    for box, read in gpus:
+        gpu = box.run.summary.machine.gpu(read.device_index)
+        limits = "unknown" if gpu is None else _pair(gpu.power_limit_w, gpu.power_default_limit_w, "W")
+        rows.append(
+            (
+                *(box.letter, str(read.device_index)),
+                *(_pair(read.power_median_w, read.power_max_w, "W"), limits),
+                _pair(read.sm_clock_min_mhz, read.sm_clock_median_mhz, "MHz"),
+                _pair(read.temperature_median_c, read.temperature_max_c, "°C"),
+                *(_share(read.power_capped_share), _share(read.slowed_share)),
+            )
+        )
+    return _table_of_boxes(headings, rows)
 
 
-def _number(value: float | Missing) -> str:
-    return "—" if isinstance(value, Missing) else f"{value:.0f}"
+def _pair(one: float | Missing, other: float | Missing, unit: str) -> str:
+    """`690 / 702 W`; a dash for what is not known."""
+    numbers = ("—" if isinstance(value, Missing) else f"{value:.0f}" for value in (one, other))
+    return f"{' / '.join(numbers)} {unit}"
 
 
 def _share(value: float | Missing) -> str:
     return "—" if isinstance(value, Missing) else f"{format_percent(value)} of the time"
 
 
-def _links(gpus: Sequence[Gpu]) -> Iterator[str]:
-    for gpu in gpus:
-        if isinstance(gpu.pcie_width, Missing) or isinstance(gpu.pcie_width_max, Missing):
-            continue
-        if gpu.pcie_width < gpu.pcie_width_max:
-            yield f"GPU {gpu.index}: its PCIe link is x{gpu.pcie_width}, and could be x{gpu.pcie_width_max}"
+def _links(box: SharedSide) -> Iterator[str]:
+    for gpu in box.run.summary.machine.gpus:
+        width, most = known(gpu.pcie_width), known(gpu.pcie_width_max)
+        if width and most and width < most:
+            yield f"GPU {gpu.index}: its PCIe link is x{width}, and could be x{most}"
 
 
-def _host(box: SharedSide) -> Iterator[str]:
-    steal = box.telemetry.cpu_steal_mean_pct
-    if not isinstance(steal, Missing) and steal >= 1:
-        yield f"the hypervisor took {steal:.0f} % of one CPU from the box during the run"
+def _stolen(box: SharedSide) -> Iterator[str]:
+    steal_pct = known(box.telemetry.cpu_steal_mean_pct)
+    if steal_pct is not None and steal_pct >= 1:
+        yield f"the hypervisor took {steal_pct:.0f} % of one CPU from the box during the run"
+
+
+def _events(box: SharedSide) -> Iterator[str]:
+    yield from (event.message for event in box.events if event.level != "info")
 
 
 def _rates(run: Run) -> Table:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gputui.document.markup import escaped, html_of, markdown_of, page_of, part, safe, with_units
 from gputui.errors import GputuiError, NotStored
+from gputui.model.absent import known
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import counted, listed
 from gputui.services.compare.formats import comparison_text
@@ -205,49 +206,37 @@ def _compared(copies: Sequence[Path]) -> tuple[Asked, Answer]:
 
 def _held(copies: Sequence[Path], rows: Mapping[str, int]) -> tuple[str, ...]:
     """What the copies consist of, in a few lines; `rows` counts those of each kind."""
-    devices: dict[str, None] = {}
-    others: set[str] = set()
+    models, others = dict[str, None](), set[str]()
     for copy in copies:
         with open_result(copy) as file:
-            for summary in file.summaries():
-                devices.update(dict.fromkeys(_devices(summary)))
-                others |= set(_others(summary))
+            for run in file.summaries():
+                models.update(
+                    dict.fromkeys(
+                        (*(gpu.name for gpu in run.machine.gpus), known(run.machine.cpu.model) or "")
+                    )
+                )
+                others.update(_others(run))
+    models.pop("", None)
     cases, blocks = (counted(rows[name], name) for name in ("measured case", "timed block"))
-    more = {
-        "request": " to a server, when and how long",
-        "sample": " of the GPUs",
-        "row": " of operators",
-        "event": "",
-    }
-    kinds = [f"{counted(rows[name], name)}{behind}" for name, behind in more.items() if rows[name]]
+    more = {"request": " to a server, when and how long", "sample": " of the GPUs", "row": " of operators"}
+    kinds = [f"{counted(rows[name], name)}{more.get(name, '')}" for name in (*more, "event") if rows[name]]
     return (
         f"{counted(rows['run'], 'run')}: {listed([f'{cases} with {blocks}', *kinds])}",
-        f"the model{'s' if len(devices) > 1 else ''} {listed(list(devices))}"
-        if devices
-        else "no model of a device",
+        f"the model{'s' * (len(models) > 1)} {listed(list(models))}" if models else "no model of a device",
         "memory, limits, instruction sets, and the day and minute of each measurement",
         *([f"versions and platform: {listed(sorted(others))}"] if others else []),
     )
 
 
-def _devices(run: RunSummary) -> Iterator[str]:
-    for gpu in run.machine.gpus:
-        yield gpu.name
-    if isinstance(run.machine.cpu.model, str):
-        yield run.machine.cpu.model
-
-
 def _others(run: RunSummary) -> Iterator[str]:
-    values: Mapping[str, object] = {
-        "torch": run.runtime.torch_version,
-        "CUDA": run.runtime.torch_cuda,
-        "driver": run.machine.driver_version,
-        "kernel": run.machine.kernel,
+    named = {
+        "torch ": run.runtime.torch_version,
+        "CUDA ": run.runtime.torch_cuda,
+        "driver ": run.machine.driver_version,
+        "kernel ": run.machine.kernel,
         "": run.machine.os_name,
     }
-    for name, value in values.items():
-        if isinstance(value, str):
-            yield f"{name} {value}".strip()
+    yield from (f"{name}{value}" for name, value in named.items() if isinstance(value, str))
     yield from (layer.name for layer in run.machine.layers)
 
 
