@@ -46,7 +46,7 @@ _AT_LEAST_ONE = {
     (Block, "device_ns"),
     (LaunchStart, "threads"),
 }
-_WORDS: dict[type, tuple[tuple[str, tuple[str, ...]], ...]] = {
+WORDS: dict[type, tuple[tuple[str, tuple[str, ...]], ...]] = {
     CaseEnd: (("outcome", OUTCOMES),),
     LoadStep: (("load", LOADS),),
     RequestRow: (("outcome", REQUEST_OUTCOMES),),
@@ -63,6 +63,7 @@ _WORDS: dict[type, tuple[tuple[str, tuple[str, ...]], ...]] = {
     MemoryPoint: (("point", MEMORY_POINTS),),
     LineTime: (("phase", PHASES), ("cause", ("", *IDLE_CAUSES))),
 }
+"""By type, fields with the words that they may be."""
 _DEEPEST = 64
 LARGEST = 2**63 - 1
 LATEST_US = 2**53
@@ -152,7 +153,7 @@ def _limits_of(kind: type) -> _Limits:
 
 def _check(value: Any) -> None:
     kind = value.__class__
-    for name, words in _WORDS.get(kind, ()):
+    for name, words in WORDS.get(kind, ()):
         if getattr(value, name) not in words:
             raise NotValid(f"{name} is {getattr(value, name)!r}")
     for name, least, most, is_signed in _limits_of(kind):

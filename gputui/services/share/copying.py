@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from gputui.model.absent import Missing
 from gputui.model.plan import Work
 from gputui.model.result import RunSummary
 from gputui.services.runs.process import uuid7
 from gputui.services.share import vocabulary
-from gputui.services.share.vocabulary import Known
 from gputui.store.opening import CATALOG, rows_of
+from gputui.store.rows import LAYERS
 from gputui.store.schema import RUN_TABLES, Column, Table
 from gputui.store.writing import explaining, opened_for_writing
 from gputui.worker.foreign_json import read_json
@@ -24,17 +25,15 @@ from gputui.worker.foreign_json import read_json
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-T = TypeVar("T")
-
 GONE = "not shared"
 DETAIL = "detail"
-KNOWN: Mapping[str, Known] = {
+KNOWN: Mapping[str, Callable[[str], str | None]] = {
     "word": partial(vocabulary.word, "word"),
     "words": vocabulary.words,
     "phrase": vocabulary.phrase,
     "release": vocabulary.release,
     "device": vocabulary.device,
-    "workload": vocabulary.workload,
+    "workload": partial(vocabulary.word, "workload"),
     "shapes": vocabulary.shapes,
     "operator": vocabulary.operator,
     "kernel": vocabulary.kernel,
@@ -46,9 +45,7 @@ KEPT_BY = {
     "label": "label",
     "price": "price",
     "id": "ids",
-    "message": "messages",
-    "event": "messages",
-    "absent": "messages",
+    **dict.fromkeys(("message", "event", "absent"), "messages"),
     **dict.fromkeys(("name", "workload", "parameters", "shapes", "operator", "kernel", "line"), "names"),
 }
 """The option of `gputui share` that keeps all of a text."""
@@ -131,8 +128,8 @@ class Replacements:
     def _program(self, text: str) -> str:
         """`step:program-1`, `serve:profile-1 8 users`: loads of one profile still belong together."""
         kind, colon, name = text.partition(":")
-        if kind == "serve" and (load := vocabulary.load_words(name)):
-            return f"serve:{self._numbered('profile', name.removesuffix(load).rstrip())} {load}"
+        if kind == "serve" and (load := re.fullmatch(r"(.*?) ?(\d[\d.e+-]* (?:users?|req/s)|limit)", name)):
+            return f"serve:{self._numbered('profile', load[1])} {load[2]}"
         if colon and kind in ("command", "record", "step", "trace", "serve"):
             return f"{kind}:{self._numbered('program', name)}"
         return self._numbered("workload", text)
@@ -140,7 +137,7 @@ class Replacements:
     def _parameters(self, text: str) -> str:
         """Numbers, and names and texts of gputui's own works."""
         pairs = []
-        for name, value in _json(text, list):
+        for name, value in _json(text):
             if isinstance(value, str) and vocabulary.word("value", value) is None:
                 self.replaced["names"].add(value)
                 value = self._numbered("model" if name == "model" else "value", value)
@@ -151,19 +148,18 @@ class Replacements:
         return json.dumps(sorted(pairs, key=lambda pair: pair[0]))
 
 
-def _json(text: str, wanted: type[T]) -> T:
+def _json(text: str) -> Any:  # Any: what the columns hold was checked when they were read
     """The JSON of a column; what is none is empty."""
     try:
-        found = read_json(text)
+        return read_json(text)
     except ValueError:
-        return wanted()
-    return found if isinstance(found, wanted) else wanted()
+        return ()
 
 
 def _layers(text: str) -> str:
     """Known layers; the names of their signals tell of files and variables, and are left out."""
-    found = _json(text, list)
-    return json.dumps([[layer, name, []] for layer, name, _ in found if vocabulary.phrase(name) == name])
+    found = ((layer, name) for layer, name, _ in _json(text) if layer in LAYERS)
+    return json.dumps([[layer, name, []] for layer, name in found if vocabulary.phrase(name) == name])
 
 
 _COLUMNS = frozenset(column.name for table in RUN_TABLES for column in table.columns)
@@ -171,7 +167,7 @@ _COLUMNS = frozenset(column.name for table in RUN_TABLES for column in table.col
 
 def _absent(text: str) -> str:
     """Reasons in gputui's words, by column."""
-    found = _json(text, dict)
+    found = dict(_json(text))
     return json.dumps({name: vocabulary.message(found[name]) or GONE for name in found if name in _COLUMNS})
 
 

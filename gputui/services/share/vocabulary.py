@@ -5,24 +5,23 @@ Each function takes a text as it was stored, and returns what may be shared of i
 
 from __future__ import annotations
 
-import functools
 import re
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import resources
 
 from gputui.facts.tables import instance_rows
 from gputui.machine.describing import FEATURES
 from gputui.machine.layers import signals
-from gputui.model.journal import CATEGORIES, IDLE_CAUSES, MEMORY_POINTS, PHASES, TIME_CLASSES
-from gputui.model.plan import DEMO_PROFILE, OUTCOMES
+from gputui.model.plan import DEMO_PROFILE
 from gputui.model.serving import REQUEST_OUTCOMES, SERVE_PROFILE
 from gputui.model.units import RATES
 from gputui.services.profiles.loader import shipped_profiles
 from gputui.services.serving.profiles import RANDOM_WORDS, shipped_request_profiles
 from gputui.sources.nvml_calls import nvml_reason
-from gputui.worker import FIGURE_BETTER, FIGURE_COMBINES, FIGURE_SUFFIXES, MODES, PRECISIONS, WORKLOAD_CLASSES
+from gputui.store.strict import WORDS as READABLE
+from gputui.worker import FIGURE_SUFFIXES, MODES, PRECISIONS, WORKLOAD_CLASSES
 from gputui.worker.failures import IN_LOG
 from gputui.worker.layouts import NCHW, NHWC
 from gputui.worker.profiling.rows import GC, OTHER_THREAD
@@ -32,7 +31,6 @@ from gputui.worker.workloads import WORKLOADS
 
 ELLIPSIS = "…"
 """Stands for a word that is none of ours, so that no table has what is left of a name."""
-Known = Callable[[str], str | None]
 
 
 def _listed(name: str) -> list[str]:
@@ -41,11 +39,11 @@ def _listed(name: str) -> list[str]:
 
 
 def _gathered() -> dict[str, set[str]]:
-    """By what they name, what workloads, profiles, tables and the measuring half call things."""
+    """By what they name, what workloads, profiles, tables and screens call things; N stands for a number."""
     found = defaultdict[str, set[str]](set)
     for line in _listed("words.txt"):
         kind, _, words = line.partition(": ")
-        found[kind].update(words.split(" "))
+        found[kind].update([words] if kind == "title" else words.split(" "))
     for workload in WORKLOADS:
         found["workload"].add(workload.name)
         found["size"].update(workload.sizes)
@@ -55,23 +53,25 @@ def _gathered() -> dict[str, set[str]]:
     for figure in (COMPILE_FIGURE, *STEP_TIMES, *(one for workload in WORKLOADS for one in workload.figures)):
         found["key"].add(figure.key)
         found["title"].add(figure.title)
+    for requests in shipped_request_profiles():
+        found["workload"].update(f"serve:{requests.name} {load}" for load in _LOADS)
     found["profile"].update((DEMO_PROFILE, SERVE_PROFILE, *(profile.name for profile in shipped_profiles())))
     found["value"].add(RANDOM_WORDS)
     found["operator"].add("scheduled collective")
     found["unit"].update(RATES)
     found["precision"].update(PRECISIONS)
+    found["precision_used"] = found["precision"]
     found["mode"].update(MODES)
     found["part"].update((*FEATURES, *VARIABLES))
     found["part"].update(part for one in signals() for part in (one.name, *one.name.split("-")))
     found["word"].update(word for row in instance_rows() for word in (row.instance_type, row.region))
-    found["word"].update((*OUTCOMES, *REQUEST_OUTCOMES, *WORKLOAD_CLASSES, NHWC, NCHW, GC, OTHER_THREAD))
-    found["word"].update((*PHASES, *CATEGORIES, *TIME_CLASSES, *IDLE_CAUSES, *MEMORY_POINTS))
-    found["word"].update((*FIGURE_SUFFIXES, *FIGURE_BETTER, *FIGURE_COMBINES))
-    found["precision_used"] = found["precision"]
+    found["word"].update(word for fields in READABLE.values() for _, words in fields for word in words)
+    found["word"].update((*WORKLOAD_CLASSES, *FIGURE_SUFFIXES, NHWC, NCHW, GC, OTHER_THREAD))
     return found
 
 
-WORDS: Mapping[str, Collection[str]] = _gathered()
+_LOADS = ("N user", "N users", "N req/s", "limit")
+WORDS: Mapping[str, set[str]] = _gathered()
 
 # Sentences, whose numbers and amounts say nothing of anybody
 
@@ -93,32 +93,19 @@ def _own_messages() -> Iterator[str]:
     yield from (nvml_reason(code) for code in range(30))
     yield from (f"stopped by {one.name}" for one in signal.Signals)
     for outcome in REQUEST_OUTCOMES:
-        unanswered = ("no connection", "no word for N", "HTTP N", "the load was over")
-        yield from (f"{outcome}, {why}" for why in unanswered)
+        yield from (f"{outcome}, {why}" for why in ("no connection", "no word for N", "HTTP N"))
+        yield f"{outcome}, the load was over"
     for value in ("1", ELLIPSIS, "True", "STRICT", "BF16", "TF32", "ANY"):
         for is_cleared in (True, False):
             yield from warnings_of(dict.fromkeys(VARIABLES, value), is_cleared=is_cleared)
 
 
 _SAID = frozenset(clause for message in _own_messages() for clause in _clauses(message))
-_TITLES = frozenset(
-    {
-        *("first token of the answer", "drafted tokens accepted", "requests without an answer"),
-        *("requests within the limits", "lag of the client, p99", "output tokens at the limit"),
-        *("requests answered", "input and output tokens", "prompt tokens from a cache", "peak memory"),
-        *("answers not of N tokens", "HTTP N"),
-        *(f"{time} {which}" for time in ("TTFT", "TPOT", "E2E") for which in ("median", "p95", "p99")),
-    }
-)
-_LOADS = ("N user", "N users", "N req/s", "limit")
-_OFFERED = frozenset(
-    f"serve:{profile.name} {load}" for profile in shipped_request_profiles() for load in _LOADS
-)
 
 
 def word(kind: str, text: str) -> str | None:
-    """A word of gputui's for things of this kind, or the title of one of its results."""
-    return text if text in WORDS[kind] or (kind == "title" and _plain(text) in _TITLES) else None
+    """A word of gputui's for things of this kind, such as a `workload` or the `title` of a result."""
+    return text if WORDS[kind] & {text, _plain(text)} else None
 
 
 def message(text: str) -> str | None:
@@ -127,17 +114,6 @@ def message(text: str) -> str | None:
     if said != text:
         said = re.sub(r"^[\w.-]+(?: line \d+)?: ", "", said)  # the place in a program of the user's
     return said if _SAID.issuperset(_clauses(said) or [said]) else None
-
-
-def workload(text: str) -> str | None:
-    """A workload that comes with gputui, or a load of one of its profiles of requests."""
-    return text if text in WORDS["workload"] or _plain(text) in _OFFERED else None
-
-
-def load_words(text: str) -> str:
-    """The load at the end of a name, such as `8 users`; empty if there is none."""
-    found = re.search(r" (\S+ (?:users?|req/s)|limit)$", text)
-    return found[1] if found and _plain(found[1]) in _LOADS else ""
 
 
 # Names that are made of several words
@@ -173,7 +149,6 @@ def words(text: str) -> str | None:
     return " ".join(one for one in text.split(" ") if phrase(one) == one)
 
 
-@functools.lru_cache(maxsize=256)
 def device(text: str) -> str | None:
     """The model of a GPU or CPU."""
     return _made_of(text, _MODEL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -178,6 +179,20 @@ def test_no_column_lets_a_planted_text_pass() -> None:
         for text in PLANTED if column.sharing not in ("", "empty", "price") else ():
             found = names.shared(column, text) or ""
             assert not [word for word in WORDS if word in found], (table.name, column.name, text)
+
+
+def test_no_text_planted_inside_the_json_of_a_column_passes() -> None:
+    for planted in PLANTED:
+        inside: dict[str, object] = {
+            "layers": [["platform", planted, [planted]], [planted, "docker", ["dmi"]]],
+            "parameters": [["batch", planted], [planted, 8], [planted, "chat"], ["model", planted]],
+            "absent": {planted: "not asked", "region": planted, "kernel": f"not asked: {planted}"},
+        }
+        for _, column in TEXTS:
+            if column.sharing in inside:
+                found = Replacements().shared(column, json.dumps(inside[column.sharing])) or ""
+                assert found.startswith(("[", "{"))
+                assert not [word for word in (*WORDS, "docker", "dmi") if word in found], (column, planted)
 
 
 def test_no_planted_text_of_any_column_is_copied(stored_with_loads: Path, tmp_path: Path) -> None:
