@@ -53,18 +53,14 @@ from gputui.tui.widgets.scrolled import MARKER, Entry, LinesList, LinesOf, Lines
 ACTIONS: tuple[Action, ...] = (
     Action("enter", "enter", "Evidence", "Show the evidence for the verdict of the selected row"),
     Action("back", "escape,backspace", "Back", "Cancel reading, or leave the evidence or text"),
-    Action(
-        "values", "v", "Values", "Rates, times of a step, costs, energies, or shares of the peak of all sides"
-    ),
+    Action("values", "v", "Values", "Rates, times of a step, costs, energies or shares of the peak"),
     Action("values-before", "V", "Values back", "The previous values", does="values(-1)"),
     Action("baseline", "b", "Baseline", "Make the other side the baseline"),
     Action("next-side", "n", "Next side", "With more than two sides: show the next one", does="look(1)"),
     Action(
-        "side-before", "p", "Side before", "With more than two sides: show the previous one", does="look(-1)"
+        "side-before", "p", "Side before", "With more than two sides: show the one before", does="look(-1)"
     ),
-    Action(
-        "by", "g", "Sides", "Choose what separates the sides: files, device, precision, mode, threads ..."
-    ),
+    Action("by", "g", "Sides", "Choose what separates the sides: files, device, precision, mode ..."),
     Action("differs", "d", "Differences", "Recorded differences between the sides, line by line"),
     Action("text", "t", "Text", "The output of `gputui compare` for this comparison"),
     Action("command", "c", "Command", "Copy the equivalent command line"),

@@ -43,33 +43,15 @@ ACTIONS: tuple[Action, ...] = (
     Action("delete", "D", "Delete", "Remove the run from its file permanently; asks first"),
     Action("next-tab", "tab", "Next tab", "The next page of the run", does="step_tab(1)"),
     Action("previous-tab", "shift+tab", "Tab before", "The page before", does="step_tab(-1)"),
-    Action(
-        "next-case",
-        "n",
-        "Next case",
-        "Step: the next case; timeline: the next launch",
-        does="step_case(1)",
-    ),
+    Action("next-case", "n", "Next case", "Step: the next case; timeline: next launch", does="step_case(1)"),
     Action("previous-case", "p", "Case before", "The case before", does="step_case(-1)"),
     Action("zoom-in", "plus,equals_sign", "Zoom in", "Timeline: zoom in around the cursor", does="zoom(0.5)"),
     Action("zoom-out", "minus", "Zoom out", "Timeline: zoom out", does="zoom(2.0)"),
     Action("whole", "0", "Whole", "Timeline: the whole run"),
     Action("earlier", "left", "Earlier", "Timeline: move the cursor back", does="step_cursor(-1)"),
     Action("later", "right", "Later", "Timeline: move the cursor forward", does="step_cursor(1)"),
-    Action(
-        "back-further",
-        "left_square_bracket",
-        "Move back",
-        "Timeline: move the cursor far back",
-        does="step_cursor(-20)",
-    ),
-    Action(
-        "on-further",
-        "right_square_bracket",
-        "Move on",
-        "Timeline: move the cursor far on",
-        does="step_cursor(20)",
-    ),
+    Action("back-further", "left_square_bracket", "Move back", "Timeline: far back", does="step_cursor(-20)"),
+    Action("on-further", "right_square_bracket", "Move on", "Timeline: far on", does="step_cursor(20)"),
     Action("copy", "y", "Copy", "Copy the table or page shown, as tab-separated text"),
     Action("save", "e", "Save as", "Save the table as .csv or .json, or the run's Chrome trace as .json.gz"),
     Action("reload", "r", "Reload", "Read the files again"),
@@ -268,8 +250,9 @@ class ResultsScreen(ShellScreen):
         """Update the lists with what was stored in the meantime; a run or an error stays."""
         super().on_screen_resume()
         self.give_up_quietly()
-        can_be_read_again = self.level in ("files", "runs") or self._notice_back_to == "monitor"
-        if self.is_ready and not self.is_busy and self.level != "run" and can_be_read_again:
+        if not self.is_ready or self.is_busy:
+            return
+        if self.level in ("files", "runs") or (self.level, self._notice_back_to) == ("notice", "monitor"):
             self.action_reload()
 
     def _notice(self, heading: str, words: LinesOf, back_to: str) -> None:

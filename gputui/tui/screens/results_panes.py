@@ -264,8 +264,8 @@ class RunsPane(RunHolder):
 
 
 TABS = ("overview", "cases", "step", "timeline")
-_GIVES_WAY = {"95 % range": 0.5, "per step": 1, "blocks": 1.5}
-"""Priorities of columns of cases, beside whose names there is little room."""
+_GIVES_WAY = {"95 % range": 0.3, "per step": 0.6, "blocks": 0.9}
+"""Priorities of columns of cases: the last to go, where their names need the room."""
 
 
 class RunPane(RunHolder):

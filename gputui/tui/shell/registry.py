@@ -52,12 +52,7 @@ _SHOWN_KEYS = {
     "escape": "esc",
     "pagedown": "pgdn",
     "pageup": "pgup",
-    "shift+tab": "shift-tab",
-    "ctrl+c": "ctrl-c",
     "ctrl+backslash": "ctrl-\\",
-    "ctrl+p": "ctrl-p",
-    "ctrl+l": "ctrl-l",
-    "ctrl+z": "ctrl-z",
 }
 
 
@@ -66,7 +61,7 @@ def shown_key(action: Action) -> str:
 
 
 def shown_keys(action: Action) -> tuple[str, ...]:
-    return tuple(_SHOWN_KEYS.get(key, key) for key in action.key.split(","))
+    return tuple(_SHOWN_KEYS.get(key, key.replace("+", "-")) for key in action.key.split(","))
 
 
 def key_hint(key: str, title: str) -> Line:

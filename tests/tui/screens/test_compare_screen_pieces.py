@@ -15,7 +15,7 @@ from stored_runs import store, store_gpu
 
 from gputui.document.spans import Line
 from gputui.errors import GputuiError
-from gputui.services.compare.columns import COST, RATIO
+from gputui.services.compare.columns import COST, PEAK, RATIO
 from gputui.services.compare.evidence import SideCurves, recorded_of
 from gputui.services.compare.rows_table import rows_table
 from gputui.services.compare.session import ComparisonRequest, ask, request_of
@@ -23,7 +23,15 @@ from gputui.services.results.selectors import from_here
 from gputui.services.support.background import Job
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.writing import store_run
-from gputui.tui.screens.comparison import document_lines, open_row, read
+from gputui.tui.screens.comparison import (
+    HIGH,
+    document_lines,
+    lines_above,
+    main_number,
+    open_row,
+    read,
+    remarks,
+)
 from gputui.tui.terminal.cell_diff import rich_style
 
 
@@ -141,6 +149,35 @@ def test_what_colours_say_words_and_marks_say_too(tmp_path: Path) -> None:
             assert [text for text in says if text not in said] == [], said
             drawn = [[(span.text, rich_style(span.style, INDEXED)) for span in line] for line in lines]
             assert only_coloured(drawn) == []
+
+
+def test_the_answer_stands_above_the_rows_with_the_sides_where_there_is_room_and_leaves_most_to_the_rows(
+    tmp_path: Path,
+) -> None:
+    words = [str(tmp_path / f"box{number}.db") for number in range(1, 8)]
+    for number, db in enumerate(words, 1):
+        store(Path(db), number, gpt_ms=100.0 + 20 * number)
+    found = read(words, job())
+    for width in (40, 80, 200):
+        for height in (7, HIGH, 21, 47):
+            lines = texts(lines_above(found, width, height))
+            assert max(map(len, lines)) <= width
+            assert lines[0].startswith("GPT training, fastest first: box1.db"[: width - 6])
+            assert len(lines) <= (2 if height < HIGH else 5 + max(height // 4, 2))
+            assert any(line.strip().startswith("a  box1") for line in lines) == (height >= HIGH)
+    marked = [line[:3] for line in texts(lines_above(found.next_side(1), 200, 47)) if "\u25b8" in line]
+    assert marked == ["\u25b8 c"]
+
+
+def test_the_cursor_begins_at_the_row_of_the_headline_and_values_that_are_absent_have_their_reason(
+    tmp_path: Path,
+) -> None:
+    for number, gpt_ms in ((1, 100.0), (2, 160.0)):
+        store(tmp_path / "a.db", number, gpt_ms=gpt_ms)
+    found = read([f"{tmp_path}/a.db@cccc000{number}" for number in (1, 2)], job(), PEAK)
+    assert found.name(main_number(found)).startswith("GPT training")
+    assert remarks(found, main_number(found)) == "a and b: no peak is known for a CPU"
+    assert "--columns" in found.command
 
 
 def texts(lines: Iterable[Line]) -> list[str]:

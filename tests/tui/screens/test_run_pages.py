@@ -14,11 +14,13 @@ from stored_runs import run_id_of, store
 from gputui.analysis.findings import Finding
 from gputui.document.spans import Line, line_width
 from gputui.document.theme import LETTERS
+from gputui.model.absent import Missing
 from gputui.recording.worker_process import log_of
 from gputui.services.results.browser import RunDetail, read_detail
 from gputui.services.support.background import Job
 from gputui.services.support.paths import run_directories
 from gputui.tui.screens.results_pages import HEADINGS, case_page, overview_page, reliability_table
+from gputui.tui.screens.results_panes import matching_runs, runs_table, sheet_of
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +142,26 @@ def test_what_was_not_profiled_says_how_it_would_be(tmp_path: Path) -> None:
     assert any("nothing was sampled during this run" in row for row in page)
     step = " ".join(" ".join(texts(case_page(found, found.run.cases[0], 80))).split())
     assert "not profiled: it has no profiled pass" in step
+
+
+def test_runs_are_found_by_any_of_their_columns_and_marks_have_a_column_where_there_are_some(
+    detail: RunDetail,
+) -> None:
+    run = detail.run.summary
+    runs = [replace(run, label="Fast box"), replace(run, profile="bakeoff", status="interrupted")]
+    assert matching_runs(runs, "fast BOX") == runs[:1]
+    assert matching_runs(runs, "interrupt") == runs[1:]
+    assert matching_runs(runs, run.short_id) == matching_runs(runs, "h200") == runs
+    assert matching_runs(runs, "nothing of that") == []
+    assert runs_table(runs, ["", ""]).headings == ("run", "when", "label", "profile", "status", "device")
+    assert [row[0] for row in runs_table(runs, ["*2", ""]).rows] == ["*2", ""]
+    assert runs_table([], []).rows == ()
+
+
+def test_what_is_saved_of_a_run_are_its_cases_or_the_operators_of_one_that_was_profiled(
+    detail: RunDetail,
+) -> None:
+    gemm, gpt, *_ = detail.run.cases
+    wanted = [sheet_of(detail, case) for case in (None, gpt, gemm)]
+    assert [getattr(sheet, "what", "") for sheet in wanted] == ["cases", "operators", ""]
+    assert wanted[2] == Missing("it has no profiled pass")
