@@ -30,7 +30,7 @@ from gputui.facts.tables import (
     rows_named,
     source_rows,
 )
-from gputui.model.absent import Missing, fields_of, known, to_plain
+from gputui.model.absent import Missing, fields_of, to_plain
 from gputui.model.machine import Gpu
 from gputui.model.result import Run
 from gputui.model.units import counted, format_percent, format_rate, three_digits
@@ -465,7 +465,7 @@ def _offer_table(offers: Sequence[InstanceRow], today: datetime.date) -> Table:
                 row.gpu,
                 Span(_usd_per_gpu(price, row), "title"),
                 _usd_per_gpu(row.spot_usd_per_hour, row),
-                "—" if isinstance(price, Missing) else f"${price:.2f}",
+                "—" if price is None else f"${price:.2f}",
                 row.price_kind.replace(",", " ").partition(" ")[0] or "—",
                 sold if row.gpu_count == 1 or boxes in sold else f"{boxes}{sold}",
                 Span(date_words(date_of(row), today), "dim"),
@@ -474,8 +474,8 @@ def _offer_table(offers: Sequence[InstanceRow], today: datetime.date) -> Table:
     return table_of(headings, rows, right=(1, 2, 3), breaks=(0, 5), priorities={2: 1, 3: 2})
 
 
-def _usd_per_gpu(usd_per_hour: float | Missing, row: InstanceRow) -> str:
-    return "—" if isinstance(usd_per_hour, Missing) else f"${per_gpu(usd_per_hour, row):.2f}"
+def _usd_per_gpu(usd_per_hour: float | None, row: InstanceRow) -> str:
+    return "—" if usd_per_hour is None else f"${per_gpu(usd_per_hour, row):.2f}"
 
 
 def _rate(per_s: float, unit: str) -> str:
@@ -538,14 +538,11 @@ def _plain_gpu(row: GpuRow, here: Here) -> dict[str, object]:
 
 def _plain_price(row: InstanceRow, today: datetime.date) -> dict[str, object]:
     return {
-        **fields_of(row, "provider", "instance_type", "gpu", "gpu_count"),
-        "usd_per_hour": known(row.usd_per_hour),
-        "price_kind": row.price_kind,
-        "is_on_demand": not isinstance(row.usd_per_hour, Missing) and is_on_demand(row.price_kind),
+        **fields_of(row, "provider", "instance_type", "gpu", "gpu_count", "usd_per_hour", "price_kind"),
+        "is_on_demand": row.usd_per_hour is not None and is_on_demand(row.price_kind),
         **fields_of(row, "region", "price_date"),
         "is_recent": is_recent(date_of(row), today),
-        "spot_usd_per_hour": known(row.spot_usd_per_hour),
-        "spot_date": row.spot_date,
+        **fields_of(row, "spot_usd_per_hour", "spot_date"),
         "source": list(dict.fromkeys((*row.source, *row.spot_source))),
         **fields_of(row, "confidence", "notes"),
     }

@@ -9,10 +9,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from importlib import resources
-from typing import Any, NamedTuple  # Any: a cell, by the type of its field
+from typing import Any, NamedTuple, TypeVar  # Any: of a field, its type as it is written, and its value
 
 from gputui.model.absent import Missing
 from gputui.model.machine import Machine
+
+_Row = TypeVar("_Row", "GpuRow", "PlausibleRow", "InstanceRow", "SourceRow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +121,12 @@ class InstanceRow:
     """Name of a row of `gpus.csv`."""
     gpu_count: float
     """Below 1 for a shared or sliced GPU."""
-    usd_per_hour: float | Missing
-    """For the whole instance; no tax, disk or traffic."""
+    usd_per_hour: float | None
+    """For the whole instance; no tax, disk or traffic. None if unknown, as the next."""
     price_kind: str
     region: str
     price_date: str
-    spot_usd_per_hour: float | Missing
+    spot_usd_per_hour: float | None
     """What the provider may take back at any time; it moves, some by the hour."""
     spot_date: str
     spot_source: tuple[str, ...]
@@ -146,7 +148,7 @@ class SourceRow:
 def gpu_rows() -> tuple[GpuRow, ...]:
     """All accelerators, in matching order: the first match wins."""
     return tuple(
-        GpuRow(pattern=re.compile(row["match_regex"], re.IGNORECASE), **_cells(GpuRow, row))
+        row_of(GpuRow, row, pattern=re.compile(row["match_regex"], re.IGNORECASE))
         for row in _read("gpus.csv")
     )
 
@@ -158,7 +160,7 @@ UNITS = {"TFLOP/s": ("flop", 1e12), "GB/s": ("B", 1e9)}
 @functools.cache
 def plausible_rows() -> tuple[PlausibleRow, ...]:
     rows = []
-    for row in (PlausibleRow(**_cells(PlausibleRow, cells)) for cells in _read("plausible.csv")):
+    for row in (row_of(PlausibleRow, cells) for cells in _read("plausible.csv")):
         unit, scale = UNITS[row.unit]
         rows.append(
             replace(
@@ -199,20 +201,7 @@ def distribution_rows() -> tuple[DistributionRow, ...]:
 
 @functools.cache
 def instance_rows() -> tuple[InstanceRow, ...]:
-    return tuple(map(instance_row, _read("instances.csv")))
-
-
-def instance_row(row: Mapping[str, str]) -> InstanceRow:
-    """A row of `instances.csv`, or of a list with its columns.
-
-    Raises KeyError for a column that lacks, ValueError for what is no number.
-    """
-    usd_per_hour, spot_usd_per_hour = _number(row["usd_per_hour"]), _number(row["spot_usd_per_hour"])
-    return InstanceRow(
-        usd_per_hour=Missing("no list price known") if usd_per_hour is None else usd_per_hour,
-        spot_usd_per_hour=Missing("no spot price known") if spot_usd_per_hour is None else spot_usd_per_hour,
-        **_cells(InstanceRow, row),
-    )
+    return tuple(row_of(InstanceRow, row) for row in _read("instances.csv"))
 
 
 @functools.cache
@@ -233,7 +222,7 @@ def model_configs() -> Mapping[str, Mapping[str, object]]:
 
 @functools.cache
 def source_rows() -> Mapping[str, SourceRow]:
-    return {row["key"]: SourceRow(**row) for row in _read("sources.csv")}
+    return {row["key"]: row_of(SourceRow, row) for row in _read("sources.csv")}
 
 
 def _read(name: str) -> list[dict[str, str]]:
@@ -241,11 +230,13 @@ def _read(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
-def _cells(kind: type, row: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a dataclass whose types a table has, from the columns of their names. Raises KeyError."""
-    return {
-        field.name: _READ_AS[field.type](row[field.name]) for field in fields(kind) if field.type in _READ_AS
-    }
+def row_of(kind: type[_Row], cells: Mapping[str, str], **others: Any) -> _Row:
+    """A row of a table, or of a list with its columns: each field from the column of its name, or `others`.
+
+    Raises KeyError for a column that lacks, ValueError for what is no number.
+    """
+    types = {field.name: field.type for field in fields(kind) if field.name not in others}
+    return kind(**{name: _READ_AS[of_type](cells[name]) for name, of_type in types.items()}, **others)
 
 
 def _number(cell: str) -> float | None:
@@ -256,7 +247,7 @@ def _keys(cell: str) -> tuple[str, ...]:
     return tuple(key for key in cell.split(";") if key)
 
 
-_READ_AS: Mapping[Any, Callable[[str], object]] = {
+_READ_AS: Mapping[Any, Callable[[str], Any]] = {
     "str": str,
     "float": float,
     "float | None": _number,

@@ -22,10 +22,10 @@ from gputui.facts.tables import (
     InstanceRow,
     find_gpu,
     gpu_rows,
-    instance_row,
     instance_rows,
     memory_gib_of,
     memory_of,
+    row_of,
     rows_named,
 )
 from gputui.model.absent import Missing
@@ -300,7 +300,7 @@ def _read_own(path: Path, changed_ns: int) -> tuple[InstanceRow, ...]:
     for row, name in itertools.product(rows, ("gpu_count", "usd_per_hour", "spot_usd_per_hour")):
         _figure(row.get(name, ""), f"{path}: {name}")
     try:
-        return tuple(instance_row({**row, **known}) for row in rows)
+        return tuple(row_of(InstanceRow, {**row, **known}) for row in rows)
     except (KeyError, ValueError) as error:
         raise GputuiError(
             f"{path}: not a price list ({error})", "import it again: gputui gpu --prices"
@@ -315,7 +315,7 @@ def offers_of(gpu_names: Iterable[str], today: datetime.date) -> list[InstanceRo
     return sorted(
         found,
         key=lambda row: (
-            isinstance(row.usd_per_hour, Missing) and isinstance(row.spot_usd_per_hour, Missing),
+            row.usd_per_hour is None and row.spot_usd_per_hour is None,
             *_staleness(row, today),
             per_gpu(row.usd_per_hour, row),
             per_gpu(row.spot_usd_per_hour, row),
@@ -331,27 +331,21 @@ def best_offer(gpu_name: str, today: datetime.date, count: int = 0) -> InstanceR
 
     Of a GPU hour; with a `count`, of a whole instance with at least as many GPUs.
     """
-    paid = [
-        (row, row.usd_per_hour)
-        for row in known_instances()
-        if row.gpu == gpu_name and row.gpu_count >= max(1, count)
-        if not isinstance(row.usd_per_hour, Missing) and row.usd_per_hour > 0
-    ]
-    best = min(
-        paid,
-        key=lambda one: (
-            not is_on_demand(one[0].price_kind),
-            *_staleness(one[0], today),
-            one[1] if count else one[1] / one[0].gpu_count,
+    enough = [row for row in known_instances() if row.gpu == gpu_name and row.gpu_count >= max(1, count)]
+    return min(
+        (row for row in enough if row.usd_per_hour),
+        key=lambda row: (
+            not is_on_demand(row.price_kind),
+            *_staleness(row, today),
+            (row.usd_per_hour or 0.0) if count else per_gpu(row.usd_per_hour, row),
         ),
         default=None,
     )
-    return None if best is None else best[0]
 
 
 def date_of(row: InstanceRow) -> str:
     """The day of its price; of its spot price where it has no other."""
-    return row.spot_date if isinstance(row.usd_per_hour, Missing) else row.price_date
+    return row.spot_date if row.usd_per_hour is None else row.price_date
 
 
 def is_recent(date: str, today: datetime.date) -> bool:
@@ -366,9 +360,9 @@ def _staleness(row: InstanceRow, today: datetime.date) -> tuple[int, int]:
     return (2, 0) if days is None else (1, days)
 
 
-def per_gpu(usd_per_hour: float | Missing, row: InstanceRow) -> float:
+def per_gpu(usd_per_hour: float | None, row: InstanceRow) -> float:
     """USD per GPU and hour; infinite without a price."""
-    return float("inf") if isinstance(usd_per_hour, Missing) else usd_per_hour / row.gpu_count
+    return math.inf if usd_per_hour is None else usd_per_hour / row.gpu_count
 
 
 _NOT_ON_DEMAND = re.compile(
@@ -399,8 +393,7 @@ def most_rented() -> tuple[str, ...]:
     """
     offers: dict[str, list[str]] = {}
     for row in instance_rows():
-        price = row.usd_per_hour
-        if row.gpu_count >= 1 and not isinstance(price, Missing) and price > 0:
+        if row.gpu_count >= 1 and row.usd_per_hour:
             offers.setdefault(row.gpu, []).append(row.provider)
     return tuple(sorted(offers, key=lambda gpu: (-len(set(offers[gpu])), -len(offers[gpu]), gpu)))
 
@@ -419,7 +412,7 @@ def closest_instances(text: str, count: int = 5) -> tuple[str, ...]:
 def list_price(row: InstanceRow, *, is_spot: bool = False) -> Price | Missing:
     """The row as a price; Missing if the table knows the instance but not its price."""
     usd_per_hour = row.spot_usd_per_hour if is_spot else row.usd_per_hour
-    if isinstance(usd_per_hour, Missing):
+    if usd_per_hour is None:
         kind = "spot" if is_spot else "list"
         return Missing(f"no {kind} price known for {_full_name(row)}: state it with --price")
     return Price(

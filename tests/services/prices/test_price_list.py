@@ -13,7 +13,6 @@ from journals import GPU_MACHINE
 
 from gputui.errors import GputuiError
 from gputui.facts.tables import InstanceRow, instance_rows
-from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.services.prices import (
     age_words,
@@ -194,11 +193,11 @@ def test_no_row_is_named_spot_and_each_spot_price_has_its_day_and_source() -> No
     for row in instance_rows():
         assert "spot" not in row.instance_type
         assert row.price_kind != "spot"
-        if not isinstance(row.spot_usd_per_hour, Missing):
+        if row.spot_usd_per_hour is not None:
             assert row.spot_date
             assert row.spot_source
-            assert isinstance(row.usd_per_hour, Missing) or row.spot_usd_per_hour < row.usd_per_hour
-    assert sum(not isinstance(row.spot_usd_per_hour, Missing) for row in instance_rows()) == 25
+            assert row.usd_per_hour is None or row.spot_usd_per_hour < row.usd_per_hour
+    assert sum(row.spot_usd_per_hour is not None for row in instance_rows()) == 25
 
 
 def test_an_old_price_is_shown_with_its_age_and_a_recent_one_without() -> None:
@@ -217,7 +216,7 @@ TODAY = datetime.date(2026, 11, 22)
 
 def priced(gpu: str) -> list[InstanceRow]:
     rows = (row for row in instance_rows() if row.gpu == gpu and row.gpu_count >= 1)
-    return [row for row in rows if not isinstance(row.usd_per_hour, Missing) and row.usd_per_hour > 0]
+    return [row for row in rows if row.usd_per_hour is not None and row.usd_per_hour > 0]
 
 
 def recent_on_demand(gpu: str, count: int = 1) -> list[InstanceRow]:
