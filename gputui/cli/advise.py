@@ -6,6 +6,7 @@ import datetime
 import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar  # Any: JSON
 
 import click
@@ -154,14 +155,7 @@ def command(
         )
     warn(warning for selection in selections for warning in selection.warnings)
     if llm_jobs:
-        wanted = [(text, parse_llm_job(text)) for text in llm_jobs]
-        found, refusals = _answered(wanted, lambda job: advise_llm(job, boxes, hours_per_month))
-        if as_json:
-            plain = [{"headline": llm_headline(one), "text": text, **to_plain(one)} for text, one in found]
-            print_json({"llm_answers": plain})
-        else:
-            _print_each(found, llm_headline, lambda page, one: _write_llm(page, one, is_verbose=verbose))
-        return _report(refusals)
+        return _answer_llm(llm_jobs, boxes, hours_per_month, as_json=as_json, is_verbose=verbose)
     bought = _amounts("--buy", stated["buy"], files)
     conditions = Evidence(selections, trust=trust).conditions
 
@@ -183,11 +177,33 @@ def command(
         print_json({"answers": [advice_as_json(*one) for _, one in answers]})
         return _report(refusals)
     runs = {case.run.run_id: case.run for box in boxes for case in box.side.cases}
-    _print_each(
-        answers,
-        lambda one: headline_of(one[0]),
-        lambda page, one: _write(page, *one, runs, is_verbose=verbose),
-    )
+    write = partial(_write, runs=runs, is_verbose=verbose)
+    _print_each(answers, lambda one: headline_of(one[0]), lambda page, one: write(page, *one))
+    return _report(refusals)
+
+
+def _answer_llm(
+    jobs: Sequence[str],
+    boxes: Sequence[PricedSide],
+    hours_per_month: float,
+    *,
+    as_json: bool,
+    is_verbose: bool,
+) -> int:
+    """Print the answers to jobs of an LLM server; returns the exit code."""
+    wanted = [(text, parse_llm_job(text)) for text in jobs]
+    found, refusals = _answered(wanted, lambda job: advise_llm(job, boxes, hours_per_month))
+    if as_json:
+        plain = [{"headline": llm_headline(one), "text": text, **to_plain(one)} for text, one in found]
+        print_json({"llm_answers": plain})
+        return _report(refusals)
+
+    def write(page: Page, advice: LlmAdvice) -> None:
+        page.table(table_of(LLM_HEADINGS, llm_rows(advice), right=range(1, len(LLM_HEADINGS))))
+        left_out = [f"{name}: {reason}" for name, reason in advice.left_out]
+        page.part((*left_out, *(llm_assumptions(advice) if is_verbose else ())))
+
+    _print_each(found, llm_headline, write)
     return _report(refusals)
 
 
@@ -217,12 +233,6 @@ def _print_each(
             page.line(f"{text}. {headline(advice)}", "title")
             page.line()
             write(page, advice)
-
-
-def _write_llm(page: Page, advice: LlmAdvice, *, is_verbose: bool) -> None:
-    page.table(table_of(LLM_HEADINGS, llm_rows(advice), right=range(1, len(LLM_HEADINGS))))
-    left_out = [f"{name}: {reason}" for name, reason in advice.left_out]
-    page.part((*left_out, *(llm_assumptions(advice) if is_verbose else ())))
 
 
 def _report(refusals: Sequence[GputuiError]) -> int:
@@ -282,7 +292,7 @@ def _boxes(
 
 
 def _write(
-    page: Page, advice: Advice, buyings: Sequence[Buying], runs: dict[str, RunSummary], *, is_verbose: bool
+    page: Page, advice: Advice, buyings: Sequence[Buying], *, runs: dict[str, RunSummary], is_verbose: bool
 ) -> None:
     """The table, what stands for the job, and each box with its price; notes and assumptions if verbose."""
     headings = ["box", "row", "rate", "time", f"cost a {advice.job.per}" if advice.job.per else "cost"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from gputui.document.spans import Span
 from gputui.document.table import Cell, table_of
 from gputui.errors import GputuiError
 from gputui.model.units import counted
-from gputui.services.results.browser import list_runs
+from gputui.services.results.browser import ListedRun, list_runs
 from gputui.services.results.labels import day, device_words, torch_words
 from gputui.services.results.selectors import (
     chosen_files,
@@ -52,7 +53,7 @@ def runs(file: Path | None, trust: bool, as_json: bool) -> None:
     in_progress = [run for together in runs_in_progress() for run in together]
     for run in in_progress:
         click.echo(f"in progress: {called(run)} into {run.target}: gputui attach {run.short_id}", err=True)
-    path = result_file_of(expanded(default_result_file() if file is None else file).absolute())
+    path = result_file_of(expanded(file or default_result_file()).absolute())
     is_begun = any(run.target == path for run in in_progress)
     if (file is None or is_begun) and not path.exists():  # a new file is created when its first run ends
         nothing = f"nothing is stored in {path} yet"
@@ -66,15 +67,7 @@ def runs(file: Path | None, trust: bool, as_json: bool) -> None:
         return
     is_directory = is_there(path) and path.is_dir()
     paths = result_files_in(path) if is_directory else [path]
-    try:
-        listed = list_runs(paths, trust, as_stored=as_json)
-    except GputuiError:
-        left_out = unreadable(paths, lambda one: list_runs([one], trust)) if is_directory else {}
-        paths = [one for one in paths if one not in left_out]
-        if not left_out or not paths:
-            raise
-        warn(f"left out: {why}" for why in left_out.values())
-        listed = list_runs(paths, trust, as_stored=as_json)
+    listed = _listed(paths, trust, as_json)
     warn(warning for file_path in paths for warning in warnings_of(file_path))
     if as_json:
         from gputui.services.results.run_forms import summary_as_json
@@ -106,6 +99,19 @@ def runs(file: Path | None, trust: bool, as_json: bool) -> None:
         if listed:
             where = shlex.quote(from_here(str(listed[0].path)))
             page.hint("next", f"gputui show {listed[0].summary.short_id} {where}")
+
+
+def _listed(paths: Sequence[Path], trust: bool, as_stored: bool) -> list[ListedRun]:
+    """The runs of these files; of several, without those that cannot be read."""
+    try:
+        return list_runs(paths, trust, as_stored)
+    except GputuiError:
+        left_out = unreadable(paths, lambda one: list_runs([one], trust))
+        readable = [one for one in paths if one not in left_out]
+        if not left_out or not readable:
+            raise
+    warn(f"left out: {why}" for why in left_out.values())
+    return list_runs(readable, trust, as_stored)
 
 
 @click.command()

@@ -233,14 +233,17 @@ def _first_screen(page: Page) -> Page:
     rows: list[tuple[Cell, Cell]] = []
     for group in (one for one in GROUPS if one.title):
         shown = [one for one in group.commands if not one.option]
-        below = (Span(f"gputui {group.noun:<5}", "accent"), Span(", ".join(one.name for one in shown)))
-        rows.append((Span(group.title, "title"), [below] if group.noun else Span(group.question, "dim")))
+        below = f"gputui {group.noun}: {', '.join(one.name for one in shown)}"
+        rows.append(
+            (Span(group.title, "title"), Span(below, "accent") if group.noun else Span(group.question, "dim"))
+        )
         rows += [(Span(f"  {one.name}", "accent"), one.summary) for one in shown if not group.noun]
-    ways = (
-        (Span("gputui VERB --help", "accent"), Span(" its options; with --all, all of them")),
-        (Span("gputui help WORDS", "accent"), Span("  finds a paragraph: gputui help why is it slow")),
-    )
-    page.table(table_of(("", ""), [*rows, ("", ""), (Span("HELP", "title"), ways)], breaks=(1,)))
+    rows += [
+        ("", ""),
+        (Span("HELP", "title"), "gputui VERB --help: its options; with --all, all of them"),
+        ("", "gputui help WORDS: a paragraph, as of gputui help why is it slow"),
+    ]
+    page.table(table_of(("", ""), rows, breaks=(1,)))
     return page
 
 

@@ -50,10 +50,6 @@ VERSION = 1
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-class _WrongUsage(click.UsageError):
-    exit_code = EXIT_OURS
-
-
 class ProgramCommand(click.Command):
     """A command that runs another after `--`: then its own errors end with 125, also those of its options."""
 
@@ -68,12 +64,9 @@ class ProgramCommand(click.Command):
         has_mark = "--" in args
         try:
             context = super().make_context(info_name, args, parent, **extra)
-        except click.UsageError as error:
-            if self.takes_other_words and not has_mark:
-                raise
-            raise _WrongUsage(error.format_message(), error.ctx) from error
-        except GputuiError as error:
-            error.exit_code = EXIT_OURS
+        except (click.UsageError, GputuiError) as error:
+            if has_mark or not self.takes_other_words:
+                error.exit_code = EXIT_OURS  # type: ignore[misc]  # click declares it in the class
             raise
         context.meta[self.HAS_MARK] = has_mark
         words = context.params.get("words")

@@ -20,13 +20,13 @@ from gputui.model.journal import ProfiledPass
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import CaseResult, Run
 from gputui.model.units import counted, format_percent, format_seconds
-from gputui.services.results.conditions import recorded_use
+from gputui.services.results.conditions import RecordedUse, recorded_use
 from gputui.services.results.headline import answering_run
 from gputui.services.results.labels import plain_case_name, run_heading, run_heading_in_one, some_of
 from gputui.services.results.run_forms import HOW_TO_OPEN, traces_of, where_messages_are
 from gputui.services.results.selectors import from_here, is_there, run_and_file, run_in
 from gputui.services.results.step_breakdown import breakdown_of, is_believed, profiled_cases, step_parts
-from gputui.services.serving.curve import serving_of
+from gputui.services.serving.curve import ServingRun, serving_of
 from gputui.services.serving.text import API_PRICE_HELP, api_price_from, serving_as_json
 from gputui.services.support.paths import exports_cache
 from gputui.store.opening import expanded
@@ -34,6 +34,8 @@ from gputui.store.reading import TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
 COMMON = ("--verbose", "--all", "--json")
+_READ = ("gputui show", "gputui results", "gputui compare")
+"""How next steps begin that store nothing."""
 
 
 @click.command()
@@ -72,31 +74,24 @@ def command(
         wanted = "latest" if selector is None else selector
         exact = find_run(result.summaries(), wanted), ()
         chosen, said = exact if as_json else answering_run(result, wanted)
-        found = run_in(result, chosen.run_id)
+        id_ = chosen.run_id
+        found = run_in(result, id_)
         comparable = () if as_json or verbose else result.measured_summaries()
-        passes = result.profiled(found.summary.run_id)
-        telemetry = result.telemetry_summary(found.summary.run_id)
-        loads = serving_of(found, result.serving(found.summary.run_id))
-        events, warnings = result.events(found.summary.run_id), result.warnings
+        passes, telemetry = result.profiled(id_), result.telemetry_summary(id_)
+        loads = serving_of(found, result.serving(id_))
+        events, warnings = result.events(id_), result.warnings
     warn((*warnings, *said))
     used = recorded_use(found, telemetry)
     if as_json:
-        from gputui.services.results.run_forms import run_as_json
-
-        plain = run_as_json(found, passes)
-        if not isinstance(loads, Missing):
-            plain["serving"] = serving_as_json(loads, found.summary.price)
-        if not isinstance(used, Missing):
-            plain["recorded"] = to_plain(used)
-        print_json(plain)
+        _print_json(found, passes, loads, used)
         return
     if found.summary.profile == TRACE_PROFILE:
         from gputui.cli.traces import show_trace
         from gputui.services.traces.imported import stored_run
 
-        notes = [event.message for event in events]
+        stored = stored_run(found, passes[0], [event.message for event in events])
         again = shlex.quote(f"{from_here(str(path))}@{found.summary.short_id}")
-        show_trace(stored_run(found, passes[0], notes), again, 20 if verbose and top is None else top)
+        show_trace(stored, again, 20 if verbose and top is None else top)
         return
     from gputui.services.results.run_forms import next_steps
     from gputui.services.run_page import run_page, serving_page
@@ -106,22 +101,16 @@ def command(
     if not isinstance(used, Missing):
         heading = [f"It got {used.text}.", *([] if verbose else [""]), *heading]
     footer: list[Line] = [(Span(line),) for line in where_messages_are(found)]
-    warnings_kept = sum(event.level != "info" for event in events)
     named = path
     if path.parent == exports_cache():  # a copy of the directory that was named, which does not last
         named = file or Path(run if is_there(expanded(Path(run))) else run.rpartition("@")[0])
     if not verbose:
-        if warnings_kept:
+        if warnings_kept := sum(event.level != "info" for event in events):
             kept = counted(warnings_kept, "warning")
             footer.append((Span(f"{kept}: ", "dim"), Span("--verbose", "accent")))
         steps = next_steps([found], named, comparable, passes=passes.values())
-        if named != path:  # nothing is stored in an export
-            steps = (
-                step
-                for step in steps
-                if step.command.startswith(("gputui show", "gputui results", "gputui compare"))
-            )
-        footer += step_lines(steps, out)
+        may_write = named == path  # nothing is stored in an export
+        footer += step_lines((one for one in steps if may_write or one.command.startswith(_READ)), out)
     if isinstance(loads, Missing):
         page = run_page(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all, passes=passes)
     else:
@@ -134,6 +123,19 @@ def command(
             page.line(f"trace: {trace}; {HOW_TO_OPEN}")
         page.part((*_telemetry(telemetry), *(f"{event.level}: {event.message}" for event in events)))
     page.show()
+
+
+def _print_json(
+    run: Run, passes: Mapping[int, ProfiledPass], loads: ServingRun | Missing, used: RecordedUse | Missing
+) -> None:
+    from gputui.services.results.run_forms import run_as_json
+
+    plain = run_as_json(run, passes)
+    if not isinstance(loads, Missing):
+        plain["serving"] = serving_as_json(loads, run.summary.price)
+    if not isinstance(used, Missing):
+        plain["recorded"] = to_plain(used)
+    print_json(plain)
 
 
 def _telemetry(telemetry: TelemetrySummary) -> Iterator[str]:
@@ -171,7 +173,7 @@ def _write_breakdowns(
     chosen = [case for case in found if asked <= set(called[case.case_id])] if words else found[:1]
     if words and not chosen:
         raise GputuiError(
-            f"--case {words}: no profiled case of this run is called so",
+            f"--case {words}: this run profiled no case of that name",
             f"these were profiled: {some_of([plain_case_name(case.case) for case in found])}"
             if found
             else "it profiled none: gputui run --trace profiles every case that can be",

@@ -124,8 +124,12 @@ class Page:
         self._add([Span(self._plain(text), style) for text, style in line])
 
     def hint(self, text: str, typed: str) -> None:
-        """What there is more, and what to type for it: `12 more rows: --all`."""
-        self.spans((Span(f"{text}: ", "dim"), Span(typed, "accent")))
+        """What there is more, and what to type for it: `12 more rows: --all`, below it if too long."""
+        if self.out.is_terminal and len(text) + len(typed) + 2 > self.width:
+            self.line(f"{text}:", "dim")
+            self.spans((Span(f"  {typed}", "accent"),))
+        else:
+            self.spans((Span(f"{text}: ", "dim"), Span(typed, "accent")))
 
     def table(self, table: Table, margin: int = 0, *, gap: int = 1) -> list[str]:
         """A table; columns that have no room are left out, and where all must stay their cells go on below.

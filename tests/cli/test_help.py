@@ -48,8 +48,8 @@ def test_the_first_screen_has_the_verbs_below_the_questions_that_they_answer() -
         "monitor", "check", "run", "bakeoff", "serve-bench", "record", "why", "show", "compare",
         "pick", "gpu", "share",
     ]  # fmt: skip
-    assert "gputui db   runs, merge, export, import, label, rm" in lines[-5]
-    assert "gputui self completion, paths" in lines[-4]
+    assert "gputui db: runs, merge, export, import, label, rm" in lines[-5]
+    assert "gputui self: completion, paths" in lines[-4]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

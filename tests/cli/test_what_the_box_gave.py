@@ -82,7 +82,7 @@ def test_what_is_shared_says_it_too(place: Path, page: str) -> None:
         text = (place / page).read_text()
         assert "the box gave" in text
         assert CLOCK in text
-    assert re.search(r"rates of unknown interval are what\s+the box gave", text)
+    assert re.search(r"rates without an interval are what\s+the box gave", text)
 
 
 def test_the_answer_and_the_page_of_a_run_say_it_in_plain_words(place: Path) -> None:

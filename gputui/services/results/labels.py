@@ -326,7 +326,7 @@ def mostly_assumed(run: Run) -> str:
         how = "a launch failed: run again"
     elif run.summary.status == "finished" and run.summary.replicates >= LAUNCHES_MEASURED:
         how = "more need a longer --budget"
-    return f"± is an estimate; {how}"
+    return f"the spread is assumed; {how}"
 
 
 def _with_assumed_spread(run: Run) -> list[tuple[CaseResult, int]]:

@@ -116,7 +116,7 @@ def _neighbours(a: Sequence[Block], b: Sequence[Block]) -> list[tuple[Block, Blo
     return pairs
 
 
-BY_CLOCK = "rates of unknown interval are what the box gave"
+BY_CLOCK = "rates without an interval are what the box gave"
 """Said where any case is undecidable: its rate has the waiting in it, and its interval is unknown."""
 CROWDED_SHARE = 0.05
 """Of the time of its threads: from here a case counts as disturbed. A quiet box shows < 1 %."""

@@ -508,7 +508,7 @@ def test_a_launch_that_failed_is_named_with_its_reason_and_no_time_is_blamed() -
 
     failed, assumed = run_notes(run, is_brief=True)
     assert failed == f"1 of 3 launches of {name} failed: the worker died of SIGKILL"
-    assert assumed == "measured in 2 launches: ± is an estimate; a launch failed: run again"
+    assert assumed == "measured in 2 launches: the spread is assumed; a launch failed: run again"
     assert has_failed(run)
     assert run_as_json(run)["notes"] == [failed, assumed]
 

@@ -158,7 +158,7 @@ def test_words_that_no_profiled_case_has_are_answered_with_those_that_were_profi
         main(("show", "latest", str(place / "two.db"), "--case", "decode"))
     out, err = capsys.readouterr()
     assert (left.value.code, out) == (2, "")
-    assert "--case decode: no profiled case of this run is called so" in err
+    assert "--case decode: this run profiled no case of that name" in err
     assert "matmul mini cpu fp32 all cores, CNN training mini cpu fp32 1 thread" in " ".join(err.split())
 
 

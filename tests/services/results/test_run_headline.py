@@ -136,7 +136,7 @@ def test_of_a_box_that_others_had_for_most_of_the_time_no_precision_is_called_fa
         for precision, seconds in (("fp32", 0.3), ("amp", 0.1))
     )
     said = run_headline(make_run(single, replace(mixed, case_id=1)))
-    whose = "rates of unknown interval are what the box gave"
+    whose = "rates without an interval are what the box gave"
     assert said.startswith("Matmul: 21.5 GFLOP/s with amp, ")
     assert said.endswith(f"Other programs had the CPU 80 % of the time; {whose}.")
     assert "with amp, can't tell if faster than fp32: the box was too busy." in said
