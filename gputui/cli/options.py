@@ -233,10 +233,8 @@ def _first_screen(page: Page) -> Page:
     rows: list[tuple[Cell, Cell]] = []
     for group in (one for one in GROUPS if one.title):
         shown = [one for one in group.commands if not one.option]
-        below = f"gputui {group.noun}: {', '.join(one.name for one in shown)}"
-        rows.append(
-            (Span(group.title, "title"), Span(below, "accent") if group.noun else Span(group.question, "dim"))
-        )
+        below = Span(f"gputui {group.noun}: {', '.join(one.name for one in shown)}", "accent")
+        rows.append((Span(group.title, "title"), below if group.noun else Span(group.question, "dim")))
         rows += [(Span(f"  {one.name}", "accent"), one.summary) for one in shown if not group.noun]
     rows += [
         ("", ""),
