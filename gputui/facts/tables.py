@@ -6,7 +6,7 @@ import csv
 import functools
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from importlib import resources
 from typing import Any, NamedTuple, TypeVar  # Any: of a field, its type as it is written, and its value
@@ -147,10 +147,7 @@ class SourceRow:
 @functools.cache
 def gpu_rows() -> tuple[GpuRow, ...]:
     """All accelerators, in matching order: the first match wins."""
-    return tuple(
-        row_of(GpuRow, row, pattern=re.compile(row["match_regex"], re.IGNORECASE))
-        for row in _read("gpus.csv")
-    )
+    return rows_of(GpuRow, ({**row, "pattern": row["match_regex"]} for row in _read("gpus.csv")))
 
 
 UNITS = {"TFLOP/s": ("flop", 1e12), "GB/s": ("B", 1e9)}
@@ -159,49 +156,45 @@ UNITS = {"TFLOP/s": ("flop", 1e12), "GB/s": ("B", 1e9)}
 
 @functools.cache
 def plausible_rows() -> tuple[PlausibleRow, ...]:
-    rows = []
-    for row in (row_of(PlausibleRow, cells) for cells in _read("plausible.csv")):
-        unit, scale = UNITS[row.unit]
-        rows.append(
-            replace(
-                row,
-                unit=unit,
-                measured_min=row.measured_min * scale,
-                measured_max=None if row.measured_max is None else row.measured_max * scale,
-                suspicious_above=row.suspicious_above * scale,
-                peak=row.peak * scale,
-            )
+    return tuple(
+        replace(
+            row,
+            unit=unit,
+            measured_min=row.measured_min * scale,
+            measured_max=None if row.measured_max is None else row.measured_max * scale,
+            suspicious_above=row.suspicious_above * scale,
+            peak=row.peak * scale,
         )
-    return tuple(rows)
+        for row in rows_of(PlausibleRow, _read("plausible.csv"))
+        for unit, scale in (UNITS[row.unit],)
+    )
 
 
 @functools.cache
 def distribution_rows() -> tuple[DistributionRow, ...]:
-    rows = []
-    for row in _read("distributions.csv"):
-        unit, scale = UNITS.get(row["unit"], (row["unit"].removesuffix("/s"), 1.0))
-        rows.append(
-            DistributionRow(
-                row["gpu"],
-                row["measure"],
-                row["dtype"],
-                unit,
-                int(row["boxes"]) if row["boxes"] else None,
-                tuple(float(rate) * scale for rate in row["rates"].split()),
-                _number(row["spread_pct"]),
-                row["shape"],
-                _number(row["same_work"]),
-                _keys(row["source"]),
-                row["date"],
-                row["notes"],
-            )
+    return tuple(
+        DistributionRow(
+            row["gpu"],
+            row["measure"],
+            row["dtype"],
+            unit,
+            int(row["boxes"]) if row["boxes"] else None,
+            tuple(float(rate) * scale for rate in row["rates"].split()),
+            _number(row["spread_pct"]),
+            row["shape"],
+            _number(row["same_work"]),
+            _keys(row["source"]),
+            row["date"],
+            row["notes"],
         )
-    return tuple(rows)
+        for row in _read("distributions.csv")
+        for unit, scale in (UNITS.get(row["unit"], (row["unit"].removesuffix("/s"), 1.0)),)
+    )
 
 
 @functools.cache
 def instance_rows() -> tuple[InstanceRow, ...]:
-    return tuple(row_of(InstanceRow, row) for row in _read("instances.csv"))
+    return rows_of(InstanceRow, _read("instances.csv"))
 
 
 @functools.cache
@@ -222,7 +215,7 @@ def model_configs() -> Mapping[str, Mapping[str, object]]:
 
 @functools.cache
 def source_rows() -> Mapping[str, SourceRow]:
-    return {row["key"]: row_of(SourceRow, row) for row in _read("sources.csv")}
+    return {row.key: row for row in rows_of(SourceRow, _read("sources.csv"))}
 
 
 def _read(name: str) -> list[dict[str, str]]:
@@ -230,13 +223,13 @@ def _read(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
-def row_of(kind: type[_Row], cells: Mapping[str, str], **others: Any) -> _Row:
-    """A row of a table, or of a list with its columns: each field from the column of its name, or `others`.
+def rows_of(kind: type[_Row], table: Iterable[Mapping[str, str]]) -> tuple[_Row, ...]:
+    """The rows of a table, or of a list with its columns: each field from the column of its name.
 
     Raises KeyError for a column that lacks, ValueError for what is no number.
     """
-    types = {field.name: field.type for field in fields(kind) if field.name not in others}
-    return kind(**{name: _READ_AS[of_type](cells[name]) for name, of_type in types.items()}, **others)
+    readers = [(field.name, _READ_AS[field.type]) for field in fields(kind)]
+    return tuple(kind(**{name: read(cells[name]) for name, read in readers}) for cells in table)
 
 
 def _number(cell: str) -> float | None:
@@ -252,6 +245,7 @@ _READ_AS: Mapping[Any, Callable[[str], Any]] = {
     "float": float,
     "float | None": _number,
     "tuple[str, ...]": _keys,
+    "re.Pattern[str]": functools.partial(re.compile, flags=re.IGNORECASE),
 }
 """By the type of a field, as it is written above."""
 

@@ -25,8 +25,8 @@ from gputui.facts.tables import (
     instance_rows,
     memory_gib_of,
     memory_of,
-    row_of,
     rows_named,
+    rows_of,
 )
 from gputui.model.absent import Missing
 from gputui.model.journal import Price
@@ -300,7 +300,7 @@ def _read_own(path: Path, changed_ns: int) -> tuple[InstanceRow, ...]:
     for row, name in itertools.product(rows, ("gpu_count", "usd_per_hour", "spot_usd_per_hour")):
         _figure(row.get(name, ""), f"{path}: {name}")
     try:
-        return tuple(row_of(InstanceRow, {**row, **known}) for row in rows)
+        return rows_of(InstanceRow, ({**row, **known} for row in rows))
     except (KeyError, ValueError) as error:
         raise GputuiError(
             f"{path}: not a price list ({error})", "import it again: gputui gpu --prices"
