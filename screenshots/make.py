@@ -27,15 +27,16 @@ def main() -> None:
     )
     parser.add_argument("--tour", action="store_true", help="make the moving picture too")
     chosen = parser.parse_args()
-    made = dict(pictures())
-    if chosen.tour:
-        made[TOUR] = tour()
+    made: dict[str, str] = {}
     if chosen.measure is not None:
         subject = Subject(chosen.measure) if chosen.measure else QUICK
         try:
             made |= measured_pictures(subject, lambda line: print(line, file=sys.stderr))
         except GputuiError as error:
             sys.exit(f"{error.message}: {error.hint}")
+    if chosen.tour:
+        made[TOUR] = tour()
+    made |= pictures()
     chosen.folder.mkdir(parents=True, exist_ok=True)
     for name, svg in made.items():
         path = chosen.folder / name

@@ -183,21 +183,20 @@ def test_calls_of_backward_are_the_steps_of_a_program_whose_optimizer_is_its_own
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("steps", "reason"),
-    [
-        ("0", "before an optimizer step, and within 5 s of importing torch: let it run longer"),
-        ("2", "after 2 optimizer steps, before the window: --after 1 --steps 1 begins earlier"),
-    ],
-)
-def test_a_program_that_ends_too_soon_is_named_with_what_would_help(
-    tmp_path: Path, steps: str, reason: str
-) -> None:
+def test_a_program_that_ends_too_soon_is_named_with_what_would_help(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(_TRAINS)
-    done = why(tmp_path, "--", sys.executable, "train.py", steps)
+    done = why(tmp_path, "--", sys.executable, "train.py", "2")
     assert done.returncode == 7
+    reason = "after 2 optimizer steps, before the window: --after 1 --steps 1 begins earlier"
     assert f"gputui: nothing was profiled: it ended {reason}\n" in done.stderr
     assert "recorded as" in done.stderr
+
+
+def test_a_program_that_made_no_step_of_its_optimizer_is_to_run_longer() -> None:
+    before = "it ended before an optimizer step, and within 5 s of importing torch: let it run longer"
+    assert why_command._why_not([{"torch": "2.13.0"}]) == before
+    by_hand = "it ended after 3 calls of backward() and no optimizer step: let it run longer"
+    assert why_command._why_not([{"torch": "2.13.0", "seen": 3, "marks": "backward"}]) == by_hand
 
 
 def test_a_program_without_torch_is_run_and_says_that_nothing_was_profiled(tmp_path: Path) -> None:

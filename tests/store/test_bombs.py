@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
@@ -18,10 +19,16 @@ from gputui.store.merging import merge_files
 from gputui.store.opening import Deadline, TooLarge, one_deadline, open_read_only, rows_of
 
 
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sound_file(tmp_path_factory.mktemp("sound"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("bomb", list(bombs()), ids=lambda bomb: bomb.name)
-def test_a_bomb_is_refused_in_forty_seconds_and_half_a_gibibyte(bomb: Bomb, tmp_path: Path) -> None:
-    sound = sound_file(tmp_path)
+def test_a_bomb_is_refused_in_forty_seconds_and_half_a_gibibyte(
+    bomb: Bomb, sound: Path, tmp_path: Path
+) -> None:
     db = make_bomb(bomb, sound, tmp_path / "a.db")
     commands = [["runs", str(db)], ["show", "latest", str(db)], ["compare", str(db), str(sound)]]
     for words, ended in zip(commands, outcomes(commands, tmp_path), strict=True):
@@ -31,9 +38,8 @@ def test_a_bomb_is_refused_in_forty_seconds_and_half_a_gibibyte(bomb: Bomb, tmp_
         assert ended.peak_mib <= 512
 
 
-def test_the_table_the_column_the_size_and_the_limit_are_named(tmp_path: Path) -> None:
+def test_the_table_the_column_the_size_and_the_limit_are_named(sound: Path, tmp_path: Path) -> None:
     label = next(bomb for bomb in bombs() if bomb.name == "a label of 200 kB")
-    sound = sound_file(tmp_path)
     db = make_bomb(label, sound, tmp_path / "a.db")
     for read in (lambda: load(db), lambda: merge_files([db], tmp_path / "m.db")):
         with pytest.raises(GputuiError, match=r"a\.db holds a text of 200,000 bytes in runs\.l") as caught:
@@ -43,8 +49,8 @@ def test_the_table_the_column_the_size_and_the_limit_are_named(tmp_path: Path) -
     assert not (tmp_path / "m.db").exists()
 
 
-def test_a_query_that_is_refused_names_the_tables_that_it_reads(tmp_path: Path) -> None:
-    opened = open_read_only(sound_file(tmp_path))
+def test_a_query_that_is_refused_names_the_tables_that_it_reads(sound: Path) -> None:
+    opened = open_read_only(sound)
     sql = f"SELECT 1 FROM {opened.catalog}.main.cases, {opened.catalog}.main.blocks"
     with closing(opened.connection), pytest.raises(GputuiError, match="1 rows in cases and blocks"):
         rows_of(opened.connection, opened.deadline, sql, most=1)
@@ -78,9 +84,9 @@ def test_a_command_that_opens_files_again_has_one_deadline_for_all_of_it(
     ids=lambda words: words[0],
 )
 def test_what_a_command_opens_is_read_by_its_deadline(
-    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = {name: sound_file(tmp_path / name) for name in "ab"}
+    files = {"a": sound, "b": shutil.copy(sound, tmp_path / "b.db")}
     made: list[Deadline] = []
     made_by = Deadline.__init__
 
