@@ -439,10 +439,6 @@ class ResultFile:
         """The machine while each case was timed; without cases whose blocks have no samples."""
         return conditions_of([self], [(run_id,)]).get(run_id, {})
 
-    def powers(self, run_id: str) -> dict[int, tuple[LaunchPower, ...]]:
-        """By case, the GPU's power in each launch; without those whose blocks have no power samples."""
-        return powers_of([self], [(run_id,)]).get(run_id, {})
-
     def _box_powers(self, run_id: str) -> tuple[LaunchPower, ...]:
         if not self.opened.columns.keys() >= {("blocks", "t_us"), ("telemetry", "power_w")}:
             return ()
@@ -700,7 +696,7 @@ def conditions_of(
 def powers_of(
     files: Sequence[ResultFile], run_ids: Sequence[Sequence[str]]
 ) -> dict[str, dict[int, tuple[LaunchPower, ...]]]:
-    """As `ResultFile.powers` for runs of each file, by run; runs without any are left out."""
+    """By run and case, the GPU's power in each launch; without those whose blocks have no power samples."""
     found: dict[str, dict[int, tuple[LaunchPower, ...]]] = {}
     for run_id, one in _sampled(files, run_ids, _WATTS, _POWERS_SQL, LaunchPower):
         of_run = found.setdefault(run_id, {})

@@ -59,6 +59,7 @@ from simulated_tables import (
 from gputui.analysis.verdict import RatioEstimate, SpeedEstimate
 from gputui.model.machine import Machine
 from gputui.model.result import Run
+from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.headline import Headline, headline_of
 from gputui.services.compare.pairing import (
     Comparison,
@@ -69,7 +70,6 @@ from gputui.services.compare.pairing import (
     side_of_runs,
     sides_by,
 )
-from gputui.services.compare.reports import comparison_as_text
 from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.compare.suggestions import FAIL, check_gate
 from gputui.services.results.conditions import Evidence
@@ -127,7 +127,7 @@ def told(sides: Sequence[Side], ignore: str, evidence: Evidence) -> Told:
     comparisons = tuple(compare_sides(sides[0], other, ignore=ignore) for other in sides[1:])
     headline = headline_of(comparisons, ignore, evidence)
     asked = Asked(tuple(sides), ignore, evidence, ())
-    text = comparison_as_text(asked, Answer(comparisons, headline), width=120)
+    text = comparison_text(asked, Answer(comparisons, headline), "text", width=120)
     return Told(comparisons, headline, text.partition("\na  ")[0])
 
 

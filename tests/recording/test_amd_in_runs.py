@@ -20,7 +20,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import CasePlanned, Event, MachineFound
 from gputui.model.plan import Plan, PlannedDevice
 from gputui.model.telemetry import POWER_CAP
-from gputui.services.compare.reports import comparison_as_text
+from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.session import ask
 from gputui.services.runs.process import import_journal
 from gputui.store.journal_reader import read_journal, read_telemetry
@@ -159,7 +159,7 @@ def test_compare_flags_a_power_limit_and_heat_and_explains_a_difference_by_the_c
     for name, run_dir in zip("abc", runs, strict=True):
         import_journal(run_dir, tmp_path / f"{name}.db")
     asked = ask([str(tmp_path / "a.db"), str(tmp_path / "b.db")])
-    text = comparison_as_text(asked, asked.compared(), width=100, is_verbose=True)
+    text = comparison_text(asked, asked.compared(), "text", width=100, is_verbose=True)
     assert "explained by clock: 1.40 GHz on b, 2.10 GHz on a" in text, text
     assert "power-capped" in text, text
     with open_result(tmp_path / "c.db") as file:
@@ -167,4 +167,4 @@ def test_compare_flags_a_power_limit_and_heat_and_explains_a_difference_by_the_c
     assert (seen.slowed_share, seen.power_capped_share) == (1.0, 0.0)
     assert seen.clock_median_mhz == 5.0, "of the sensor, which goes before the table"
     asked = ask([str(tmp_path / "a.db"), str(tmp_path / "c.db")])
-    assert "slowed by heat" in comparison_as_text(asked, asked.compared(), width=100, is_verbose=True)
+    assert "slowed by heat" in comparison_text(asked, asked.compared(), "text", width=100, is_verbose=True)

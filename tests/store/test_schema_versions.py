@@ -16,7 +16,7 @@ from gputui.metrics import STORED
 from gputui.store import schema
 from gputui.store.journal_reader import read_journal, read_telemetry
 from gputui.store.merging import merge_files
-from gputui.store.reading import open_result
+from gputui.store.reading import open_result, powers_of
 from gputui.store.writing import store_run
 
 FILES = sorted((Path(__file__).parent / "schema_files").glob("*/*.db.gz"))
@@ -48,7 +48,7 @@ def read_everything(db: Path) -> list[str]:
             run_id = summary.run_id
             found += [summary, file.run(run_id), file.profiled(run_id), file.events(run_id)]
             found += [file.failed_launches(run_id), file.telemetry_summary(run_id), file.conditions(run_id)]
-            found += [file.powers(run_id), file.telemetry_series(run_id, 50), file.serving(run_id)]
+            found += [powers_of([file], [(run_id,)]), file.telemetry_series(run_id, 50), file.serving(run_id)]
     return [repr(one) for one in found]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any  # JSON
 
@@ -14,6 +15,7 @@ from gputui.analysis.findings import Finding
 from gputui.analysis.judgement import Judgement
 from gputui.analysis.verdict import RatioEstimate
 from gputui.document.markup import html_of, safe
+from gputui.document.page import console_on
 from gputui.errors import GputuiError, NoResult
 from gputui.model.absent import Missing, fields_of, known, to_plain
 from gputui.services.compare.columns import COLUMNS, ENERGY, ComparisonColumn
@@ -29,7 +31,7 @@ from gputui.services.compare.pairing import (
     performance_checks_of_side,
 )
 from gputui.services.compare.reports import (
-    comparison_as_text,
+    comparison_pages,
     comparisons_as_markdown,
     comparisons_as_page,
     spread_as_json,
@@ -97,7 +99,8 @@ def comparison_text(
     width: int | None = None,
     is_verbose: bool = False,
 ) -> str:
-    """What `gputui compare --format FORM` prints; `columns` apply to text and markdown, the rest to text."""
+    """What `gputui compare --format FORM` prints, without escape sequences; `columns` apply to text and
+    markdown, the rest to text, which is as wide as the terminal without a width."""
     if form == "json":
         return json_text(comparison_plain(asked, answer))
     if form == "csv":
@@ -105,7 +108,11 @@ def comparison_text(
     if form == "markdown":
         return comparisons_as_markdown(answer, asked.ignore, columns)
     if form == "text":
-        return comparison_as_text(asked, answer, columns, width, is_verbose)
+        made = StringIO()
+        out = console_on(made, width, is_terminal=False)
+        for page in comparison_pages(asked, answer, columns, out, is_verbose):
+            page.show()
+        return made.getvalue()
     return comparisons_as_page(asked, answer)
 
 

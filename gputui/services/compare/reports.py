@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from io import StringIO
 from itertools import islice
 from typing import Any  # JSON
 
@@ -25,7 +24,7 @@ from gputui.document.markup import (
     table,
     with_units,
 )
-from gputui.document.page import Console, Page, console_on
+from gputui.document.page import Console, Page
 from gputui.document.spans import command_spans
 from gputui.document.table import table_of
 from gputui.model.absent import Missing
@@ -58,21 +57,6 @@ from gputui.services.results.variation import NOTHING_KNOWN
 _LEAST_ROWS = 3
 _MISSING_SHOWN = 2
 _WAYS = ("screen: --tui", "report: -o report.html")
-
-
-def comparison_as_text(
-    asked: Asked,
-    answer: Answer,
-    columns: Sequence[ComparisonColumn] = (),
-    width: int | None = None,
-    is_verbose: bool = False,
-) -> str:
-    """All rows, without escape sequences; without a width in that of the terminal."""
-    made = StringIO()
-    out = console_on(made, width, is_terminal=False)
-    for page in comparison_pages(asked, answer, columns, out, is_verbose):
-        page.show()
-    return made.getvalue()
 
 
 def comparison_pages(

@@ -111,8 +111,8 @@ def rows_table(
         else:
             blank = ("",) * len(column.headings)
             cells = [column.cells_of(one) if isinstance(one, Row) else blank for (one,) in lines]
-            made = _with_headings(column, cells, is_drawn, is_usual=columns is None)
-            (before if column.is_before_verdict else behind).extend(made)
+            side = before if column.is_before_verdict else behind
+            side += _with_headings(column, cells, is_drawn, is_usual=columns is None)
     if is_drawn:
         before.append(intervals([_intervals(line) for line in lines], _WISHES))
     if has_costs and any(row is not None and row.cost.ratio is not None for of in rows for row in of):

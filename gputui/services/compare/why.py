@@ -132,11 +132,11 @@ def _sides(a: SeenStep, b: SeenStep, evidence: Evidence) -> tuple[ProfiledSide, 
     return profiled_side(a, peaks[0]), profiled_side(b, peaks[1])
 
 
-def part_table(found: Attribution, most: int | None = None, *, is_drawn: bool = False) -> Table:
-    """Parts with a relevant difference, the rest in one row, and the sum, at most so many rows; what moved
-    each goes first where there is no room. Drawn, with its share of the difference, also as a bar in the
+def part_table(found: Attribution, *, is_drawn: bool = False) -> Table:
+    """Parts with a relevant difference, the rest in one row, and the sum; what moved each goes first where
+    there is no room. Drawn, with its share of the difference, also as a bar in the
     colour of its sign."""
-    shown = found.shown()[:most]
+    shown = found.shown()
     has_peak = any(not isinstance(part.peak_ns, Missing) for part in shown)
     headings = ["part of a step", "a", "b", "b - a", "more calls", "per call"]
     headings += ["of it peak", "efficiency"] if has_peak else []
@@ -150,17 +150,17 @@ def part_table(found: Attribution, most: int | None = None, *, is_drawn: bool = 
     rows.append(
         ["the step", time_text(found.step_a_ns), time_text(found.step_b_ns), signed(found.difference_ns)]
     )
-    rows = [[*row, *[""] * (len(headings) - len(row))] for row in rows[:most]]
+    rows = [[*row, *[""] * (len(headings) - len(row))] for row in rows]
     priorities = {1: 3, 2: 3, 4: 4, 5: 4, 6: 5, 7: 5} if is_drawn else {4: 2, 5: 2, 6: 3, 7: 3}
     table = table_of(headings, rows, range(1, len(headings)), priorities=priorities)
     if not is_drawn:
         return table
-    sizes = [*map(abs, changes_ns), None][: len(rows)]
-    styles = [*("good" if ns < 0 else "warn" for ns in changes_ns), ""][: len(rows)]
+    sizes = [*map(abs, changes_ns), None]
+    styles = [*("good" if ns < 0 else "warn" for ns in changes_ns), ""]
     shares = [ns / found.difference_ns if found.difference_ns else 0.0 for ns in changes_ns]
     percents = [*(format_percent(share) if 0.005 <= share <= 1 else "" for share in shares), ""]
     drawn = bars(sizes, max(map(abs, changes_ns), default=0), styles, most=_WIDEST_BAR)
-    return Table((*table.columns, drawn, Column("share", percents[: len(rows)], True, 2)))
+    return Table((*table.columns, drawn, Column("share", percents, True, 2)))
 
 
 def why_parts(row: Row, *, is_drawn: bool = False) -> tuple[Part, ...]:

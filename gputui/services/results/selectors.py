@@ -275,15 +275,17 @@ class _Reading:
         """Find what is asked of these."""
         named = list(self._named(files))
         needed: list[dict[str, RunSummary]] = [{} for _ in files]
-        profiled: list[dict[str, None]] = [{} for _ in files]
         for place, _, _, own, rest in named:
             needed[place].update((summary.run_id, summary) for summary in (*own, *rest))
-            profiled[place].update((summary.run_id, None) for summary in own)
         runs: dict[tuple[int, str], Run] = {}
         for part in in_parts(files, [list(of_file.values()) for of_file in needed]):
             for place, some in enumerate(runs_of(files, part, only_rates=self.only_rates)):
                 runs.update(((place, run.summary.run_id), run) for run in some)
-        passes = passes_of(files, [tuple(of_file) for of_file in profiled]) if self.with_passes else []
+        asked = [
+            [one.run_id for at, *_, own, _ in named if at == place for one in own]
+            for place in range(len(files))
+        ]
+        passes = passes_of(files, asked) if self.with_passes else []
         for place, text, path, own, rest in named:
             self.found[text] = Selection(
                 text,

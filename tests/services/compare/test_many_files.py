@@ -224,7 +224,7 @@ def test_conditions_and_powers_of_many_are_those_of_each(files: list[Path]) -> N
         with open_result(file) as alone:
             for one in of_file:
                 assert conditions.get(one, {}) == alone.conditions(one)
-                assert powers.get(one, {}) == alone.powers(one)
+                assert powers.get(one, {}) == powers_of([alone], [(one,)]).get(one, {})
     assert set(conditions[run_id(0)]) == set(conditions[run_id(2)]) == {0}, "of a GPU, and of the CPU"
     assert set(powers) == {run_id(n) for n in (0, 1, 4, 5)}
 

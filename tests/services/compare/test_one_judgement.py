@@ -23,10 +23,10 @@ from gputui.model.journal import Figure, Price
 from gputui.model.result import CaseResult
 from gputui.services.advise.rent import Pick, PricedSide, advise
 from gputui.services.compare.evidence import value_table
-from gputui.services.compare.formats import comparison_as_json, comparisons_as_csv
+from gputui.services.compare.formats import comparison_as_json, comparison_text, comparisons_as_csv
 from gputui.services.compare.headline import headline_of
 from gputui.services.compare.pairing import Side, compare_sides, side_of_runs
-from gputui.services.compare.reports import comparison_as_text, comparisons_as_markdown, comparisons_as_page
+from gputui.services.compare.reports import comparisons_as_markdown, comparisons_as_page
 from gputui.services.compare.row_text import (
     change_text,
     figure_values,
@@ -90,7 +90,7 @@ def test_every_form_says_the_same_of_a_row(
     headline = headline_of([comparison], "", EVIDENCE)
     answer = Answer((comparison,), headline)
 
-    wide = comparison_as_text(Asked((a, b), "", EVIDENCE, ()), answer, width=200, is_verbose=True)
+    wide = comparison_text(Asked((a, b), "", EVIDENCE, ()), answer, "text", width=200, is_verbose=True)
     markdown = comparisons_as_markdown(answer, "")
     page = comparisons_as_page(Asked((a, b), "", EVIDENCE, ()), answer).replace("&#160;", " ")
     plain = json.loads(json.dumps(comparison_as_json(comparison)))

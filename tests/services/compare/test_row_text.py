@@ -20,10 +20,10 @@ from gputui.model.absent import Missing
 from gputui.model.journal import Price
 from gputui.model.plan import Case
 from gputui.model.result import Run
+from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.headline import Headline
 from gputui.services.compare.pairing import FigureRow, Row, compare_sides, side_of_runs, sides_by
 from gputui.services.compare.reports import (
-    comparison_as_text,
     comparison_pages,
 )
 from gputui.services.compare.row_text import (
@@ -141,7 +141,7 @@ def test_three_boxes_say_what_differs_and_on_which_of_them() -> None:
     ):
         asked = asked_of(*runs)
         comparisons = tuple(compare_sides(asked.sides[0], side) for side in asked.sides[1:])
-        assert said in comparison_as_text(asked, Answer(comparisons, Headline(())), width=100)
+        assert said in comparison_text(asked, Answer(comparisons, Headline(())), "text", width=100)
 
 
 def test_a_case_that_one_precision_alone_has_is_named_with_that_precision() -> None:
@@ -174,7 +174,7 @@ def test_a_rate_that_holds_waiting_for_cpus_is_marked_among_those_that_do_not() 
     quiet = make_run(*(measured(case, steady(0.1)) for case in cases), machine=GPU_MACHINE)
     asked = asked_of(quiet, busy)
     answer = Answer((compare_sides(*asked.sides),), Headline(()))
-    text = comparison_as_text(asked, answer, width=120)
+    text = comparison_text(asked, answer, "text", width=120)
     assert text.count("can't tell (b busy)") == 1
 
 
