@@ -122,13 +122,16 @@ _WORD = re.compile(r"[^ ,+/()\[\]@:;=<>-]+")
 _NUMBER = r"\d{1,6}(?:\.\d{1,6}){0,4}(?:\.?(?:a|b|rc|dev|post)\d{0,8})?"
 _NUMBERED = r"(?:sm_|compute_|gfx|cu|rocm|el|fc|amzn|deb)\d[\d._]{0,6}[a-fu]?\d{0,2}"
 _RELEASE = re.compile(f"{_NUMBER}|{_NUMBERED}")
-_MODEL = re.compile(rf"[A-Z]{{0,3}}\d{{1,5}}[A-Z]{{0,4}}\d?|\d\.\d+GHz|\d{{1,2}}g\.\d{{1,3}}gb|{_NUMBER}")
+_MODEL = re.compile(
+    rf"[A-Z]{{0,3}}\d{{1,5}}[A-Z]{{0,4}}|\d{{3,5}}[A-Z]{{1,2}}\d|\d\.\d+GHz|\d{{1,2}}g\.\d{{1,3}}gb|{_NUMBER}"
+)
 
 
 def _made_of(text: str, numbers: re.Pattern[str]) -> str | None:
+    """The text with an ellipsis for what is neither a word nor such a number; None if that is all of it."""
     words = _WORD.findall(text)
     known = {word for word in words if word in WORDS["part"] or numbers.fullmatch(word)}
-    if known.isdisjoint(WORDS["part"]) and not known.issuperset(words):
+    if not known or (known.isdisjoint(WORDS["part"]) and not known.issuperset(words)):
         return None
     return _WORD.sub(lambda found: found[0] if found[0] in known else ELLIPSIS, text)
 
@@ -158,7 +161,7 @@ def device(text: str) -> str | None:
 
 _SHAPES = re.compile(r"[\d x,\[\]()>-]*( causal| full)?")
 _OPERATOR = re.compile(
-    r"(?:aten|prims|_?c10d(?:_functional)?|quantized|torchvision|inductor|nccl|gloo|mkldnn|cudnn)"
+    r"(?:aten|prims|c10d|_c10d_functional|quantized|torchvision|inductor|nccl|gloo|mkldnn|cudnn)"
     r"::?_?[a-z0-9_]{1,60}|(?:cuda|hip)[A-Z][A-Za-z]{2,40}"
 )
 _LIBRARIES = re.compile(
