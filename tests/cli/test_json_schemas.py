@@ -14,6 +14,7 @@ from json_schemas import printed as printed_by_commands
 
 from gputui.cli import gputui as group
 from gputui.cli.verbs import COMMANDS
+from gputui.model.absent import Missing, to_plain
 
 WITHOUT_RESULT = {"monitor", "demo", "results", "join", "new-workload", "completion"}
 """Screens, and commands that write a text for a person or a shell."""
@@ -32,6 +33,14 @@ def _commands() -> Iterator[tuple[str, bool]]:
 
 def test_every_command_that_prints_a_result_has_json() -> None:
     assert {name for name, has_json in _commands() if not has_json} == WITHOUT_RESULT
+
+
+def test_json_says_why_a_part_is_absent_however_deep_it_is() -> None:
+    device = {"power_w": Missing("not read"), "limits": (Missing("an old driver"), 3)}
+    assert to_plain(device) == {
+        "power_w": {"missing": "not read"},
+        "limits": [{"missing": "an old driver"}, 3],
+    }
 
 
 @pytest.mark.slow
