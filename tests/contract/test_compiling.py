@@ -56,8 +56,10 @@ def test_on_a_box_without_what_it_takes_a_compiled_case_is_unsupported(
 
 @pytest.mark.slow
 def test_compiled_training_has_the_losses_of_eager_training_and_compile_time_is_separate(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else processes are started that import torch
+    monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "0")  # plain loops, which the compiler is done with sooner
     profile = tmp_path / "compiled.toml"
     profile.write_text(
         """schema = 1
