@@ -253,8 +253,8 @@ def _t_tail(t: float, df: float) -> float:
 def t_quantile(share: float, df: float) -> float:
     """The t below which a share of Student's t distribution lies; 0 < share < 1, df ≥ 1, maybe fractional.
 
-    Newton's method from the normal's quantile, which is never the larger: the upper tail is convex there, so
-    each step comes nearer from the same side.
+    Newton's method from the first correction of the normal's quantile, which is never the larger: the upper
+    tail is convex there, so each step comes nearer from the same side, and squares what is left of the error.
     """
     if df > _NORMAL_ABOVE_DF:
         return normal_quantile(share)
@@ -263,13 +263,14 @@ def t_quantile(share: float, df: float) -> float:
     if not share < 1:
         raise ValueError(f"a quantile needs a share between 0 and 1, not {share}")
     log_scale = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
-    t = max(normal_quantile(share), 0.0)
+    z = max(normal_quantile(share), 0.0)
+    t = z + (z**3 + z) / (4 * df)
     while True:
         density = math.exp(log_scale - (df + 1) / 2 * math.log1p(t * t / df))
         step = (_t_tail(t, df) - (1 - share)) / density
-        if step <= 1e-15 * t:
-            return t
         t += step
+        if step <= 1e-8 * t:
+            return t
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
@@ -289,16 +290,12 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
         ):
-            d = 1 / _not_zero(1 + term * d)
-            c = _not_zero(1 + term / c)
+            d = 1 / (1 + term * d or _SMALLEST)
+            c = 1 + term / c or _SMALLEST
             fraction *= d * c
         if abs(d * c - 1) < 1e-15:
             break
     return math.exp(log_front) * fraction / a
-
-
-def _not_zero(value: float) -> float:
-    return value if abs(value) > _SMALLEST else _SMALLEST
 
 
 ERROR_RATE = 0.05
