@@ -1,4 +1,4 @@
-"""The file of a workload of a user, which needs no torch."""
+"""The file of a workload of a user, which needs no torch; with and without a module beside it."""
 
 from __future__ import annotations
 
@@ -25,3 +25,4 @@ WORKLOAD = Workload(
     build=build,
 )
 """
+ALONE = STEP.replace("from beside import pieces_of\n", "").replace("pieces_of(request)", "8")

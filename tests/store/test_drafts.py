@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -54,10 +57,16 @@ def hidden(directory: Path) -> set[str]:
     return {entry.name for entry in directory.iterdir() if entry.name.startswith(".")}
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    db = tmp_path_factory.mktemp("stored") / "a.db"
+    store(db, 1)
+    return db
+
+
 @pytest.fixture
-def db(tmp_path: Path) -> Path:
-    store(tmp_path / "a.db", 1)
-    return tmp_path / "a.db"
+def db(stored: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(stored, tmp_path))
 
 
 def write(db: Path) -> None:
@@ -132,34 +141,31 @@ def test_what_only_has_the_name_of_a_draft_stays(db: Path) -> None:
         assert file.summaries()
 
 
-@pytest.mark.parametrize(
-    "lock",
-    [
-        pytest.param(None, id="no lock"),
-        pytest.param("4711\n", id="of an earlier gputui"),
-        pytest.param("4711\n00000000-0000-0000-0000-000000000000 pid:[1]\n", id="of another host"),
-    ],
-)
-def test_a_draft_stays_if_its_lock_does_not_tell_that_the_writer_ended(db: Path, lock: str | None) -> None:
+def test_a_draft_stays_while_its_lock_does_not_tell_that_the_writer_ended(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killed(started(_IN_DRAFT, db.with_name("x.db")))
     where = lock_of(db.with_name("x.db"))
-    if lock is None:
-        where.unlink()
-    else:
-        where.write_text(lock)
-    write(db)
-    assert hidden(db.parent) == {".x.db.gputui-new", ".x.db.gputui-new.wal"}
-
-
-def test_a_draft_stays_where_the_file_system_has_no_locks(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import errno
-    import fcntl
-
-    killed(started(_IN_DRAFT, db.with_name("x.db")))
+    ended = where.read_text()
+    draft = {".x.db.gputui-new", ".x.db.gputui-new.wal"}
 
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, "no locks available")
 
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", refuse)
+        write(db)
+        assert hidden(db.parent) == draft, "the file system has no locks"
+    for whose, lock in (
+        ("of an earlier gputui", "4711\n"),
+        ("of another host", "4711\n00000000-0000-0000-0000-000000000000 pid:[1]\n"),
+    ):
+        where.write_text(lock)
+        write(db)
+        assert hidden(db.parent) == draft, whose
+    where.unlink()
     write(db)
-    assert hidden(db.parent) == {".x.db.gputui-new", ".x.db.gputui-new.wal"}
+    assert hidden(db.parent) == draft, "no lock"
+    where.write_text(ended)
+    write(db)
+    assert hidden(db.parent) == set()

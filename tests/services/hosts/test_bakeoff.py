@@ -20,6 +20,7 @@ from command_line import (
     write_long_profile,
     write_spin_profile,
 )
+from own_steps import ALONE
 from sshd import Servers, may_unshare, needs_sshd, write_script
 
 from gputui.model.journal import Price
@@ -27,28 +28,7 @@ from gputui.recording.run_directory import read_holder
 from gputui.store.reading import open_result
 
 pytestmark = [needs_sshd, pytest.mark.slow]
-STEP = """
-from gputui_worker.contract import Size, Step, Workload
 
-def build(request):
-    import hashlib
-    data = bytes(2**18)
-    return Step(lambda: [hashlib.sha256(data).digest() for _ in range(8)])
-
-WORKLOAD = Workload(
-    name="hashing",
-    version=1,
-    title="hashing",
-    question="How fast?",
-    workload_class="host",
-    unit="B",
-    sizes={"mini": Size({"pieces": 8}, 8 * 2.0**18, None, 8 * 2**18, 2**18)},
-    precisions=("fp32",),
-    device_classes=("cpu",),
-    needs_torch=False,
-    build=build,
-)
-"""
 SAME_BOX = () if may_unshare() else ("--same-box-parallel",)
 
 
@@ -231,7 +211,7 @@ def test_two_names_of_one_box_are_measured_in_turn_and_a_workload_of_ones_own_tr
 ) -> None:
     """Over commands other than ssh, and with this box too: one kernel, three names."""
     step, db = tmp_path / "mine.py", tmp_path / "a.db"
-    step.write_text(STEP)
+    step.write_text(ALONE)
     log = tmp_path / "log"
     srun = write_script(tmp_path / "srun", f'echo "$*" | cut -c1-40 >>{log}; shift 2; exec "$@"')
     vias = ("--via", f"{srun} -w node7", "--via", "env INSIDE=1")
