@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from test_workloads import losses
 
 from gputui.worker.contract import Parameter, Request, Step, Unsupported
 from gputui.worker.profiling.allocations import Phase, points_of_a_step, split_at_points
@@ -80,15 +81,6 @@ def figures(step: Step) -> dict[str, float]:
     assert step.figures is not None
     step.run()  # the optimizer creates its state
     return {key: v.value for key, v in step.figures([]).items() if v.value is not None}
-
-
-def losses(step: Step, count: int) -> list[float]:
-    assert step.loss is not None
-    found = []
-    for _ in range(count):
-        step.run()
-        found.append(step.loss())
-    return found
 
 
 def test_the_parts_sum_to_the_peak_and_those_that_are_counted_are_exact() -> None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any  # options of `journal_lines`
 
 from gputui.metrics import CURRENT
 from gputui.model.absent import Missing
@@ -257,43 +258,13 @@ def write_telemetry(
     (run_dir / TELEMETRY_NAME).write_bytes(written_by.header() + rows)
 
 
-def make_journal(
-    run_dir: Path,
-    *,
-    run_id: str = RUN_ID,
-    label: str = "box a",
-    scale: float = 1.0,
-    launches: int = 1,
-    blocks: int = 6,
-    cases: Sequence[Case] = CASES,
-    skipped: Sequence[Case] = (SKIPPED,),
-    machine: Machine = CPU_MACHINE,
-    runtime: Runtime = RUNTIME,
-    price: Price | None = PRICE,
-    started_utc_us: int = STARTED_US,
-    status: str = "finished",
-    profile: str = "quick",
-    seed: int = 1,
-    telemetry: bool = True,
-) -> Path:
-    """A run directory with the journal and telemetry of a whole run; returns the directory."""
-    lines = journal_lines(
-        run_id=run_id,
-        label=label,
-        scale=scale,
-        launches=launches,
-        blocks=blocks,
-        cases=cases,
-        skipped=skipped,
-        machine=machine,
-        runtime=runtime,
-        price=price,
-        started_utc_us=started_utc_us,
-        status=status,
-        profile=profile,
-        seed=seed,
-    )
-    write_lines(run_dir, lines)
+def make_journal(run_dir: Path, *, telemetry: bool = True, **options: Any) -> Path:
+    """A run directory with the telemetry and the journal of a whole run with these options of its lines.
+
+    Returns the directory.
+    """
+    write_lines(run_dir, journal_lines(**options))
     if telemetry:
+        machine: Machine = options.get("machine", CPU_MACHINE)
         write_telemetry(run_dir, make_telemetry(gpus=len(machine.gpus)))
     return run_dir

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import textual.app
 import textual.pilot
@@ -30,6 +31,7 @@ async def _a_moment(min_sleep: float = 0.0, max_sleep: float = 0.0) -> None:
 for _module in (textual.app, textual.pilot):
     vars(_module)["wait_for_idle"] = _a_moment
 """Textual waits until the process needs no CPU, up to a second for each key; `settled` knows what goes on."""
+S = TypeVar("S", bound=ShellScreen)
 Row = list[tuple[str, Style]]
 """Pieces of text from left to right."""
 
@@ -89,6 +91,17 @@ async def settled(pilot: Pilot[int]) -> None:
         assert monotonic() < until, "the screen is not drawn"
         await pilot.pause()
     await pilot.pause()
+
+
+async def opened(pilot: Pilot[int], kind: type[S], *words: str) -> S:
+    """A screen, once it has read the files that these words name."""
+    await settled(pilot)
+    assert isinstance(pilot.app, MonitorApp)
+    pilot.app.open_screen(kind.ID, words)
+    await settled(pilot)
+    screen = pilot.app.screen
+    assert isinstance(screen, kind)
+    return screen
 
 
 async def press(pilot: Pilot[int], *keys: str) -> None:

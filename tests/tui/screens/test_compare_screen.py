@@ -14,9 +14,8 @@ from command_line import gputui_here
 from journals import CPU_MACHINE
 from palettes import PLAIN
 from screen_goldens import store_three
-from shell_app import make_app, picture, press, rows_of, settled
+from shell_app import make_app, opened, picture, press, rows_of, settled
 from stored_runs import store, store_gpu
-from textual.pilot import Pilot
 from textual.widgets import Input
 
 from gputui.services.support.paths import copies_directory
@@ -39,17 +38,6 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def db(stored: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(stored, tmp_path / "a.db"))
-
-
-async def opened(pilot: Pilot[int], *words: str) -> CompareScreen:
-    """The Compare screen, once it has read these files."""
-    await settled(pilot)
-    assert isinstance(pilot.app, MonitorApp)
-    pilot.app.open_screen("compare", words)
-    await settled(pilot)
-    screen = pilot.app.screen
-    assert isinstance(screen, CompareScreen)
-    return screen
 
 
 def page(screen: CompareScreen) -> str:
@@ -87,7 +75,7 @@ async def test_the_text_of_the_command_is_one_key_away_and_follows_the_baseline(
     }
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
-        screen = await opened(pilot, *words)
+        screen = await opened(pilot, CompareScreen, *words)
         for asked, text in printed.items():
             await press(pilot, "t")
             shown = "".join(page(screen).split())  # a path that is longer than a line is folded
@@ -99,7 +87,7 @@ async def test_the_text_of_the_command_is_one_key_away_and_follows_the_baseline(
 async def test_a_row_opens_its_evidence_and_pages_are_made_anew_for_another_width(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
-        screen = await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
+        screen = await opened(pilot, CompareScreen, f"{db}@cccc0001", f"{db}@cccc0002")
         for keys in (("escape", "d"), ("escape", "t"), ("escape", "enter")):
             await press(pilot, *keys[1:])
             assert screen.level == "page"
@@ -135,7 +123,7 @@ async def test_energy_of_gpus_is_read_on_demand(tmp_path: Path) -> None:
     printed = gputui_here(*compare, env={"COLUMNS": "119"}).stdout
     app = make_app()
     async with app.run_test(size=(120, 30)) as pilot:
-        screen = await opened(pilot, *words)
+        screen = await opened(pilot, CompareScreen, *words)
         await press(pilot, "v", "v")
         assert "a and b: the price is of a box without a GPU" in picture(app)
         await press(pilot, "v")
@@ -159,11 +147,11 @@ async def test_a_row_that_cannot_be_judged_or_that_one_side_lacks_says_what_woul
     store_gpu(tmp_path / "b.db", 2)
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
-        screen = await opened(pilot, "a.db@cccc0001", "a.db@cccc0002")
+        screen = await opened(pilot, CompareScreen, "a.db@cccc0001", "a.db@cccc0002")
         await press(pilot, "down", "enter")
         asked = "on the box of a: gputui run --like a.db@cccc0001 --db a.db --launches "
         assert asked in page(screen)
-        await opened(pilot, "a.db@cccc0001", "b.db")
+        await opened(pilot, CompareScreen, "a.db@cccc0001", "b.db")
         await press(pilot, "enter")
         text = page(screen)
         assert "not comparable" in text
@@ -179,7 +167,7 @@ async def test_low_terminals_show_the_answer_and_what_would_settle_a_row_where_t
     store(tmp_path / "b.db", 2, label="second", launches=2, gpt_ms=132.0)
     app = make_app()
     async with app.run_test(size=(60, 15)) as pilot:
-        await opened(pilot, "a.db", "b.db")
+        await opened(pilot, CompareScreen, "a.db", "b.db")
         shown = picture(app)
         answer = "Can't tell a.db and b.db apart with 99 % certainty in GPT training: b.db is 4 to 40 %"
         assert " ".join(shown.splitlines()[1:3]).startswith(answer)
@@ -199,7 +187,7 @@ async def test_low_terminals_show_the_answer_and_what_would_settle_a_row_where_t
 
         store(tmp_path / "c.db", 3, gpt_ms=160.0)
         await pilot.resize_terminal(60, 15)
-        await opened(pilot, "a.db", "b.db", "c.db")
+        await opened(pilot, CompareScreen, "a.db", "b.db", "c.db")
         lines = picture(app).splitlines()
         assert lines[1].startswith("GPT training, fastest first: a.db and b.db (a tie) at")
 
@@ -214,7 +202,7 @@ async def test_traces_are_sent_to_the_command_that_compares_them(
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         for names in ("a.json b.json", "t.db@a t.db@b"):
-            await opened(pilot, *names.split())
+            await opened(pilot, CompareScreen, *names.split())
             shown = " ".join(picture(app).split())
             assert f"gputui compare {names}" in shown, shown
 
@@ -228,7 +216,7 @@ async def test_of_five_sides_at_80_columns_those_out_of_sight_are_counted_and_co
         store(files[-1], number, gpt_ms=gpt_ms)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
-        screen = await opened(pilot, *map(str, files))
+        screen = await opened(pilot, CompareScreen, *map(str, files))
         assert isinstance(app, MonitorApp)
         shown = picture(app)
         assert max(map(len, shown.splitlines())) <= 80
@@ -264,7 +252,7 @@ async def test_what_tells_sides_apart_is_chosen_on_the_screen(
     store(db, 2, gpt_ms=100.0, machine=replace(CPU_MACHINE, machine_id="ffffffffffff"))
     app = make_app(palette=PLAIN)
     async with app.run_test(size=(120, 24)) as pilot:
-        await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
+        await opened(pilot, CompareScreen, f"{db}@cccc0001", f"{db}@cccc0002")
         await press(pilot, "g")
         assert isinstance(app.screen, AskBy)
         reversed_texts = ["".join(text for text, style in row if style.reverse) for row in rows_of(app)]
@@ -289,7 +277,7 @@ async def test_the_words_of_the_command_line_may_be_typed_with_their_options(
 ) -> None:
     app = make_app()
     async with app.run_test(size=(120, 24)) as pilot:
-        screen = await opened(pilot)
+        screen = await opened(pilot, CompareScreen)
         for text, seen in (
             (f"{db}@cccc0001 {db}@cccc0002", " vs fast box"),
             (f"gputui compare {db}@cccc0001 {db}@cccc0002 --baseline cccc0002", "fast box vs "),
@@ -318,7 +306,7 @@ async def test_stored_runs_that_make_a_pair_are_offered_and_enter_compares_the_f
     monkeypatch.chdir(db.parent)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
-        screen = await opened(pilot)
+        screen = await opened(pilot, CompareScreen)
         shown = picture(app)
         assert "enter takes the first pair" in shown
         command = re.search(r"\$ gputui compare (\S+) (\S+)", shown)
@@ -336,7 +324,7 @@ async def test_times_costs_and_shares_take_the_place_of_rates_and_all_is_saved_a
     path = tmp_path / "c.json"
     app = make_app()
     async with app.run_test(size=(200, 30)) as pilot:
-        await opened(pilot, f"{db}@cccc0001", f"{db}@cccc0002")
+        await opened(pilot, CompareScreen, f"{db}@cccc0001", f"{db}@cccc0002")
         rates = re.compile(r"40\.9k +25\.6k +tok/s")
         assert rates.search(picture(app))
         await press(pilot, "v")

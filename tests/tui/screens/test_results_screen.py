@@ -13,7 +13,7 @@ from journals import GPU_MACHINE
 from moving_lines import Ticking
 from palettes import PLAIN
 from screen_goldens import FOLDER, SIZES, pictures, store_on_gpu, store_three
-from shell_app import make_app, picture, press, rows_of, settled
+from shell_app import make_app, opened, picture, press, rows_of, settled
 from stored_runs import HOSTILE, run_id_of, store
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -32,17 +32,6 @@ def labels(db: Path) -> dict[str, str]:
     """Label by short id, as the file has it."""
     with open_result(db) as file:
         return {run.short_id: run.label for run in file.summaries()}
-
-
-async def opened(pilot: Pilot[int], *words: str) -> ResultsScreen:
-    """The Results screen, once it has read its first file."""
-    await settled(pilot)
-    assert isinstance(pilot.app, MonitorApp)
-    pilot.app.open_screen("results", words)
-    await settled(pilot)
-    screen = pilot.app.screen
-    assert isinstance(screen, ResultsScreen)
-    return screen
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +106,7 @@ async def test_a_path_is_opened_by_typing_it_and_one_that_cannot_be_is_reported_
     (db.parent / "words.txt").write_text("no database")
     app = make_app()
     async with app.run_test(size=(100, 24)) as pilot:
-        screen = await opened(pilot)
+        screen = await opened(pilot, ResultsScreen)
         for name, seen in (
             ("b.db", "there is no result file"),
             ("words.txt", "not a gputui result file"),
@@ -139,7 +128,7 @@ async def test_what_changed_while_another_screen_was_shown_is_seen_and_marks_and
 ) -> None:
     app = make_app()
     async with app.run_test(size=(100, 24)) as pilot:
-        screen = await opened(pilot, str(db))
+        screen = await opened(pilot, ResultsScreen, str(db))
         await press(pilot, "down", "space", "1")
         store(db, 4, label="newest")
         await press(pilot, "3")
@@ -166,7 +155,7 @@ async def test_what_changed_while_another_screen_was_shown_is_seen_and_marks_and
 async def test_runs_are_filtered_copied_labelled_and_removed_only_after_yes(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 24)) as pilot:
-        await opened(pilot, str(db))
+        await opened(pilot, ResultsScreen, str(db))
         await press(pilot, "slash", *"h200")
         assert "cccc0003" in picture(app)
         assert "cccc0001" not in picture(app)
@@ -210,7 +199,7 @@ async def test_runs_are_filtered_copied_labelled_and_removed_only_after_yes(db: 
 async def test_cursor_and_selection_of_a_field_show_also_without_colours(db: Path) -> None:
     app = make_app(palette=PLAIN)
     async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, str(db))
+        await opened(pilot, ResultsScreen, str(db))
         for keys in (("o",), ("escape", "slash")):
             await press(pilot, *keys)
             reversed_cells = [(text, style) for row in rows_of(app) for text, style in row if style.reverse]
@@ -229,7 +218,7 @@ def top_of(app: MonitorApp) -> list[str]:
 async def test_a_part_of_the_timeline_is_chosen_by_keys_and_read_again(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
-        await opened(pilot, f"{db.with_name('gpu.db')}@latest")
+        await opened(pilot, ResultsScreen, f"{db.with_name('gpu.db')}@latest")
         await press(pilot, "shift+tab")
         assert top_of(app)[0].startswith("cursor 16.0 s   GPT training cpu fp32, launch 2, block ")
         assert top_of(app)[1].split() == ["0.0", "s", "26.0", "s"]
@@ -255,7 +244,7 @@ async def test_a_part_of_the_timeline_is_chosen_by_keys_and_read_again(db: Path)
 async def test_enter_leads_from_a_case_and_from_the_timeline_to_its_step_and_esc_back(db: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
-        screen = await opened(pilot, f"{db.with_name('gpu.db')}@latest")
+        screen = await opened(pilot, ResultsScreen, f"{db.with_name('gpu.db')}@latest")
         await press(pilot, "tab", "enter")
         assert screen._run.tab == "step"
         shown = picture(app)
@@ -282,7 +271,7 @@ async def test_a_run_that_is_named_opens_at_once_with_what_show_prints_on_pages_
 ) -> None:
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
-        screen = await opened(pilot, f"{db}@fast box")
+        screen = await opened(pilot, ResultsScreen, f"{db}@fast box")
         assert "cccc0001 fast box" in picture(app)
         before, _, _ = " ".join(gputui_here("show", "fast box", db, "--all").stdout.split()).partition(
             "case ("
@@ -310,7 +299,7 @@ async def test_what_the_selected_run_says_stands_below_the_list_and_a_step_can_b
         store(tmp_path / "a.db", number, label=f"v100_resnet50_loader{number}", profiled_cases=(0, 1))
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, str(tmp_path / "a.db"))
+        await opened(pilot, ResultsScreen, str(tmp_path / "a.db"))
         assert "v100_re…oader1" in picture(app)
         assert "v100_re…oader2" in picture(app)
         await press(pilot, "down")
@@ -338,7 +327,7 @@ async def test_each_tab_is_saved_under_the_offered_name_and_replaced_after_yes_a
     path.write_text("mine")
     app = make_app()
     async with app.run_test(size=(200, 50)) as pilot:
-        await opened(pilot, f"{db}@cccc0001")
+        await opened(pilot, ResultsScreen, f"{db}@cccc0001")
         await press(pilot, "tab", "e")
         assert "Save the cases as .csv or .json; the Chrome trace as .json.gz" in picture(app)
         await press(pilot, "enter")
@@ -384,10 +373,10 @@ async def test_where_nothing_can_be_saved_no_name_is_requested_and_the_only_trac
     trace.write_bytes(b"a trace")
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, str(tmp_path / "a.db"))
+        await opened(pilot, ResultsScreen, str(tmp_path / "a.db"))
         await press(pilot, "slash", *"no such run", "enter", "e")
         assert "there is nothing to save here: no row is shown" in picture(app)
-        await opened(pilot, f"{tmp_path / 'a.db'}@latest")
+        await opened(pilot, ResultsScreen, f"{tmp_path / 'a.db'}@latest")
         await save_as(pilot, tmp_path / "t.json.gz")
         await press(pilot, "o", *"/no.db", "enter", "e")
         assert "there is nothing to save here: no run is shown" in picture(app)
