@@ -247,35 +247,28 @@ def _copy(
     there: Sequence[Column],
     names: Replacements,
 ) -> None:
-    """The columns of one table that the file has."""
-    source = f"{catalog}.main.{table.name}"
-    texts = [column for column in there if column.sharing and column.sharing not in CELLS]
-    _note_texts(connection, path, source, texts, names)
-    cells = {"run_id": "r.new_id"}
-    for column in there[1:]:
-        new = f"(SELECT new FROM new_texts WHERE place = '{column.name}' AND old = s.{column.name})"
-        cells[column.name] = CELLS.get(column.sharing, new).format(column.name)
-    connection.execute(
-        f"INSERT INTO {CATALOG}.main.{table.name} ({', '.join(cells)}) SELECT {', '.join(cells.values())}"
-        f" FROM {source} AS s JOIN new_runs AS r ON s.run_id = r.old_id ORDER BY s.rowid"
-    )
-
-
-def _note_texts(
-    connection: DuckDBPyConnection, path: Path, source: str, columns: Sequence[Column], names: Replacements
-) -> None:
-    """Note what becomes of every text of these columns of a table."""
+    """The columns of one table that the file has, after noting what becomes of each of their texts."""
+    source, cells = f"{catalog}.main.{table.name}", {"run_id": "r.new_id"}
     connection.execute("DELETE FROM new_texts")
-    for column in columns:
+    for column in there[1:]:
+        name = column.name
+        if column.sharing in CELLS:
+            cells[name] = CELLS[column.sharing].format(name)
+            continue
         sql = (
-            f"SELECT DISTINCT {column.name} FROM {source} SEMI JOIN new_runs ON run_id = old_id"
-            f" WHERE {column.name} IS NOT NULL ORDER BY {column.name}"
+            f"SELECT DISTINCT {name} FROM {source} SEMI JOIN new_runs ON run_id = old_id"
+            f" WHERE {name} IS NOT NULL ORDER BY {name}"
         )
         old = [str(text) for (text,) in rows_of(connection, path, sql, what=source)]
         connection.execute(
             "INSERT INTO new_texts SELECT ?, unnest(?::VARCHAR[]), unnest(?::VARCHAR[])",
-            [column.name, old, [names.shared(column, text) for text in old]],
+            [name, old, [names.shared(column, text) for text in old]],
         )
+        cells[name] = f"(SELECT new FROM new_texts WHERE place = '{name}' AND old = s.{name})"
+    connection.execute(
+        f"INSERT INTO {CATALOG}.main.{table.name} ({', '.join(cells)}) SELECT {', '.join(cells.values())}"
+        f" FROM {source} AS s JOIN new_runs AS r ON s.run_id = r.old_id ORDER BY s.rowid"
+    )
 
 
 def rekey(connection: DuckDBPyConnection, out: Path) -> None:
