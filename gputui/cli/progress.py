@@ -178,7 +178,7 @@ class Progress:
         if self._live:
             self._show_typing = hide_typing()
             signal.signal(signal.SIGTSTP, self._put_aside)
-            signal.signal(signal.SIGCONT, self._come_back)
+            signal.signal(signal.SIGCONT, self._leave_to_shell)
         return self
 
     def __exit__(
@@ -195,14 +195,11 @@ class Progress:
         self.give_back()
         put_aside()
 
-    def _come_back(self, number: int, frame: FrameType | None) -> None:
-        """The shell has written below the picture, and set the terminal: `tick` takes it again."""
-        self._forget()
-        self.give_back()
-
-    def _forget(self) -> None:
+    def _leave_to_shell(self, *_: object) -> None:
+        """It has written below the picture, and set the terminal; `tick` takes that again when it may."""
         self._rows.forget()
         self._drawn_s = 0.0
+        self.give_back()
 
     def give_back(self) -> None:
         """Let the terminal echo again; what was typed into the picture is forgotten."""
@@ -228,7 +225,7 @@ class Progress:
         """Draw the picture, at most once a second, once all lines so far were heard."""
         now_s = time.monotonic()
         if self._live and is_in_background(2):
-            self._forget()
+            self._leave_to_shell()
         elif self._live and now_s - self._drawn_s >= _REDRAWN_EVERY_S:
             self._drawn_s = now_s
             self._show_typing = self._show_typing or hide_typing()

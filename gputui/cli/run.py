@@ -178,11 +178,7 @@ def _model(named: str, profile: str | None) -> RepeatedRun:
 
 
 def _profile_like(
-    model: RepeatedRun,
-    only: Sequence[str],
-    given: Profile | None,
-    machine: Machine,
-    chosen: Interpreter,
+    model: RepeatedRun, only: Sequence[str], given: Profile | None, machine: Machine, chosen: Interpreter
 ) -> Profile:
     """What a run measured, to be measured again; it is said first what differs here."""
     repetition = repetition_of(model, given)
@@ -263,8 +259,7 @@ def join(rendezvous: str, python: str | None) -> int:
     version = chosen.runtime.torch_version
     if isinstance(version, Missing):
         raise MachineLacks(
-            f"{chosen.executable}: {version.reason}",
-            "name an interpreter that has torch: --python EXE",
+            f"{chosen.executable}: {version.reason}", "name an interpreter that has torch: --python EXE"
         )
     with tempfile.TemporaryDirectory(prefix="gputui-") as folder:
         start = copy_worker(Path(folder))

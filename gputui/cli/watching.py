@@ -33,12 +33,7 @@ from gputui.model.plan import Plan
 from gputui.model.result import Run
 from gputui.recording.run_directory import Spec
 from gputui.services.results.labels import has_failed, has_measured
-from gputui.services.results.run_forms import (
-    HOW_TO_OPEN,
-    NextStep,
-    traces_of,
-    where_messages_are,
-)
+from gputui.services.results.run_forms import HOW_TO_OPEN, NextStep, traces_of, where_messages_are
 from gputui.services.results.selectors import from_here
 from gputui.services.runs.alerts import Alerts, alerts_of, notification
 from gputui.services.runs.device_history import HistoryReader

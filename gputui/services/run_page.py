@@ -16,12 +16,7 @@ from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
 from gputui.model.journal import NOTHING_MEASURED, Price, ProfiledPass
 from gputui.model.result import CaseResult, Run
-from gputui.model.units import (
-    counted,
-    format_percent,
-    format_rate,
-    format_seconds,
-)
+from gputui.model.units import counted, format_percent, format_rate, format_seconds
 from gputui.services.compare.pairing import gains_of
 from gputui.services.compare.row_text import judgement_text, style_of
 from gputui.services.results.expected import PEAK_WORKLOADS, peak_name, performance_checks, uses_of

@@ -94,11 +94,7 @@ class MonitorApp(FastPaint):
         self._hook_before = threading.excepthook
         for action in SCREENS_ACTIONS if self.entries else ():
             self._bindings.bind(  # at once: what is typed right behind the palette's key goes to the palette
-                action.key,
-                f"do({action.id!r})",
-                action.title,
-                show=False,
-                priority=action.id == "palette",
+                action.key, f"do({action.id!r})", action.title, show=False, priority=action.id == "palette"
             )
         for entry in self.entries.values():
             self.bind(entry.key, f"open_screen({entry.id!r})", description=entry.title, show=False)
@@ -155,7 +151,8 @@ class MonitorApp(FastPaint):
     def _take_runs(self, groups: Groups) -> None:
         self.runs_in_progress = count = sum(map(len, groups))
         _invite(self)
-        self.monitor.name_screens(screens_line("monitor", count))
+        self.model.screens = screens_line("monitor", count)
+        self.monitor.paint()
         if isinstance(self.screen, AppScreen):
             self.screen.refresh_lines()
 

@@ -156,15 +156,14 @@ def _busy(frame: Frame, width: int, device: DeviceSample, branch: str) -> list[S
 def _memory(frame: Frame, width: int, of: int, device: DeviceSample, branch: str) -> list[Span]:
     used, total = number(device.values, "memory_used_bytes"), number(device.values, "memory_total_bytes")
     used = None if device.problem is not None else used
-    scale, load = GIB, frame.load_of_memory(device)
-    figure = Span(f"{three_digits_of(None if used is None else used / scale):>7}", FIGURE_STYLES[load])
-    spans = [figure]
+    load = frame.load_of_memory(device)
+    spans = [Span(f"{three_digits_of(None if used is None else used / GIB):>7}", FIGURE_STYLES[load])]
     if width:
         key = (device.device, "memory")
         gauge = frame.gauge(key, used, total or 0.0, width - 1, load.style("memory"))
         spans += [Span(" "), *gauge]
     if of:
-        text = f" of {three_digits_of(total / scale)}" if total else ""
+        text = f" of {three_digits_of(total / GIB)}" if total else ""
         spans.append(Span(left(text, of), "dim"))
     return spans
 

@@ -15,11 +15,7 @@ from gputui.document.drawings import gauge, gauge_of, halves_of
 from gputui.tui.widgets.charts import column, level_of
 
 SECOND_NS = 1_000_000_000
-RINGS: tuple[tuple[int, int], ...] = (
-    (SECOND_NS, 304),
-    (5 * SECOND_NS, 364),
-    (15 * SECOND_NS, 244),
-)
+RINGS: tuple[tuple[int, int], ...] = ((SECOND_NS, 304), (5 * SECOND_NS, 364), (15 * SECOND_NS, 244))
 """Length of a bucket in nanoseconds and the number of buckets, finest first."""
 NO_BUCKET = 2**32 - 1
 STEP_NS = 5 * SECOND_NS

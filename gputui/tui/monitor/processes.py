@@ -149,15 +149,7 @@ COLUMNS: tuple[ProcessColumn, ...] = (
     ProcessColumn("type", "TYPE", 4, False, 9, _types, _types, False, "a GPU"),
     ProcessColumn("sm", "SM%", 4, True, 2, lambda p: _share(sm_share(p)), sm_share, True, "a GPU"),
     ProcessColumn(
-        "gpu-mem",
-        "GPU-MEM",
-        10,
-        True,
-        0,
-        _show_gpu_memory,
-        lambda p: gpu_memory(p)[0],
-        True,
-        "a GPU",
+        "gpu-mem", "GPU-MEM", 10, True, 0, _show_gpu_memory, lambda p: gpu_memory(p)[0], True, "a GPU"
     ),
     ProcessColumn(
         "cpu",

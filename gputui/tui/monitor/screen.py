@@ -11,7 +11,6 @@ from typing import Protocol
 
 from textual import events
 
-from gputui.document.spans import Line
 from gputui.model.telemetry import LiveSample
 from gputui.tui.monitor.model import MonitorModel
 from gputui.tui.monitor.status import Asked
@@ -50,12 +49,7 @@ class Feed(Protocol):
 
 
 class MonitorScreen(PaintedScreen, inherit_bindings=False):
-    def __init__(
-        self,
-        model: MonitorModel,
-        feed: Feed,
-        on_request: Callable[[Asked], None],
-    ) -> None:
+    def __init__(self, model: MonitorModel, feed: Feed, on_request: Callable[[Asked], None]) -> None:
         super().__init__()
         self._model = model
         self._feed = feed
@@ -114,10 +108,6 @@ class MonitorScreen(PaintedScreen, inherit_bindings=False):
 
     def say(self, text: str, style: str = "") -> None:
         self._model.say(text, style)
-        self.paint()
-
-    def name_screens(self, screens: Callable[[int], Line]) -> None:
-        self._model.screens = screens
         self.paint()
 
     def press(self, action_id: str) -> None:

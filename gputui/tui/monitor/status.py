@@ -21,13 +21,7 @@ from gputui.tui.widgets.cells import fitted, fitting, joined, left, ruled
 
 ACTIONS: tuple[Action, ...] = (
     Action("pause", "space", "Pause", "Freeze the display; sampling goes on"),
-    Action(
-        "filter",
-        "slash",
-        "Filter",
-        "Filter processes by user, PID, command or MIG slice",
-        "a process",
-    ),
+    Action("filter", "slash", "Filter", "Filter processes by user, PID, command or MIG slice", "a process"),
     Action("sort", "s", "Sort", "Sort the processes by the next column", "a process"),
     Action("reverse", "S", "Reverse", "Reverse the sort of the processes", "a process"),
     Action("down", "down,j", "Down", "Select the next process, or the next line of a list"),
@@ -45,19 +39,12 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("demo", "d", "Demo", "Look at eight made-up GPUs at work; q comes back"),
     Action(
-        "next-gpu",
-        "tab,g",
-        "Next GPU",
-        "Select the next GPU: its charts, its problems, and why",
-        "a GPU",
+        "next-gpu", "tab,g", "Next GPU", "Select the next GPU: its charts, its problems, and why", "a GPU"
     ),
     Action("details", "i", "Details", "All values of the selected GPU, and why some are absent", "a GPU"),
     Action("metrics", "m", "Metrics", "Choose what is charted", "a GPU"),
     Action(
-        "toggle",
-        "enter",
-        "Choose",
-        "Open the selected GPU; accept a filter, switch a metric, send a signal",
+        "toggle", "enter", "Choose", "Open the selected GPU; accept a filter, switch a metric, send a signal"
     ),
     Action("yes", "y", "Yes", "Send the signal that is asked about"),
     Action("no", "n", "No", "Send none"),
@@ -192,9 +179,8 @@ def _memory(frame: Frame, *, is_short: bool) -> list[Span]:
     used, total = _together(frame, "memory_used_bytes", "memory_total_bytes")
     if used is None or total is None:
         return []
-    scale = GIB
-    whole = "" if is_short else f" of {three_digits_of(total / scale)}"
-    return [Span(three_digits_of(used / scale), "title"), Span(f"{whole} GiB", "dim")]
+    whole = "" if is_short else f" of {three_digits_of(total / GIB)}"
+    return [Span(three_digits_of(used / GIB), "title"), Span(f"{whole} GiB", "dim")]
 
 
 def _together(frame: Frame, key: str, limit: str) -> tuple[float | None, float | None]:
@@ -233,16 +219,7 @@ QUESTIONS_HEIGHT = 5
 _QUESTION = 43
 """Cells of a question, up to what is known of its answer."""
 _HINTS: Mapping[str, tuple[str, ...]] = {
-    "": (
-        "help",
-        "quit",
-        "pause",
-        "filter",
-        "sort",
-        "details",
-        "metrics",
-        "end",
-    ),
+    "": ("help", "quit", "pause", "filter", "sort", "details", "metrics", "end"),
     "details": ("back", "next-gpu", "down", "pause"),
     "metrics": ("back", "toggle", "down", "up"),
 }

@@ -32,15 +32,7 @@ from gputui.services.runs.process import (
 )
 from gputui.services.runs.start import CheckedDraft, DraftChecker, Prepared, prepare
 from gputui.services.support.background import Job
-from gputui.tui.screens.run_form import (
-    ACTIONS,
-    FIELDS,
-    FIRST_FIELD,
-    KEYS,
-    START,
-    RunForm,
-    cases_lines,
-)
+from gputui.tui.screens.run_form import ACTIONS, FIELDS, FIRST_FIELD, KEYS, START, RunForm, cases_lines
 from gputui.tui.screens.run_pages import (
     Ended,
     Watched,

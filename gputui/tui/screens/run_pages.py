@@ -104,7 +104,8 @@ def follow_to_end(runs: tuple[LiveRun, ...], tell: Tell, job: Job[Ended]) -> End
     tracker = ProgressTracker([spec.plan for spec in specs], is_of_this_clock=is_here)
     histories = [HistoryReader(TelemetryTail(run.run_dir).poll) for run in runs] if is_here else []
     names = " and ".join(clean_text(called(run)) for run in runs)
-    pythons = ", ".join(dict.fromkeys(filter(None, map(_runtime_words, specs))))
+    runtimes = [spec.runtime for spec in specs if spec.runtime.python_version]  # loads ask no interpreter
+    pythons = ", ".join(dict.fromkeys(f"Python {one.python_version}, {torch_in(one)}" for one in runtimes))
     into = f"into {runs[0].target}" + (f" with {pythons}" if pythons else "")
     told_s = 0.0
     for index, line in follow(runs, TELL_EVERY_S):
@@ -152,13 +153,6 @@ def whole_logs(runs: Sequence[LiveRun], progress: ProgressSnapshot) -> ProgressS
         for said in progress.last_words
     )
     return replace(progress, last_words=words)
-
-
-def _runtime_words(spec: Spec) -> str:
-    runtime = spec.runtime
-    if not runtime.python_version:
-        return ""  # a load on a server asks no interpreter
-    return f"Python {runtime.python_version}, {torch_in(runtime)}"
 
 
 _TALL, _LOW = 34, 24

@@ -307,7 +307,7 @@ class CellDiff:
         if not changed:
             return []
         self._cells[y], self._styles[y] = cells, styles
-        self._odd[y] = odd and not all(map(_is_one_character, cells))
+        self._odd[y] = odd and not all(len(cell) == 1 for cell in cells)
         return _pieces(y, cells, styles, changed, odd=odd)
 
     def _lay(
@@ -411,10 +411,6 @@ def _is_colour(style: str) -> bool:
 _COLOUR = re.compile(r"(?:3[0-7]|9[0-7]|38;5;\d+|38;2;\d+;\d+;\d+)")
 
 
-def _is_one_character(cell: str) -> bool:
-    return len(cell) == 1
-
-
 def _mend_halves(cells: list[str]) -> None:
     """Replace halves of wide characters that another strip cut in two by blanks."""
     last = len(cells) - 1
@@ -481,7 +477,7 @@ def _blank_tail(cells: list[str], styles: list[str], changed: list[int]) -> int:
 def _joined(cells: list[str], styles: list[str], start: int, end: int, x: int, style: str) -> str | None:
     """The style in which cells from `start` on may be written up to `x`; None if a move is shorter."""
     between = cells[end:x]
-    if len("".join(between).encode()) > JOINED_GAP or not all(map(_is_one_character, between)):
+    if len("".join(between).encode()) > JOINED_GAP or not all(len(cell) == 1 for cell in between):
         return None
     new = styles[x]
     if style != new and not style and not "".join(cells[start:end]).strip(" "):
