@@ -192,13 +192,7 @@ class TeachingPage(LinesPage):
 
     def teach(self) -> None:
         self._take(self._found)
-        screen = screen_of(self)
-        screen.begin(
-            lambda job: candidates(Path.cwd(), job),
-            self._take,
-            lambda message, hint: screen.say(message, "warn"),
-            is_quiet=True,
-        )
+        screen_of(self).begin(lambda job: candidates(Path.cwd(), job), self._take, is_quiet=True)
 
     def _take(self, found: tuple[Candidate, ...]) -> None:
         self._found = found
@@ -281,17 +275,13 @@ class CompareScreen(ShellScreen):
     def on_lines_list_chosen(self, event: LinesList.Chosen) -> None:
         """Enter, or a click on the selected row."""
         loaded, number = self.loaded, event.key
-        if loaded is None:
-            return
-        if loaded.row(number) is None:
-            self.say("neither a nor b has this case: n shows the next side", "warn")
-            return
+        assert loaded is not None
 
         def opened(found: tuple[Loaded, LinesOf]) -> None:
             self._rows.loaded, lines = found
             self._show("page", lines, f"evidence of {loaded.name(number)}")
 
-        self.begin(lambda job: open_row(loaded, number, job), opened, self._fail)
+        self.begin(lambda job: open_row(loaded, number, job), opened)
 
     def action_back(self) -> None:
         self.give_up_quietly()

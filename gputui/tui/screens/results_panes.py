@@ -14,7 +14,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import ContentSwitcher, Input, Tab, Tabs
+from textual.widgets import ContentSwitcher, Tab, Tabs
 
 from gputui.document.table import Column, Table, table_of
 from gputui.model.absent import Missing
@@ -42,7 +42,7 @@ from gputui.store.selecting import check_label
 from gputui.store.writing import label_run, remove_run
 from gputui.tui.screens.results_pages import ask_for_sheet, case_page, overview_page
 from gputui.tui.screens.timeline import TimelinePage
-from gputui.tui.shell.shell_screen import AskText, Confirm, screen_of
+from gputui.tui.shell.shell_screen import AskText, Confirm, Field, screen_of
 from gputui.tui.widgets.cells import ends_of
 from gputui.tui.widgets.scrolled import LinesPage, TableList
 
@@ -161,8 +161,7 @@ class RunsPane(RunHolder):
         self._preview = LinesPage(id="preview")
         self._preview.can_focus = False
         self._previewed: RunDetail | None = None
-        self._filter = Input(id="filter", placeholder="filter: enter keeps it, esc clears it")
-        self._filter.cursor_blink = False
+        self._filter = Field(id="filter", placeholder="filter: enter keeps it, esc clears it")
 
     def compose(self) -> ComposeResult:
         yield self._table

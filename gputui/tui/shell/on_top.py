@@ -13,7 +13,6 @@ from pathlib import Path
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -23,8 +22,7 @@ from gputui.errors import GputuiError, clean_text
 from gputui.services.support.paths import kept_errors
 from gputui.store.opening import SUFFIXES
 from gputui.tui.shell.registry import APP_ACTIONS, SCREENS_ACTIONS, Action, ScreenEntry, shown_key, shown_keys
-from gputui.tui.shell.shell_screen import copy
-from gputui.tui.terminal.renderer import shell_of
+from gputui.tui.shell.shell_screen import Field, Framed, copy
 from gputui.tui.widgets.cells import ends_of, left, paragraph, section, table_lines, wrapped
 from gputui.tui.widgets.scrolled import LinesOf, LinesPage, TableList
 
@@ -170,18 +168,13 @@ def none_fits(query: str) -> str:
     return "Nothing fits: fewer letters, or others"
 
 
-class Palette(ModalScreen[Choice | None]):
+class Palette(Framed[Choice]):
     """Returns what was chosen; None after esc."""
 
     DEFAULT_CSS = """
-    Palette { align: center top; background: ansi_default; }
-    Palette > Vertical {
-        width: 100%; max-width: 102; height: auto; max-height: 100%; padding: 0 1; background: ansi_default;
-    }
-    Palette > Vertical > Vertical { height: auto; max-height: 100%; padding: 0 1; background: ansi_default; }
-    Palette Input, Palette Input:focus { border: none; height: 1; padding: 0; background: ansi_default; }
-    Palette Input > .input--selection { text-style: $block-cursor-text-style; }
-    Palette Input:ansi > .input--cursor { background: ansi_default; color: ansi_default; }
+    Palette { align: center top; }
+    Palette > Vertical { width: 100%; max-width: 102; max-height: 100%; padding: 0 1; }
+    Palette > Vertical > Vertical { max-height: 100%; }
     Palette TableList { height: auto; }
     Palette #sentence { height: 1; scrollbar-size: 0 0; }
     """
@@ -199,32 +192,29 @@ class Palette(ModalScreen[Choice | None]):
         self._choices = [*choices]
         self._used = used
         self._shown: Sequence[Choice] = ()
+        self._field = Field(placeholder="type a command, a run, a file or a page; esc leaves")
+        self._table = TableList()
 
-    def compose(self) -> ComposeResult:
-        with Vertical(), Vertical() as box:
-            box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
-            field = Input(placeholder="type a command, a run, a file or a page; esc leaves")
-            field.cursor_blink = False
-            yield field
-            table = TableList()
-            table.can_focus = False
-            yield table
-            yield LinesPage(id="sentence")
+    def compose_inside(self) -> ComposeResult:
+        yield self._field
+        yield self._table
+        yield LinesPage(id="sentence")
 
     def on_mount(self) -> None:
+        self._table.can_focus = False
         self._fill()
-        self.query_one(Input).focus()
+        self._field.focus()
 
     def add(self, choices: Iterable[Choice]) -> None:
         """More to choose from; the cursor stays in its row."""
         self._choices += choices
         if self.is_attached and self.is_mounted:
-            self._fill(self.query_one(TableList).key)
+            self._fill(self._table.key)
 
     def on_key(self, event: events.Key) -> None:
         """Take a letter that was typed before the field had the focus."""
         if event.is_printable and event.character:
-            self.query_one(Input).insert_text_at_cursor(event.character)
+            self._field.insert_text_at_cursor(event.character)
             self._fill()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -233,15 +223,13 @@ class Palette(ModalScreen[Choice | None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        place = self.query_one(TableList).key
-        self.dismiss(self._shown[place] if place >= 0 else None)
+        self.dismiss(self._shown[self._table.key] if self._shown else None)
 
     def on_resize(self) -> None:
         """Reserve room for the longest sentence, so that the table does not change its height."""
-        table = self.query_one(TableList)
-        most = -(-_LONGEST // max(table.size.width, 10))
+        most = -(-_LONGEST // max(self._table.size.width, 10))
         self.query_one("#sentence").styles.height = most
-        table.styles.max_height = max(self.size.height - most - _LINES_AROUND, 2)
+        self._table.styles.max_height = max(self.size.height - most - _LINES_AROUND, 2)
         self.call_after_refresh(self._describe)
 
     def on_lines_list_selected(self, event: TableList.Selected) -> None:
@@ -253,10 +241,10 @@ class Palette(ModalScreen[Choice | None]):
         self.dismiss(self._shown[event.key])
 
     def action_step(self, rows: int) -> None:
-        self.query_one(TableList).step(rows)
+        self._table.step(rows)
 
     def _fill(self, place: int = 0) -> None:
-        self._shown = matching(self._choices, self.query_one(Input).value, self._used)[:_MOST_ROWS]
+        self._shown = matching(self._choices, self._field.value, self._used)[:_MOST_ROWS]
         width = self.size.width
         most, columns = (width // 3, 3) if width >= _SENTENCES_FROM else (width - _BESIDE_ACTION, 2)
         rows = [
@@ -264,12 +252,12 @@ class Palette(ModalScreen[Choice | None]):
             for action, _ in self._shown
         ]
         table = table_of(("key", "action", "what it does")[:columns], rows, breaks=(2,))
-        self.query_one(TableList).show_table(table, place)
+        self._table.show_table(table, place)
         self._describe()
 
     def _describe(self) -> None:
-        place, page = self.query_one(TableList).key, self.query_one("#sentence", LinesPage)
-        sentence = self._shown[place][0].sentence if place >= 0 else none_fits(self.query_one(Input).value)
+        page, shown = self.query_one("#sentence", LinesPage), self._shown
+        sentence = shown[self._table.key][0].sentence if shown else none_fits(self._field.value)
         rows = wrapped(clean_text(sentence), max(page.size.width, 10), page.size.height)
         page.show((Span(row, "dim"),) for row in rows)
 

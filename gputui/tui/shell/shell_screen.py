@@ -35,18 +35,42 @@ from gputui.tui.widgets.scrolled import LinesList, LinesPage, ScrolledLines
 T = TypeVar("T")
 
 
-class Dialog(ModalScreen[T | None]):
-    """A question in a frame above what a subclass asks with; None after esc."""
+class Field(Input):
+    """A line to type in, without a frame; its cursor shows in every palette."""
+
+    DEFAULT_CSS = """
+    Field, Field:focus { border: none; height: 1; padding: 0; background: ansi_default; }
+    Field > .input--selection { text-style: $block-cursor-text-style; }
+    Field:ansi > .input--cursor { background: ansi_default; color: ansi_default; }
+    """
+
+    def __init__(self, value: str = "", placeholder: str = "", *, id: str | None = None) -> None:
+        super().__init__(value, placeholder, id=id)
+        self.cursor_blink = False
+
+
+class Framed(ModalScreen[T | None]):
+    """A frame on top of a screen."""
 
     # The outer box is blank beside the frame: words of the screen below would touch it.
     DEFAULT_CSS = """
-    Dialog { align: center middle; background: ansi_default; }
-    Dialog > Vertical { width: 80; max-width: 100%; height: auto; padding: 0 2; background: ansi_default; }
-    Dialog > Vertical > Vertical { height: auto; padding: 0 1; background: ansi_default; }
-    Dialog Input, Dialog Input:focus { border: none; height: 1; padding: 0; background: ansi_default; }
-    Dialog Input > .input--selection { text-style: $block-cursor-text-style; }
-    Dialog Input:ansi > .input--cursor { background: ansi_default; color: ansi_default; }
+    Framed { align: center middle; background: ansi_default; }
+    Framed > Vertical { width: 80; max-width: 100%; height: auto; padding: 0 2; background: ansi_default; }
+    Framed > Vertical > Vertical { height: auto; padding: 0 1; background: ansi_default; }
     """
+
+    def compose(self) -> ComposeResult:
+        with Vertical(), Vertical() as box:
+            box.styles.border = ("ascii" if shell_of(self).ascii_only else "solid", "ansi_default")
+            yield from self.compose_inside()
+
+    def compose_inside(self) -> ComposeResult:
+        raise NotImplementedError
+
+
+class Dialog(Framed[T]):
+    """A question above what a subclass asks with; None after esc."""
+
     BINDINGS = [Binding("escape", "dismiss", "Back", show=False)]  # noqa: RUF012 - Textual declares it so
     KEYS = ""
     """What is said of its keys below."""
@@ -55,13 +79,11 @@ class Dialog(ModalScreen[T | None]):
         super().__init__()
         self._question = clean_text(question)
 
-    def compose(self) -> ComposeResult:
-        is_ascii = shell_of(self).ascii_only
-        with Vertical(), Vertical() as box:
-            box.styles.border = ("ascii" if is_ascii else "solid", "ansi_default")
-            yield Static(text_in_ascii(self._question) if is_ascii else self._question, markup=False)
-            yield from self.compose_body()
-            yield Static(self.KEYS, markup=False)
+    def compose_inside(self) -> ComposeResult:
+        question = text_in_ascii(self._question) if shell_of(self).ascii_only else self._question
+        yield Static(question, markup=False)
+        yield from self.compose_body()
+        yield Static(self.KEYS, markup=False)
 
     def compose_body(self) -> ComposeResult:
         yield from ()
@@ -75,12 +97,10 @@ class AskText(Dialog[str]):
         self._value = clean_text(value)
 
     def compose_body(self) -> ComposeResult:
-        field = Input(self._value)
-        field.cursor_blink = False
-        yield field
+        yield Field(self._value)
 
     def on_mount(self) -> None:
-        self.query_one(Input).focus()
+        self.query_one(Field).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.dismiss(event.value.strip())
@@ -218,9 +238,6 @@ class ShellScreen(WorkingScreen):
     ShellScreen { layers: base; background: ansi_default; overflow: hidden; }
     ShellScreen.-ascii Underline { display: none; }
     ShellScreen > .shell-line { height: 1; width: 100%; }
-    ShellScreen Input, ShellScreen Input:focus { border: none; height: 1; padding: 0; }
-    ShellScreen Input > .input--selection { text-style: $block-cursor-text-style; }
-    ShellScreen Input:ansi > .input--cursor { background: ansi_default; color: ansi_default; }
     ShellScreen Underline:ansi > .underline--bar { color: $accent; background: $border-blurred; }
     ShellScreen Tabs Tab:ansi.-active {
         text-style: $block-cursor-text-style;
