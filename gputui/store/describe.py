@@ -109,12 +109,7 @@ VIEWS: tuple[View, ...] = (
         _RATE_COLUMNS,
         _RATES_SQL,
     ),
-    View(
-        "latest_cases",
-        "Of each case on each machine the newest rate.",
-        _RATE_COLUMNS,
-        _LATEST_SQL,
-    ),
+    View("latest_cases", "Of each case on each machine the newest rate.", _RATE_COLUMNS, _LATEST_SQL),
 )
 """In the order of their creation: one may use those before it."""
 

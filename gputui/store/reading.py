@@ -733,10 +733,7 @@ def _sampled(
 
 
 def _union(
-    files: Sequence[ResultFile],
-    name: str,
-    run_ids: Sequence[Sequence[str] | None],
-    columns: Sequence[str],
+    files: Sequence[ResultFile], name: str, run_ids: Sequence[Sequence[str] | None], columns: Sequence[str]
 ) -> _Union:
     """Index of the file, run and these columns, NULL where a file lacks one; of these runs, or of all."""
     alike: dict[str, list[int]] = {}

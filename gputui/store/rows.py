@@ -341,12 +341,7 @@ _NEVER_KNOWN = "the run ended before it was known"
 
 _MACHINE_PARTS = ("cpu", "memory", "gpus", "layers", "identities")
 _CASE_PARTS = ("work", "variant")
-RUN_COLUMNS = (
-    *_columns_of(RunFacts).values(),
-    *_columns_of(Runtime).values(),
-    "layers_json",
-    "absent_json",
-)
+RUN_COLUMNS = (*_columns_of(RunFacts).values(), *_columns_of(Runtime).values(), "layers_json", "absent_json")
 """Columns of `runs` that a summary needs."""
 BLOCK_COLUMNS = tuple(_columns_of(Block).values())
 

@@ -108,10 +108,7 @@ _ABSENT = "absent_json VARCHAR:absent reasons of NULLs in this row, by column"
 META = Table(
     "meta",
     "What this file is.",
-    _columns(
-        "key VARCHAR format, schema_version, min_reader_schema, created_by",
-        "value VARCHAR",
-    ),
+    _columns("key VARCHAR format, schema_version, min_reader_schema, created_by", "value VARCHAR"),
     primary_key="key",
 )
 

@@ -62,10 +62,7 @@ def form_of(path: Path) -> str:
     """The form for a file's extension. Raises GputuiError for an unknown one."""
     form = FORM_OF_ENDING.get(path.suffix.lower())
     if form is None:
-        raise GputuiError(
-            f"{path.name}: unknown file type",
-            f"end it in {', '.join(FORM_OF_ENDING)}",
-        )
+        raise GputuiError(f"{path.name}: unknown file type", f"end it in {', '.join(FORM_OF_ENDING)}")
     return form
 
 

@@ -12,24 +12,10 @@ from dataclasses import dataclass, replace
 from gputui.analysis.attribution import Attribution
 from gputui.analysis.judgement import TIME, Judgement
 from gputui.analysis.statistics import mean
-from gputui.analysis.verdict import (
-    BAND,
-    Estimate,
-    RatioEstimate,
-    SpeedEstimate,
-    nearest_edge,
-    only_runs_help,
-)
+from gputui.analysis.verdict import BAND, Estimate, RatioEstimate, SpeedEstimate, nearest_edge, only_runs_help
 from gputui.model.absent import Missing
 from gputui.model.plan import Case
-from gputui.model.units import (
-    RATES,
-    counted,
-    format_percent,
-    format_rate,
-    format_size_of_change,
-    listed,
-)
+from gputui.model.units import RATES, counted, format_percent, format_rate, format_size_of_change, listed
 from gputui.services.compare.pairing import CROWDED, SHARED, SLOWED, Cell, Comparison, Row, Side, main_row
 from gputui.services.compare.ranking import by_cost, by_speed
 from gputui.services.compare.row_text import (
@@ -49,12 +35,7 @@ from gputui.services.compare.row_text import (
 from gputui.services.compare.suggestions import SettlingStep, load_terms, settling_steps, steps_to_pair
 from gputui.services.compare.why import part_name
 from gputui.services.results.conditions import Evidence
-from gputui.services.results.headline import (
-    as_sentence,
-    case_order,
-    case_subject,
-    title_of,
-)
+from gputui.services.results.headline import as_sentence, case_order, case_subject, title_of
 from gputui.services.results.metrics import is_limit, time_of
 from gputui.services.results.throughput import GAVE, HOST_BOUND, LIFTS, is_by_clock, run_spread_of
 from gputui.services.serving.profiles import limits_of

@@ -29,14 +29,7 @@ from gputui.model.units import (
 )
 from gputui.services.compare.pairing import Cell, Comparison, FigureRow, GroupMean, Row, Side
 from gputui.services.prices import age_at_run
-from gputui.services.results.labels import (
-    cpu_words,
-    day,
-    device_words,
-    format_ends,
-    metric_text,
-    torch_words,
-)
+from gputui.services.results.labels import cpu_words, day, device_words, format_ends, metric_text, torch_words
 from gputui.services.results.metrics import AS_OFFERED
 from gputui.services.results.throughput import speed_of
 

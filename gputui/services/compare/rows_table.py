@@ -16,14 +16,7 @@ from gputui.errors import clean_text
 from gputui.model.absent import Missing
 from gputui.model.units import format_usd
 from gputui.services.compare.columns import CLOCK, COLUMNS, RATE, RATIO, ComparisonColumn
-from gputui.services.compare.pairing import (
-    MEANS,
-    Comparison,
-    GroupMean,
-    Row,
-    pairing,
-    table_order,
-)
+from gputui.services.compare.pairing import MEANS, Comparison, GroupMean, Row, pairing, table_order
 from gputui.services.compare.ranking import fastest_text
 from gputui.services.compare.row_text import (
     both_text,

@@ -33,10 +33,7 @@ from gputui.services.compare.why import explained
 from gputui.services.results.conditions import Evidence
 from gputui.services.results.selectors import Selection, select_all, split_selector
 
-NO_FILE = (
-    "no file is named",
-    "name two, such as a.db b.db; one alone: its precisions, devices or threads",
-)
+NO_FILE = ("no file is named", "name two, such as a.db b.db; one alone: its precisions, devices or threads")
 
 
 def _columns(context: object, parameter: object, text: str | None) -> tuple[ComparisonColumn, ...]:

@@ -235,10 +235,7 @@ def left_out(comparison: Comparison, naming: Naming) -> Iterable[str]:
 
 
 def below_rows(
-    comparison: Comparison,
-    naming: Naming,
-    columns: Iterable[ComparisonColumn],
-    more: Iterable[str] = (),
+    comparison: Comparison, naming: Naming, columns: Iterable[ComparisonColumn], more: Iterable[str] = ()
 ) -> Iterator[str | Table | tuple[str, ...] | Section]:
     """Notes, remarks with `more` of them, reasons, figures, tables of these columns, and what was left out.
 
@@ -263,10 +260,7 @@ def below_rows(
 
 
 def pair_parts(
-    comparison: Comparison,
-    ignore: str,
-    columns: Sequence[ComparisonColumn] = (),
-    place: int = 0,
+    comparison: Comparison, ignore: str, columns: Sequence[ComparisonColumn] = (), place: int = 0
 ) -> list[str | Table | tuple[str, ...] | Section]:
     """The comparison at this place among others, with all there is to say."""
     naming = Naming(comparison, ignore)

@@ -46,13 +46,7 @@ from gputui.model.machine import Gpu, Machine
 from gputui.model.result import CaseResult, Run, worked_out_once
 from gputui.model.units import format_percent, format_rate
 from gputui.services.results.labels import plain_name, shared_case_words, short_case_name
-from gputui.services.results.references import (
-    Reference,
-    key_of,
-    known_references,
-    model_of,
-    version_of,
-)
+from gputui.services.results.references import Reference, key_of, known_references, model_of, version_of
 from gputui.services.results.throughput import (
     contention_of,
     devices_of,

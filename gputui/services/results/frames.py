@@ -18,12 +18,7 @@ from gputui.services.results.selectors import is_there, judged_runs, split_selec
 from gputui.services.results.throughput import cost_of, speed_of
 from gputui.services.support.paths import default_result_file
 from gputui.store.locking import Locked
-from gputui.store.opening import (
-    expanded,
-    limited,
-    too_large,
-    whole_texts,
-)
+from gputui.store.opening import expanded, limited, too_large, whole_texts
 from gputui.store.reading import ResultFile, open_result, open_results
 from gputui.store.schema import TABLE_BY_NAME
 from gputui.store.selecting import find_runs, with_common_ids

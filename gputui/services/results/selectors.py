@@ -13,12 +13,7 @@ from gputui.errors import GputuiError, NotStored
 from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import listed
-from gputui.services.results.variation import (
-    RUNS_TAKEN,
-    BoxVariation,
-    variation_by_machine,
-    with_spreads,
-)
+from gputui.services.results.variation import RUNS_TAKEN, BoxVariation, variation_by_machine, with_spreads
 from gputui.services.support.paths import default_result_file, exports_cache, make_directory
 from gputui.store.opening import SUFFIXES, check_place, expanded, is_export
 from gputui.store.reading import (

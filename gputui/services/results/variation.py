@@ -187,9 +187,7 @@ def _apart(
 
 
 def _between(
-    runs: Sequence[tuple[Run, Sequence[CaseResult]]],
-    prior: BoxSpread,
-    rows: Mapping[Hashable, Spread],
+    runs: Sequence[tuple[Run, Sequence[CaseResult]]], prior: BoxSpread, rows: Mapping[Hashable, Spread]
 ) -> Spread:
     means: dict[Hashable, list[tuple[float, float]]] = {}
     launched: set[Hashable] = set()
