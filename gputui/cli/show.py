@@ -23,14 +23,20 @@ from gputui.model.units import counted, format_percent, format_seconds, format_w
 from gputui.services.results.conditions import RecordedUse, recorded_use
 from gputui.services.results.headline import answering_run
 from gputui.services.results.labels import plain_case_name, run_heading, run_heading_in_one, some_of
-from gputui.services.results.run_forms import HOW_TO_OPEN, traces_of, where_messages_are
+from gputui.services.results.run_forms import (
+    HOW_TO_OPEN,
+    next_steps,
+    run_as_json,
+    traces_of,
+    where_messages_are,
+)
 from gputui.services.results.selectors import from_here, is_there, run_and_file, run_in, split_selector
 from gputui.services.results.step_breakdown import breakdown_of, is_believed, profiled_cases, step_parts
 from gputui.services.serving.curve import ServingRun, serving_of
 from gputui.services.serving.text import API_PRICE_HELP, api_price_from, serving_as_json
 from gputui.services.support.paths import default_result_file, exports_cache
 from gputui.store.opening import SUFFIXES, expanded
-from gputui.store.reading import TelemetrySummary, open_result
+from gputui.store.reading import StoredEvent, TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
 COMMON = ("--verbose", "--all", "--json")
@@ -80,27 +86,19 @@ def command(
         comparable = () if as_json or verbose else result.measured_summaries()
         passes, telemetry = result.profiled(id_), result.telemetry_summary(id_)
         loads = serving_of(found, result.serving(id_))
-        events, warnings = result.events(id_), result.warnings
-    warn((*warnings, *said))
-    used = recorded_use(found, telemetry)
+        events, used = result.events(id_), recorded_use(found, telemetry)
+        warn((*result.warnings, *said))
     if as_json:
         _print_json(found, passes, loads, used)
         return
     if found.summary.profile == TRACE_PROFILE:
-        from gputui.cli.traces import show_trace
-        from gputui.services.traces.imported import stored_run
-
-        stored = stored_run(found, passes[0], [event.message for event in events])
-        again = shlex.quote(f"{from_here(str(path))}@{found.summary.short_id}")
-        show_trace(stored, again, 20 if verbose and top is None else top)
+        _print_trace(found, passes[0], events, path, 20 if verbose and top is None else top)
         return
-    from gputui.services.results.run_forms import next_steps
     from gputui.services.run_page import run_page, serving_page
 
     out = console()
-    heading = ["", *run_heading(found)] if verbose else run_heading_in_one(found)
-    if not isinstance(used, Missing):
-        heading = [f"It got {used.text}.", *([] if verbose else [""]), *heading]
+    got = [] if isinstance(used, Missing) else [f"It got {used.text}.", *([] if verbose else [""])]
+    heading = [*got, *(["", *run_heading(found)] if verbose else run_heading_in_one(found))]
     footer: list[Line] = [(Span(line),) for line in where_messages_are(found)]
     named = path
     if path.parent == exports_cache():  # a copy of the directory that was named, which does not last
@@ -110,8 +108,9 @@ def command(
             kept = counted(warnings_kept, "warning")
             footer.append((Span(f"{kept}: ", "dim"), Span("--verbose", "accent")))
         steps = next_steps([found], named, comparable, passes=passes.values())
-        may_write = named == path  # nothing is stored in an export
-        footer += step_lines((one for one in steps if may_write or one.command.startswith(_READ)), out)
+        if named != path:  # nothing is stored in an export
+            steps = (one for one in steps if one.command.startswith(_READ))
+        footer += step_lines(steps, out)
     if isinstance(loads, Missing):
         page = run_page(out, found, heading, footer, is_verbose=verbose, shows_all=shows_all, passes=passes)
     else:
@@ -129,8 +128,6 @@ def command(
 def _print_json(
     run: Run, passes: Mapping[int, ProfiledPass], loads: ServingRun | Missing, used: RecordedUse | Missing
 ) -> None:
-    from gputui.services.results.run_forms import run_as_json
-
     plain = run_as_json(run, passes)
     if not isinstance(loads, Missing):
         plain["serving"] = serving_as_json(loads, run.summary.price)
@@ -161,6 +158,16 @@ def _check_has_ended(run: str, file: Path | None) -> None:
             f"nothing is stored in {path} yet: its first run, {called(one)}, is in progress{done}{left}",
             f"watch it, and see its results at its end: gputui attach {one.short_id}",
         )
+
+
+def _print_trace(
+    run: Run, profiled: ProfiledPass, events: Sequence[StoredEvent], path: Path, most: int | None
+) -> None:
+    from gputui.cli.traces import show_trace
+    from gputui.services.traces.imported import stored_run
+
+    named = shlex.quote(f"{from_here(str(path))}@{run.summary.short_id}")
+    show_trace(stored_run(run, profiled, [event.message for event in events]), named, most)
 
 
 def _telemetry(telemetry: TelemetrySummary) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""How much there is of what should exist once: statements, dataclasses, and concepts written several times.
+"""How much there is of what should exist once: statements, dataclasses, concepts written several times, and
+functions that are too long.
 
 `python tests/house/concepts.py` prints the counts beside the records of concepts.json, with `-v` also places.
 With `--lower` it lowers the records to the counts. None can be raised by it: a change that needs more takes
@@ -36,6 +37,7 @@ _NO_COLUMNS = frozenset(
     }
 )
 """What they try are lines of text."""
+_MOST_LINES, _MOST_PARAMETERS = 60, 10
 _DRAWING = frozenset({"area", "Chart", "line_chart"})
 
 
@@ -123,12 +125,23 @@ def _asks_for_width(node: ast.AST) -> bool:
     return is_asked or (is_order and bool(_WIDTHS.search(ast.unparse(node))))
 
 
+def functions_that_are_too_long(trees: Trees) -> Iterator[str]:
+    """Functions of more than 60 lines, docstrings and signatures included, or of more than 10 parameters."""
+    for path, function in _functions(trees):
+        given = function.args
+        parameters = len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs)
+        lines = (function.end_lineno or function.lineno) - function.lineno + 1
+        if lines > _MOST_LINES or parameters > _MOST_PARAMETERS:
+            yield f"{path}: {function.name}, {lines} lines, {parameters} parameters"
+
+
 CONCEPTS: Mapping[str, Callable[[Trees], Iterator[str]]] = {
     "statements": statements,
     "dataclasses": dataclasses,
     "registries of metrics": registries_of_metrics,
     "maps from verdict to style": maps_from_verdict_to_style,
     "functions that choose columns": functions_that_choose_columns,
+    "functions that are too long": functions_that_are_too_long,
     "drawings of a metric over time": drawings_of_a_metric_over_time,
 }
 

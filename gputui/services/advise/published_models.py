@@ -102,51 +102,25 @@ def shape_of(config: Mapping[str, object], name: str, source: str) -> Shape:
 
     Raises ValueError for a model of another type, a field that lacks, and one that cannot be.
     """
-    text = config.get("text_config")
-    if isinstance(text, Mapping):
+    if isinstance(text := config.get("text_config"), Mapping):
         config = {**config, **text}
     kind = config.get("model_type")
     if kind not in KNOWN_TYPES:
         raise ValueError(f"model_type {kind!r:.40} is not known; known: {', '.join(KNOWN_TYPES)}")
-
-    def number(*fields: str, default: int | None = None) -> int:
-        """The first of these fields that is there."""
-        field = next((field for field in fields if config.get(field)), fields[0])
-        if default is not None and not config.get(field):
-            return default
-        if config.get(field) is None:
-            raise ValueError(f"it has no {field}")
-        try:
-            return whole(config[field], 1, 10**7)
-        except ValueError as error:
-            raise ValueError(f"{field}: {error}") from None
-
+    number = functools.partial(_number, config)
     layers, width, heads = map(number, ("num_hidden_layers", "hidden_size", "num_attention_heads"))
     hidden = number("intermediate_size", default=0)
     experts = number("num_experts", "num_local_experts", "n_routed_experts", default=0)
     every = (config.get("decoder_sparse_step") or 1, config.get("moe_layer_freq") or 1)
     if config.get("mlp_only_layers") or every != (1, 1):
         raise ValueError("layers with and without experts alternate, which is not known")
-    expert_hidden = active_experts = shared_hidden = dense_layers = 0
-    if experts:
-        expert_hidden = number("moe_intermediate_size", "intermediate_size", default=0)
-        active_experts = number("num_experts_per_tok", "experts_per_token", default=0)
-        shared = number("n_shared_experts", default=0) * expert_hidden
-        shared_hidden = number("shared_expert_intermediate_size", default=shared)
-        dense_layers = number("first_k_dense_replace", default=0)
-    latent, rotary, head_dim = 0, 0, number("head_dim", default=width // heads)
-    if config.get("kv_lora_rank"):
-        rotary = number("qk_rope_head_dim")
-        latent = number("kv_lora_rank") + rotary
-        head_dim = number("qk_nope_head_dim") + rotary
+    active_experts, expert_hidden, shared_hidden, dense_layers = _experts(config) if experts else (0, 0, 0, 0)
+    rotary = number("qk_rope_head_dim") if config.get("kv_lora_rank") else 0
+    latent = number("kv_lora_rank") + rotary if rotary else 0
+    head_dim = number("qk_nope_head_dim") + rotary if rotary else number("head_dim", default=width // heads)
     partial_every = number("full_attention_interval", default=_FULL_EVERY.get(str(kind), 0))
     window_layers, linear_layers = _partial_layers(config, str(kind), layers, partial_every)
-    keys, state, linear_out, value_heads = 0, 0, 0, 0
-    if linear_layers:
-        value_heads = number("linear_num_value_heads")
-        keys = number("linear_num_key_heads") * number("linear_key_head_dim")
-        linear_out = value_heads * number("linear_value_head_dim")
-        state = linear_out * number("linear_key_head_dim")
+    linear_in, linear_out, state = _linear_attention(config) if linear_layers else (0, 0, 0)
     shape = Shape(
         name,
         layers,
@@ -172,7 +146,7 @@ def shape_of(config: Mapping[str, object], name: str, source: str) -> Shape:
         window_layers=window_layers,
         linear_layers=linear_layers,
         state=state,
-        linear_in=2 * (keys + linear_out + value_heads),
+        linear_in=linear_in,
         linear_out=linear_out,
         gated_queries=kind in _LINEAR,
         weight_format=_weight_format(config.get("quantization_config")),
@@ -183,6 +157,40 @@ def shape_of(config: Mapping[str, object], name: str, source: str) -> Shape:
     if heads % shape.kv_heads or active_experts > experts or partial > layers:
         raise ValueError("its numbers of heads, experts or layers contradict each other")
     return shape
+
+
+def _number(config: Mapping[str, object], *fields: str, default: int | None = None) -> int:
+    """The first of these fields that is there."""
+    field = next((field for field in fields if config.get(field)), fields[0])
+    if default is not None and not config.get(field):
+        return default
+    if config.get(field) is None:
+        raise ValueError(f"it has no {field}")
+    try:
+        return whole(config[field], 1, 10**7)
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from None
+
+
+def _experts(config: Mapping[str, object]) -> tuple[int, int, int, int]:
+    """How many each token passes, their width, that of those which all pass, and layers without any."""
+    number = functools.partial(_number, config)
+    hidden = number("moe_intermediate_size", "intermediate_size", default=0)
+    shared = number("n_shared_experts", default=0) * hidden
+    return (
+        number("num_experts_per_tok", "experts_per_token", default=0),
+        hidden,
+        number("shared_expert_intermediate_size", default=shared),
+        number("first_k_dense_replace", default=0),
+    )
+
+
+def _linear_attention(config: Mapping[str, object]) -> tuple[int, int, int]:
+    """Widths of what goes into a layer of it and comes out, and the numbers of its state."""
+    number = functools.partial(_number, config)
+    value_heads, key_dim = number("linear_num_value_heads"), number("linear_key_head_dim")
+    out = value_heads * number("linear_value_head_dim")
+    return 2 * (number("linear_num_key_heads") * key_dim + out + value_heads), out, out * key_dim
 
 
 def _weight_format(quantization: object) -> str:

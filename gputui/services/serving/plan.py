@@ -144,19 +144,7 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
     can be measured.
     """
     check_label(options.label)
-    profile = replace(find_request_profile(options.profile), body=options.body)
-    shared = options.shared_tokens
-    if shared is not None:
-        if not 0 <= shared < profile.prompt_tokens:
-            raise GputuiError(
-                f"--shared-prefix {shared}: prompts of {profile.name} have {profile.prompt_tokens} tokens",
-                f"from 0 to {profile.prompt_tokens - 1}",
-            )
-        profile = replace(profile, shared_tokens=shared)
-    if options.prompts is not None:
-        profile = _with_prompts(profile, options.prompts, options.api or "chat")
-    if options.limits is not None:
-        profile = replace(profile, limits=options.limits)
+    profile = _profile(options)
     try:
         address = address_of(options.url)
     except ValueError as error:
@@ -186,14 +174,7 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
     if options.prompts is not None:
         _with_prompts(profile, options.prompts, load.api)  # the API that the server has may not take them
         load = replace(load, prompts_path=str(options.prompts.resolve()))
-    longest = 1 + LENGTHS if profile.prompts == RANDOM_WORDS else 1.0
-    needed = math.ceil(profile.prompt_tokens * longest) + profile.output_tokens
-    if server.context_tokens is not None and needed > server.context_tokens:
-        raise GputuiError(
-            f"profile {profile.name} needs a context of {needed} tokens,"
-            f" the server has {server.context_tokens}",
-            "start the server with a larger context, or choose a shorter profile: see docs/serving.md",
-        )
+    _check_context(profile, server)
     notes = []
     if not load.ignores_eos:
         notes.append("the server does not know ignore_eos: answers may end before their wanted length")
@@ -215,6 +196,34 @@ def prepare_serve(options: ServeOptions) -> PreparedServe:
         is_here,
         tuple(notes),
     )
+
+
+def _profile(options: ServeOptions) -> RequestProfile:
+    """What is sent, and within which limits. Raises GputuiError for options that do not go with it."""
+    profile = replace(find_request_profile(options.profile), body=options.body)
+    shared = options.shared_tokens
+    if shared is not None:
+        if not 0 <= shared < profile.prompt_tokens:
+            raise GputuiError(
+                f"--shared-prefix {shared}: prompts of {profile.name} have {profile.prompt_tokens} tokens",
+                f"from 0 to {profile.prompt_tokens - 1}",
+            )
+        profile = replace(profile, shared_tokens=shared)
+    if options.prompts is not None:
+        profile = _with_prompts(profile, options.prompts, options.api or "chat")
+    return profile if options.limits is None else replace(profile, limits=options.limits)
+
+
+def _check_context(profile: RequestProfile, server: ServerIdentity) -> None:
+    """Raise GputuiError if the longest request is too long for the server."""
+    longest = 1 + LENGTHS if profile.prompts == RANDOM_WORDS else 1.0
+    needed = math.ceil(profile.prompt_tokens * longest) + profile.output_tokens
+    if server.context_tokens is not None and needed > server.context_tokens:
+        raise GputuiError(
+            f"profile {profile.name} needs a context of {needed} tokens,"
+            f" the server has {server.context_tokens}",
+            "start the server with a larger context, or choose a shorter profile: see docs/serving.md",
+        )
 
 
 def _with_prompts(profile: RequestProfile, path: Path, api: str) -> RequestProfile:
