@@ -267,18 +267,19 @@ class CellDiff:
         groups: Iterable[Iterable[_Piece]] = [pieces]
         if sum(len(piece.text) for piece in pieces) >= _WHOLE_PICTURE * width * height:
             groups = (of_row for _, of_row in groupby(pieces, key=attrgetter("y")))
-        at_y = at_x = -1
+        active, at_y, at_x = self._style, -1, -1
         for group in groups:
-            for style, y, start, text, after in _in_order(group, self._style, at_y):
-                if style != self._style:
-                    off = style and self._style and not (_is_colour(style) and _is_colour(self._style))
+            for style, y, start, text, after in _in_order(group, active, at_y):
+                if style != active:
+                    off = style and active and not (_is_colour(style) and _is_colour(active))
                     out.append(f"\x1b[{'0;' if off else ''}{style}m")
-                    self._style = style
+                    active = style
                 if y != at_y or start != at_x:
                     out.append(_move(at_y, at_x, y, start))
                 out.append(text)
                 # in the last column, the cursor may be waiting to wrap
                 at_y, at_x = y, after if after < width else -1
+        self._style = active
         return "".join(out)
 
     def _row(self, y: int, strips: tuple[Placed, ...]) -> list[_Piece]:
@@ -349,7 +350,7 @@ def _in_order(pieces: Iterable[_Piece], style: str, at_y: int) -> Iterator[_Piec
     """
     by_style: dict[str, list[_Piece]] = {style: []}
     for piece in pieces:
-        by_style.setdefault(piece.style, []).append(piece)
+        by_style.setdefault(piece[0], []).append(piece)
     for alike in by_style.values():
         for chain in _chains(alike):
             if abs(chain[-1].y - at_y) < abs(chain[0].y - at_y):
