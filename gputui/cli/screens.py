@@ -271,17 +271,10 @@ def _show_live(
     """
     with first_picture(1, "  ".join(filter(None, ("gputui", box.caution, box.title)))):
         load_asyncio()
-        from gputui.tui.monitor.settings import MonitorSettings, load_settings
+        from gputui.tui.monitor.settings import load_settings
 
         loaded, complaint = load_settings(monitor_file())
-        usual = MonitorSettings() if box.caution else loaded  # one's own processes are not there
-        settings = replace(
-            loaded,
-            interval_s=interval_s or loaded.interval_s,
-            notify=notifies or loaded.notify,
-            sort=usual.sort,
-            descending=usual.descending,
-        )
+        settings = _with_options(loaded, interval_s, is_made_up=bool(box.caution), notifies=notifies)
         first_readings = threading.Event()
         feed = box.feed_of(settings.interval_s, first_readings.set)
         feed.want_processes(settings.show_processes)
@@ -297,15 +290,11 @@ def _show_live(
             shown = None if opens else _drawn_early(model, feed, first_readings, palette)
             with without_collecting():
                 from gputui.tui.app import MonitorApp
-            app = MonitorApp(
-                model,
-                feed,
-                lambda request: _handle(request, feed, model.say, app.exit),
-                palette,
-                screens=screens,
-                ascii_only=model.ascii_only,
-                shown=shown,
-            )
+
+            def asked(request: Asked) -> None:
+                _handle(request, feed, model.say, app.exit)
+
+            app = MonitorApp(model, feed, asked, palette, screens, model.ascii_only, shown)
             app.demo = box.demo
             app.invites = loaded.questions and not box.caution
             app.opens_first = opens
@@ -315,8 +304,7 @@ def _show_live(
             if box.demo is not None:
                 box.demo.close()
             thaw()
-    if status == EXIT_DONE and app.runs_in_progress:
-        count = app.runs_in_progress
+    if status == EXIT_DONE and (count := app.runs_in_progress):
         runs, see = ("1 run goes", "it") if count == 1 else (f"{count} runs go", "them")
         print(f"gputui: {runs} on; to see {see} again: gputui, or gputui attach", file=sys.stderr)
     if not box.caution:
@@ -324,6 +312,22 @@ def _show_live(
     if status != SHOW_DEMO:
         _end_before_python(status)
     return status
+
+
+def _with_options(
+    loaded: MonitorSettings, interval_s: float | None, *, is_made_up: bool, notifies: bool
+) -> MonitorSettings:
+    """The settings for this time; the order of one's own processes means nothing among made-up ones."""
+    from gputui.tui.monitor.settings import MonitorSettings
+
+    usual = MonitorSettings() if is_made_up else loaded
+    return replace(
+        loaded,
+        interval_s=interval_s or loaded.interval_s,
+        notify=notifies or loaded.notify,
+        sort=usual.sort,
+        descending=usual.descending,
+    )
 
 
 def _model_of(
