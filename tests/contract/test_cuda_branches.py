@@ -35,14 +35,7 @@ def steps(tmp_path: Path) -> dict[str, dict[str, Any]]:
     """What each case showed, all from one process."""
     torch = Path(pytest.importorskip("torch").__file__).parent
     library = tmp_path / "none.so"
-    words: list[str | Path] = [
-        "g++",
-        "-O0",
-        "-std=c++20",
-        "-shared",
-        "-fPIC",
-        f"-I{torch}/include",
-    ]
+    words: list[str | Path] = ["g++", "-O0", "-std=c++20", "-shared", "-fPIC", f"-I{torch}/include"]
     subprocess.run(
         [*words, HERE / "no_cuda_device.cpp", "-o", library, f"-L{torch}/lib", "-lc10", "-ltorch_cpu"],
         check=True,

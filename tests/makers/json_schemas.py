@@ -83,15 +83,8 @@ def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
             gpt_ms, gemm_ms = slow * (100.0 + number / 10), slow * (20.0 + number / 50)
             machine = box(number + 1, GPU_MACHINE)
             db = fleet / f"box{number}.db"
-            profiled = False
             store(
-                db,
-                10 + number,
-                gpt_ms=gpt_ms,
-                gemm_ms=gemm_ms,
-                machine=machine,
-                on_gpu=True,
-                profiled=profiled,
+                db, 10 + number, gpt_ms=gpt_ms, gemm_ms=gemm_ms, machine=machine, on_gpu=True, profiled=False
             )
     of_gpu = str(place / "of_gpu.db")
     store_quick(Path(of_gpu), 1, on_gpu=True, scale=1.3)
@@ -103,7 +96,8 @@ def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     other = str(write_training(place / "other.json", wait_us=80))
     spin = str(write_spin_profile(place / "spin.toml"))
     long = str(write_long_profile(place / "long.toml"))
-    (place / "tiny.toml").write_text(_LOADS)
+    tiny = str(place / "tiny.toml")
+    Path(tiny).write_text(_LOADS)
     m, report = str(place / "merged.db"), str(place / "shared.md")
     quick = str(place / "quick.db")
     store_quick(Path(quick), 20)
@@ -140,16 +134,7 @@ def printed(place: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
         "gpu-add": (("gpu", "--add", quick),),
         "run": (
             ("run", spin, *into, "--yes"),
-            (
-                "serve-bench",
-                "URL",
-                "--profile",
-                str(place / "tiny.toml"),
-                "--concurrency",
-                "2",
-                *into,
-                *brief,
-            ),
+            ("serve-bench", "URL", "--profile", tiny, "--concurrency", "2", *into, *brief),
         ),
         "record": (("record", *into, "--", "true"),),
         "bakeoff": (("bakeoff", spin, "--local", "--via", "env", *into, "--yes"),),
