@@ -10,7 +10,15 @@ from collections.abc import Sequence
 
 import click
 
-from gputui.cli.options import COMPLETES, ascii_option, explained, help_option, no_mouse_option
+from gputui.cli.options import (
+    COMPLETES,
+    ascii_option,
+    explained,
+    help_option,
+    interval_option,
+    no_mouse_option,
+    price_here_option,
+)
 from gputui.cli.output import readable_output, reflowed, wrapped
 from gputui.cli.verbs import COMMANDS, ELSEWHERE, GROUPS, NOUNS, SPELT, Command, understood
 from gputui.errors import (
@@ -126,15 +134,8 @@ def _print_version(context: click.Context, parameter: click.Parameter, is_set: b
     help="Show the version and exit.",
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.option(
-    "--interval", type=click.FloatRange(0.2, 10.0), metavar="S", help="Seconds between samples, 0.2 to 10."
-)
-@click.option(
-    "--price",
-    type=click.FloatRange(0, 1e6, min_open=True),
-    metavar="USD_PER_H",
-    help="What the box costs per hour.",
-)
+@interval_option
+@price_here_option
 @ascii_option
 @click.option("--notify", is_flag=True, help="Ring the terminal bell when a run ends or fails.")
 @no_mouse_option

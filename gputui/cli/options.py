@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -81,6 +82,27 @@ detach_option = click.option(
 )
 ascii_option = click.option(
     "--ascii", "is_ascii", is_flag=True, help="Draw with ASCII characters only.  [$GPUTUI_ASCII]"
+)
+
+
+class _Amount(click.FloatRange):
+    """A range without NaN, which click takes for a number of any range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
+
+
+interval_option = click.option(
+    "--interval",
+    type=_Amount(0.2, 10.0),
+    metavar="S",
+    help="Seconds between samples, 0.2 to 10.  [1, or as last time]",
+)
+price_here_option = click.option(
+    "--price", type=_Amount(0, 1e6, min_open=True), metavar="USD_PER_H", help="What the box costs per hour."
 )
 no_mouse_option = click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 

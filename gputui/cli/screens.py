@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from gputui.cli.options import FILE, ascii_option, host_options, named_hosts, no_mouse_option
+from gputui.cli.options import (
+    FILE,
+    ascii_option,
+    host_options,
+    interval_option,
+    named_hosts,
+    no_mouse_option,
+    price_here_option,
+)
 from gputui.cli.output import no_terminal, printed, wrapped
 from gputui.document.background import palette_here
 from gputui.document.spans import command_spans
@@ -60,18 +68,8 @@ def _address(context: click.Context, parameter: click.Parameter, text: str | Non
 
 
 @click.command()
-@click.option(
-    "--interval",
-    type=click.FloatRange(0.2, 10.0),
-    metavar="S",
-    help="Seconds between samples, 0.2 to 10.  [1, or as last time]",
-)
-@click.option(
-    "--price",
-    type=click.FloatRange(0, 1e6, min_open=True),
-    metavar="USD_PER_H",
-    help="What the box costs per hour.",
-)
+@interval_option
+@price_here_option
 @ascii_option
 @click.option("--notify", is_flag=True, help="Ring and show a desktop notification when a run ends or fails.")
 @no_mouse_option

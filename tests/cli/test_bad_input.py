@@ -275,6 +275,7 @@ def test_words_of_other_tools_and_misspelt_ones_lead_to_the_verb_in_one_line(
         (("--price", "abc"), "'--price': 'abc' is not a number"),
         (("--price", "0"), "0 is not above 0 and at most 1000000"),
         (("--interval", "60"), "60 is not in the range 0.2 to 10"),
+        (("--interval", "nan"), "'--interval': 'nan' is not a number"),
         (("compare",), "no file is named"),
         (("run", "--device", "gpu:99"), "gpu:99"),
         (("run", "--device", "GPU-not-a-uuid"), "GPU-not-a-uuid"),

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.skipif(c_compiler() is None, reason="no C compiler to b
 DESCRIBE = """
 import json
 from gputui.machine.describing import describe_machine
-from gputui.machine.gpus import gpu_addresses, join_gpu
+from gputui.machine.gpus import gpu_addresses
+from gputui.model.absent import to_plain
 from dataclasses import asdict
 print(json.dumps({
     "machine": to_plain(describe_machine()),
@@ -26,7 +27,7 @@ print(json.dumps({
 HANDLE = "nvmlDeviceGetHandleByIndex_v2"
 READ = """
 import json, os
-from gputui.model.absent import Missing, to_plain
+from gputui.model.absent import Missing
 from gputui.sources.nvml import NvmlGpus
 gpus = NvmlGpus().open()
 def all_of(full):

@@ -243,7 +243,7 @@ def test_rows_that_do_not_fit_their_header_are_counted(tmp_path: Path) -> None:
 
 
 def build_with(place: Path, metrics: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The environment of a copy of gputui with some lines of its list of metrics replaced."""
+    """The environment of a copy of gputui with some metrics of its list replaced."""
     package = place / "gputui"
     shutil.copytree(Path(gputui.__file__).parent, package)  # with what is compiled, which saves seconds
     source = package / "metrics.py"
@@ -255,8 +255,12 @@ def build_with(place: Path, metrics: Sequence[tuple[str, str]]) -> dict[str, str
     return {**os.environ, "PYTHONPATH": str(place)}
 
 
-TRAFFIC = '"memory_busy_pct", "memory traffic", "%", "memory", "share of time with memory traffic", code="f"'
-A_LINE = f"    Metric({TRAFFIC}),\n"
+A_METRIC = """\
+    Metric(
+        "memory_busy_pct", "memory traffic", "%", "memory", "share of time with memory traffic",
+        code="f", sharing="kept",
+    ),
+"""
 
 
 @pytest.mark.slow
@@ -264,8 +268,8 @@ A_LINE = f"    Metric({TRAFFIC}),\n"
 def test_two_builds_store_in_one_file_and_read_what_the_other_stored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], has_more: bool
 ) -> None:
-    fan_line = '    Metric("unknown_pct", "fan", "%", "link", "speed of the fan", code="f"),\n'
-    environ = build_with(tmp_path / "other", [(A_LINE, A_LINE + fan_line if has_more else "")])
+    fan = '    Metric("unknown_pct", "fan", "%", "link", "speed of the fan", code="f"),\n'
+    environ = build_with(tmp_path / "other", [(A_METRIC, A_METRIC + fan if has_more else "")])
     db = tmp_path / "a.db"
     journal_by(NEWER if has_more else CURRENT, tmp_path / "theirs")
     ours = make_journal(tmp_path / "ours", machine=GPU_MACHINE, run_id=RUN_ID.replace("c0de", "beef"))

@@ -746,7 +746,8 @@ def _figures(rows: Sequence[Row]) -> list[tuple[FigureRow, ...]]:
         unsaid = () if row.is_host_bound else STEP_KEYS  # else its rate compares the devices
         keys = [k for k in {**a, **b} if k not in (*_shared_times(row.a, row.b), *unsaid)]
         found.append([((a.get(key) or b[key])[0], a.get(key), b.get(key)) for key in keys])
-    judged = iter(judgements(FIGURE, [_figure_ratio(*sides) for of_row in found for _, *sides in of_row]))
+    ratios = [_figure_ratio(one.key, *sides) for of_row in found for one, *sides in of_row]
+    judged = iter(judgements(FIGURE, ratios))
     absent = Missing("this side lacks it")
     return [
         tuple(
@@ -759,10 +760,13 @@ def _figures(rows: Sequence[Row]) -> list[tuple[FigureRow, ...]]:
     ]
 
 
-def _figure_ratio(a: LaunchValues | None, b: LaunchValues | None) -> RatioEstimate | Missing:
-    """Missing also of an extreme, unless all launches agree, and of a sum: these have no interval."""
+def _figure_ratio(key: str, a: LaunchValues | None, b: LaunchValues | None) -> RatioEstimate | Missing:
+    """Missing also of an extreme, unless all launches agree, and of a sum: these have no interval; and of the
+    tokens at a limit, which are its requests under another unit: alone they would seem more certain."""
     if a is None or b is None:
         return Missing(f"not on {'a' if a is None else 'b'}")
+    if key == "output_tokens_per_s":
+        return Missing("as the rate")
     for letter, (metric, values) in (("a", a), ("b", b)):
         if isinstance(metric.value, Missing):
             return Missing(f"{letter}: {metric.value.reason}")

@@ -139,7 +139,7 @@ def part_table(found: Attribution, *, is_drawn: bool = False) -> Table:
     shown = found.shown()
     has_peak = any(not isinstance(part.peak_ns, Missing) for part in shown)
     headings = ["part of a step", "a", "b", "b - a", "more calls", "per call"]
-    headings += ["of it peak", "efficiency"] if has_peak else []
+    headings += ["peak", "efficiency"] if has_peak else []
     rows = [_cells(part)[: len(headings)] for part in shown]
     changes_ns = [part.difference_ns for part in shown]
     others = [part for part in found.parts if part not in shown]
@@ -151,8 +151,14 @@ def part_table(found: Attribution, *, is_drawn: bool = False) -> Table:
         ["the step", time_text(found.step_a_ns), time_text(found.step_b_ns), signed(found.difference_ns)]
     )
     rows = [[*row, *[""] * (len(headings) - len(row))] for row in rows]
-    priorities = {1: 3, 2: 3, 4: 4, 5: 4, 6: 5, 7: 5} if is_drawn else {4: 2, 5: 2, 6: 3, 7: 3}
-    table = table_of(headings, rows, range(1, len(headings)), priorities=priorities)
+    filled = [place for place in range(len(headings)) if any(row[place] for row in rows)]
+    priorities = (0, 3, 3, 0, 4, 4, 5, 5) if is_drawn else (0, 0, 0, 0, 2, 2, 3, 3)
+    table = table_of(
+        [headings[place] for place in filled],
+        [[row[place] for place in filled] for row in rows],
+        range(1, len(filled)),
+        priorities={number: priorities[place] for number, place in enumerate(filled)},
+    )
     if not is_drawn:
         return table
     sizes = [*map(abs, changes_ns), None]

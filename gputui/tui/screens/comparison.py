@@ -239,7 +239,7 @@ def _title_line(loaded: Loaded, number: int, width: int, hint: str) -> Line:
     row = loaded.row(number)
     assert row is not None
     title = Span(f"{loaded.name(number)}  ", "title"), Span(judgement_text(row.rate), style_of(row.rate))
-    right = part_words(loaded.place) if loaded.place else hint
+    right = f"here b is {letter_of(loaded.place)}" if loaded.place else hint
     return section(title, width, (Span(right, "dim"),) if right else ())
 
 

@@ -172,6 +172,8 @@ class RunsPane(RunHolder):
     def heading(self) -> str:
         """File, number of runs shown, and of those marked."""
         marks = f", {len(self.marked)} marked" if self.marked else ""
+        if elsewhere := sum(path != self.contents.path for path, _ in self.marked):
+            marks += f" ({elsewhere} in other files)"
         count, text = len(self.shown), self._filter.value
         words = f"{count} of {len(self.contents.runs)} holding {text}" if text else counted(count, "run")
         return f"{self.contents.path.name}: {words}{marks}"
