@@ -86,6 +86,8 @@ class LinesPage(ScrolledLines):
         below = len(self._lines) - self.scroll_offset.y - self.size.height
         if shell.ascii_only and below > 0 and y == self.size.height - 1 > 0:  # there is no scrollbar
             more = f"  {below} more v"
+            if len(_text_of(line).rstrip()) > width - len(more):  # half a line would say something else
+                line, more = (), f"  {below + 1} more v"
             line = (*in_ascii(fitted(line, max(width - len(more), 0))), Span(more, "dim"))
         return strip_of(line, width, shell.palette)
 
