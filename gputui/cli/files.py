@@ -11,7 +11,16 @@ from pathlib import Path
 import click
 
 from gputui.cli.options import FILE, db_option, file_argument, json_option, trust_option
-from gputui.cli.output import confirmed, print_hint, print_json, printed, report_recovered, unattended, warn
+from gputui.cli.output import (
+    confirmed,
+    print_hint,
+    print_json,
+    printed,
+    report_recovered,
+    unattended,
+    warn,
+    wrapped,
+)
 from gputui.document.spans import Span
 from gputui.document.table import Cell, table_of
 from gputui.errors import GputuiError
@@ -328,4 +337,4 @@ def share(
     for heading, lines in (("in it:", shared.held), ("left out:", shared.left_out)):
         click.echo(heading)
         for line in lines:
-            click.echo(f"  {line}")
+            click.echo(wrapped(f"  {line}", sys.stdout))
