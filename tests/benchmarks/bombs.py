@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "makers"))
 
-from bomb_files import bombs, make_bomb, outcomes, sound_file
+from bomb_files import Commands, bombs, make_bomb, sound_file
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--skip", type=int, default=0)
     options = parser.parse_args()
     print(f"{'bomb':48} {'MB':>5}  " + "".join(f"{c:>22}" for c in options.commands.split(",")))
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, Commands() as measured:
         place = Path(name)
         sound = sound_file(place)
         for bomb in list(bombs())[options.skip :]:
@@ -38,7 +38,8 @@ def main() -> None:
                 "merge": ["merge", str(db), str(sound), "-o", str(place / "merged.db")],
                 "export": ["export", str(db), "--parquet", str(place / "export")],
             }
-            found = outcomes([words.get(one, [one, str(db)]) for one in options.commands.split(",")], place)
+            chosen = [words.get(one, [one, str(db)]) for one in options.commands.split(",")]
+            found = measured.outcomes(chosen, place)
             cells = [f"{ended.status:>4} {ended.seconds:6.1f} s {ended.peak_mib:5} MiB" for ended in found]
             messages = {
                 ended.message.replace(str(place), "").replace("\n", " ")[:180]: None for ended in found

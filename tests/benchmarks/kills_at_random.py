@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "makers"))
 
 from command_line import gputui, write_spin_profile
-from kills import Trial, kill_at_random
+from kills import Killed, checked, kill_at_random
 
 
 def main() -> int:
@@ -32,12 +32,12 @@ def main() -> int:
         base = write_spin_profile(place / "base.toml")
         gputui("run", base, "--db", place / "base.db", env={"GPUTUI_STATE": str(place / "state")})
 
-        def trial(number: int) -> Trial:
+        def killed(number: int) -> Killed:
             seed = options.seed + number
-            return kill_at_random(place / f"trial-{seed}", profile, place / "base.db", within_s, seed)
+            return kill_at_random(place / f"trial-{seed}", profile, within_s, seed)
 
         with ThreadPoolExecutor(options.at_once) as pool:
-            trials = list(pool.map(trial, range(options.trials)))
+            trials = [checked(one, place / "base.db") for one in pool.map(killed, range(options.trials))]
     print("killed:", dict(Counter(t.victim for t in trials)))
     print("runs begun:", sum(t.begun for t in trials), "of", len(trials))
     print("launches reported as finished:", sum(t.launches_reported for t in trials))

@@ -141,9 +141,10 @@ def test_of_two_traces_or_stored_ones_the_difference_is_explained() -> None:
 @pytest.mark.slow
 def test_a_program_without_an_optimizer_is_explained_by_a_while_of_its_main_thread(tmp_path: Path) -> None:
     (tmp_path / "infer.py").write_text(
-        "import os, torch\nfrom pathlib import Path\n"
+        "import os, time, torch\nfrom pathlib import Path\n"
         f"while not list(Path(os.environ[{why_command.DIRECTORY!r}]).glob('unmarked-*.json')):\n"
         "    torch.ones(64, 64) @ torch.ones(64, 64)\n"
+        "    time.sleep(0.01)\n"
     )
     done = why(tmp_path, "--", sys.executable, "infer.py")
     assert done.returncode == 0, done.stderr
@@ -155,7 +156,7 @@ def test_a_program_without_an_optimizer_is_explained_by_a_while_of_its_main_thre
 @pytest.mark.slow
 def test_calls_of_backward_are_the_steps_of_a_program_whose_optimizer_is_its_own(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
-        "import os, torch\nfrom pathlib import Path\n"
+        "import os, time, torch\nfrom pathlib import Path\n"
         "class Twice(torch.autograd.Function):\n"
         "    @staticmethod\n"
         "    def forward(ctx, x):\n"
@@ -173,6 +174,7 @@ def test_calls_of_backward_are_the_steps_of_a_program_whose_optimizer_is_its_own
         "while not list(directory.glob('trace-*.json')):\n"
         "    Twice.apply(weight @ weight).sum().backward()\n"
         "    calls += 1\n"
+        "    time.sleep(0.01)\n"
         "print(calls)\n"
     )
     done = why(tmp_path, "--steps", "4", "--", sys.executable, "train.py")

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import re
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import gputui, gputui_here
+from builders import make_plan
+from test_profiled_pass import Heard
 from test_workloads import TINY, losses
 
+from gputui.model.plan import Variant
+from gputui.recording.worker_process import described_launch
+from gputui.services.profiles.planner import case_of
 from gputui.worker import steps
 from gputui.worker.contract import Request, Step, Unsupported
+from gputui.worker.launch import Launch
 from gputui.worker.steps import resolve, what_is_lacking
 from gputui.worker.workloads import WORKLOADS, workload_named
 
@@ -58,44 +65,31 @@ def test_on_a_box_without_what_it_takes_a_compiled_case_is_unsupported(
 def test_compiled_training_has_the_losses_of_eager_training_and_compile_time_is_separate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if lacking := what_is_lacking("cpu"):
+        with pytest.raises(Unsupported, match=re.escape(lacking)):
+            built("gpt_train", "compile")
+        return
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else processes are started that import torch
     monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "0")  # plain loops, which the compiler is done with sooner
-    profile = tmp_path / "compiled.toml"
-    profile.write_text(
-        """schema = 1
-version = 1
-title = "compiled"
-question = "What does it bring?"
-budget_s = 3600
-replicates = 1
-blocks = 5
-[[case]]
-workload = "infer_lat"
-sizes = ["mini-text"]
-devices = ["cpu"]
-precisions = ["fp32"]
-modes = ["eager", "compile"]
-"""
-    )
-    run = gputui("run", profile, "--db", tmp_path / "r.db", "--json")
-    (shown,) = json.loads(run.stdout)["runs"]
-    eager, compiled = shown["cases"]
-    assert (eager["mode"], compiled["mode"]) == ("eager", "compile")
-    assert (eager["case"], compiled["case"]) == (
-        "infer_lat mini-text cpu fp32 all cores",
-        "infer_lat mini-text cpu fp32 compile all cores",
-    )
-    assert eager["outcome"] == "ok"
-    assert "compile_s" not in {figure["key"] for figure in eager["figures"]}
-    if lacking := what_is_lacking("cpu"):
-        assert (compiled["outcome"], compiled["reason"]) == ("unsupported", lacking)
-        return
-    assert compiled["outcome"] == "ok"
-    (taken,) = (figure["value"] for figure in compiled["figures"] if figure["key"] == "compile_s")
-    assert taken > 20 / compiled["speed"]["units_per_s"]
-    by_mode = gputui_here("compare", tmp_path / "r.db", "--by", "mode")
-    assert "a  mode eager" in by_mode.stdout
-    assert "b  mode compile" in by_mode.stdout
+    workload = workload_named("gpt_train")
+    mini = workload.sizes["mini"]
+    tiny = replace(mini, parameters={**mini.parameters, **TINY["gpt_train"]})
+    modes = ("eager", "compile")
+    cases = [case_of(workload, "mini", Variant("cpu", "fp32", mode, "1")) for mode in modes]
+    plan = make_plan([0, 1], cases=cases, needs_torch=True)
+    described = described_launch(plan, plan.launches[0], tmp_path, 1.0, 300.0)
+    heard = Heard()
+    named = {workload.name: replace(workload, sizes={"mini": tiny})}
+    Launch(described, heard, time.monotonic_ns(), workload_named=named.__getitem__).run()  # type: ignore[arg-type]
+    ends = [message for message in heard.messages if message["kind"] == "case_end"]
+    assert sorted((end["case_id"], end["outcome"], end["reason"]) for end in ends) == [
+        (0, "ok", ""),
+        (1, "ok", ""),
+    ]
+    taken = [message for message in heard.messages if message.get("key") == "compile_s"]
+    assert [message["case_id"] for message in taken] == [1]
+    blocks = [m for m in heard.messages if m["kind"] == "block" and m["case_id"] == 1]
+    assert taken[0]["value"] > 20e-9 * min(block["wall_ns"] / block["steps"] for block in blocks)
     assert losses(built("gpt_train", "compile"), 3) == pytest.approx(
         losses(built("gpt_train", "eager"), 3), rel=1e-4
     )

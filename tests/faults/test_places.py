@@ -16,7 +16,6 @@ import pytest
 from builders import make_plan, make_spec
 from command_line import (
     WORDS,
-    gputui,
     gputui_here,
     only_run_dir,
     start_gputui,
@@ -26,6 +25,7 @@ from command_line import (
     write_spin_profile,
 )
 from journals import RUN_ID, make_journal
+from stored_runs import store
 from supervised import start_supervisor
 
 from gputui.errors import NotStored
@@ -134,14 +134,12 @@ def _whole_lines(run_dir: Path) -> list[bytes]:
 @pytest.mark.slow
 def test_a_file_that_is_deleted_during_a_run_is_created_again(tmp_path: Path, profile: Path) -> None:
     db = tmp_path / "a.db"
-    assert gputui("run", profile, "--db", db, "--label", "first").returncode == 0
-    (run_dir,) = (Path(os.environ["GPUTUI_STATE"]) / "runs").iterdir()
-    viewer = start_gputui("run", profile, "--db", db, "--label", "second")
-    wait_until(lambda: len(list(run_dir.parent.iterdir())) == 2, "no second run")
+    store(db, 1, label="first")
+    viewer, _ = begun(profile, db)
     db.unlink()
     viewer.communicate(timeout=300)
     assert viewer.returncode == 0
-    assert [run["label"] for run in runs_in(db)] == ["second"]
+    assert [run["label"] for run in runs_in(db)] == [""]
 
 
 @pytest.mark.slow
@@ -158,7 +156,7 @@ def test_a_file_that_is_replaced_in_mid_run_is_left_alone_and_the_journal_kept(
     message = re.search(r"gputui import (\S+) --db FILE", output)
     assert message
     other = tmp_path / "other.db"
-    assert gputui("import", message.group(1), "--db", other).returncode == 0
+    assert gputui_here("import", message.group(1), "--db", other).returncode == 0
     assert [run["status"] for run in runs_in(other)] == ["finished"]
     assert len(read_journal(run_dir).of(Block)) >= 5
 
@@ -211,7 +209,7 @@ def test_a_run_is_executed_by_one_supervisor_and_stored_once(tmp_path: Path, pro
     os.kill(holder.pid, signal.SIGSTOP)  # so that the run cannot end meanwhile
     second = start_supervisor(run_dir)
     assert second.wait(300) == 2
-    refused = gputui("import", run_dir, "--db", db)
+    refused = gputui_here("import", run_dir, "--db", db)
     assert refused.returncode == 2
     assert "this run is in progress" in refused.stderr
     assert not db.exists()
@@ -221,7 +219,7 @@ def test_a_run_is_executed_by_one_supervisor_and_stored_once(tmp_path: Path, pro
     assert len(runs_in(db)) == 1
     third = start_supervisor(run_dir)
     assert third.wait(300) == 2
-    assert "already there" in gputui("import", run_dir, "--db", db).stdout
+    assert "already there" in gputui_here("import", run_dir, "--db", db).stdout
     assert len(runs_in(db)) == 1
 
 

@@ -70,7 +70,18 @@ def colab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment with torch, a kernel, and the pandas and numpy of Colab's image."""
     place = tmp_path_factory.mktemp("colab")
     python = make_environment(place / "env", RECIPE_LACKS)
-    pip = (sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "pip", *OF_COLAB)
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "-q",
+        "--no-compile",
+        "pip",
+        *OF_COLAB,
+    )
     subprocess.run(pip, check=True)
     kernel = place / "kernels" / "colab"
     kernel.mkdir(parents=True)
@@ -96,6 +107,7 @@ def test_the_recipe_for_notebooks_runs_beside_the_packages_of_colab(
     monkeypatch.setenv("PATH", f"{colab.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("JUPYTER_PATH", str(colab.parents[2]))
+    monkeypatch.setenv("PIP_NO_COMPILE", "1")  # all modules, where a few are imported
     sources = [text.replace("/content", str(tmp_path)) for text in (shortened, *cells[1:], versions)]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in sources])
     NotebookClient(

@@ -66,24 +66,32 @@ _PASS = (
 _ALL = ("runs", "show", "compare")
 
 
-def bombs() -> Iterator[Bomb]:
-    """More than twenty, of different kinds."""
+def bombs(share: float = 1.0) -> Iterator[Bomb]:
+    """More than twenty, of different kinds; `share` of the rows, where these are what is too much."""
+
+    def some(rows: int, least: int = 0) -> int:
+        return max(int(share * rows), least)
+
     long = "repeat('A', 20000)"
     yield Bomb(
-        "50 k events of 20 kB", (_rows("events", 50_000, {"level": "'info'", "message": long}),), ("show",)
+        "50 k events of 20 kB",
+        (_rows("events", some(50_000), {"level": "'info'", "message": long}),),
+        ("show",),
     )
     yield Bomb(
-        "6 M short events", (_rows("events", 6_000_000, {"level": "'info'", "message": "i"}),), ("show",)
+        "6 M short events",
+        (_rows("events", some(6_000_000), {"level": "'info'", "message": "i"}),),
+        ("show",),
     )
     yield Bomb("a label of 200 MB", ("UPDATE runs SET label = repeat('A', 200000000)",), _ALL)
     yield Bomb("a label of 200 kB", ("UPDATE runs SET label = repeat('A', 200000)",), _ALL)
     yield Bomb("a reason of 30 MB in a case", ("UPDATE cases SET reason = repeat('A', 30000000)",))
     yield Bomb(
         "10 k runs with reasons of 60 kB",
-        (_copies("runs", 10_000, {"run_id": _NEW_ID, "status_reason": "repeat('A', 60000)"}),),
+        (_copies("runs", some(10_000), {"run_id": _NEW_ID, "status_reason": "repeat('A', 60000)"}),),
         _ALL,
     )
-    yield Bomb("4.5 M blocks in a launch", (_copies("blocks", 4_500_000, _BLOCKS),))
+    yield Bomb("4.5 M blocks in a launch", (_copies("blocks", some(4_500_000), _BLOCKS),))
     yield Bomb(
         "4.5 M blocks in a thousand runs",
         (
@@ -91,20 +99,24 @@ def bombs() -> Iterator[Bomb]:
                 _copies(t, 1000, {"run_id": _NEW_ID})
                 for t in ("runs", "machines", "cases", "launches", "measurements")
             ),
-            _copies("blocks", 4_500_000, {**_BLOCKS, "run_id": _NEW_ID.replace("(i +", "(i % 1000 +")}),
+            _copies(
+                "blocks",
+                some(4_500_000, 1_350_000),
+                {**_BLOCKS, "run_id": _NEW_ID.replace("(i +", "(i % 1000 +")},
+            ),
         ),
         ("compare",),
     )
-    yield Bomb("2 M runs", (_copies("runs", 2_000_000, {"run_id": _NEW_ID}),), _ALL)
-    yield Bomb("1 M cases", (_copies("cases", 1_000_000, {"case_id": "i + 10"}),))
-    yield Bomb("3 M launches", (_copies("launches", 3_000_000, {"launch_id": "i + 10"}),))
-    yield Bomb("3 M measurements", (_copies("measurements", 3_000_000, {"launch_id": "i + 10"}),))
+    yield Bomb("2 M runs", (_copies("runs", some(2_000_000), {"run_id": _NEW_ID}),), _ALL)
+    yield Bomb("1 M cases", (_copies("cases", some(1_000_000, 700_000), {"case_id": "i + 10"}),))
+    yield Bomb("3 M launches", (_copies("launches", some(3_000_000, 2_000_000), {"launch_id": "i + 10"}),))
+    yield Bomb("3 M measurements", (_copies("measurements", some(3_000_000), {"launch_id": "i + 10"}),))
     yield Bomb(
         "3 M figures",
         (
             _rows(
                 "figures",
-                3_000_000,
+                some(3_000_000),
                 {
                     "launch_id": "0",
                     "case_id": "0",
@@ -126,7 +138,7 @@ def bombs() -> Iterator[Bomb]:
             _PASS,
             _rows(
                 "operators",
-                15_000,
+                some(15_000),
                 {
                     "case_id": "0",
                     "launch_id": "0",
@@ -150,7 +162,7 @@ def bombs() -> Iterator[Bomb]:
             _PASS,
             _rows(
                 "kernels",
-                3_000_000,
+                some(3_000_000),
                 {
                     "case_id": "0",
                     "launch_id": "0",
@@ -170,7 +182,7 @@ def bombs() -> Iterator[Bomb]:
             _PASS,
             _rows(
                 "breakdown",
-                3_000_000,
+                some(3_000_000),
                 {
                     "case_id": "0",
                     "launch_id": "0",
@@ -183,15 +195,19 @@ def bombs() -> Iterator[Bomb]:
         ),
     )
     yield Bomb(
-        "2 M devices", (_copies("devices", 2_000_000, {"device_index": "(i % 30000)::SMALLINT"}),), _ALL
+        "2 M devices", (_copies("devices", some(2_000_000), {"device_index": "(i % 30000)::SMALLINT"}),), _ALL
     )
-    yield Bomb("5 M identities", (_rows("identities", 5_000_000, {"kind": "'boot'", "id": "i"}),), _ALL)
+    yield Bomb(
+        "5 M identities",
+        (_rows("identities", some(5_000_000, 1_500_000), {"kind": "'boot'", "id": "i"}),),
+        _ALL,
+    )
     yield Bomb(
         "3 M prices",
         (
             _rows(
                 "prices",
-                3_000_000,
+                some(3_000_000),
                 {
                     "usd_per_hour": "1.0",
                     "gpu_count": "1.0",
@@ -205,17 +221,23 @@ def bombs() -> Iterator[Bomb]:
         ),
         _ALL,
     )
-    yield Bomb("2 M machines", (_copies("machines", 2_000_000, {}),), _ALL)
+    yield Bomb("2 M machines", (_copies("machines", some(2_000_000), {}),), _ALL)
     yield Bomb(
         "12 M rows of telemetry",
-        (_copies("telemetry", 12_000_000, {"t_us": "t_us + i * 1000", "power_w": "random()"}),),
+        (
+            _copies(
+                "telemetry", some(12_000_000, 12_000_000), {"t_us": "t_us + i * 1000", "power_w": "random()"}
+            ),
+        ),
         ("show",),
     )
     yield Bomb(
         "telemetry of 5 M devices and instants",
         (
             _copies(
-                "telemetry", 5_000_000, {"device_index": "(i % 30000)::SMALLINT", "t_us": "t_us + i * 1000"}
+                "telemetry",
+                some(5_000_000),
+                {"device_index": "(i % 30000)::SMALLINT", "t_us": "t_us + i * 1000"},
             ),
         ),
         (),
@@ -247,7 +269,7 @@ def bombs() -> Iterator[Bomb]:
             ),
             _rows(
                 "requests",
-                3_000_000,
+                some(3_000_000),
                 {
                     "case_id": "0",
                     "launch_id": "0",
@@ -271,7 +293,9 @@ def bombs() -> Iterator[Bomb]:
         ("show",),
     )
     yield Bomb(
-        "2 M rows of meta", ("INSERT INTO meta SELECT 'k' || i, 'v' FROM range(2000000) AS numbers(i)",), _ALL
+        "2 M rows of meta",
+        (f"INSERT INTO meta SELECT 'k' || i, 'v' FROM range({some(2_000_000)}) AS numbers(i)",),
+        _ALL,
     )
     yield Bomb(
         "layers of 20 MB of JSON",
@@ -310,7 +334,7 @@ def bombs() -> Iterator[Bomb]:
         ("CREATE TABLE wide (" + ", ".join(f"c{n} INT" for n in range(60_000)) + ")",),
         _ALL,
     )
-    yield Bomb("20,000 tables", tuple(f"CREATE TABLE t{n} (x INT)" for n in range(20_000)), _ALL)
+    yield Bomb("20,000 tables", tuple(f"CREATE TABLE t{n} (x INT)" for n in range(some(20_000))), _ALL)
     yield Bomb("a default of 30 MB", ("CREATE TABLE d (x VARCHAR DEFAULT '" + "A" * 30_000_000 + "')",), _ALL)
     yield Bomb("a table whose name has 10 MB", (f'CREATE TABLE "{"A" * 10_000_000}" (x INT)',), _ALL)
 
@@ -337,33 +361,46 @@ def make_bomb(bomb: Bomb, sound: Path, db: Path) -> Path:
 _MEASURED = """
 import json, os, sys, time
 import duckdb
+import gputui.cli.compare, gputui.cli.show, gputui.services.results.run_forms
 from gputui.cli import main
 
-place, commands = sys.argv[1], json.loads(sys.argv[2])
-outcomes = []
-for words in commands:
+for line in sys.stdin:
+    place, words = json.loads(line)
     begun = time.monotonic()
     child = os.fork()
     if not child:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(os.open(place + "/message", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
         sys.exit(main(words))
     _, status, used = os.wait4(child, 0)
     message = open(place + "/message").read().strip()
     ended = os.waitstatus_to_exitcode(status), time.monotonic() - begun, used.ru_maxrss // 1024, message
-    outcomes.append(ended)
-print(json.dumps(outcomes))
+    print(json.dumps(ended), flush=True)
 """
-"""Run by a small process, of which each command is a fork: its peak memory begins with what all import."""
+"""A small process, of which each command is a fork: its peak memory begins with what all import."""
 
 
-def outcomes(commands: Sequence[Sequence[str]], place: Path) -> list[Outcome]:
-    """Run `gputui` with each of these words, one after the other."""
-    ended = subprocess.run(
-        [sys.executable, "-c", _MEASURED, str(place), json.dumps(commands)],
-        check=True,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
-    return [Outcome(*found) for found in json.loads(ended.stdout)]
+class Commands:
+    """Runs `gputui` with words, again and again, and measures each; to be used as a context."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _MEASURED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> Commands:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def outcomes(self, commands: Sequence[Sequence[str]], place: Path) -> list[Outcome]:
+        """Of each of these, one after the other."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        found = []
+        for words in commands:
+            print(json.dumps((str(place), words)), file=self._process.stdin, flush=True)
+            found.append(Outcome(*json.loads(self._process.stdout.readline())))
+        return found

@@ -9,12 +9,13 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 import psutil
-from command_line import LONGEST_S, gputui, start_gputui
+from command_line import LONGEST_S, gputui_here, start_gputui
 
 from gputui.errors import EXIT_DONE, EXIT_NO_RESULT, GputuiError
 from gputui.model.journal import JOURNAL_NAME, Block, CaseEnd, LaunchEnd
@@ -38,17 +39,29 @@ class Trial:
     wrong: tuple[str, ...]
 
 
-def kill_at_random(place: Path, profile: Path, baseline: Path, within_s: float, seed: int) -> Trial:
-    """Start a run, kill one of its processes after up to `within_s`, wait until it settles, and check.
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """A run that has settled after something of it was killed."""
 
-    `place` is created and holds all files of this trial; `baseline` is a file to compare with.
+    place: Path
+    victim: str
+    after_s: float
+    viewer_status: int | None
+    message: str
+
+
+def kill_at_random(
+    place: Path, profile: Path, within_s: float, seed: int, victims: Sequence[str] = VICTIMS
+) -> Killed:
+    """Start a run, kill one of its processes after up to `within_s`, and wait until it settles.
+
+    `place` is created and holds all files of this trial.
     """
     chance = random.Random(seed)
-    victim, after_s = chance.choice(VICTIMS), chance.uniform(0, within_s)
+    victim, after_s = chance.choice(victims), chance.uniform(0, within_s)
     place.mkdir(parents=True)
-    db, state = place / "a.db", place / "state"
-    env = {"GPUTUI_STATE": str(state)}
-    viewer = start_gputui("run", profile, "--db", db, env=env)
+    state = place / "state"
+    viewer = start_gputui("run", profile, "--db", place / "a.db", env={"GPUTUI_STATE": str(state)})
     with contextlib.suppress(Exception):
         viewer.wait(after_s)
     run_dir = _run_dir(state)
@@ -65,14 +78,22 @@ def kill_at_random(place: Path, profile: Path, baseline: Path, within_s: float, 
     run_dir = _run_dir(state)
     if run_dir is not None:
         _wait_until_settled(run_dir)
-    found = gputui("runs", db, env=env)  # recovers runs that nothing executes
-    wrong = list(_wrong_words(message + found.stdout + found.stderr))
+    return Killed(place, victim, after_s, viewer.returncode, message)
+
+
+def checked(killed: Killed, baseline: Path) -> Trial:
+    """What is left of it, found by commands in this process; `baseline` is a file to compare with."""
+    victim, after_s, status = killed.victim, killed.after_s, killed.viewer_status
+    db, state = killed.place / "a.db", killed.place / "state"
+    run_dir = _run_dir(state)
+    found = gputui_here("runs", db, env={"GPUTUI_STATE": str(state)})  # recovers runs that nothing executes
+    wrong = list(_wrong_words(killed.message + found.stdout + found.stderr))
     if run_dir is None or not (run_dir / JOURNAL_NAME).exists():
         wrong += ["a file without a run"] if db.exists() else []
-        return Trial(victim, after_s, False, 0, 0, viewer.returncode, tuple(wrong))
+        return Trial(victim, after_s, False, 0, 0, status, tuple(wrong))
     reported, stored = _reported(run_dir), dict[int, int]()
     if reported is None:  # not even its first line was written
-        return Trial(victim, after_s, False, 0, 0, viewer.returncode, tuple(wrong))
+        return Trial(victim, after_s, False, 0, 0, status, tuple(wrong))
     if found.returncode:
         wrong.append(f"`runs` ended with {found.returncode}: {found.stderr}")
     else:
@@ -82,13 +103,13 @@ def kill_at_random(place: Path, profile: Path, baseline: Path, within_s: float, 
             for launch_id, blocks in reported.items()
             if stored.get(launch_id) != blocks
         ]
-        compared = gputui("compare", baseline, db)
+        compared = gputui_here("compare", baseline, db)
         if compared.returncode not in (EXIT_DONE, EXIT_NO_RESULT) and any(reported.values()):
             wrong.append(f"`compare` ended with {compared.returncode}: {compared.stderr}")
     allowed = (None, 0, 1, 4, -signal.SIGKILL)
-    if viewer.returncode not in allowed:
-        wrong.append(f"the viewer ended with {viewer.returncode}: {message}")
-    return Trial(victim, after_s, True, len(reported), len(stored), viewer.returncode, tuple(wrong))
+    if status not in allowed:
+        wrong.append(f"the viewer ended with {status}: {killed.message}")
+    return Trial(victim, after_s, True, len(reported), len(stored), status, tuple(wrong))
 
 
 def _run_dir(state: Path) -> Path | None:

@@ -173,7 +173,7 @@ def test_a_process_that_is_killed_takes_its_fork_along_and_is_replaced(tmp_path:
     place = tmp_path / "facts"
     place.mkdir()
     os.environ[PLACE] = str(place)
-    run = Supervised(tmp_path / "runs", odd_plan(tmp_path, "facts", "facts", most_blocks=60))
+    run = Supervised(tmp_path / "runs", odd_plan(tmp_path, "facts", "facts", most_blocks=20))
     del os.environ[PLACE]
     run.wait_for(Block)
     worker, (zygote,) = run.worker_pid(), zygotes_of(run.process.pid)

@@ -55,7 +55,7 @@ def test_pictures_are_the_committed_ones_and_all_say_demo_data(tmp_path: Path, r
 def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_behind(
     tmp_path: Path,
 ) -> None:
-    spin = write_spin_profile(tmp_path / "spin.toml", blocks=40)
+    spin = write_spin_profile(tmp_path / "spin.toml", blocks=20)
     done = make(tmp_path / "shots", "--measure", spin)
     assert done.returncode == 0, done.stderr
     made = {path.name: path for path in (tmp_path / "shots").iterdir()}
