@@ -10,15 +10,7 @@ from collections.abc import Sequence
 
 import click
 
-from gputui.cli.options import (
-    COMPLETES,
-    ascii_option,
-    explained,
-    help_option,
-    interval_option,
-    no_mouse_option,
-    price_here_option,
-)
+from gputui.cli.options import COMPLETES, ascii_option, explained, help_option, live_options, no_mouse_option
 from gputui.cli.output import readable_output, reflowed, wrapped
 from gputui.cli.verbs import COMMANDS, ELSEWHERE, GROUPS, NOUNS, SPELT, Command, understood
 from gputui.errors import (
@@ -134,8 +126,7 @@ def _print_version(context: click.Context, parameter: click.Parameter, is_set: b
     help="Show the version and exit.",
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@interval_option
-@price_here_option
+@live_options
 @ascii_option
 @click.option("--notify", is_flag=True, help="Ring the terminal bell when a run ends or fails.")
 @no_mouse_option
@@ -230,7 +221,7 @@ def _explained(error: click.ClickException) -> tuple[str, str]:
     hint = f"{called} {words}; {called} --help explains the options"
     required = [p for p in context.command.params if isinstance(p, click.Option) and p.required]
     if required and (isinstance(error, click.NoSuchOption) or getattr(error, "param", None) in required):
-        hint = f"{required[0].opts[0]} {required[0].help}"
+        hint = f"{required[0].opts[0]} {required[0].help or required[0].make_metavar(context)}"
     if isinstance(error, click.NoSuchOption) and error.option_name in _INSTEAD_OF_OPTIONS:
         hint = _INSTEAD_OF_OPTIONS[error.option_name]
     elif isinstance(error, click.NoSuchOption) and error.possibilities:

@@ -95,15 +95,23 @@ class _Amount(click.FloatRange):
         return number
 
 
-interval_option = click.option(
-    "--interval",
-    type=_Amount(0.2, 10.0),
-    metavar="S",
-    help="Seconds between samples, 0.2 to 10.  [1, or as last time]",
-)
-price_here_option = click.option(
-    "--price", type=_Amount(0, 1e6, min_open=True), metavar="USD_PER_H", help="What the box costs per hour."
-)
+def live_options(command: C) -> C:
+    """How often the live view reads, and the price that it reckons with."""
+    interval = click.option(
+        "--interval",
+        type=_Amount(0.2, 10.0),
+        metavar="S",
+        help="Seconds between samples, 0.2 to 10.  [1, or as last time]",
+    )
+    price = click.option(
+        "--price",
+        type=_Amount(0, 1e6, min_open=True),
+        metavar="USD_PER_H",
+        help="What the box costs per hour.",
+    )
+    return interval(price(command))
+
+
 no_mouse_option = click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 
 

@@ -18,15 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from gputui.cli.options import (
-    FILE,
-    ascii_option,
-    host_options,
-    interval_option,
-    named_hosts,
-    no_mouse_option,
-    price_here_option,
-)
+from gputui.cli.options import FILE, ascii_option, host_options, live_options, named_hosts, no_mouse_option
 from gputui.cli.output import no_terminal, printed, wrapped
 from gputui.document.background import palette_here
 from gputui.document.spans import command_spans
@@ -68,8 +60,7 @@ def _address(context: click.Context, parameter: click.Parameter, text: str | Non
 
 
 @click.command()
-@interval_option
-@price_here_option
+@live_options
 @ascii_option
 @click.option("--notify", is_flag=True, help="Ring and show a desktop notification when a run ends or fails.")
 @no_mouse_option

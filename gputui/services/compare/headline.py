@@ -430,13 +430,12 @@ def _of_several_values(comparisons: Sequence[Comparison], ignore: str, evidence:
 
 def _ranking(comparisons: Sequence[Comparison]) -> Headline:
     """The main case on every side, the fastest first; sides whose intervals overlap tie."""
-    first = comparisons[0].rows
-    shared = [row for row in first if all(same_case(row, other) is not None for other in comparisons[1:])]
+    first = next((one.rows for one in comparisons if main_row(one.rows) is not None), ())
+    shared = [row for row in first if all(same_case(row, other) is not None for other in comparisons)]
     main = main_row(shared or first)
     if main is None:
         return Headline(
-            ("Nothing to compare: the baseline and the first other side measured no case in common.",),
-            is_empty=not any(main_row(comparison.rows) for comparison in comparisons),
+            ("Nothing to compare: no other side measured a case of the baseline.",), is_empty=True
         )
     rows = {
         letter_of(place): row
@@ -447,13 +446,18 @@ def _ranking(comparisons: Sequence[Comparison]) -> Headline:
     letters = ("a", *map(letter_of, range(len(comparisons))))
     names = dict(zip(letters, side_names(sides, main.case.variant.device_class), strict=True))
     cells = {"a": main.a} | {letter: row.b for letter, row in rows.items()}
-    tiers = [
-        f"{_tier(names, tier)} at {_rates([cells[letter] for letter in tier], main)}"
-        for tier in by_speed(main.a, rows)
-    ]
-    sentences = [f"{as_sentence(subject(main, first))}, fastest first: {', then '.join(tiers)}."]
+    speeds = by_speed(main.a, rows)
+    rates = [_rates([cells[letter] for letter in tier], main) for tier in speeds]
+    if len(speeds) == 1 and all(row.rate.word == "same" for row in rows.values()):
+        said = f": {listed([names[letter] for letter in speeds[0]])} are equally fast, {rates[0]}"
+    elif len(speeds) == 1:
+        said = f": can't tell {listed([names[letter] for letter in speeds[0]])} apart, {rates[0]}"
+    else:
+        tiers = [f"{_tier(names, tier)} at {rate}" for tier, rate in zip(speeds, rates, strict=True)]
+        said = f", fastest first: {', then '.join(tiers)}"
+    sentences = [f"{as_sentence(subject(main, first))}{said}."]
     costs = by_cost(main.a, rows)
-    if sum(map(len, costs)) > 1:
+    if len(costs) > 1:
         cheapest = ", then ".join(_tier(names, tier) for tier in costs)
         sentences.append(f"Cheapest per {RATES[main.case.unit].noun} first: {cheapest}.")
     return Headline(tuple(sentences))

@@ -42,8 +42,9 @@ def by_cost(a: Cell, rows: Mapping[str, Row]) -> list[list[str]]:
 
 
 def fastest_text(a: Cell, rows: Mapping[str, Row]) -> str:
-    """`c`, `b or c` where they tie, `same` or `can't tell` of all; a dash if none was measured."""
-    first = next(iter(by_speed(a, rows)), [])
+    """`c`, `b or c` where they tie, `same` or `can't tell` of all; a dash if only one was measured."""
+    tiers = by_speed(a, rows)
+    first = tiers[0] if sum(map(len, tiers)) > 1 else []
     if len(first) < 2:
         return first[0] if first else "—"
     if rows and all(row.rate.word == "same" for row in rows.values()):

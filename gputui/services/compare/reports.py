@@ -119,7 +119,8 @@ def comparison_pages(
 
 def _whose_box_was_busy(row: Row) -> str:
     """` (b busy)`: whose rate holds the waiting for CPUs that others had, unlike those in the other rows."""
-    sides = [letter for letter, result in row.results if is_undecidable(result)]
+    compared = row.results if row.rate.ratio is not None else ()
+    sides = [letter for letter, result in compared if is_undecidable(result)]
     return f" ({', '.join(sides)} busy)" if sides else ""
 
 

@@ -231,8 +231,10 @@ def _running(strip: TimedCase, width: int, *, begins_at_0: bool) -> Line:
     sure = f"  {strip.interval.reason}" if not isinstance(strip.interval, Estimated) else f"  {strip.spread} "
     where = "in this launch" if isinstance(strip.interval, Estimated) else ""
     here = (Span(f"  {strip.rate}", "title"), Span(sure), Span(where, "dim"))
-    note = f"{format_seconds(strip.centre_s)} a step{'' if begins_at_0 else ', axis not from 0'}"
-    return fitted((*here, Span(right(note, max(width - line_width(here), 0)), "dim")), width)
+    note, room = f"  {format_seconds(strip.centre_s)} a step", width - line_width(here)
+    if not begins_at_0 and line_width((Span(f"{note}, axis not from 0"),)) <= room:
+        note += ", axis not from 0"
+    return fitted((*here, Span(right(note, max(room, 0)), "dim")), width)
 
 
 def _shown_blocks(strip: TimedCase, room: int) -> list[tuple[float, ...]]:

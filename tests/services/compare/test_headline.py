@@ -343,6 +343,18 @@ def test_three_boxes_are_ranked_and_those_that_overlap_tie() -> None:
     )
 
 
+def test_none_of_three_boxes_is_called_the_fastest_where_all_overlap_or_only_two_measured_a_case() -> None:
+    alike = [run_of({GPT: 0.1}, 2.0) for _ in range(3)]
+    rate = format_rate(GPT.units_per_step / 0.1, "tok")
+    assert headline(*alike).sentences == (f"GPT training: can't tell a.db, b.db and c.db apart, {rate}.",)
+
+    without = run_of({DECODE: 0.1})
+    first, *_ = headline(alike[0], without, run_of({GPT: 0.05})).sentences
+    assert first.startswith("GPT training, fastest first: c.db at ")
+    assert "b.db" not in first
+    assert headline(alike[0], without, without).is_empty
+
+
 def test_boxes_without_a_common_case_lead_to_the_command_that_gives_them_one() -> None:
     a, b = run_of({GPT_ON_CPU: 0.1}), run_of({GPT: 0.1})
     found = headline(a, b)

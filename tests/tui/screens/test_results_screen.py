@@ -13,7 +13,7 @@ from journals import GPU_MACHINE
 from moving_lines import Ticking
 from palettes import PLAIN
 from screen_goldens import FOLDER, SIZES, pictures, store_on_gpu, store_three
-from shell_app import make_app, opened, picture, press, rows_of, settled
+from shell_app import make_app, opened, picture, press, rows_of, settled, until
 from stored_runs import HOSTILE, run_id_of, store
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -141,7 +141,7 @@ async def test_what_changed_while_another_screen_was_shown_is_seen_and_marks_and
         await press(pilot, "1")
         db.unlink()
         await press(pilot, "3")
-        assert "there is no result file" in " ".join(picture(app).split())
+        await until(pilot, lambda: "there is no result file" in " ".join(picture(app).split()))
         assert picture(app).startswith("gputui  a.db ")
         await pilot.resize_terminal(40, 12)
         await settled(pilot)
