@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -74,6 +75,16 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     gc.disable()  # importing all tests makes no garbage, and looking for it takes a quarter of the time
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file without a slow test where only these are wanted, which is most of what collecting takes.
+
+    The mark is always written in the file of its test.
+    """
+    if re.match(r"slow|alone", config.option.markexpr) and collection_path.match("test_*.py"):
+        return not re.search(r"\b(slow|alone)\b", collection_path.read_text(encoding="utf-8")) or None
+    return None
 
 
 def pytest_collection_finish() -> None:

@@ -43,8 +43,15 @@ NOT_THESE = {
         ("memory_tricks", size): "as base, with more layers: takes seconds"
         for size in ("large", "large-checkpoint", "large-offload", "large-accumulate")
     },
+    **{
+        (name, "large"): "as base and xl, between which it is: takes seconds"
+        for name in ("conv_train", "gpt_train", "bert_ft", "style_fps")
+    },
+    ("decode", "large-b8"): "as base-b8 and xl-b8, between which it is: takes seconds",
 }
 """Sizes, likewise. Of the modes, `compile` is left out: inductor's kernels are compiled for a device."""
+TRAINED_IN = ("fp32", "amp-fp16")
+"""Of a training: fp16 does what bf16 does, and scales its loss; TF32 is a setting, which others have too."""
 READS_BACK = ("_local_scalar_dense", "nonzero", "equal", "item")
 
 
@@ -211,6 +218,8 @@ def planned(names: list[str]) -> Iterator[tuple[Any, str, str, str]]:
                 continue
             for precision in workload.precisions:
                 for used in USED[precision]:
+                    if workload.workload_class == "training" and used not in TRAINED_IN:
+                        continue
                     if used == "fp32" or size == next(iter(workload.sizes)):
                         yield workload, size, precision, used
 

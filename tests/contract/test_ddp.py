@@ -231,30 +231,26 @@ def test_when_the_worker_is_killed_the_launcher_and_its_ranks_end_by_themselves(
 
 
 @pytest.mark.slow
-def test_a_run_of_two_ranks_has_blocks_and_figures(tmp_path: Path) -> None:
-    case = make_case("ddp", "mini", threads="all")
-    run = Supervised(tmp_path, make_plan([0], cases=(case,)))
-    assert run.end() == 0
-    assert [(end.outcome, end.reason) for end in run.lines(CaseEnd)] == [("ok", "")]
-    assert len(run.lines(Block)) >= 5
-    figures = {figure.key: figure.value for figure in run.lines(Figure)}
+def test_a_run_of_two_ranks_has_blocks_and_figures_and_the_death_of_one_takes_the_other_along(
+    tmp_path: Path,
+) -> None:
+    cases = [make_case("ddp", "mini", threads=threads) for threads in ("1", "all")]
+    run = Supervised(tmp_path, make_plan([0], [1], cases=cases))
+    run.wait_for(Block, of_launch=1)
+    worker = run.worker_pid()
+    below = processes_below(worker)
+    (victim,) = [process for process in below if rank_of(process) == "1"]
+    assert ends_by_itself(worker, lambda: victim.send_signal(signal.SIGKILL))
+    assert run.end() == 0, "the other case was measured"
+    assert psutil.wait_procs(below, timeout=300)[1] == []
+    assert [(end.outcome, end.reason) for end in run.lines(CaseEnd)] == [
+        ("ok", ""),
+        ("failed", "rank 1 ended before its work was done"),
+    ]
+    assert [line.status for line in run.lines(RunEnd)] == ["finished"]
+    assert len([line for line in run.lines(Block) if line.launch_id == 0]) >= 5
+    figures = {figure.key: figure.value for figure in run.lines(Figure) if figure.launch_id == 0}
     assert all(not isinstance(value, Missing) and value > 0 for value in figures.values())
     assert len(figures) == 2 + 2 * len(COLLECTIVE_TITLES), (
         "efficiency, a step alone, and each collective at two sizes"
     )
-
-
-@pytest.mark.slow
-def test_the_death_of_one_rank_fails_the_case_and_takes_the_others_along(tmp_path: Path) -> None:
-    case = make_case("ddp", "mini", threads="all")
-    run = Supervised(tmp_path, make_plan([0], cases=(case,)))
-    worker = run.worker_pid()
-    run.wait_for(Block)
-    below = processes_below(worker)
-    (victim,) = [process for process in below if rank_of(process) == "1"]
-    assert ends_by_itself(worker, lambda: victim.send_signal(signal.SIGKILL))
-    assert run.end() == 1
-    (end,) = run.lines(CaseEnd)
-    assert (end.outcome, end.reason) == ("failed", "rank 1 ended before its work was done")
-    assert [line.status for line in run.lines(RunEnd)] == ["failed"]
-    assert psutil.wait_procs(below, timeout=300)[1] == []

@@ -138,31 +138,25 @@ def test_what_is_no_host_and_what_has_another_torch_is_sent_away_with_the_reason
 
 
 @pytest.mark.slow
-def test_ranks_of_two_hosts_train_as_one_process_does_and_a_host_stays_for_the_next_case(
+def test_ranks_of_two_hosts_train_as_one_process_does_and_when_a_host_leaves_the_next_case_is_lost_at_once(
     rendezvous: str,
 ) -> None:
     with joined(rendezvous) as guest:
-        for _ in range(2):
-            ranks = start_ranks(on_two_hosts(rendezvous))
-            try:
-                found = []
-                for _ in range(3):
-                    ranks.ask_all(do="time", steps=1)
-                    answers = ranks.ask_all(do="digest")
-                    assert answers[0]["digest"] == answers[1]["digest"]
-                    found.append(mean(float(answer["loss"]) for answer in answers))
-            finally:
-                ranks.close()
-            assert found == pytest.approx(losses_of_one_process(3), rel=1e-4)
-            assert guest.stdout is not None
-            for line in iter(guest.stdout.readline, "the case has ended\n"):
-                assert line, "it left"
-    assert guest.returncode == 128 + signal.SIGTERM
+        ranks = start_ranks(on_two_hosts(rendezvous))
+        try:
+            found = []
+            for _ in range(3):
+                ranks.ask_all(do="time", steps=1)
+                answers = ranks.ask_all(do="digest")
+                assert answers[0]["digest"] == answers[1]["digest"]
+                found.append(mean(float(answer["loss"]) for answer in answers))
+        finally:
+            ranks.close()
+        assert found == pytest.approx(losses_of_one_process(3), rel=1e-4)
+        assert guest.stdout is not None
+        for line in iter(guest.stdout.readline, "the case has ended\n"):
+            assert line, "it left"
 
-
-@pytest.mark.slow
-def test_when_a_host_leaves_the_case_is_lost_at_once_and_no_rank_stays(rendezvous: str) -> None:
-    with joined(rendezvous) as guest:
         ranks = start_ranks(on_two_hosts(rendezvous))
         theirs = psutil.Process(guest.pid).children(recursive=True)
         assert "1" in {rank_of(process) for process in theirs}
@@ -171,6 +165,7 @@ def test_when_a_host_leaves_the_case_is_lost_at_once_and_no_rank_stays(rendezvou
             train_forever(ranks)
         ranks.close()
         assert psutil.wait_procs(theirs, timeout=300)[1] == []
+    assert guest.returncode == 128 + signal.SIGTERM
 
 
 def test_joining_needs_an_address_and_a_torch(tmp_path_factory: pytest.TempPathFactory) -> None:
