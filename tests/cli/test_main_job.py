@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import gputui, gputui_here, write_failing_profile, write_spin_profile
+from command_line import gputui_here, write_failing_profile, write_spin_profile
 
 BOTH = ("1", "all")
 
@@ -53,7 +53,7 @@ def test_without_a_terminal_progress_is_one_plain_line_per_event(place: Path) ->
 @pytest.mark.slow
 def test_a_planted_slowdown_is_called_slower_unless_others_held_the_cpus(place: Path) -> None:
     # four times: with one launch a side, a factor of 1.5 is significant in most pairs only
-    gputui("run", place / "spin.toml", "--db", place / "b.db", env={"GPUTUI_SPIN_WORK": "4"})
+    gputui_here("run", place / "spin.toml", "--db", place / "b.db", env={"GPUTUI_SPIN_WORK": "4"})
     done = gputui_here("compare", place / "a.db", place / "b.db", "--format", "json")
     rows = json.loads(done.stdout)["comparisons"][0]["rows"]
     assert [row["threads"] for row in rows] == ["1", "all"]
@@ -123,7 +123,7 @@ def test_a_run_exits_with_1_and_says_why_if_one_launch_of_a_case_failed(tmp_path
     program = f"mkdir {tmp_path}/first && exit 3; exit 0"
     text = profile.read_text().replace("echo the disk is gone >&2; exit 3", program)
     profile.write_text(text.replace("replicates = 1", "replicates = 3"))
-    done = gputui("run", profile, "--db", tmp_path / "a.db")
+    done = gputui_here("run", profile, "--db", tmp_path / "a.db")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 of 3 launches" in done.stdout
     assert "exited with status 3" in done.stdout

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from command_line import gputui, gputui_here, write_spin_profile
+from command_line import gputui_here, write_spin_profile
 from journals import make_case, make_journal
 from own_steps import STEP
 from stored_runs import run_id_of
@@ -71,7 +71,7 @@ def test_running_out_of_memory_is_a_result_and_a_failure_stays_one(
     step, db = tmp_path / "mine.py", tmp_path / "a.db"
     (tmp_path / "beside.py").write_text("pieces_of = None\n")
     step.write_text(STEP.replace("import hashlib", f"raise {error}"))
-    done = gputui("run", step, "--db", db, "--launches", "1", "--blocks", "5", "--yes")
+    done = gputui_here("run", step, "--db", db, "--launches", "1", "--blocks", "5", "--yes")
     assert done.returncode == status, done.stderr
     assert done.stdout.lstrip().startswith(headline)
     assert ends_of(db) == [end]

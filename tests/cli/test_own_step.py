@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import make_interpreter, make_machine
-from command_line import gputui, gputui_here, printed
+from command_line import gputui_here, printed
 from own_steps import STEP
 
 from gputui.errors import EXIT_CASE_FAILED
@@ -32,7 +32,7 @@ def step(tmp_path: Path) -> Path:
 def test_a_step_is_measured_stored_and_compared_like_ours(step: Path, tmp_path: Path) -> None:
     for name, version in (("a", 1), ("b", 2)):
         step.write_text(STEP.replace("version=1", f"version={version}"))
-        done = gputui("run", step, "--db", tmp_path / f"{name}.db", "--launches", "1", "--blocks", "5")
+        done = gputui_here("run", step, "--db", tmp_path / f"{name}.db", "--launches", "1", "--blocks", "5")
         assert done.returncode == 0, done.stderr
         assert "step:hashing " in done.stdout
     (case,) = json.loads(gputui_here("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
@@ -105,10 +105,10 @@ def test_profiles_shows_what_of_a_step_would_run_here(step: Path, capsys: pytest
 
 @pytest.mark.slow
 def test_the_template_runs_at_once(tmp_path: Path) -> None:
-    made = gputui("new-workload", tmp_path / "mine.py")
+    made = gputui_here("new-workload", tmp_path / "mine.py")
     assert made.returncode == 0
     brief = ("--budget", "600", "--blocks", "5", "--launches", "1")
-    done = gputui("run", tmp_path / "mine.py", "--db", tmp_path / "a.db", *brief)
+    done = gputui_here("run", tmp_path / "mine.py", "--db", tmp_path / "a.db", *brief)
     assert done.returncode == 0, done.stderr
     cases = json.loads(gputui_here("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
     assert {case["precision"] for case in cases if case["outcome"] == "ok"} == {"fp32", "amp"}
@@ -177,7 +177,7 @@ def test_a_mistake_in_a_step_is_reported_with_file_line_and_what_was_expected(
 @pytest.mark.slow
 def test_an_error_in_mid_run_fails_the_case_with_its_line(step: Path, tmp_path: Path) -> None:
     step.write_text(STEP.replace("    return Step(lambda:", "    return (lambda:"))
-    done = gputui("run", step, "--db", tmp_path / "a.db")
+    done = gputui_here("run", step, "--db", tmp_path / "a.db")
     assert done.returncode == 1, done.stderr
     (case,) = json.loads(gputui_here("show", "latest", tmp_path / "a.db", "--json").stdout)["cases"]
     assert case["outcome"] == "failed"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import gputui, gputui_here
+from command_line import gputui_here
 from journals import CPU_MACHINE, PRICE, journal_lines, write_lines
 
 from gputui.model.journal import RunStart
@@ -35,7 +35,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_a_run_is_repeated_from_its_file_alone_and_ready_to_be_compared(theirs: Path, tmp_path: Path) -> None:
-    done = gputui("run", "--like", f"{theirs}@ana", "--db", tmp_path / "mine.db", "--blocks", "5")
+    done = gputui_here("run", "--like", f"{theirs}@ana", "--db", tmp_path / "mine.db", "--blocks", "5")
 
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
@@ -81,13 +81,13 @@ def test_a_program_of_theirs_is_not_repeated_without_its_profile(tmp_path: Path)
         'schema = 1\nversion = 1\ntitle = "nap"\nquestion = "?"\nbudget_s = 600\nreplicates = 1\n'
         '[[command]]\nname = "nap"\nversion = 1\nargv = ["sleep", "0.05"]\n'
     )
-    assert gputui("run", profile, "--db", tmp_path / "a.db", "--price", "2.5").returncode == 0
+    assert gputui_here("run", profile, "--db", tmp_path / "a.db", "--price", "2.5").returncode == 0
 
     alone = gputui_here("run", "--like", tmp_path / "a.db", "--db", tmp_path / "b.db")
     assert alone.returncode == 2
     assert "result files hold no commands: give its profile.toml as well" in alone.stderr
 
-    done = gputui("run", profile, "--like", tmp_path / "a.db", "--db", tmp_path / "a.db", "--json")
+    done = gputui_here("run", profile, "--like", tmp_path / "a.db", "--db", tmp_path / "a.db", "--json")
     assert done.returncode == 0, done.stderr
     assert [case["workload"] for case in json.loads(done.stdout)["runs"][0]["cases"]] == ["command:nap"]
     with open_result(tmp_path / "a.db") as file:

@@ -80,7 +80,7 @@ def test_eight_slots_are_judged_better_for_eight_users_than_one(tmp_path: Path) 
                 *("--slo", "none", "--budget", "9", "--db", tmp_path / name),
             )
             assert done.returncode == 0, done.stderr
-    compared = gputui("compare", tmp_path / "one.db", tmp_path / "eight.db", "--format", "json")
+    compared = gputui_here("compare", tmp_path / "one.db", tmp_path / "eight.db", "--format", "json")
 
     rate, *times = json.loads(compared.stdout)["comparisons"][0]["rows"]
     verdicts = {row["case"].partition("8 users")[2].strip(): row["verdict"] for row in times}
