@@ -14,7 +14,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import get_args  # Any: JSON that is not yet checked
+from typing import get_args
 
 from gputui.model.absent import Missing, to_plain
 from gputui.model.machine import Machine, Runtime

@@ -173,7 +173,7 @@ class RunsPane(RunHolder):
         """File, number of runs shown, and of those marked."""
         marks = f", {len(self.marked)} marked" if self.marked else ""
         if elsewhere := sum(path != self.contents.path for path, _ in self.marked):
-            marks += f" ({elsewhere} in other files)"
+            marks += " elsewhere" if elsewhere == len(self.marked) else f", {elsewhere} elsewhere"
         count, text = len(self.shown), self._filter.value
         words = f"{count} of {len(self.contents.runs)} holding {text}" if text else counted(count, "run")
         return f"{self.contents.path.name}: {words}{marks}"
