@@ -66,8 +66,9 @@ class LinesPage(ScrolledLines):
         self.refresh()
 
     def show_at_any_width(self, lines_of: LinesOf, *, keeps_place: bool = False) -> None:
-        """Show what is made for the width of the page, and for each width that it gets."""
-        self.show(lines_of(self.size.width) if self.size.width else (), keeps_place=keeps_place)
+        """Show what is made for the width of the page, and for each width that it gets. One not laid out yet
+        takes that of the screen: if the layout is asked for before it is drawn, Textual sends no size."""
+        self.show(lines_of(self.size.width or self.screen.size.width), keeps_place=keeps_place)
         self._lines_of = lines_of
 
     def on_resize(self) -> None:

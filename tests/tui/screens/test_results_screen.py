@@ -26,6 +26,7 @@ from gputui.tui.app import MonitorApp
 from gputui.tui.screens.results import ResultsScreen
 from gputui.tui.screens.results_panes import TABS
 from gputui.tui.shell.shell_screen import AskText, Confirm
+from gputui.tui.widgets.scrolled import LinesPage
 
 
 def labels(db: Path) -> dict[str, str]:
@@ -121,6 +122,22 @@ async def test_a_path_is_opened_by_typing_it_and_one_that_cannot_be_is_reported_
         await press(pilot, "escape")
         assert "a.db" in picture(app)
         assert "words.txt" not in picture(app)
+
+
+async def test_a_notice_is_drawn_even_if_textual_reports_no_size_because_the_layout_was_read_in_between(
+    db: Path,
+) -> None:
+    app = make_app()
+    async with app.run_test(size=(100, 24)) as pilot:
+        screen = await opened(pilot, ResultsScreen, str(db))
+        page = screen.query_one("#notice", LinesPage)
+        screen._fail("gone.db", "files", "there is no result file", "record one")
+        screen._compositor.update_widgets({page})  # Textual draws what was refreshed before it lays out
+        for widget in screen.walk_children():
+            assert widget.size is not None  # each has Textual lay out all of them, without events
+        await settled(pilot)
+        assert page.size.width == 100
+        assert "there is no result file" in picture(app)
 
 
 async def test_what_changed_while_another_screen_was_shown_is_seen_and_marks_and_cursor_stay(
