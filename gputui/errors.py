@@ -6,6 +6,7 @@ Text from a file or host may hold escape sequences; printed as it is, it would w
 from __future__ import annotations
 
 import unicodedata
+from pathlib import Path
 
 EXIT_DONE = 0
 EXIT_CASE_FAILED = 1
@@ -33,6 +34,14 @@ class GputuiError(Exception):
         self.exit_code = exit_code
         if hint and hasattr(self, "add_note"):  # Python 3.11: below the message in a traceback
             self.add_note(hint)
+
+
+class NoFile(GputuiError):
+    """There is no result file at this path."""
+
+    def __init__(self, path: Path, message: str, hint: str) -> None:
+        super().__init__(message, hint)
+        self.path = path
 
 
 class MachineLacks(GputuiError):

@@ -20,6 +20,7 @@ from gputui.errors import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     GputuiError,
+    NoFile,
     clean_text,
 )
 from gputui.version import version
@@ -172,6 +173,10 @@ def _status_of(words: list[str]) -> int:
     except GputuiError as error:
         if debug:
             raise
+        if isinstance(error, NoFile):
+            from gputui.cli.watching import first_run_into
+
+            error = first_run_into(error.path) or error
         _print_error(error.message, error.hint)
         status = error.exit_code
     except click.ClickException as error:
@@ -236,12 +241,9 @@ def _explained(error: click.ClickException) -> tuple[str, str]:
 
 
 def _plain_numbers(text: str) -> str:
-    """Click's `'x' is not a valid float range` and `0<x<=100.0`, in words."""
-    text = re.sub(r"a valid float( range)?\b", "a number", text)
+    """Click's `'x' is not a valid integer range` and `0<=x<=100`, in words."""
     text = re.sub(r"a valid integer( range)?\b", "a whole number", text)
-    text = re.sub(r"(?<=\d)\.0\b", "", text) if "<=x<" in text or "<x<" in text else text
-    text = re.sub(r"in the range (\S+?)<=x<=(\S+)", r"in the range \1 to \2", text)
-    return re.sub(r"in the range (\S+?)<x<=(\S+)", r"above \1 and at most \2", text)
+    return re.sub(r"in the range (\S+?)<=x<=(\S+)", r"in the range \1 to \2", text)
 
 
 def _flushed(status: int) -> int:

@@ -29,6 +29,7 @@ from gputui.model.units import (
     format_seconds,
     format_spread,
     format_usd,
+    number_from,
 )
 from gputui.services.advise.llm_serving import (
     LLM_HEADINGS,
@@ -57,7 +58,6 @@ from gputui.services.results.conditions import Evidence
 from gputui.services.results.labels import case_words, device_words
 from gputui.services.results.run_forms import case_identity
 from gputui.services.results.selectors import Selection, select_all, split_selector
-from gputui.services.runs.options import number_from
 from gputui.worker import PRECISIONS
 
 J = TypeVar("J")

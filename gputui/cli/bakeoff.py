@@ -40,13 +40,13 @@ from gputui.errors import (
     NoResult,
     clean_text,
 )
-from gputui.model.units import counted, format_bytes, format_clock, format_whole_seconds, listed
+from gputui.model.units import counted, format_bytes, format_clock, format_whole_seconds, listed, number_from
 from gputui.services.hosts.bakeoff import LOST, RUNNING, STYLES, Bakeoff, HostRun, HostStatus, find_bakeoff
 from gputui.services.hosts.box import PreparedHosts, cleaned, left_on, new_bakeoff, prepare, profile_for_hosts
 from gputui.services.hosts.host import Host
 from gputui.services.hosts.link import NothingThere, on_all
 from gputui.services.results.selectors import from_here
-from gputui.services.runs.options import number_from, options_of
+from gputui.services.runs.options import options_of
 from gputui.services.runs.process import writable_target
 from gputui.services.support.paths import hash_key
 

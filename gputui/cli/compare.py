@@ -15,15 +15,14 @@ from gputui.cli.options import all_rows_option, trust_option
 from gputui.cli.output import console, no_terminal, print_or_write, warn
 from gputui.errors import EXIT_CASE_FAILED, EXIT_DONE, EXIT_NO_RESULT, EXIT_UNDECIDED, GputuiError
 from gputui.model.plan import TRACE_PROFILE
-from gputui.model.units import counted
+from gputui.model.units import counted, number_from
 from gputui.services.compare.columns import COLUMNS, ENERGY
 from gputui.services.compare.fleet import FLEET_FROM, ranking_of
 from gputui.services.compare.formats import WITH_ENERGY, comparison_text, form_of, ranking_text
 from gputui.services.compare.pairing import DIMENSIONS
 from gputui.services.compare.session import NO_FILE, ComparisonRequest, asked_of, shared_options
 from gputui.services.compare.suggestions import CANNOT_TELL, FAIL, PASS, check_gate, gate_lines
-from gputui.services.results.selectors import every_file, select_all, unreadable
-from gputui.services.runs.options import number_from
+from gputui.services.results.selectors import readable, select_all
 
 FORMATS = ("text", "markdown", "csv", "json", "html")
 
@@ -184,22 +183,10 @@ def command(
         raise GputuiError(f"--columns: {options.form} has all of them", "leave it out, or --format markdown")
     if options.unsure == "pass" and options.slower_pct is None:
         raise GputuiError("--unsure pass needs --fail-if-slower PCT", "such as --fail-if-slower 5")
-    return _compare_files(options)
-
-
-def _compare_files(options: _Options) -> int:
-    """Compare all files, without those that cannot be read and were found in a directory."""
-    found = every_file(options.files)
-    try:
-        return _compare(replace(options, files=found))
-    except GputuiError:
-        read = partial(select_all, trust=options.trust, with_passes=True)
-        left_out = unreadable(set(found).difference(options.files), lambda file: read([file]))
-        readable = tuple(file for file in found if file not in left_out)
-        if not left_out or len(readable) < 2:
-            raise
-    warn(f"left out: {why}" for why in left_out.values())
-    return _compare(replace(options, files=readable))
+    read = partial(select_all, trust=options.trust, with_passes=True)
+    return readable(
+        options.files, lambda files: _compare(replace(options, files=files)), lambda file: read([file]), warn
+    )
 
 
 def _compare(options: _Options) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,16 +24,16 @@ from gputui.document.spans import Span
 from gputui.document.table import Cell, table_of
 from gputui.errors import GputuiError
 from gputui.model.units import counted
-from gputui.services.results.browser import ListedRun, list_runs
+from gputui.services.results.browser import list_runs
 from gputui.services.results.labels import day, device_words, torch_words
 from gputui.services.results.selectors import (
     chosen_files,
+    files_in,
     from_here,
     is_there,
     locate_run,
+    readable,
     result_file_of,
-    result_files_in,
-    unreadable,
 )
 from gputui.services.runs.process import called, import_journal, runs_in_progress
 from gputui.services.support.paths import default_result_file, make_directory_for, runs_of_others
@@ -75,9 +74,13 @@ def runs(file: Path | None, trust: bool, as_json: bool) -> None:
             print_json({"runs": [], "in_progress": [run.run_id for run in in_progress]})
         return
     is_directory = is_there(path) and path.is_dir()
-    paths = result_files_in(path) if is_directory else [path]
-    listed = _listed(paths, trust, as_json)
-    warn(warning for file_path in paths for warning in warnings_of(file_path))
+    listed = readable(
+        [str(path)],
+        lambda files: list_runs([Path(file) for file in files], trust, as_json),
+        lambda file: list_runs([Path(file)], trust),
+        warn,
+    )
+    warn(warning for file in (files_in(path) if is_directory else [path]) for warning in warnings_of(file))
     if as_json:
         from gputui.services.results.run_forms import summary_as_json
 
@@ -108,19 +111,6 @@ def runs(file: Path | None, trust: bool, as_json: bool) -> None:
         if listed:
             where = shlex.quote(from_here(str(listed[0].path)))
             page.hint("next", f"gputui show {listed[0].summary.short_id} {where}")
-
-
-def _listed(paths: Sequence[Path], trust: bool, as_stored: bool) -> list[ListedRun]:
-    """The runs of these files; of several, without those that cannot be read."""
-    try:
-        return list_runs(paths, trust, as_stored)
-    except GputuiError:
-        left_out = unreadable(paths, lambda one: list_runs([one], trust))
-        readable = [one for one in paths if one not in left_out]
-        if not left_out or not readable:
-            raise
-    warn(f"left out: {why}" for why in left_out.values())
-    return list_runs(readable, trust, as_stored)
 
 
 @click.command()
@@ -330,6 +320,7 @@ def share(
         raise GputuiError(f"{' and '.join(map(str, outs))}: one file is written", "call it once for each")
     (out,) = outs
     shared = written(files, out, [name for name, is_kept in kept.items() if is_kept], trust=trust)
+    warn(shared.unread)
     click.echo(f"wrote {out}", err=True)
     if as_json:
         print_json({"file": str(out), "in_it": shared.held, "not_in_it": shared.left_out})

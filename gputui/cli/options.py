@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ from gputui.document.page import Console, Page
 from gputui.document.spans import Span
 from gputui.document.table import Cell, table_of
 from gputui.errors import GputuiError, beginning
-from gputui.model.units import counted
+from gputui.model.units import counted, number_from
 
 if TYPE_CHECKING:
     from gputui.services.hosts.host import Host
@@ -64,7 +63,10 @@ machine_option = click.option(
     help="A name for this box, if nothing else identifies it.  [$GPUTUI_MACHINE]",
 )
 price_option = click.option(
-    "--price", type=float, metavar="USD_PER_H", help="What the whole box costs per hour."
+    "--price",
+    type=number_from("--price", float, "USD per hour, such as 2.49"),
+    metavar="USD_PER_H",
+    help="What the whole box costs per hour.",
 )
 all_cases_option = click.option(
     "--all", "shows_all", is_flag=True, help="Show all cases, even if they do not fit the terminal."
@@ -85,27 +87,17 @@ ascii_option = click.option(
 )
 
 
-class _Amount(click.FloatRange):
-    """A range without NaN, which click takes for a number of any range."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a number.", param, ctx)
-        return number
-
-
 def live_options(command: C) -> C:
     """How often the live view reads, and the price that it reckons with."""
     interval = click.option(
         "--interval",
-        type=_Amount(0.2, 10.0),
+        type=number_from("--interval", float, "seconds between samples, such as 1", (0.2, 10)),
         metavar="S",
         help="Seconds between samples, 0.2 to 10.  [1, or as last time]",
     )
     price = click.option(
         "--price",
-        type=_Amount(0, 1e6, min_open=True),
+        type=number_from("--price", float, "USD per hour, such as 2.49", (0.001, 1e6)),
         metavar="USD_PER_H",
         help="What the box costs per hour.",
     )

@@ -29,13 +29,12 @@ from gputui.model.plan import (
     PlannedLaunch,
     program_case,
 )
-from gputui.model.units import format_seconds
+from gputui.model.units import format_seconds, number_from
 from gputui.recording.recorder import Foreground, Recorder
 from gputui.recording.run_directory import Spec
 from gputui.services.prices import price_of
 from gputui.services.results.conditions import RecordedUse, recorded_use
 from gputui.services.results.selectors import from_here
-from gputui.services.runs.options import number_from
 from gputui.services.runs.process import import_journal, lay_out, new_run_id, writable_target
 from gputui.services.support.paths import hash_key
 from gputui.store.reading import open_result

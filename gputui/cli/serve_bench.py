@@ -10,8 +10,8 @@ import click
 from gputui.cli.options import db_option, detach_option, json_results_option, machine_option, notify_option
 from gputui.cli.output import report_missing_home, report_recovered, say
 from gputui.cli.watching import detached, measured
-from gputui.model.units import counted, format_percent, format_whole_seconds
-from gputui.services.runs.options import budget_from, launches_from, number_from, price_from
+from gputui.model.units import counted, format_percent, format_whole_seconds, number_from
+from gputui.services.runs.options import budget_from, launches_from, price_from
 from gputui.services.serving.plan import (
     DEFAULT_BUDGET_S,
     DEFAULT_LAUNCHES,

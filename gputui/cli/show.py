@@ -19,7 +19,7 @@ from gputui.model.absent import Missing, to_plain
 from gputui.model.journal import ProfiledPass
 from gputui.model.plan import TRACE_PROFILE
 from gputui.model.result import CaseResult, Run
-from gputui.model.units import counted, format_percent, format_seconds, format_whole_seconds
+from gputui.model.units import counted, format_percent, format_seconds
 from gputui.services.results.conditions import RecordedUse, recorded_use
 from gputui.services.results.headline import answering_run
 from gputui.services.results.labels import plain_case_name, run_heading, run_heading_in_one, some_of
@@ -30,12 +30,12 @@ from gputui.services.results.run_forms import (
     traces_of,
     where_messages_are,
 )
-from gputui.services.results.selectors import from_here, is_there, run_and_file, run_in, split_selector
+from gputui.services.results.selectors import from_here, is_there, run_and_file, run_in
 from gputui.services.results.step_breakdown import breakdown_of, is_believed, profiled_cases, step_parts
 from gputui.services.serving.curve import ServingRun, serving_of
 from gputui.services.serving.text import API_PRICE_HELP, api_price_from, serving_as_json
-from gputui.services.support.paths import default_result_file, exports_cache
-from gputui.store.opening import SUFFIXES, expanded
+from gputui.services.support.paths import exports_cache
+from gputui.store.opening import expanded
 from gputui.store.reading import StoredEvent, TelemetrySummary, open_result
 from gputui.store.selecting import find_run
 
@@ -75,7 +75,6 @@ def command(
     as_json: bool,
 ) -> None:
     """Show RUN (its short id, its label, `latest` or `latest~1`) of FILE; without them, the latest run."""
-    _check_has_ended(run, file)
     path, selector = run_and_file(run, file)
     with open_result(path, trust, as_stored=as_json) as result:
         wanted = "latest" if selector is None else selector
@@ -134,30 +133,6 @@ def _print_json(
     if not isinstance(used, Missing):
         plain["recorded"] = to_plain(used)
     print_json(plain)
-
-
-def _check_has_ended(run: str, file: Path | None) -> None:
-    """Raise GputuiError if the first run into the file is in progress: nothing is stored before its end."""
-    named = split_selector(run)[0] if file is None else file
-    path = expanded(named if named.suffix in SUFFIXES else default_result_file()).absolute()
-    if path.exists():
-        return
-    from gputui.recording.run_directory import Spec
-    from gputui.services.runs.process import called, is_of_this_boot, runs_in_progress
-    from gputui.services.runs.progress import ProgressTracker
-    from gputui.store.journal_reader import JournalTail
-
-    for one in (one for together in runs_in_progress() for one in together if one.target == path):
-        tracker = ProgressTracker([Spec.read(one.run_dir).plan], is_of_this_clock=is_of_this_boot(one))
-        for line in JournalTail(one.run_dir).poll():
-            tracker.hear(0, line)
-        seen = tracker.picture()
-        done = "" if seen.share_done is None else f", {format_percent(seen.share_done)} done"
-        left = "" if seen.left_s is None else f", about {format_whole_seconds(seen.left_s)} left"
-        raise GputuiError(
-            f"nothing is stored in {path} yet: its first run, {called(one)}, is in progress{done}{left}",
-            f"watch it, and see its results at its end: gputui attach {one.short_id}",
-        )
 
 
 def _print_trace(

@@ -31,6 +31,7 @@ from gputui.model.absent import Missing
 from gputui.model.journal import NOTHING_MEASURED, STOPPED, ProfiledPass, RunEnd
 from gputui.model.plan import Plan
 from gputui.model.result import Run
+from gputui.model.units import format_percent, format_whole_seconds
 from gputui.recording.run_directory import Spec
 from gputui.services.results.labels import has_failed, has_measured
 from gputui.services.results.run_forms import HOW_TO_OPEN, NextStep, traces_of, where_messages_are
@@ -51,7 +52,7 @@ from gputui.services.runs.process import (
 from gputui.services.runs.process import stop as end_run
 from gputui.services.runs.progress import ProgressTracker
 from gputui.services.serving.curve import ServingRun
-from gputui.store.journal_reader import TelemetryTail
+from gputui.store.journal_reader import JournalTail, TelemetryTail
 
 _STEPS_NAMED = 2
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -332,6 +333,24 @@ def _seen_to_end(
         runs, plans, alerts_of(runs, plans, is_late=True) if notifies else None, left=left, keys=keys
     )
     return finish(runs, watched, runs[0].target, **shown)
+
+
+def first_run_into(path: Path) -> GputuiError | None:
+    """Why there is no result file while the first run into it is in progress."""
+    begun = [run for together in runs_in_progress() for run in together if run.target == path]
+    if not begun:
+        return None
+    first = begun[-1]
+    tracker = ProgressTracker([Spec.read(first.run_dir).plan], is_of_this_clock=is_of_this_boot(first))
+    for line in JournalTail(first.run_dir).poll():
+        tracker.hear(0, line)
+    seen = tracker.picture()
+    done = "" if seen.share_done is None else f", {format_percent(seen.share_done)} done"
+    left = "" if seen.left_s is None else f", about {format_whole_seconds(seen.left_s)} left"
+    return GputuiError(
+        f"nothing is stored in {path} yet: its first run, {called(first)}, is in progress{done}{left}",
+        f"watch it, and see its results at its end: gputui attach {first.short_id}",
+    )
 
 
 def _check_only_one() -> None:

@@ -1,10 +1,16 @@
-"""Formats numbers as text. Nothing else does: two formats would print one speed as two numbers."""
+"""Formats numbers as text, and reads typed ones. Nothing else does: two formats would print one speed as two
+numbers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+from gputui.errors import GputuiError
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,3 +290,22 @@ def format_energy(joules_per_unit: float, unit: str) -> str:
     if joules_per_unit < 1e-12 * _ROUNDS_UP:
         return f"{joules_per_unit / 1e-12:.2g} pJ/{unit}"
     return f"{_in_largest(joules_per_unit, _JOULES, _ROUNDS_UP)}/{unit}"
+
+
+def number_from(
+    option: str, kind: type[N], hint: str, within: tuple[float, float] | None = None
+) -> Callable[[str], N]:
+    """What parses a number of this kind in this range, and raises GputuiError with the hint for another."""
+
+    def read(text: str) -> N:
+        whole = " whole" if kind is int else ""
+        try:
+            number = kind(text)
+        except ValueError:
+            raise GputuiError(f"{option}: {text[:40]!r} is not a{whole} number", hint) from None
+        if within is not None and not within[0] <= number <= within[1]:
+            allowed = f"{within[0]:.15g} to {within[1]:.15g}"
+            raise GputuiError(f"{option}: {text[:40].strip()} is not in the range {allowed}", hint)
+        return number
+
+    return read

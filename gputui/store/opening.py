@@ -21,7 +21,7 @@ from pathlib import Path
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, TypeVar  # Any: cells of a query
 
-from gputui.errors import GputuiError, clean_text
+from gputui.errors import GputuiError, NoFile, clean_text
 from gputui.model.units import counted
 from gputui.store.locking import WAIT_S, Locked, let_writers_pass
 from gputui.store.schema import FORMAT_NAME, META, SCHEMA_VERSION, TABLES
@@ -124,7 +124,7 @@ def check_place(db: Path) -> None:
     try:
         found = db.stat()
     except FileNotFoundError:
-        raise GputuiError(f"there is no result file {db}", _nearest(db)) from None
+        raise NoFile(db, f"there is no result file {db}", _nearest(db)) from None
     except OSError as error:
         raise GputuiError(
             f"{db} cannot be read: {error.strerror}", "check the path and its rights"

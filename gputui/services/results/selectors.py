@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from gputui.errors import GputuiError, NotStored
+from gputui.errors import GputuiError, NoFile, NotStored
 from gputui.model.journal import ProfiledPass
 from gputui.model.result import Run, RunSummary
 from gputui.model.units import listed
@@ -28,7 +28,7 @@ from gputui.store.reading import (
 )
 from gputui.store.selecting import find_run, find_runs, runs_with_common_ids, with_common_ids
 
-F = TypeVar("F", str, Path)
+T = TypeVar("T")
 
 _KEPT = 4
 """Copies of exports that are kept, the last used."""
@@ -135,15 +135,30 @@ def result_files_in(directory: Path) -> list[Path]:
     return inside
 
 
-def unreadable(files: Iterable[F], read: Callable[[F], object]) -> dict[F, GputuiError]:
-    """Of files that could not be read together, those at fault."""
-    found: dict[F, GputuiError] = {}
-    for file in files:
-        try:
-            read(file)
-        except GputuiError as error:
-            found[file] = error
-    return found
+def readable(
+    texts: Sequence[str],
+    use: Callable[[tuple[str, ...]], T],
+    read: Callable[[str], object],
+    warn: Callable[[Iterable[str]], None],
+) -> T:
+    """What `use` makes of all files of these selectors; where it fails, without those that were found in a
+    directory and that `read` cannot read, of which `warn` gets a line each.
+
+    Raises GputuiError as `use` does if that is none or all of them.
+    """
+    files, at_fault = every_file(texts), dict[str, GputuiError]()
+    try:
+        return use(files)
+    except GputuiError:
+        for file in (file for file in files if file not in texts):
+            try:
+                read(file)
+            except GputuiError as error:
+                at_fault[file] = error
+        if len(at_fault) in (0, len(files)):
+            raise
+    warn(f"left out: {error}" for error in at_fault.values())
+    return use(tuple(file for file in files if file not in at_fault))
 
 
 def chosen_files(texts: Sequence[str]) -> tuple[list[Path], dict[Path, frozenset[str]]]:
@@ -200,7 +215,8 @@ def run_and_file(run: str, file: Path | None) -> tuple[Path, str | None]:
     default = default_result_file()
     if not is_there(default):
         what = "" if run == "latest" else f"there is no file {run}, and "
-        raise GputuiError(
+        raise NoFile(
+            default,
             f"{what}nothing is stored in {default} yet",
             "measure this box: gputui run; or name a file, such as a.db",
         )

@@ -17,9 +17,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack  # Any: values by the names of their fields; JSON
+from typing import Any, TypedDict, Unpack  # Any: values by the names of their fields; JSON
 
 from gputui.errors import EXIT_NO_RESULT, GputuiError, NoResult
+from gputui.model.units import number_from
 from gputui.services.profiles.loader import MAX_BLOCKS, MAX_BUDGET_S, MAX_REPLICATES
 from gputui.services.profiles.planner import Choices
 from gputui.services.results.frames import Frames, load_runs
@@ -29,7 +30,6 @@ from gputui.worker import MIN_BLOCKS
 from gputui.worker.foreign_json import read_json
 from gputui.worker.ranks import address_of
 
-N = TypeVar("N", int, float)
 _SHOWN = 40
 
 
@@ -52,25 +52,6 @@ class RunOptions(Choices):
 def options_of(profile: str, stated: Mapping[str, Any]) -> RunOptions:
     """The options with these values, by the fields of `RunOptions`; None for the usual."""
     return RunOptions(profile=profile, **{key: value for key, value in stated.items() if value is not None})
-
-
-def number_from(
-    option: str, kind: type[N], hint: str, within: tuple[float, float] | None = None
-) -> Callable[[str], N]:
-    """What parses a number of this kind in this range, and raises GputuiError with the hint for another."""
-
-    def read(text: str) -> N:
-        whole = " whole" if kind is int else ""
-        try:
-            number = kind(text)
-        except ValueError:
-            raise GputuiError(f"{option}: {text[:_SHOWN]!r} is not a{whole} number", hint) from None
-        if within is not None and not within[0] <= number <= within[1]:
-            allowed = f"{within[0]:.15g} to {within[1]:.15g}"
-            raise GputuiError(f"{option}: {text[:_SHOWN].strip()} is not in the range {allowed}", hint)
-        return number
-
-    return read
 
 
 launches_from = number_from(

@@ -32,10 +32,9 @@ from gputui.model.plan import (
     program_case,
 )
 from gputui.model.serving import SERVE_PROFILE
-from gputui.model.units import counted, format_seconds
+from gputui.model.units import counted, format_seconds, number_from
 from gputui.recording.run_directory import Spec
 from gputui.services.prices import check_instance, price_of
-from gputui.services.runs.options import number_from
 from gputui.services.runs.process import new_run_id, writable_target
 from gputui.services.serving.profiles import (
     DEFAULT_ATTAINED_SHARE,

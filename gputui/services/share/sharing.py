@@ -19,7 +19,7 @@ from gputui.services.compare.formats import comparison_text
 from gputui.services.compare.pairing import Side
 from gputui.services.compare.session import Answer, Asked, ask
 from gputui.services.results.run_forms import copy_whole
-from gputui.services.results.selectors import every_file, judged_runs, split_selector
+from gputui.services.results.selectors import judged_runs, readable, split_selector
 from gputui.services.serving.curve import serving_of
 from gputui.services.share.copying import DETAIL, Replacements, shared_copy
 from gputui.services.share.report import REPEAT, Report, SharedSide, below_normal, card_of, report_on
@@ -74,6 +74,8 @@ class Shared(NamedTuple):
 
     held: tuple[str, ...]
     left_out: tuple[str, ...]
+    unread: tuple[str, ...]
+    """Files of a directory that could not be read, and why."""
 
 
 def share(texts: Sequence[str], out: Path, keep: Collection[str] = (), *, trust: bool = False) -> Shared:
@@ -94,7 +96,9 @@ def share(texts: Sequence[str], out: Path, keep: Collection[str] = (), *, trust:
         raise NotStored(
             f"{out} already exists and will not be overwritten", "choose another name, or remove that file"
         )
-    boxes = _picked(texts, trust)
+    unread: list[str] = []
+    picked = partial(_picked, trust=trust)
+    boxes = readable(texts, picked, lambda file: picked([file]), unread.extend)
     if form == ".db":
         every = Picked()
         for box in boxes:
@@ -117,7 +121,7 @@ def share(texts: Sequence[str], out: Path, keep: Collection[str] = (), *, trust:
         for letter, box in zip(_letters(len(boxes)), boxes, strict=True):
             copies.append(Path(place) / f"{letter or 'box'}.db")
             rows += shared_copy(box, copies[-1], names)
-        shared = Shared(_held(copies, rows), _left_out(names))
+        shared = Shared(_held(copies, rows), _left_out(names), tuple(unread))
         if form == ".db":
             write(out, lambda: copy_whole(copies[0], target))
         elif form in CARDS:
@@ -127,14 +131,14 @@ def share(texts: Sequence[str], out: Path, keep: Collection[str] = (), *, trust:
     return shared
 
 
-def _picked(texts: Sequence[str], trust: bool) -> list[Picked]:
+def _picked(texts: Sequence[str], *, trust: bool) -> list[Picked]:
     """The runs of each argument and box, in the first file that holds them: a copy of a file is no more.
 
     All of them are read, so that nothing invalid is shared.
     """
     boxes: dict[tuple[int, str], Picked] = {}
     seen = set[str]()
-    for number, text in enumerate(every_file(texts)):
+    for number, text in enumerate(texts):
         path, selector = split_selector(text)
         with open_result(path, trust) as file:
             summaries = file.summaries()

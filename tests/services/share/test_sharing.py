@@ -302,7 +302,11 @@ def test_a_card_shows_one_result_or_why_its_step_is_missing_and_a_copy_of_a_file
     why = "where the time of a step goes is not known: no step was profiled"
     assert why in (tmp_path / "card.txt").read_text()
     alone = share([str(folder / "a.db")], tmp_path / "alone.md")
-    assert share([str(folder)], tmp_path / "folder.md").held == alone.held
+    (folder / "broken.db").write_bytes(b"not a database" * 999)
+    shared = share([str(folder)], tmp_path / "folder.md")
+    assert (shared.held, shared.left_out) == (alone.held, alone.left_out)
+    (why,) = shared.unread
+    assert why.startswith(f"left out: {folder / 'broken.db'} is not a gputui result file")
     store(folder / "c.db", 2, profiled=False)
     with pytest.raises(GputuiError, match="2 results on one card") as failed:
         share([str(folder)], tmp_path / "card.svg")

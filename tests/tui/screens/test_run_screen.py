@@ -235,12 +235,13 @@ async def test_a_run_whose_supervisor_is_killed_is_stored_by_who_watches_it(
     endless: Path, tmp_path: Path
 ) -> None:
     assert gputui("run", endless, "--db", tmp_path / "a.db", "--detach").returncode == 0
-    too_early = gputui("show", tmp_path / "a.db")
     name = only_run_dir().name[-8:]
-    assert too_early.returncode == 2
-    said = rf"a\.db yet: its first run, {name}, is in progress, <?[\d.]+ % done, about .* left\n"
-    assert re.search(said, too_early.stderr)
-    assert f"gputui attach {name}" in too_early.stderr
+    for verb in ("show", "compare"):
+        too_early = gputui(verb, tmp_path / "a.db")
+        assert too_early.returncode == 2
+        said = rf"a\.db yet: its first run, {name}, is in progress, <?[\d.]+ % done, about .* left\n"
+        assert re.search(said, too_early.stderr)
+        assert f"gputui attach {name}" in too_early.stderr
     app = make_app("run")
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await opened(pilot)
