@@ -509,7 +509,7 @@ def _why_inconclusive(estimate: Estimate, band: float, error_rate: float) -> str
         return "the interval is too wide"
     needed = launches_needed(estimate, nearest_edge(estimate, band), error_rate)
     if isinstance(needed, Missing):
-        return f"too near to ±{_percent(band)} to tell: {needed.reason}"
+        return f"a difference too close to {_percent(band)} to call: {needed.reason}"
     return f"the interval is too wide: needs about {needed} launches a side"
 
 

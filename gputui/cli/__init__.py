@@ -220,9 +220,10 @@ def _explained(error: click.ClickException) -> tuple[str, str]:
         text = f"{error.option_name} is out of range: no argument here may be negative"
     if context is None:
         return text, "gputui --help lists the commands"
-    called = context.command_path
+    name = context.command_path.removeprefix("gputui").strip()
+    name = SPELT.get(name, name)
+    called = f"gputui {name}".strip()
     words = " ".join(context.command.collect_usage_pieces(context))
-    name = called.removeprefix("gputui").strip()
     hint = f"{called} {words}; {called} --help explains the options"
     required = [p for p in context.command.params if isinstance(p, click.Option) and p.required]
     if required and (isinstance(error, click.NoSuchOption) or getattr(error, "param", None) in required):

@@ -225,8 +225,9 @@ def test_a_row_says_how_many_launches_would_do_or_that_runs_differ_by_more_than_
 
     assert words(open_row, lost_row, run_row) == ["inconclusive"] * 3
     assert re.fullmatch(r"the interval is too wide: needs about \d+ launches a side", open_row.reason)
-    assert lost_row.reason == "too near to ±1 % to tell: it takes more than 20 launches a side"
-    assert run_row.reason == "too near to ±1 % to tell: runs of one box differ by more than that"
+    too_close = "a difference too close to 1 % to call"
+    assert lost_row.reason == f"{too_close}: it takes more than 20 launches a side"
+    assert run_row.reason == f"{too_close}: runs of one box differ by more than that"
 
 
 def test_blocks_that_follow_each_other_widen_the_interval() -> None:

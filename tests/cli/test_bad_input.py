@@ -238,6 +238,9 @@ def test_nor_is_an_option(capsys: pytest.CaptureFixture[str]) -> None:
         status, _, err = printed(capsys, "run", word)
         assert (status, f"run: no such option '{word}'" in err, "did you mean" in err) == (2, True, False)
     assert "did you mean --attach?" in printed(capsys, "run", "--atach")[2]
+    _, _, err = printed(capsys, "monitor", "--once", "--interval", "1")
+    assert "monitor --once: no such option '--interval'" in err
+    assert "gputui monitor --once [OPTIONS]; gputui monitor --once --help explains the options" in err
 
 
 def test_words_of_other_tools_and_misspelt_ones_lead_to_the_verb_in_one_line(
@@ -267,7 +270,10 @@ def test_words_of_other_tools_and_misspelt_ones_lead_to_the_verb_in_one_line(
     [
         (("a.db",), "gputui show a.db"),
         (("step trace.json.gz",), "gputui import 'step trace.json.gz'"),
-        (("merge",), "merge: missing argument 'IN...'\n  gputui merge [OPTIONS] IN...; gputui merge --help"),
+        (
+            ("merge",),
+            "merge: missing argument 'IN...'\n  gputui db merge [OPTIONS] IN...; gputui db merge --help",
+        ),
         (("run", "--lable", "x"), "--label"),
         (("bakeoff", "--slurm"), "--via 'srun -w NODE'"),
         (("compare", "a.db", "reference:x"), "gputui show F judges its cases by the reference"),

@@ -17,7 +17,7 @@ from gputui.services.doctor.disturbances import Check
 from gputui.services.runs.options import RunOptions
 from gputui.services.runs.start import prepare
 
-BUSY = Check("other programs", "note", "they want 7.3 CPU threads, and this box has 16", "wait")
+BUSY = Check("other programs", "note", "busy with other work for 7.3 threads, and this box has 16", "wait")
 
 
 def before_a_run(

@@ -37,6 +37,8 @@ def test_a_run_without_a_result_exits_with_6_and_is_stored_as_failed(tmp_path: P
     shown = gputui_here("show", "latest", db, "--json")
     assert shown.returncode == EXIT_DONE
     assert json.loads(shown.stdout)["headline"].startswith("Nothing was measured:")
+    stored(db, 1, [make_case("gemm")])
+    assert "measured nothing: 1 case did not finish" in gputui_here("show", "latest", db).stderr
 
 
 @pytest.mark.slow

@@ -146,7 +146,7 @@ def load_checks(machine: Machine, sample: LiveSample) -> Iterator[Check]:
     if load <= OTHERS_SHARE * threads or is_idle_again:
         yield Check("other programs", "ok", f"quiet: load {load:.1f} on {threads} threads")
     else:
-        found = f"they want {load:.1f} CPU threads, and this box has {threads}"
+        found = f"busy with other work for {load:.1f} threads, and this box has {threads}"
         step = "rates will be lower and vary: wait until they are done"
         yield Check("other programs", "note", found, step)
 

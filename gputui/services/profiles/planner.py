@@ -351,27 +351,26 @@ class _Only(NamedTuple):
 
 
 def _meant(profile: Profile, only: Sequence[str]) -> list[_Only]:
-    """What `WORKLOAD[:SIZE[:PRECISION]]` names; of `step:NAME` and `command:NAME` the name is enough."""
+    """What `WORKLOAD[:SIZE[:PRECISION]]` names, where the workload may be called by its title; of `step:NAME`
+    and `command:NAME` the name is enough."""
     has = sorted({e.workload for e in profile.cases} | {c.workload for c in profile.commands})
+    titles = {workload.name: workload.title for workload in WORKLOADS}
     found: list[_Only] = []
     for text in only:
         words = text.split(":")
         for count in range(len(words), max(len(words) - 3, 0), -1):
             name, rest = ":".join(words[:count]), words[count:]
-            meant = [one for one in has if name in (one, one.rpartition(":")[2])]
+            meant = [one for one in has if name in (one, one.rpartition(":")[2], titles.get(one))]
             if meant:
                 found += [_narrowed(profile, text, workload, rest) for workload in meant]
                 break
         else:
-            name = words[0]
-            known = name in {w.name for w in WORKLOADS}
-            names = {w.title: w.name for w in WORKLOADS}
-            what = f"called {names[name]} in options" if name in names else "not a workload"
-            what = f"not in {profile.called}" if known else what
-            others = shipped_with(name) if known and not profile.repeats else ()
+            name = next((name for name, title in titles.items() if words[0] in (name, title)), "")
+            what = f"not in {profile.called}" if name else "not a workload"
+            others = shipped_with(name) if name and not profile.repeats else ()
             there = f"; {', '.join(others)} would: gputui run {others[0]} --only {text}" if others else ""
             raise GputuiError(
-                f"--only {text}: {what if text == name else f'{name} is {what}'}",
+                f"--only {text}: {what if text == words[0] else f'{words[0]} is {what}'}",
                 f"{profile.called} has {', '.join(has)}{there}",
             )
     return found

@@ -361,7 +361,7 @@ def answering_run(file: ResultFile, selector: str) -> tuple[RunSummary, tuple[st
     if found is named:
         return named, ()
     run = file.run(named.run_id)
-    why = named.status_reason or _commonest_end(run.cases)
+    why = _commonest_end(run.cases) if named.status_reason in ("", NOTHING_MEASURED) else named.status_reason
     return found, (f"the newest, {named.short_id}, measured nothing: {why}",)
 
 

@@ -296,7 +296,7 @@ def _again(run: Run, path: str, *, is_busy: bool) -> Iterator[NextStep]:
     lost = sum(case.outcome == "skipped" and needs_budget(case) for case in run.cases)
     measured = sum(case.outcome == "ok" for case in run.cases)
     is_short = 0 < lost >= measured
-    budget_s = run.summary.budget_s * (lost + measured) / max(measured, 1)
+    budget_s = run.summary.budget_s * (1 + lost / max(measured, 1))
     budget = f" --budget {math.ceil(budget_s)}" if is_short else ""
     again = f"gputui run --like {shlex.quote(f'{path}@{run.summary.short_id}')}"
     command = f"{again}{_device(run)} --db {shlex.quote(path)}{budget}"

@@ -56,7 +56,7 @@ class StepBreakdown:
     step_ns: float
     """Of the timed step on a GPU, if its pass can be trusted; else of the profiled one."""
     inflation: float | Missing
-    """Profiled step against the timed one of the same run."""
+    """Profiled step against that of the same process without the profiler, else against the timed one."""
     is_timed: bool
     """Whether `step_ns` is of the timed step."""
     shares: tuple[Share, ...]
@@ -257,13 +257,14 @@ CATEGORY_WORDS = {
 
 
 def step_words(breakdown: StepBreakdown, found: ProfiledPass) -> str:
-    """How long a profiled step took, compared to the timed ones."""
+    """How long a profiled step took, compared to others of its process, or else to the timed ones."""
     took = format_seconds(found.window_ns / found.steps * 1e-9)
     text = f"{took} by the clock in {counted(found.steps, 'profiled step')}"
     if isinstance(breakdown.inflation, Missing):
         return text
+    other = "as without the profiler" if found.before_ns else "as a timed one"
     doubt = "" if is_believed(breakdown) else ", so shares are rough"
-    return f"{text}, {format_ratio(breakdown.inflation)} as long as a timed one{doubt}"
+    return f"{text}, {format_ratio(breakdown.inflation)} as long {other}{doubt}"
 
 
 def profiled_cases(run: Run, passes: Mapping[int, ProfiledPass]) -> list[CaseResult]:

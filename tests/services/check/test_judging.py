@@ -97,7 +97,7 @@ def test_a_box_that_doctor_would_not_measure_now_is_not_called_ok_without_a_meas
     found = checked(box_of(2), (going,), [])
     assert found.headline == f"GPU 0-1: {going.found}; its speed was not measured"
     assert (found.word, found.devices[0].command) == ("CAN'T TELL", going.command)
-    others = Check("other programs", "note", "they want 7.3 CPU threads, and this box has 8")
+    others = Check("other programs", "note", "busy with other work for 7.3 threads, and this box has 8")
     assert checked(replace(box_of(1), gpus=()), (others,), []).word == "CAN'T TELL"
     assert checked(box_of(1), (others,), []).word == "OK", "a GPU does not wait for the CPUs"
 

@@ -48,7 +48,7 @@ from gputui.services.doctor.disturbances import (
 from gputui.services.snapshot import current_user
 from gputui.services.support.paths import _key_path, run_directories
 
-BUSY = "they want 7.3 CPU threads, and this box has 16"
+BUSY = "busy with other work for 7.3 threads, and this box has 16"
 RUNS = Check(
     "another run",
     "note",

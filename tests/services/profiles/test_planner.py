@@ -352,7 +352,7 @@ def test_a_gpu_is_chosen_by_number_or_by_uuid_and_the_worker_sees_it_alone(devic
         (Choices(only=("gpt_train:huge",)), "huge is not a size of gpt_train in profile quick", ""),
         (Choices(only=("gpt_train:mini:fp8",)), "fp8 is not a precision of gpt_train in profile quick", ""),
         (Choices(only=("gpt:mini",)), "--only gpt:mini: gpt is not a workload", ""),
-        (Choices(only=("matmul:mini",)), "--only matmul:mini: matmul is called gemm in options", ""),
+        (Choices(only=("data parallel",)), "--only data parallel: not in profile quick", ""),
         (
             Choices(precisions=("fp32", "fp8")),
             "fp8: not a precision",
@@ -557,6 +557,7 @@ def test_work_of_several_hosts_needs_an_address_where_they_join_and_gpus_of_each
             ("gpt_train:common:amp", "gemm:large:fp32"),
             {("gpt_train", "common", "amp"), ("gemm", "large", "fp32")},
         ),
+        (("memory copy", "matmul:large:fp32"), {("membw", "base", "fp32"), ("gemm", "large", "fp32")}),
         (("gemm:large:fp32", "gemm:large:amp"), {("gemm", "large", "fp32"), ("gemm", "large", "amp")}),
     ],
 )

@@ -16,7 +16,7 @@ from gputui.model.plan import Case
 from gputui.model.result import CaseResult, Run
 from gputui.services.results.headline import headline_sentences
 from gputui.services.results.step_answer import why_sentence
-from gputui.services.results.step_breakdown import breakdown_of, is_believed, step_parts
+from gputui.services.results.step_breakdown import breakdown_of, is_believed, step_parts, step_words
 
 GPT, MINI = shipped_case("gpt_train", "base", "amp"), shipped_case("gpt_train", "mini", "amp")
 CPU = replace(GPT, variant=replace(GPT.variant, device_class="cpu", threads="all"))
@@ -128,3 +128,15 @@ def test_it_follows_the_answer_and_comes_before_whether_the_box_is_normal() -> N
     bad, answer, said = headline_sentences(slow, "A step is this.")
     assert bad.startswith("BELOW NORMAL")
     assert (answer.startswith("GPT training"), said) == (True, "A step is this.")
+
+
+def test_a_profiled_step_is_compared_with_others_of_its_process_or_else_with_the_timed_ones() -> None:
+    found = idle({"launch": 3})
+    for before_ns, said in (
+        (80_000_000, "1.25x as long as without the profiler"),
+        (0, "1.00x as long as a timed one"),
+    ):
+        beside = replace(found, before_ns=before_ns)
+        breakdown = breakdown_of(beside, timed())
+        assert not isinstance(breakdown, Missing)
+        assert step_words(breakdown, beside).endswith(f"100 ms by the clock in 10 profiled steps, {said}")

@@ -165,7 +165,7 @@ async def test_a_run_of_the_form_stores_what_was_filled_in_shows_what_failed_and
 async def test_on_a_busy_box_the_screen_asks_as_the_command_line_does(
     spin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy = Check("other programs", "note", "they want 7.6 CPU threads, and this box has 2", "wait")
+    busy = Check("other programs", "note", "busy with other work for 7.6 threads, and this box has 2", "wait")
     begun: list[Prepared] = []
 
     def started(prepared: Prepared) -> tuple[LiveRun, ...]:
@@ -179,7 +179,9 @@ async def test_on_a_busy_box_the_screen_asks_as_the_command_line_does(
         screen = await choose_file(pilot, spin, db=tmp_path / "a.db")
         for answer in ("n", "y"):
             await press(pilot, "r")
-            await until(pilot, lambda: "Measure anyway? other programs: they want 7.6" in picture(app))
+            await until(
+                pilot, lambda: "Measure anyway? other programs: busy with other work for 7.6" in picture(app)
+            )
             assert begun == []
             await press(pilot, answer)
         await until(pilot, lambda: "it was started" in picture(app))
