@@ -385,8 +385,7 @@ def copy_worker(target: Path) -> Path:
 
 
 def measuring_half() -> bytes:
-    """A zip that any Python >= 3.10 runs: `python3 FILE.zip RUNDIR`. Includes pynvml if it
-    is installed.
+    """A zip that any Python >= 3.10 runs: `python3 FILE.zip RUNDIR`. Includes pynvml if it is installed.
 
     The same code makes the same bytes, so that a host needs it only once.
     """

@@ -105,9 +105,8 @@ class Foreground:
         self.stopped_by = self.stopped_by or number
         if number == signal.SIGHUP:
             self.hung_up = True
-            if (
-                os.getsid(0) == os.getpid()
-            ):  # a shell signals its jobs itself; a session leader is only signaled by the kernel
+            # A shell signals its jobs itself; a session leader is only signaled by the kernel.
+            if os.getsid(0) == os.getpid():
                 self._pass_on(number)
         elif number == signal.SIGTERM or not _is_of_a_terminal():
             self._pass_on(number)

@@ -162,9 +162,7 @@ class Supervisor:
                     self._say_what_was_left_out(run)
         except _Ends as error:
             status, reason = "interrupted", str(error)
-        except (
-            Exception
-        ) as error:  # the runner's loop: whatever happened, finished results are kept and stored
+        except Exception as error:  # whatever happened, finished results are kept and stored
             traceback.print_exc()  # into its log: the message may hold anything, so it goes nowhere else
             status, reason = "failed", f"{type(error).__name__} in the supervisor, whose log has the message"
         for zygote in filter(None, self._zygotes.values()):

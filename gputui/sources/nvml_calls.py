@@ -360,7 +360,8 @@ def _pci_address(nvml: Any, handle: Any) -> dict[str, str]:
 def _instant_power(nvml: Any, handle: Any) -> dict[str, float]:
     field = nvml.nvmlDeviceGetFieldValues(handle, [POWER_INSTANT])[0]
     if field.nvmlReturn != SUCCESS:
-        raise nvml.NVMLError(field.nvmlReturn)
+        is_unknown = field.nvmlReturn == INVALID_ARGUMENT  # so a driver answers that is older than the field
+        raise nvml.NVMLError(NOT_SUPPORTED if is_unknown else field.nvmlReturn)
     return {"power_w": field_number(field) / 1000}
 
 

@@ -27,6 +27,7 @@
  *   1 hang nvmlDeviceGetPowerUsage 2     a function, or `*`, does not return from its second call on,
  *                                         until the file says 0
  *   0 field 186 345000                    a field value; one that is not given is not supported
+ *   0 absent_field_code 2                 … or what an older driver answers, to which it is no argument
  *   0 gpm 5 41.5                          a GPM metric; one that is not given is not supported
  *   0 violation 0 5000000                 accumulated violation time of a policy
  *   0 process 4711 C 2048 55              PID, C or G or CG, its MiB (`-`: not told), its SM percent
@@ -1114,7 +1115,7 @@ int nvmlDeviceGetFieldValues(Device *device, int count, FieldValue *values) {
         values[i].timestamp_us = (int64_t)epoch_us();
         values[i].latency_us = 3;
         values[i].value_type = line && whole(&line->value) < 0 ? 4 : 3; /* unsigned long long, or signed */
-        values[i].code = line ? SUCCESS : NOT_SUPPORTED;
+        values[i].code = line ? SUCCESS : (int)number(device->gpu, "absent_field_code", NOT_SUPPORTED);
         values[i].value.ull = line ? (unsigned long long)whole(&line->value) : 0;
     }
     return SUCCESS;
