@@ -15,7 +15,7 @@ import pytest
 from builders import make_plan
 from supervised import Supervised, ends_by_itself, living_members
 
-from gputui.model.journal import Block, CaseEnd, Event, LaunchEnd, LaunchStart
+from gputui.model.journal import CaseEnd, Event, LaunchEnd, LaunchStart
 from gputui.model.plan import Case, Plan, Variant
 from gputui.recording.worker_process import Zygote
 from gputui.services.profiles.planner import case_of
@@ -75,7 +75,7 @@ WORKLOAD = Workload(
 """
 
 
-def odd_plan(place: Path, *ways: str, most_blocks: int = 5, budget_s: float = 60.0) -> Plan:
+def odd_plan(place: Path, *ways: str, budget_s: float = 60.0) -> Plan:
     """One launch for each of these, all forked; `exec` is `facts` in a process of its own."""
     step = place / "odd.py"
     step.write_text(STEP)
@@ -86,7 +86,7 @@ def odd_plan(place: Path, *ways: str, most_blocks: int = 5, budget_s: float = 60
     )  # fmt: skip
     cases: list[Case] = [case_of(odd, way, Variant("cpu", "fp32", "eager", "all")) for way in names]
     launched = [[names.index("facts" if way == "exec" else way)] for way in ways]
-    plan = make_plan(*launched, cases=cases, budget_s=budget_s, most_blocks=most_blocks, needs_torch=True)
+    plan = make_plan(*launched, cases=cases, budget_s=budget_s, most_blocks=5, needs_torch=True)
     launches = tuple(
         replace(one, threads=2, needs_torch=way != "exec")
         for one, way in zip(plan.launches, ways, strict=True)
@@ -170,18 +170,14 @@ def test_a_fork_that_crashes_or_hangs_costs_its_case_and_the_next_is_forked_from
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_takes_its_fork_along_and_is_replaced(tmp_path: Path) -> None:
-    place = tmp_path / "facts"
-    place.mkdir()
-    os.environ[PLACE] = str(place)
-    run = Supervised(tmp_path / "runs", odd_plan(tmp_path, "facts", "facts", most_blocks=20))
-    del os.environ[PLACE]
-    run.wait_for(Block)
+    run = Supervised(tmp_path / "runs", odd_plan(tmp_path, "hang", "segfault"))
+    run.wait_for(LaunchStart)
     worker, (zygote,) = run.worker_pid(), zygotes_of(run.process.pid)
     assert ends_by_itself(worker, zygote.kill)
     run.end()
     assert [(end.outcome, end.exit_status) for end in run.lines(LaunchEnd)] == [
         ("failed", -signal.SIGKILL),
-        ("ok", 0),
+        ("failed", -signal.SIGSEGV),
     ]
     assert [line.is_fork for line in run.lines(LaunchStart)] == [True, True]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import make
 import pytest
 from command_line import write_spin_profile
 from measured_pictures import NAMES, SIZES
@@ -27,38 +29,50 @@ MOST_BYTES = 400_000
 """Of the moving picture, which a page loads before anybody asks for it."""
 
 
-def make(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, MAKE, "-o", folder, *words], capture_output=True, text=True, check=False
-    )
+@pytest.fixture(scope="module")
+def shots(of_all_processes: Path) -> Path:
+    """A directory `made` with every picture, and what making them left at home; one process makes them."""
+    place = of_all_processes / "shots"
+    place.mkdir(exist_ok=True)
+    with (place / "said").open("a+") as said:
+        fcntl.flock(said, fcntl.LOCK_EX)
+        if not said.seek(0, os.SEEK_END):
+            spin = write_spin_profile(place / "spin.toml", blocks=14)
+            done = subprocess.run(
+                [sys.executable, MAKE, "-o", place / "made", "--tour", "--measure", spin],
+                env={
+                    **os.environ,
+                    "GPUTUI_DB": str(place / "home/a.db"),
+                    "GPUTUI_STATE": str(place / "home"),
+                },
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+            said.write(done.stdout)
+    return place
 
 
 @pytest.mark.slow
-def test_pictures_are_the_committed_ones_and_all_say_demo_data(tmp_path: Path, repository: Path) -> None:
-    done = make(tmp_path / "shots")
-    assert done.returncode == 0, done.stdout
-    made = sorted((tmp_path / "shots").iterdir())
-    assert sorted(map(Path, done.stdout.split())) == made
+def test_pictures_are_the_committed_ones_and_all_say_demo_data(shots: Path, repository: Path) -> None:
+    made = {path.name: path for path in sorted((shots / "made").iterdir())}
+    assert sorted(map(Path, (shots / "said").read_text().split())) == list(made.values())
     kept = {path.name for path in (repository / "screenshots").glob("*.svg")}
-    assert {path.name for path in made} == kept - MEASURED - {TOUR}
-    for path in made:
-        assert path.read_bytes() == (repository / "screenshots" / path.name).read_bytes(), (
-            f"{path.name}: python tests/makers/goldens.py makes it anew; look at it"
+    of_demo = kept - MEASURED - {TOUR}
+    assert of_demo == made.keys() - MEASURED - {TOUR}
+    for name in of_demo:
+        assert made[name].read_bytes() == (repository / "screenshots" / name).read_bytes(), (
+            f"{name}: python tests/makers/goldens.py makes it anew; look at it"
         )
-        root = ElementTree.fromstring(path.read_bytes())
-        assert "DEMO DATA" in "".join(root.itertext())
-        assert "href" not in path.read_text()
-        assert path.stat().st_size < 200_000
+        assert "DEMO DATA" in "".join(text_of(made[name]).itertext())
+        assert "href" not in made[name].read_text()
+        assert made[name].stat().st_size < 200_000
 
 
 @pytest.mark.slow
-def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_behind(
-    tmp_path: Path,
-) -> None:
-    spin = write_spin_profile(tmp_path / "spin.toml", blocks=20)
-    done = make(tmp_path / "shots", "--measure", spin)
-    assert done.returncode == 0, done.stderr
-    made = {path.name: path for path in (tmp_path / "shots").iterdir()}
+def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_behind(shots: Path) -> None:
+    made = {path.name: path for path in (shots / "made").iterdir()}
     assert made.keys() >= MEASURED - PROFILED
     texts = {name: "\n".join(text_of(made[name]).itertext()) for name in sorted(MEASURED - PROFILED)}
     for name, text in texts.items():
@@ -74,16 +88,12 @@ def test_pictures_of_the_other_screens_show_what_was_measured_and_leave_nothing_
         assert "one core" in texts[f"results-runs-{size}.svg"]
         assert ", launch " in texts[f"results-timeline-{size}.svg"]
         assert "a step" in texts[f"compare-evidence-{size}.svg"]
-    assert not Path(os.environ["GPUTUI_DB"]).exists()
-    assert not Path(os.environ["GPUTUI_STATE"]).exists()
+    assert not (shots / "home").exists()
 
 
 @pytest.mark.slow
-def test_the_moving_picture_is_of_the_demo_and_leaves_no_question_open(tmp_path: Path) -> None:
-    done = make(tmp_path / "shots", "--tour")
-    assert done.returncode == 0, done.stderr
-    shots = (tmp_path / "shots" / TOUR, MAKE.with_name(TOUR))
-    for shot in shots:
+def test_the_moving_picture_is_of_the_demo_and_leaves_no_question_open(shots: Path) -> None:
+    for shot in (shots / "made" / TOUR, MAKE.with_name(TOUR)):
         text = "\n".join(text_of(shot).itertext())
         assert all(caption in text for caption, _ in SCENES.values())
         assert "DEMO DATA" in text
@@ -145,11 +155,16 @@ def is_visible(picture: str, name: str, percent: float) -> bool:
 
 
 @pytest.mark.slow
-def test_pictures_of_what_cannot_be_measured_are_refused_with_the_reason(tmp_path: Path) -> None:
+def test_where_nothing_can_be_measured_no_picture_is_made_and_it_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "broken.toml").write_text("schema = 9")
-    refused = make(tmp_path / "shots", "--measure", tmp_path / "broken.toml")
-    assert refused.returncode == 1
-    assert "broken.toml" in refused.stderr
+    words = ["-o", str(tmp_path / "shots"), "--measure", str(tmp_path / "broken.toml")]
+    monkeypatch.setattr(sys, "argv", [str(MAKE), *words])
+    not_started = "^pictures: the run was not started: gputui profiles says what can run here$"
+    with pytest.raises(SystemExit, match=not_started):  # a text, so its status is 1
+        make.main()
+    assert not (tmp_path / "shots").exists()
 
 
 def text_of(picture: Path) -> ElementTree.Element:

@@ -39,7 +39,7 @@ KEPT = [(size, dtype) for size in SIZES for dtype in DTYPES]
 _SIX = {"layers": 4, "heads": 8, "width": 512, "hidden": 1376, "vocabulary": 4000, "batch": 4}
 NARROW = {**_SIX, "cache": 512, "prompt": 512}
 PASSES: tuple[tuple[dict[str, Any], str], ...] = tuple(
-    (parameters, dtype) for parameters in (SIZES["mini"], SIZES["mini-b8"], NARROW) for dtype in DTYPES
+    (parameters, dtype) for parameters in (SIZES["mini"], NARROW) for dtype in DTYPES
 )
 
 
