@@ -421,16 +421,16 @@ def chart(terminal: Terminal) -> list[str]:
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_1800_pictures_of_the_panes() -> None:
-    """Every key draws a frame; the history is full when this is measured."""
+def test_memory_does_not_grow_with_600_pictures_of_the_panes() -> None:
+    """Every key draws a frame; with what the history takes, a third of this is usual."""
     with Box(gpus=8).monitor("--interval", "0.2", columns=120, lines=40) as terminal:
         terminal.wait_for("8x H200   8 busy")
         grown = []
-        for pictures in range(1, 1801):
+        for pictures in range(1, 601):
             terminal.type(b" ")
             paused = pictures % 2 == 1
             terminal.wait_for(lambda p=paused: ("PAUSED" in terminal.screen.display[0]) == p)  # type: ignore[misc]
-            if pictures in (600, 1200, 1800):
+            if pictures in (200, 600):
                 grown.append(terminal.rss_bytes())
-        assert grown[2] - grown[0] < 2 * 2**20
+        assert grown[1] - grown[0] < 2**20
         leave(terminal)

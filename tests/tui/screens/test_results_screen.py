@@ -16,6 +16,7 @@ from screen_goldens import FOLDER, SIZES, pictures, store_on_gpu, store_three
 from shell_app import make_app, opened, picture, press, rows_of, settled, until
 from stored_runs import HOSTILE, run_id_of, store
 from textual.pilot import Pilot
+from textual.widget import Widget
 from textual.widgets import Input
 
 from gputui.services.support.paths import copies_directory
@@ -133,7 +134,7 @@ async def test_a_notice_is_drawn_even_if_textual_reports_no_size_because_the_lay
         page = screen.query_one("#notice", LinesPage)
         screen._fail("gone.db", "files", "there is no result file", "record one")
         screen._compositor.update_widgets({page})  # Textual draws what was refreshed before it lays out
-        for widget in screen.walk_children():
+        for widget in screen.walk_children(Widget):
             assert widget.size is not None  # each has Textual lay out all of them, without events
         await settled(pilot)
         assert page.size.width == 100
