@@ -249,10 +249,10 @@ class Progress:
             known = line.log_tail in self._logs
             self._logs.add(line.log_tail)
             rows = [] if known else [f"    {row}" for row in line.log_tail.split("\n")]
-            self.say(f"{self._elapsed()} {what}; its log ends{' as before' if known else ':'}", *rows)
+            self.say(f"{self._when()} {what}; its log ends{' as before' if known else ':'}", *rows)
         elif event is not None and not (isinstance(line, CaseEnd) and self._is_known(index, line)):
             level = f"{line.level}: " if isinstance(line, Event) else ""
-            self.say(f"{self._elapsed()} {level}{event.message}")
+            self.say(f"{self._when()} {level}{event.message}")
 
     def _begin_launch(self, index: int, line: LaunchStart) -> None:
         """What a picture shows in place: each launch, or pass if there are many."""
@@ -262,10 +262,10 @@ class Progress:
         if replicates <= MOST_PASSES_IN_FULL:
             self._said.clear()
         if replicates <= MOST_PASSES_IN_FULL or not line.replicate:
-            self.say(f"{self._elapsed()} {self.tracker.launched[index, line.launch_id]}")
+            self.say(f"{self._when()} {self.tracker.launched[index, line.launch_id]}")
         elif line.replicate > self._pass:
             self._pass = line.replicate
-            self.say(f"{self._elapsed()} pass {self._pass + 1} of {replicates}")
+            self.say(f"{self._when()} pass {self._pass + 1} of {replicates}")
 
     def _is_known(self, index: int, line: CaseEnd) -> bool:
         """Whether the same was said of this case, or the picture shows it."""
@@ -274,8 +274,8 @@ class Progress:
         self._said.add(key)
         return is_known
 
-    def _elapsed(self) -> str:
-        return format_clock(self.tracker.pace.elapsed_s())
+    def _when(self) -> str:
+        return format_clock(self.tracker.heard_s)
 
     def _erasing(self) -> str:
         """What removes the picture, which is drawn again at the next tick."""

@@ -6,16 +6,19 @@ import io
 import re
 import signal
 import sys
+from time import monotonic_ns
 
 import pytest
 from builders import make_plan
 from hand_made import make_case, make_run, measured
+from journals import RUN_ID
 
 from gputui.cli.progress import Progress
 from gputui.document.page import console_on
-from gputui.model.journal import CaseEnd, LaunchEnd, LaunchStart
+from gputui.model.journal import JOURNAL_SCHEMA, CaseEnd, LaunchEnd, LaunchStart, RunStart
 from gputui.services.results.labels import plain_case_name
 from gputui.services.run_page import run_page
+from gputui.services.runs.device_history import HistoryReader
 
 
 class _Interrupted(io.RawIOBase):
@@ -83,3 +86,16 @@ def test_a_log_that_ends_as_one_before_is_printed_once(capfd: pytest.CaptureFixt
     assert f"{named[0]}: a case failed; its log ends:" in lines
     assert f"{named[1]}: a case failed; its log ends as before" in lines
     assert f"{named[2]}: a case failed; its log ends:" in lines
+
+
+def test_who_attaches_late_reads_of_each_line_when_it_was_written(capfd: pytest.CaptureFixture[str]) -> None:
+    plan, began_ns = make_plan([0], [0]), monotonic_ns() - 300 * 10**9
+    progress = Progress([plan], live=False, histories=[HistoryReader(list)])
+    for line in (
+        RunStart(JOURNAL_SCHEMA, RUN_ID, 0, began_ns, 0, "0", "quick", 1, 1, 1, 600.0, "", None),
+        LaunchStart(0, 0, (0,), 1, 9.0, began_ns + 10**9),
+        CaseEnd(0, 0, "failed", "a reason", 0, began_ns + 62 * 10**9),
+        LaunchEnd(0, "ok", "", 0, "the end of a log", began_ns + 63 * 10**9),
+    ):
+        progress.hear(0, line)
+    assert re.findall(r"^\d+:\d\d", capfd.readouterr().err, re.MULTILINE) == ["0:01", "1:02", "1:03"]

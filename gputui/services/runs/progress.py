@@ -120,11 +120,11 @@ class TimeLeft:
             passed_ns = line.t_ns - self.started_ns.get(index, line.t_ns)
             self.begun_ns = time.monotonic_ns() - passed_ns
         if isinstance(line, LaunchStart):
-            self._now_s = self._at_s(index, line.t_ns)
+            self._now_s = self.at_s(index, line.t_ns)
             alone_s = sum(self._of_case_s[index].get(case_id, 0.0) for case_id in line.case_ids)
             self._waiting_s[index].setdefault(line.launch_id, alone_s)
         elif isinstance(line, LaunchEnd):
-            waited_s, ended_s = self._waiting_s[index].pop(line.launch_id, 0.0), self._at_s(index, line.t_ns)
+            waited_s, ended_s = self._waiting_s[index].pop(line.launch_id, 0.0), self.at_s(index, line.t_ns)
             if line.outcome == "ok":  # when a worker was killed says nothing about the pace
                 self._done_s += waited_s
                 self._taken_s += ended_s - self._ended_s
@@ -152,7 +152,7 @@ class TimeLeft:
             left_s = max(left_s - (elapsed_s - self._now_s), 0.0)
         return min(left_s, max(self._budget_s - elapsed_s, 0.0))
 
-    def _at_s(self, index: int, t_ns: int) -> float:
+    def at_s(self, index: int, t_ns: int) -> float:
         """Seconds since the first run began, of an instant in the journal of a run."""
         first_ns = min(self.started_ns.values(), default=t_ns)
         return max(t_ns - min(first_ns, self.started_ns.get(index, t_ns)), 0) / 1e9
@@ -438,6 +438,8 @@ class ProgressTracker:
 
     def __init__(self, plans: Sequence[Plan], *, is_of_this_clock: bool = False) -> None:
         self.pace = TimeLeft(plans, is_of_this_clock)
+        self.heard_s = 0.0
+        """When the last line that has a time was written, since the first run began."""
         self._plans = plans
         self._machines: dict[int, Machine] = {}
         self._runtime: Runtime | None = None
@@ -481,15 +483,15 @@ class ProgressTracker:
         Lines of cases that the plan lacks are ignored.
         """
         self.pace.hear(index, line)
+        if (t_ns := getattr(line, "t_ns", None)) is not None:
+            self.heard_s = self.pace.at_s(index, t_ns)
         planned = line.planned if isinstance(line, CasePlanned) else line
         case = self._cases.get((index, getattr(planned, "case_id", -1)))
         said = self._hear_of(case, line) if case is not None else self._hear_of_run(index, line)
         if said is None:
             return None
         level, message = said
-        t_ns = getattr(line, "t_ns", None)
-        at_s = self.pace.elapsed_s() if t_ns is None else self._since_start_s(index, t_ns)
-        self._events.append(Happened(at_s, level, clean_text(message)))
+        self._events.append(Happened(self.heard_s, level, clean_text(message)))
         return self._events[-1]
 
     def _hear_of_run(self, index: int, line: Line) -> tuple[str, str] | None:
@@ -666,7 +668,7 @@ class ProgressTracker:
             tail = LogTail(
                 index,
                 line.launch_id,
-                self._since_start_s(index, line.t_ns),
+                self.heard_s,
                 name,
                 line.outcome if failed is None else "failed",
                 clean_text(line.reason or failed or ""),
@@ -676,9 +678,6 @@ class ProgressTracker:
         if line.outcome != "ok":
             return "warning", f"{name} {line.outcome}: {line.reason}"
         return ("warning", f"{name}: its worker left with {line.exit_status}") if line.exit_status else None
-
-    def _since_start_s(self, index: int, t_ns: int) -> float:
-        return max(t_ns - self.pace.started_ns.get(index, 0), 0) / 1e9
 
     def _name(self, case: _Case) -> str:
         number = gpu_number(case.case, case.device_index)
