@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import psutil
 import pytest
 from command_line import gputui_here
 from pty_harness import Terminal
-from shell_app import make_app, picture, press, until
+from shell_app import DEADLINE_S, make_app, picture, press, until
 
 from gputui.analysis.attribution import Attribution
 from gputui.model.result import Run
@@ -124,6 +125,23 @@ def test_without_a_temporary_directory_the_monitor_is_shown_alone(repository: Pa
         assert terminal.ended() == 0
         before_the_monitor, _, _ = bytes(terminal.raw).partition(b"8x H200")
         assert b"only the monitor is shown" in before_the_monitor
+
+
+async def test_the_run_screen_waits_for_no_file_and_its_arrows_go_through_the_cases(
+    unwritten: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_write = threading.Event()
+    monkeypatch.setattr(unwritten, "write", lambda say: may_write.wait(DEADLINE_S))
+    app = app_of(unwritten)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "2")
+        await until(pilot, lambda: " of 27 cases not measured" in picture(app))
+        before = next(line for line in picture(app).splitlines() if " below" in line)
+        await press(pilot, *["down"] * 30)
+        assert before not in picture(app)
+        await press(pilot, "escape")
+        await until(pilot, lambda: "24 of 27 cases run here" in picture(app))
+    may_write.set()
 
 
 async def test_a_file_that_cannot_be_written_is_reported_where_it_is_needed(unwritten: Demo) -> None:

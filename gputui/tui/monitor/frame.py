@@ -320,19 +320,10 @@ def parents_of(gpus: Sequence[DeviceSample]) -> list[DeviceSample]:
     ]
 
 
-_OF_THE_DEVICE = frozenset(
-    {
-        "name",
-        "uuid",
-        "driver",
-        "pci_address",
-        "memory_total_bytes",
-        "power_limit_w",
-        "temperature_limit_c",
-        "sm_clock_max_mhz",
-        "memory_clock_max_mhz",
-    }
-)
+_OF_THE_DEVICE = {
+    *("name", "uuid", "driver", "pci_address", "memory_total_bytes", "power_limit_w"),
+    *("temperature_limit_c", "sm_clock_max_mhz", "memory_clock_max_mhz"),
+}
 
 
 def _without_readings(device: DeviceSample) -> DeviceSample:

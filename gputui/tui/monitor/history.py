@@ -212,12 +212,9 @@ class Chart:
     def _begin_ns(self, cell: int) -> int:
         return cell * self.span_ns // self.width - self._late_ns
 
-    def _cell_of(self, t_ns: int) -> int:
-        return (t_ns + self._late_ns) * self.width // self.span_ns
-
     def _last_cell(self, first_ns: int, now_ns: int) -> tuple[int, bool]:
         """The newest cell to draw, and whether its interval is still open."""
-        current = self._cell_of(now_ns)
+        current = (now_ns + self._late_ns) * self.width // self.span_ns
         is_short = self.rows > 1 and self.span_ns < STEP_NS * _STEPS_OF_SHORT
         step_ns = self.span_ns // _STEPS_OF_SHORT if is_short else STEP_NS
         step = -(-step_ns * self.width // self.span_ns)

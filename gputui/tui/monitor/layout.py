@@ -102,27 +102,18 @@ def laid_out(
         host = Rect(0, 0, width, height - lower_rows)
         return Layout("none", host=host, lower=_below(host, width, lower_rows))
     gap = int(height >= ROOMY)
-    lower_enough = _lower_enough(height, processes) if with_lower else 1 if gap else height  # 1: the account
+    lower_enough = height if with_lower or not gap else 1  # the account
+    if with_lower and processes is not None:  # a rule, a heading, and a row for each
+        lower_enough = min(3 + next((step for step in _PROCESS_STEPS if processes <= step), height), height)
     if count == 1 and not instances[0]:
         return _single(width, height, gap, lower_least, lower_enough, with_lower=with_lower)
     if not any(instances):
         cards = _cards(width, height - 1, lower_least, lower_enough, count, gap)
         if cards:
             host = Rect(0, cards[-1].bottom + gap, width, 1)
-            return Layout(
-                "cards",
-                cards,
-                host=host,
-                lower=_below(host, width, height - host.bottom if with_lower else 0),
-            )
+            lower = _below(host, width, height - host.bottom if with_lower else 0)
+            return Layout("cards", cards, host=host, lower=lower)
     return _rows(width, height, instances, lower_least, lower_enough)
-
-
-def _lower_enough(height: int, processes: int | None) -> int:
-    """Rows that processes need: a rule, a heading, and one for each; `height` if they are not known."""
-    if processes is None:
-        return height
-    return min(3 + next((step for step in _PROCESS_STEPS if processes <= step), height), height)
 
 
 def _rows(width: int, height: int, instances: tuple[int, ...], lower_least: int, lower_enough: int) -> Layout:

@@ -385,10 +385,7 @@ def users_lines(frame: Frame, height: int) -> list[Line]:
             )
     used: dict[str, set[int]] = {name: set() for name in counts}
     memory, shares = dict.fromkeys(counts, 0.0), dict.fromkeys(counts, 0.0)
-    for (
-        gpu,
-        parts,
-    ) in held.items():  # it is split by the memory that processes hold, evenly if that is unknown
+    for gpu, parts in held.items():  # split by the memory that processes hold, evenly if that is unknown
         total = sum(amount or 0.0 for _, amount in parts)
         is_known = total > 0 and all(amount is not None for _, amount in parts)
         for name, amount in parts:

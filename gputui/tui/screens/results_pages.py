@@ -203,10 +203,7 @@ def reliability_table(detail: RunDetail) -> Table:
     speeds = speeds_of(detail.run)
     common = shared_case_words(case.case for case, _ in speeds)
     rows = [
-        (
-            short_result_name(case, common),
-            *_rests_on(case, speed, detail.conditions.get(case.case_id)),
-        )
+        (short_result_name(case, common), *_rests_on(case, speed, detail.conditions.get(case.case_id)))
         for case, speed in speeds
     ]
     return _filled(

@@ -14,6 +14,7 @@ from typing import Any  # Any: what a job returns does not matter to its work
 from textual.app import ComposeResult
 from textual.widgets import ContentSwitcher
 
+from gputui.document.spans import Span
 from gputui.errors import GputuiError
 from gputui.model.journal import STOPPED
 from gputui.services.doctor.disturbances import disturbances, gpus_of
@@ -69,6 +70,8 @@ class RunScreen(ShellScreen):
         self.form = RunForm()
         self.choices, self.page = LinesList(id="form"), LinesPage(id="page")
         self.checker, self._checking = DraftChecker(), threading.Lock()
+        self.checks: Job[CheckedDraft] | None = None
+        """Beside what `begin` does: neither ends the other."""
         self.has_left = threading.Event()
         self.following: Job[Ended] | None = None
         self.in_progress: Groups = ()
@@ -83,6 +86,8 @@ class RunScreen(ShellScreen):
         """Of the list of cases."""
         self.was_stopped = False
         """Whether the user ended what is followed from here."""
+        self.is_covered = False
+        """Whether it was left for something on top of it."""
 
     def compose_body(self) -> ComposeResult:
         with ContentSwitcher(initial="form", id="level"):
@@ -94,7 +99,7 @@ class RunScreen(ShellScreen):
         if self.form.profiles:
             _choose_profile(self, words)
         else:
-            self.begin(_surroundings, partial(_take_surroundings, self, words))
+            Job(partial(_look_around, self, words), partial(in_loop_of, self, _take_recovered, self)).start()
             self.choices.focus()
 
     def on_unmount(self) -> None:
@@ -105,9 +110,17 @@ class RunScreen(ShellScreen):
     def on_resize(self) -> None:
         self.call_after_refresh(self.show)
 
+    def on_screen_suspend(self) -> None:
+        self.is_covered = self in self.app.screen_stack
+
     def on_screen_resume(self) -> None:
-        """It is looked at again: a run in progress is watched at once."""
-        if self.in_progress and self.view == "form" and self.choices.key < FIRST_FIELD:
+        """It is opened again: a run in progress is watched at once."""
+        if (
+            self.in_progress
+            and self.view == "form"
+            and self.choices.key < FIRST_FIELD
+            and not self.is_covered
+        ):
             self.follow(self.in_progress[0])
 
     @property
@@ -134,7 +147,8 @@ class RunScreen(ShellScreen):
         return tuple(name for name in (*first, *_HINTS[view]) if name != "logs" or has_logs)
 
     async def action_press(self, action_id: str) -> None:
-        DOES[action_id](self)
+        if self.form.profiles or action_id == "leave":
+            DOES[action_id](self)
 
     def refuses(self) -> bool:
         """Whether it is the demo, and says so."""
@@ -155,14 +169,24 @@ class RunScreen(ShellScreen):
                     self.checker.forget()
                 return self.checker.check(draft)
 
-        def checked(found: CheckedDraft) -> None:
-            self.form.checked = found
-            self.fill()
+        def checked(job: Job[CheckedDraft], outcome: CheckedDraft | Exception) -> None:
+            if job is not self.checks:
+                return
+            if isinstance(outcome, Exception):
+                self.say_error(outcome)
+            else:
+                self.form.checked = outcome
+                self.fill()
 
+        if self.checks is not None:
+            self.checks.cancel()
         if not (self.is_demo and (draft["python"] or is_step_file(draft["profile"]))):  # which are executed
-            self.begin(work, checked, is_quiet=True)
+            self.checks = Job(work, partial(in_loop_of, self, checked))
+            self.checks.start()
 
     def fill(self, key: int | None = None) -> None:
+        if not self.form.profiles:
+            return
         entries = list(self.form.entries(self.size.width - 1, len(self.in_progress)))
         self.choices.fill(entries, self.form.command, self.choices.key if key is None else key)
 
@@ -230,23 +254,31 @@ class RunScreen(ShellScreen):
             self.page.show(
                 watching_lines(self.watched.progress, self.watched.into, *room, now_ns, ends, self.scrolled)
             )
+        else:
+            self.page.show([(Span("  reading its journal ...", "dim"),)])
         self.refresh_lines()
 
 
 # What becomes known
 
 
-def _take_surroundings(
-    screen: RunScreen, words: tuple[str, ...], found: tuple[tuple[Profile, ...], str, str]
+def _take_profiles(
+    screen: RunScreen, words: tuple[str, ...], profiles: tuple[Profile, ...], file: str
 ) -> None:
-    screen.form.profiles, screen.form.default_file, said = found
+    screen.form.profiles, screen.form.default_file = profiles, file
     if screen.is_demo:
         screen.checker = DraftChecker(BOXES[0], replace(interpreter_of(BOXES[0]), found_as="made up"))
         screen.follow(())
     else:
         watch_runs(partial(in_loop_of, screen, _know_runs, screen), screen.has_left)
-    screen.say(said, "warn")
     _choose_profile(screen, words)
+
+
+def _take_recovered(screen: RunScreen, job: Job[str], outcome: str | Exception) -> None:
+    if isinstance(outcome, Exception):
+        screen.say_error(outcome)
+    elif outcome:
+        screen.say(outcome, "warn")
 
 
 def _choose_profile(screen: RunScreen, words: tuple[str, ...]) -> None:
@@ -291,7 +323,7 @@ def _take_end(screen: RunScreen, job: Job[Ended], outcome: Ended | Exception) ->
             shell_of(screen).keep_error(screen.ID, sentence(outcome.wrong.message, outcome.wrong.hint))
     else:
         screen.unfollow()
-        screen.say_error(outcome if isinstance(outcome, GputuiError) else GputuiError(str(outcome)))
+        screen.say_error(GputuiError(str(outcome)) if isinstance(outcome, OSError) else outcome)
     screen.show()
 
 
@@ -331,7 +363,7 @@ def _start(screen: RunScreen) -> None:
         screen.follow(runs)
         screen.say("; ".join(prepared.warnings), "warn")
 
-    if screen.view != "form" or screen.refuses():
+    if screen.view != "form" or screen.is_busy or screen.refuses():
         return
     wrong = next(iter(screen.form.wrong().values()), None)
     if wrong is None:
@@ -394,7 +426,8 @@ def _results(screen: RunScreen) -> None:
 
 
 def _back(screen: RunScreen) -> None:
-    screen.give_up()
+    if screen.give_up():
+        screen.say("")
     screen.unfollow()
     screen.show()
     screen.choices.scroll_to(0, 0, animate=False)
@@ -434,9 +467,10 @@ DOES: Mapping[str, Callable[[RunScreen], None]] = {
 # In threads
 
 
-def _surroundings(job: Job[Any]) -> tuple[tuple[Profile, ...], str, str]:
-    """Profiles, where results are kept, and what is said of runs that earlier programs left behind."""
-    return shipped_profiles(), str(target_of(None)), "; ".join(recover_orphans())
+def _look_around(screen: RunScreen, words: tuple[str, ...], job: Job[str]) -> str:
+    """Tell of profiles and where results are kept, then store what earlier programs left behind."""
+    in_loop_of(screen, _take_profiles, screen, words, shipped_profiles(), str(target_of(None)))
+    return "" if screen.is_demo else "; ".join(recover_orphans())
 
 
 def _prepared(options: RunOptions, job: Job[Any]) -> tuple[Prepared, str]:

@@ -19,8 +19,8 @@ from gputui.tui.widgets.cells import clean, end_of, fitted, left, right, ruled, 
 from gputui.tui.widgets.scrolled import MARKER, Entry
 
 ACTIONS: tuple[Action, ...] = (
-    Action("down", "j", "Down", "Go to the next profile, field, case or line, as the arrow does"),
-    Action("up", "k", "Up", "Go to the previous one"),
+    Action("down", "down,j", "Down", "Go to the next profile, field, case or line"),
+    Action("up", "up,k", "Up", "Go to the previous one"),
     Action("next", "tab", "Form", "Go from the profiles to the form and back; to the next run in progress"),
     Action("choose", "enter", "Choose", "Continue: from a profile to the start, into a field, start the run"),
     Action("start", "r", "Run", "Start the selected profile with the form's options"),

@@ -33,6 +33,8 @@ from gputui.tui.widgets.cells import fitted, in_ascii, text_in_ascii
 from gputui.tui.widgets.scrolled import LinesList, LinesPage, ScrolledLines
 
 T = TypeVar("T")
+Failed = Callable[[str, str], None] | None
+"""Takes the message and the hint of an error; None says them as a warning."""
 
 
 class Field(Input):
@@ -128,97 +130,6 @@ def bindings_of(actions: Iterable[Action]) -> list[BindingType]:
     ]
 
 
-class WorkingScreen(AppScreen):
-    """A screen whose slow work is done in threads, one job at a time: it says how far that is, and what went
-    wrong."""
-
-    ID = ""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._job: Job[Any] | None = None
-        self._is_quiet = False
-
-    def begin(
-        self,
-        work: Callable[[Job[T]], T],
-        then: Callable[[T], None],
-        failed: Callable[[str, str], None] | None = None,
-        *,
-        writes: bool = False,
-        is_quiet: bool = False,
-    ) -> None:
-        """Start a job in the background, cancelling the current one.
-
-        `then` gets the result, `failed` a message and a hint, which are a warning without it. A job that
-        `writes` gets time to end when the app exits. A quiet one shows no progress and leaves messages alone.
-        """
-        self.give_up()
-        self._is_quiet = is_quiet
-
-        def with_files(job: Job[T]) -> T:
-            if (demo := shell_of(self).demo) is not None:
-                demo.write(job.say)
-            return work(job)
-
-        def warn(message: str, hint: str) -> None:
-            self.say(sentence(message, hint), "warn")
-
-        arrived = partial(in_loop_of, self, self._take_outcome, then, failed or warn)
-        told = partial(in_loop_of, self, self._take_progress)
-        self._job = Job(with_files, arrived, told, writes=writes)
-        self._job.start()
-        self.refresh_lines()
-
-    @property
-    def is_busy(self) -> bool:
-        return self._job is not None
-
-    def give_up_quietly(self) -> None:
-        """Cancel the job if it is one that nobody waits for."""
-        if self._is_quiet:
-            self.give_up()
-
-    def give_up(self) -> bool:
-        """Cancel the job; False if there was none."""
-        if self._job is None:
-            return False
-        self._job.cancel()
-        self._job = None
-        return True
-
-    def on_unmount(self) -> None:
-        self.give_up()
-
-    def say_error(self, error: GputuiError) -> None:
-        shell_of(self).keep_error(self.ID, sentence(error.message, error.hint))
-        self.say(sentence(error.message, error.hint), "warn")
-
-    def _take_progress(self, job: Job[Any], text: str) -> None:
-        """Show the progress of the current job; cancelled jobs are ignored."""
-        if job is self._job and not self._is_quiet:
-            self.say(f"{text} ... (esc cancels)", "dim")
-
-    def _take_outcome(
-        self, then: Callable[[Any], None], failed: Callable[[str, str], None], job: Job[Any], outcome: object
-    ) -> None:
-        """Hand over the result of the current job; cancelled jobs are ignored."""
-        if job is not self._job:
-            return
-        self._job = None
-        if not self._is_quiet:
-            self.say("")
-        if isinstance(outcome, GputuiError):
-            shell_of(self).keep_error(self.ID, sentence(outcome.message, outcome.hint))
-            failed(outcome.message, outcome.hint)
-        elif isinstance(outcome, Exception):
-            shell_of(self).keep_error(self.ID, "".join(traceback.format_exception(outcome)).rstrip())
-            failed(f"this is a bug in gputui: {type(outcome).__name__}: {outcome}", "")
-        else:
-            then(outcome)
-        self.refresh_lines()
-
-
 class _Header(LinesView):
     """The first line; a click on the name of a screen opens it."""
 
@@ -227,8 +138,10 @@ class _Header(LinesView):
             shell_of(self).open_screen(found)
 
 
-class ShellScreen(WorkingScreen):
+class ShellScreen(AppScreen):
     """A header, a body that the subclass composes, a line for messages, and the keys that apply.
+
+    Slow work is done in threads, one job at a time: it says how far that is, and what went wrong.
 
     What a key of ACTIONS does is a method `action_ID`, of a pane of the body where it means something only
     there, else of the screen.
@@ -245,10 +158,13 @@ class ShellScreen(WorkingScreen):
         background: $block-cursor-background;
     }
     """
+    ID = ""
     ACTIONS: tuple[Action, ...] = ()
 
     def __init__(self) -> None:
         super().__init__()
+        self._job: Job[Any] | None = None
+        self._is_quiet = False
         self.shown_actions = self.ACTIONS
         self._header, self._message_view, self._hints = _Header(), LinesView(), LinesView()
         self._message: Line = ()
@@ -320,6 +236,87 @@ class ShellScreen(WorkingScreen):
         switcher = self.query_one("#level", ContentSwitcher)
         switcher.current = name
         next(iter(switcher.get_child_by_id(name).walk_children(ScrolledLines, with_self=True))).focus()
+        self.refresh_lines()
+
+    def begin(
+        self,
+        work: Callable[[Job[T]], T],
+        then: Callable[[T], None],
+        failed: Failed = None,
+        *,
+        writes: bool = False,
+        is_quiet: bool = False,
+    ) -> None:
+        """Start a job in the background, cancelling the current one.
+
+        `then` gets the result. A job that `writes` gets time to end when the app exits. A quiet one shows no
+        progress and leaves messages alone.
+        """
+        self.give_up()
+        self._is_quiet = is_quiet
+
+        def with_files(job: Job[T]) -> T:
+            if (demo := shell_of(self).demo) is not None:
+                demo.write(job.say)
+            return work(job)
+
+        arrived = partial(in_loop_of, self, self._take_outcome, then, failed)
+        told = partial(in_loop_of, self, self._take_progress)
+        self._job = Job(with_files, arrived, told, writes=writes)
+        self._job.start()
+        self.refresh_lines()
+
+    @property
+    def is_busy(self) -> bool:
+        return self._job is not None
+
+    def give_up_quietly(self) -> None:
+        """Cancel the job if it is one that nobody waits for."""
+        if self._is_quiet:
+            self.give_up()
+
+    def give_up(self) -> bool:
+        """Cancel the job; False if there was none."""
+        if self._job is None:
+            return False
+        self._job.cancel()
+        self._job = None
+        return True
+
+    def on_unmount(self) -> None:
+        self.give_up()
+
+    def say_error(self, error: Exception, say: Failed = None) -> None:
+        """Also to the log, which has the traceback of what is a bug; `say` gets message and hint."""
+        message, hint = f"this is a bug in gputui: {type(error).__name__}: {error}", ""
+        logged = "".join(traceback.format_exception(error)).rstrip()
+        if isinstance(error, GputuiError):
+            message, hint = error.message, error.hint
+            logged = sentence(message, hint)
+        shell_of(self).keep_error(self.ID, logged)
+        if say is None:
+            self.say(sentence(message, hint), "warn")
+        else:
+            say(message, hint)
+
+    def _take_progress(self, job: Job[Any], text: str) -> None:
+        """Show the progress of the current job; cancelled jobs are ignored."""
+        if job is self._job and not self._is_quiet:
+            self.say(f"{text} ... (esc cancels)", "dim")
+
+    def _take_outcome(
+        self, then: Callable[[Any], None], failed: Failed, job: Job[Any], outcome: object
+    ) -> None:
+        """Hand over the result of the current job; cancelled jobs are ignored."""
+        if job is not self._job:
+            return
+        self._job = None
+        if not self._is_quiet:
+            self.say("")
+        if isinstance(outcome, Exception):
+            self.say_error(outcome, failed)
+        else:
+            then(outcome)
         self.refresh_lines()
 
     def ask(self, question: Dialog[T], then: Callable[[T], None]) -> None:

@@ -79,9 +79,8 @@ def first_picture(fd: int, heading: str) -> Iterator[None]:
     echoed. An ending signal leaves the block as SystemExit. `fd` is a terminal.
     """
     Taken.attributes = quiet_typing()
-    stops = signal.signal(
-        signal.SIGTSTP, signal.SIG_IGN
-    )  # until there is a driver, which gives the terminal back
+    # until there is a driver, which gives the terminal back
+    stops = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     with ending_as_exit():
         try:
             width = os.get_terminal_size(fd).columns or 80

@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -50,12 +51,13 @@ from gputui.model.journal import Block, Stored
 from gputui.model.result import Run
 from gputui.recording.run_directory import read_holder
 from gputui.services.doctor.disturbances import Check
-from gputui.services.profiles.loader import shipped_profiles
+from gputui.services.profiles.loader import Profile, shipped_profiles
 from gputui.services.runs.device_history import DeviceHistory
 from gputui.services.runs.options import Draft, RunOptions, read_draft, to_argv
 from gputui.services.runs.process import LiveRun
 from gputui.services.runs.progress import Happened, ProgressTracker
-from gputui.services.runs.start import DraftChecker, Prepared
+from gputui.services.runs.start import CheckedDraft, DraftChecker, Prepared
+from gputui.services.support.paths import error_log
 from gputui.store.journal_reader import read_journal
 from gputui.store.reading import open_result
 from gputui.tui.app import MonitorApp
@@ -352,6 +354,60 @@ async def test_a_field_is_filled_in_and_what_is_wrong_with_it_stands_beside_it(s
         await press(pilot, "r")
         assert screen.view == "form"
         assert "--launches: 0 is not in the range" in picture(app).splitlines()[-2]
+
+
+async def test_keys_in_the_form_end_nothing_that_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_go_on, check = threading.Event(), DraftChecker.check
+
+    def profiles() -> tuple[Profile, ...]:
+        may_go_on.wait(DEADLINE_S)
+        return shipped_profiles()
+
+    def checked(checker: DraftChecker, draft: Draft) -> CheckedDraft:
+        may_go_on.wait(DEADLINE_S)
+        return check(checker, draft)
+
+    monkeypatch.setattr(run_screen, "shipped_profiles", profiles)
+    monkeypatch.setattr(DraftChecker, "check", checked)
+    monkeypatch.setattr(run_screen, "_prepared", lambda options, job: 1 / 0)
+    app = make_app("run")
+    async with app.run_test(size=(80, 34)) as pilot:
+        await press(pilot, "escape", "g", "enter")
+        may_go_on.set()
+        screen = await opened(pilot)
+        await until(pilot, lambda: "cases run here" in picture(app))
+        may_go_on.clear()
+        await press(pilot, "g", "escape", "r")
+        assert "this is a bug in gputui: ZeroDivisionError" in picture(app)
+        assert "checking this box" in picture(app)
+        may_go_on.set()
+        await until(pilot, lambda: screen.form.known is not None)
+
+
+async def test_a_run_in_progress_is_watched_where_the_screen_is_opened_and_what_ends_that_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+
+    def follow(*_: object) -> None:
+        may_end.wait(DEADLINE_S)
+        raise KeyError("no such")
+
+    monkeypatch.setattr(run_screen, "follow_to_end", follow)
+    app = make_app("run")
+    async with app.run_test(size=(80, 34)) as pilot:
+        screen = await opened(pilot)
+        await until(pilot, lambda: screen.form.known is not None)
+        screen.in_progress = ((LiveRun("0" * 36, tmp_path, tmp_path / "a.db", None),),)
+        await press(pilot, "d")
+        assert "would run here" in picture(app)
+        await press(pilot, "escape")
+        assert screen.view == "form"
+        await press(pilot, "1", "2")
+        await until(pilot, lambda: "reading its journal" in picture(app))
+        may_end.set()
+        await until(pilot, lambda: "this is a bug in gputui: KeyError: 'no such'" in picture(app))
+    assert "Traceback" in error_log().read_text()
 
 
 def test_the_form_is_a_line_for_each_option_and_shows_the_command_that_does_the_same() -> None:
