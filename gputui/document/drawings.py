@@ -16,21 +16,22 @@ from gputui.model.units import format_change, format_percent
 NO_READING = "┄"
 BLOCKS = " ▁▂▃▄▅▆▇█"
 """By eighths of a cell."""
+_NOTHING = 0.01
+"""A share below it is drawn as 0 is: an idle host has some."""
+
+
+def level_of(value: float, high: float, most: int, low: float = 0.0) -> int:
+    """How many of `most` steps a value from `low` to `high` fills.
+
+    The first shows that there is a reading, so more than nothing fills two.
+    """
+    share = (value - low) / (high - low) if high > low else 0.0
+    return min(max(round(share * most), 1 + (share >= _NOTHING)), most)
 
 
 def strip(values: Sequence[float | None], high: float, low: float = 0.0) -> str:
-    """Values from `low` to `high` as columns in one row, of which the highest eighth stays free.
-
-    The lowest eighth shows that there is a reading.
-    """
-
-    def eighths(value: float | None) -> int:
-        if value is None:
-            return 0
-        share = (value - low) / (high - low) if high > low else 0.0
-        return min(max(round(7 * share), 1), 7)
-
-    return "".join(BLOCKS[eighths(value)] for value in values)
+    """Values from `low` to `high` as columns in one row, of which the highest eighth stays free."""
+    return "".join(" " if value is None else BLOCKS[level_of(value, high, 7, low)] for value in values)
 
 
 def columns_picture(values: Sequence[float | None], high: float, style: str) -> str:

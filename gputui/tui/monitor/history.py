@@ -11,8 +11,8 @@ from array import array
 from collections.abc import Iterable
 from enum import IntEnum
 
-from gputui.document.drawings import gauge, gauge_of, halves_of
-from gputui.tui.widgets.charts import column, level_of
+from gputui.document.drawings import gauge, gauge_of, halves_of, level_of
+from gputui.tui.widgets.charts import column
 
 SECOND_NS = 1_000_000_000
 RINGS: tuple[tuple[int, int], ...] = ((SECOND_NS, 304), (5 * SECOND_NS, 364), (15 * SECOND_NS, 244))

@@ -47,7 +47,7 @@ from gputui.tui.shell.shell_screen import (
     show_in,
 )
 from gputui.tui.terminal.renderer import LinesView, shell_of
-from gputui.tui.widgets.cells import error_lines
+from gputui.tui.widgets.cells import error_lines, fitted
 from gputui.tui.widgets.scrolled import MARKER, Entry, LinesList, LinesOf, LinesPage, TableList
 
 ACTIONS: tuple[Action, ...] = (
@@ -153,7 +153,11 @@ class RowsPane(Vertical):
         self._above.styles.height = len(above)
         self._table.styles.height = min(needed, max(room - below, 1))
         show_in(self._above, *above)
-        show_in(self._below, *evidence[: max(room - needed, below)])
+        shown = evidence[: max(room - needed, below)]
+        if 1 < len(shown) < len(evidence):
+            more = f" {len(evidence) - len(shown)} more ▼"
+            shown[-1] = (*fitted(shown[-1], width - 1 - len(more)), Span(more, "dim"))
+        show_in(self._below, *shown)
         if not screen.is_busy:
             screen.say(remarks(loaded, number), "dim")
 

@@ -231,16 +231,16 @@ def evidence_lines(loaded: Loaded, number: int, width: int) -> list[Line]:
     if row is None:
         return []
     parts = evidence_parts(row, loaded.asked.evidence)
-    return [_title_line(loaded, number, width, "enter: all of it"), *document_lines(parts, width)]
+    return [_title_line(loaded, number, width), *document_lines(parts, width)]
 
 
-def _title_line(loaded: Loaded, number: int, width: int, hint: str) -> Line:
-    """`── gpt_train base amp  36 % slower (34 to 38) ────── enter: all of it ──`."""
+def _title_line(loaded: Loaded, number: int, width: int) -> Line:
+    """`── gpt_train base amp  36 % slower (34 to 38) ────── here b is c ──`."""
     row = loaded.row(number)
     assert row is not None
     title = Span(f"{loaded.name(number)}  ", "title"), Span(judgement_text(row.rate), style_of(row.rate))
-    right = f"here b is {letter_of(loaded.place)}" if loaded.place else hint
-    return section(title, width, (Span(right, "dim"),) if right else ())
+    right = (Span(f"here b is {letter_of(loaded.place)}", "dim"),) if loaded.place else ()
+    return section(title, width, right)
 
 
 def open_row(loaded: Loaded, number: int, job: Job[tuple[Loaded, LinesOf]]) -> tuple[Loaded, LinesOf]:
@@ -263,7 +263,7 @@ def open_row(loaded: Loaded, number: int, job: Job[tuple[Loaded, LinesOf]]) -> t
     above = [sides, *([part_words(loaded.place)] if loaded.place else ())]
 
     def lines(width: int) -> list[Line]:
-        title = _title_line(loaded, number, width - 1, "")
+        title = _title_line(loaded, number, width - 1)
         return [*document_lines(above, width - 1), (), title, *document_lines(parts, width - 1)]
 
     return loaded, lines

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 
-from gputui.document.drawings import BLOCKS, NO_READING
+from gputui.document.drawings import BLOCKS, NO_READING, level_of
 from gputui.document.spans import Line, Span, cut, width_of
 from gputui.document.theme import TONES
 from gputui.metrics import Metric, Values
@@ -26,13 +26,6 @@ _GAP = 3
 def column(level: int, rows: int) -> tuple[str, ...]:
     """A column of blocks filled to a number of eighths, a character for each row, top first."""
     return tuple(BLOCKS[min(max(level - 8 * row, 0), 8)] for row in reversed(range(rows)))
-
-
-def level_of(value: float, high: float, dots: int) -> int:
-    """How many of `dots` a value fills: at least one, at most all."""
-    if high <= 0:
-        return 1
-    return min(max(round(value / high * dots), 1), dots)
 
 
 def is_short(reach: int, width: int) -> bool:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from monitor_samples import START, sample
 from rich.cells import cell_len
 
-from gputui.document.drawings import gauge
+from gputui.document.drawings import gauge, level_of
 from gputui.document.spans import Line, Span, cut, line_width, width_of
 from gputui.errors import GputuiError
 from gputui.metrics import memory_of, round_ceiling, with_unit
@@ -40,7 +40,6 @@ from gputui.tui.widgets.cells import (
 )
 from gputui.tui.widgets.charts import (
     area,
-    level_of,
 )
 
 SECOND = 1_000_000_000
@@ -170,7 +169,7 @@ def test_no_number_is_a_gap() -> None:
 
 
 def test_levels_fill_from_below_and_zero_has_a_dot() -> None:
-    assert [level_of(value, 100, 4) for value in (0, 10, 50, 100, 250)] == [1, 1, 2, 4, 4]
+    assert [level_of(value, 100, 4) for value in (0, 0.9, 1, 50, 100, 250)] == [1, 1, 2, 2, 4, 4]
     assert level_of(5, 0, 4) == 1
 
 
@@ -221,6 +220,7 @@ def test_gauges_stay_in_their_room() -> None:
 def test_an_area_rises_from_below_and_leaves_an_eighth_free_at_its_top() -> None:
     assert area((0, 50, 100, 250, None), 100) == ("▁▄▇▇ ",)
     assert area((0, 50, 100), 100, rows=2) == ("  ▇", "▁██")
+    assert area((0, 0.4, 2, 12), 100) == ("▁▁▂▂",), "something looks like more than nothing"
     assert text_in_ascii("▁▂▃▄▅▆▇█") == ".,:;+x*#"
 
 

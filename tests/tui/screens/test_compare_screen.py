@@ -171,7 +171,7 @@ async def test_low_terminals_show_the_answer_and_what_would_settle_a_row_where_t
         shown = picture(app)
         answer = "Can't tell a.db and b.db apart with 99 % certainty in GPT training: b.db is 4 to 40 %"
         assert " ".join(shown.splitlines()[1:3]).startswith(answer)
-        assert "\ncost per        $2.85        $3.76    +32 % (+5 to" in shown
+        assert "\ncost per        $2.85        $3.76    +32 % (+5 … 23 more ▼\n" in shown
 
         await pilot.resize_terminal(40, 10)
         await settled(pilot)
