@@ -267,8 +267,8 @@ def account_text(frame: Frame, accounts: Sequence[Account]) -> str:
     """
     ledger, gpus_of_box = frame.ledger, max(len(frame.gpus), 1)
     parts = []
-    tells_energy = len(accounts) == 1 or ledger.usd_per_hour is None
-    if tells_energy and any(account.has_energy for account in accounts):
+    of_several = " of GPU time" * (len(accounts) > 1)
+    if not (of_several and ledger.usd_per_hour) and any(account.has_energy for account in accounts):
         digits, prefix = with_prefix(sum(account.energy_j for account in accounts))
         about = "about " if any(account.energy_is_estimate for account in accounts) else ""
         parts.append(f"{about}{digits} {prefix}J")
@@ -278,7 +278,7 @@ def account_text(frame: Frame, accounts: Sequence[Account]) -> str:
     idle_ns = sum(account.idle_ns for account in accounts)
     idle_cost = ledger.cost_usd(idle_ns, 1 / gpus_of_box)
     if idle_ns:
-        parts.append(f"idle {_elapsed(idle_ns) if idle_cost is None else _usd(idle_cost)}")
+        parts.append(f"idle {_elapsed(idle_ns) + of_several if idle_cost is None else _usd(idle_cost)}")
     return f"used in {_elapsed(ledger.elapsed_ns)}: {', '.join(parts)}" if parts else ""
 
 

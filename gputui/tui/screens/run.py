@@ -247,7 +247,9 @@ class RunScreen(ShellScreen):
         if shown is self.choices:
             self.fill()
         elif self.ended is not None:
-            self.page.show_at_any_width(partial(ended_lines, self.ended, progress, shell_of(self).palette))
+            self.page.show_at_any_width(
+                partial(ended_lines, self.ended, progress, shell_of(self).palette), keeps_place=True
+            )
         elif self.watched is not None:
             room, now_ns = (self.size.width, self.page.size.height), monotonic_ns()
             ends = self.watched.progress.ends_at(datetime.now())

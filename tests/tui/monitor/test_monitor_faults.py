@@ -187,6 +187,15 @@ def test_cost_since_start_and_what_of_it_was_idle() -> None:
     assert "$5.34, idle $3.12" in text
 
 
+def test_the_idle_time_of_several_gpus_is_no_time_on_the_clock() -> None:
+    made, nothing = MonitorModel(MonitorSettings()), {device: {"sm_busy_pct": 0} for device in range(2)}
+    for second in range(0, 100, 10):
+        made.add(sample(2, float(second), processes=0, changes=nothing))
+    text = text_of(made.lines(120, 40, START + 90 * SECOND))
+    assert "used in 1 min: " in text
+    assert ", idle 3 min of GPU time" in text
+
+
 def test_a_gpu_costs_its_share_of_the_box() -> None:
     ledger = Ledger(8.0)
     assert ledger.cost_usd(3600 * SECOND, 1 / 4) == 2.0

@@ -147,6 +147,12 @@ async def test_a_run_of_the_form_stores_what_was_filled_in_shows_what_failed_and
         assert re.search(r"hashing +[\d.]+ +[MG]B/s +(?:(?:±|-[\d.]+ to \+)[\d.]+ %|unknown)", picture(app))
         assert str(tmp_path / "tui.db") in picture(app).replace("\n ", "")
         assert "l Logs" in picture(app)
+        await pilot.resize_terminal(80, 8)
+        await press(pilot, "j")
+        await pilot.resize_terminal(80, 9)
+        await settled(pilot)
+        assert screen.page.scroll_offset.y == 1
+        await pilot.resize_terminal(80, 24)
         await press(pilot, "l")
         assert "launch 1 of command:bad cpu: " in picture(app)
         assert "    the disk is gone\n" in picture(app)
