@@ -128,7 +128,7 @@ def command(
     elif free:
         _print_free(as_json=as_json)
     else:
-        files = [word for word in words if "@" in word or word.endswith(".db") or Path(word).exists()]
+        files = [word for word in words if "@" in word or word.endswith(".db") or Path(word).is_file()]
         _print_gpus([word for word in words if word not in files], files, trust, verbose, as_json)
 
 

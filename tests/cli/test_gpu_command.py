@@ -61,8 +61,10 @@ def test_a_name_of_several_gpus_is_answered_with_what_distinguishes_them(
     ],
 )
 def test_a_name_as_people_type_it_is_that_gpu_with_rates_in_one_unit(
-    capsys: pytest.CaptureFixture[str], typed: str, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], typed: str, name: str
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / typed.split()[0]).mkdir()  # of its results, say
     status, out, _ = printed(capsys, "facts", *typed.split())
     assert (status, out.split(":")[0]) == (0, name)
     reached = out.partition("measured elsewhere")[2].partition("[")[0]
