@@ -63,7 +63,8 @@ _PASS = (
     f"INSERT INTO profiled_passes VALUES ('{RUN_ID}', 0, 0, true, '', 1, 3000000, 3000000, 0, 0, '', 0,"
     " 0, NULL, NULL)"
 )
-_ALL = ("runs", "show", "compare")
+_ALL = ("runs", "compare")
+"""`show` begins with the list of runs, as `runs` does."""
 
 
 def bombs(share: float = 1.0) -> Iterator[Bomb]:

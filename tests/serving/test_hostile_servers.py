@@ -126,7 +126,7 @@ def _drips_in_the_load(path: str, send: Callable[[bytes], None]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["hints without an end", "a body drop by drop", "drops in the load"])
+@pytest.mark.parametrize("name", ["a body drop by drop", "drops in the load"])
 def test_the_command_ends_in_time_with_one_line(name: str) -> None:
     answer = _drips_in_the_load if name == "drops in the load" else IDENTITIES[name][0]
     with answering(answer) as url:

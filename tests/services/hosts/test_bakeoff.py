@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ from command_line import (
     gputui,
     start_gputui,
     wait_until,
-    write_long_profile,
     write_spin_profile,
 )
 from own_steps import ALONE
@@ -40,6 +38,17 @@ def lean(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(directory / "bin" / "python")
 
 
+def write_idle_step(path: Path) -> Path:
+    """A workload that leaves the CPU to the test: a step waits for 10 ms."""
+    hashes = "[hashlib.sha256(data).digest() for _ in range(8)]"
+    path.write_text(ALONE.replace(hashes, "time.sleep(0.01)").replace("import hashlib", "import time"))
+    return path
+
+
+LONG = ("--launches", "100", "--blocks", "5", "--budget", "3600")
+"""Options of a run that takes minutes unless it is ended."""
+
+
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[Servers]:
     made = Servers(tmp_path / "servers")
@@ -48,12 +57,12 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
 
 
 def test_two_hosts_are_measured_at_once_and_compared_and_nothing_stays_there_but_the_zip(
-    servers: Servers, tmp_path: Path
+    servers: Servers, tmp_path: Path, lean: str
 ) -> None:
     hosts = [servers.start(name) for name in ("one", "two")]
     profile, db = write_spin_profile(tmp_path / "spin.toml"), tmp_path / "a.db"
     words = ("bakeoff", profile, "--host", "one", "--host", "two", "--db", db, "--yes", *SAME_BOX)
-    done = gputui(*words, "--price", "one=2.5", env=servers.environment)
+    done = gputui(*words, "--python", lean, "--price", "one=2.5", env=servers.environment)
     assert done.returncode == 0, done.stderr
     with open_result(db) as file:
         stored = [file.run(summary.run_id) for summary in file.summaries()]
@@ -75,9 +84,10 @@ def test_a_link_that_is_cut_and_a_laptop_that_dies_lose_nothing(
     servers: Servers, tmp_path: Path, lean: str
 ) -> None:
     host = servers.start("one")
-    profile, db = write_spin_profile(tmp_path / "spin.toml", replicates=6, blocks=6), tmp_path / "a.db"
+    step, db = write_idle_step(tmp_path / "idle.py"), tmp_path / "a.db"
+    asked = ("--launches", "6", "--blocks", "6", "--budget", "3600", "--python", lean)
     viewer = start_gputui(
-        "bakeoff", profile, "--host", "one", "--db", db, "--yes", "--python", lean, env=servers.environment
+        "bakeoff", step, "--host", "one", "--db", db, "--yes", *asked, env=servers.environment
     )
     bakeoffs = Path(servers.environment["GPUTUI_STATE"]) / "bakeoffs"
     wait_until(lambda: blocks_here(bakeoffs) >= 2, "a block came home")
@@ -104,8 +114,9 @@ def test_a_supervisor_that_is_killed_there_leaves_what_was_finished_and_the_othe
     servers: Servers, tmp_path: Path, lean: str
 ) -> None:
     hosts = {name: servers.start(name) for name in ("one", "two")}
-    profile, db = write_spin_profile(tmp_path / "spin.toml", replicates=3, blocks=6), tmp_path / "a.db"
-    words = ("bakeoff", profile, "--host", "one", "--host", "two", "--db", db, "--yes", "--python", lean)
+    step, db = write_idle_step(tmp_path / "idle.py"), tmp_path / "a.db"
+    asked = ("--launches", "3", "--blocks", "6", "--budget", "3600", "--python", lean)
+    words = ("bakeoff", step, "--host", "one", "--host", "two", "--db", db, "--yes", *asked)
     viewer = start_gputui(*words, *SAME_BOX, env=servers.environment)
     home = hosts["one"].home
     runs = home / ".gputui" / "runs"
@@ -127,10 +138,9 @@ def test_ctrl_c_ends_the_runs_on_all_hosts_and_keeps_what_is_finished(
     servers: Servers, tmp_path: Path, lean: str
 ) -> None:
     host = servers.start("one")
-    profile, db = write_long_profile(tmp_path / "long.toml"), tmp_path / "a.db"
-    viewer = start_gputui(
-        "bakeoff", profile, "--host", "one", "--db", db, "--yes", "--python", lean, env=servers.environment
-    )
+    step, db = write_idle_step(tmp_path / "idle.py"), tmp_path / "a.db"
+    words = ("bakeoff", step, "--host", "one", "--db", db, "--yes", "--python", lean)
+    viewer = start_gputui(*words, *LONG, env=servers.environment)
     bakeoffs = Path(servers.environment["GPUTUI_STATE"]) / "bakeoffs"
     wait_until(lambda: any(ended_launches(d) for d in bakeoffs.glob("*/*")), "a launch is here")
     viewer.send_signal(signal.SIGINT)
@@ -152,10 +162,9 @@ def test_a_viewer_of_a_bakeoff_leaves_the_runs_on_their_hosts_and_stop_ends_them
     servers: Servers, tmp_path: Path, lean: str
 ) -> None:
     servers.start("one")
-    profile, db = write_long_profile(tmp_path / "long.toml"), tmp_path / "a.db"
-    owner = start_gputui(
-        "bakeoff", profile, "--host", "one", "--db", db, "--yes", "--python", lean, env=servers.environment
-    )
+    step, db = write_idle_step(tmp_path / "idle.py"), tmp_path / "a.db"
+    words = ("bakeoff", step, "--host", "one", "--db", db, "--yes", "--python", lean)
+    owner = start_gputui(*words, *LONG, env=servers.environment)
     bakeoffs = Path(servers.environment["GPUTUI_STATE"]) / "bakeoffs"
     wait_until(lambda: blocks_here(bakeoffs) > 0, "a block is here")
     owner.send_signal(signal.SIGQUIT)
@@ -180,11 +189,11 @@ def test_a_viewer_of_a_bakeoff_leaves_the_runs_on_their_hosts_and_stop_ends_them
     assert statuses_in(db) == ["interrupted"]
 
 
-def test_a_bakeoff_in_which_no_host_measured_anything_exits_with_6(tmp_path: Path) -> None:
+def test_a_bakeoff_in_which_no_host_measured_anything_exits_with_6(tmp_path: Path, lean: str) -> None:
     profile, db = write_spin_profile(tmp_path / "spin.toml"), tmp_path / "a.db"
     vias = ("--via", "env A=1 GPUTUI_SPIN_WORK=100000", "--via", "env A=2 GPUTUI_SPIN_WORK=100000")
     words = ("bakeoff", profile, *vias, "--dir", tmp_path / "there", "--db", db, "--yes", "--budget", "2")
-    done = gputui(*words, "--python", sys.executable)
+    done = gputui(*words, "--python", lean)
     assert done.returncode == 6, done.stderr
     assert "gputui: nothing was measured on any host" in done.stderr
     assert statuses_in(db) == ["failed", "failed"]
@@ -216,7 +225,7 @@ def test_two_names_of_one_box_are_measured_in_turn_and_a_workload_of_ones_own_tr
     srun = write_script(tmp_path / "srun", f'echo "$*" | cut -c1-40 >>{log}; shift 2; exec "$@"')
     vias = ("--via", f"{srun} -w node7", "--via", "env INSIDE=1")
     words = ("bakeoff", step, *vias, "--dir", tmp_path / "there", "--db", db, "--yes", "--blocks", "5")
-    done = gputui(*words, env=servers.environment)
+    done = gputui(*words, "--python", lean, env=servers.environment)
     assert done.returncode == 0, done.stderr
     assert "are one box: measured one after the other" in done.stderr
     assert log.read_text().startswith("-w node7 sh -c")
@@ -233,10 +242,9 @@ def test_a_disk_that_fills_up_there_ends_that_run_and_keeps_what_is_finished(
 ) -> None:
     host = servers.start("small", home_options="size=3m")
     filler = write_script(tmp_path / "fill", 'cat /dev/zero >"$HOME/.gputui/fill"')
-    profile, db = write_long_profile(tmp_path / "long.toml"), tmp_path / "a.db"
-    viewer = start_gputui(
-        "bakeoff", profile, "--host", "small", "--python", lean, "--db", db, "--yes", env=servers.environment
-    )
+    step, db = write_idle_step(tmp_path / "idle.py"), tmp_path / "a.db"
+    words = ("bakeoff", step, "--host", "small", "--python", lean, "--db", db, "--yes")
+    viewer = start_gputui(*words, *LONG, env=servers.environment)
     bakeoffs = Path(servers.environment["GPUTUI_STATE"]) / "bakeoffs"
     wait_until(lambda: any(ended_launches(d) for d in bakeoffs.glob("*/*")), "a launch is here")
     ssh = servers.environment["GPUTUI_SSH"].split()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any  # Any: an option that a type checker refuses
 
 import pytest
-from command_line import write_long_profile, write_spin_profile
+from command_line import write_spin_profile
 
 import gputui
 from gputui.cli.run import command
@@ -62,7 +62,7 @@ def test_what_is_wrong_is_raised_with_what_the_command_said_of_it_and_no_other_e
 
 @pytest.mark.slow
 def test_an_interrupt_ends_the_run_and_keeps_what_is_finished(tmp_path: Path) -> None:
-    profile = write_long_profile(tmp_path / "long.toml")
+    profile = write_spin_profile(tmp_path / "long.toml", replicates=100)
     code = f"import gputui; gputui.run({str(profile)!r}, db={str(tmp_path / 'a.db')!r})"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as kernel:
         assert kernel.stdout is not None
