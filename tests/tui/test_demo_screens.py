@@ -17,7 +17,7 @@ import psutil
 import pytest
 from command_line import gputui_here
 from pty_harness import Terminal
-from shell_app import DEADLINE_S, make_app, picture, press, until
+from shell_app import DEADLINE_S, make_app, picture, press, settled, until
 
 from gputui.analysis.attribution import Attribution
 from gputui.model.result import Run
@@ -127,7 +127,7 @@ def test_without_a_temporary_directory_the_monitor_is_shown_alone(repository: Pa
         assert b"only the monitor is shown" in before_the_monitor
 
 
-async def test_the_run_screen_waits_for_no_file_and_its_arrows_go_through_the_cases(
+async def test_the_run_screen_waits_for_no_file_its_arrows_go_through_the_cases_and_no_size_ends_it(
     unwritten: Demo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_write = threading.Event()
@@ -139,6 +139,9 @@ async def test_the_run_screen_waits_for_no_file_and_its_arrows_go_through_the_ca
         before = next(line for line in picture(app).splitlines() if " below" in line)
         await press(pilot, *["down"] * 30)
         assert before not in picture(app)
+        for size in ((10, 50), (5, 50), (1, 50), (1, 1), (80, 24)):
+            await pilot.resize_terminal(*size)
+            await settled(pilot)
         await press(pilot, "escape")
         await until(pilot, lambda: "24 of 27 cases run here" in picture(app))
     may_write.set()

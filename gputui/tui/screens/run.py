@@ -35,6 +35,7 @@ from gputui.services.runs.start import CheckedDraft, DraftChecker, Prepared, pre
 from gputui.services.support.background import Job
 from gputui.tui.screens.run_form import ACTIONS, FIELDS, FIRST_FIELD, KEYS, START, RunForm, cases_lines
 from gputui.tui.screens.run_pages import (
+    LEAST_WIDTH,
     Ended,
     Watched,
     ended_lines,
@@ -251,7 +252,7 @@ class RunScreen(ShellScreen):
                 partial(ended_lines, self.ended, progress, shell_of(self).palette), keeps_place=True
             )
         elif self.watched is not None:
-            room, now_ns = (self.size.width, self.page.size.height), monotonic_ns()
+            room, now_ns = (max(self.size.width, LEAST_WIDTH), self.page.size.height), monotonic_ns()
             ends = self.watched.progress.ends_at(datetime.now())
             self.page.show(
                 watching_lines(self.watched.progress, self.watched.into, *room, now_ns, ends, self.scrolled)

@@ -155,8 +155,9 @@ def whole_logs(runs: Sequence[LiveRun], progress: ProgressSnapshot) -> ProgressS
     return replace(progress, last_words=words)
 
 
-_TALL, _LOW = 34, 24
-"""From the first height on there is room for charts of several rows, above the second for the host."""
+_TALL, _LOW, LEAST_WIDTH = 34, 24, 40
+"""From the first height on there is room for charts of several rows, above the second for the host. Charts
+have no cell in much less than the width: what is drawn for it is cut there."""
 _EVENTS = 6
 
 
