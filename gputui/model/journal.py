@@ -32,8 +32,8 @@ SPEC_NAME = "spec.json"
 LOCK_NAME = "lock"
 STORED_NAME = "stored.json"
 TRACES_NAME = "traces"
-STOPPED: Mapping[int, str] = {signal.SIGINT: "stopped with Ctrl-C", signal.SIGTERM: "stopped by SIGTERM"}
-"""Why a run ended, by the signal that its supervisor got."""
+STOPPED: Mapping[int, str] = {signal.SIGINT: "stopped with Ctrl-C", signal.SIGTERM: "stopped on request"}
+"""Why a run ended, by the signal that its supervisor got; `gputui stop` and the screens send SIGTERM, too."""
 
 
 def trace_name(case_name: str) -> str:

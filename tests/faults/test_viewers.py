@@ -83,7 +83,7 @@ def test_stop_keeps_what_is_finished_and_notifies_a_viewer(tmp_path: Path) -> No
     assert f"stored as {name}" in stopped.stdout
     output = viewer.communicate(timeout=LONGEST_S)[0]
     assert viewer.returncode == 128 + signal.SIGTERM
-    assert "run interrupted: stopped by SIGTERM" in output
+    assert "run interrupted: stopped on request" in output
     assert statuses(db) == ["interrupted"]
     *finished, last = [end.outcome for end in read_journal(run_dir).of(LaunchEnd)]
     assert (set(finished), last) == ({"ok"}, "interrupted")

@@ -191,10 +191,10 @@ def test_a_run_goes_on_after_a_hang_up_has_one_supervisor_and_keeps_what_is_fini
     assert "another supervisor executes this run" in run.output()
     assert [(e.launch_id, e.outcome, e.reason) for e in run.lines(LaunchEnd)] == [
         (0, "ok", ""),
-        (1, "interrupted", "stopped by SIGTERM"),
+        (1, "interrupted", "stopped on request"),
     ]
     assert [(e.launch_id, e.outcome) for e in run.lines(CaseEnd)] == [(0, "ok"), (1, "interrupted")]
-    assert [(e.status, e.reason) for e in run.lines(RunEnd)] == [("interrupted", "stopped by SIGTERM")]
+    assert [(e.status, e.reason) for e in run.lines(RunEnd)] == [("interrupted", "stopped on request")]
     assert len(run.lines(Stored)) == 1
     assert living_members(worker) == []
 

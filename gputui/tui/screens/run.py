@@ -16,7 +16,6 @@ from textual.widgets import ContentSwitcher
 
 from gputui.document.spans import Span
 from gputui.errors import GputuiError
-from gputui.model.journal import STOPPED
 from gputui.services.doctor.disturbances import disturbances, gpus_of
 from gputui.services.playback.demo import BOXES, interpreter_of
 from gputui.services.profiles.loader import Profile, shipped_profiles
@@ -33,7 +32,7 @@ from gputui.services.runs.process import (
 )
 from gputui.services.runs.start import CheckedDraft, DraftChecker, Prepared, prepare
 from gputui.services.support.background import Job
-from gputui.tui.screens.run_form import ACTIONS, FIELDS, FIRST_FIELD, KEYS, START, RunForm, cases_lines
+from gputui.tui.screens.run_form import ACTIONS, FIELDS, FIRST_FIELD, START, RunForm, cases_lines
 from gputui.tui.screens.run_pages import (
     LEAST_WIDTH,
     Ended,
@@ -85,8 +84,6 @@ class RunScreen(ShellScreen):
         self.ended: Ended | None = None
         self.scrolled = 0
         """Of the list of cases."""
-        self.was_stopped = False
-        """Whether the user ended what is followed from here."""
         self.is_covered = False
         """Whether it was left for something on top of it."""
 
@@ -235,7 +232,7 @@ class RunScreen(ShellScreen):
         if self.following is not None:
             self.following.cancel()
         self.following = self.watched = self.ended = None
-        self.followed, self.scrolled, self.was_stopped = (), 0, False
+        self.followed, self.scrolled = (), 0
 
     def show(self) -> None:
         """The page as it is now; the form keeps what it shows."""
@@ -317,9 +314,7 @@ def _take_end(screen: RunScreen, job: Job[Ended], outcome: Ended | Exception) ->
     if job is not screen.following:
         return
     if isinstance(outcome, Ended):
-        of_signal = STOPPED[signal.SIGTERM]
-        here = f"stopped with {KEYS['stop']}" if screen.was_stopped else of_signal
-        screen.ended = replace(outcome, status=outcome.status.replace(of_signal, here))
+        screen.ended = outcome
         screen.say("")  # that it is ending
         screen.in_progress = tuple(runs for runs in screen.in_progress if runs != screen.followed)
         if outcome.wrong is not None:
@@ -409,7 +404,6 @@ def _stop(screen: RunScreen) -> None:
     run = screen.followed[0]
 
     def answered(is_yes: bool) -> None:
-        screen.was_stopped = True
         screen.begin(lambda job: stop(run, signal.SIGTERM), lambda done: screen.say(_ENDING, "warn"))
 
     screen.ask(Confirm(f"End run {screen.watched.called} and keep what is finished?"), answered)

@@ -150,7 +150,7 @@ def test_ctrl_c_ends_the_runs_on_all_hosts_and_keeps_what_is_finished(
         (summary,) = file.summaries()
     assert summary.status == "interrupted"
     assert list((host.home / ".gputui" / "runs").iterdir()) == []
-    assert "stopped by SIGTERM: what was finished is stored" in said
+    assert "stopped on request: what was finished is stored" in said
     assert f"what was finished is kept (one is {summary.short_id})" in said
     again = gputui("bakeoff", "--resume", env=servers.environment)
     assert again.returncode == 1

@@ -229,7 +229,7 @@ async def test_a_run_goes_on_when_the_app_is_left_and_is_watched_at_once_and_sto
         await press(pilot, "x", "y")
         await until(pilot, lambda: screen.view == "ended")
         await settled(pilot)
-        assert "interrupted: stopped with x" in picture(app)
+        assert "interrupted: stopped on request" in picture(app)
         await until(pilot, lambda: not screen.in_progress)
         await press(pilot, "escape")
         assert "What to measure" in picture(app)
