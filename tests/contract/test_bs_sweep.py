@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any  # JSON
 
 import pytest
 
 from gputui.worker.contract import Parameter, Request, Value
 from gputui.worker.steps import resolve
-from gputui.worker.workloads import bs_sweep, workload_named
+from gputui.worker.workloads import batch_probe, bs_sweep, workload_named
 from gputui.worker.workloads.bs_sweep import TriedBatch, figures_of_sweep, sweep, usable_memory_bytes
 
 MIB = 2**20
@@ -131,51 +132,61 @@ def request_of(time_s: float, **more: Parameter) -> Request:
 
 
 @pytest.mark.slow
-def test_a_batch_is_tried_in_a_process_of_its_own_within_the_limit() -> None:
-    question = bs_sweep._question(request_of(60.0), "gpt_train", bs_sweep.SMALLEST, 320 * MIB)
-    tried = bs_sweep._probe(question, 1)
-    assert (tried.batch, tried.fits) == (1, True)
-    assert tried.step_s > 0
-    weights = 4 * (4096 * 64 + 256 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64)
-    assert tried.peak_bytes is not None
-    assert 4 * weights < tried.peak_bytes < 320 * MIB
-
-
-@pytest.mark.slow
-def test_a_sweep_to_the_limit_finds_the_largest_batch_and_times_the_best(
+def test_a_sweep_to_the_limit_tries_each_batch_in_a_process_and_times_the_largest_that_fits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """One sample fits and a second does not: each batch is a process that imports torch."""
+    tried = []
+
+    def probe(question: dict[str, Any], batch: int) -> TriedBatch:
+        tried.append(tried_in_a_process(question, batch))
+        return tried[-1]
+
+    tried_in_a_process = bs_sweep._probe
+    monkeypatch.setattr(bs_sweep, "_probe", probe)
     monkeypatch.setattr(bs_sweep, "_limit_bytes", lambda device: 320 * MIB)
     monkeypatch.setattr(bs_sweep, "CPU_SLOWEST_STEP_S", 60.0)
-    step = bs_sweep.build(request_of(600.0, vocabulary=24576))  # few fit, and each imports torch
+    vocabulary = 57344
+    step = bs_sweep.build(request_of(600.0, vocabulary=vocabulary))
+    assert step.close is not None
     try:
+        assert [(one.batch, one.fits) for one in tried] == [(1, True), (2, False)]
+        weights = 4 * (vocabulary * 64 + 256 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64)
+        assert tried[0].step_s > 0
+        assert tried[0].peak_bytes is not None
+        assert max(4 * weights, 160 * MIB) < tried[0].peak_bytes < 320 * MIB
         assert step.timed is not None
-        assert step.figures is not None
-        assert step.close is not None
         assert step.timed(2 * step.multiple).wall_ns > 0
+        assert step.figures is not None
         values = step.figures([])
-        largest, one_more = values["largest_count"].value, values["per_sample_bytes"].value
-        assert largest is not None
-        assert one_more is not None
-        assert 160 < largest * one_more / MIB < 320
-        assert values["best_count"].value == step.multiple <= largest
+        assert values["largest_count"].value == values["best_count"].value == step.multiple == 1
     finally:
-        assert step.close is not None
         step.close()
+
+
+class RankHere:
+    """A rank that is no process, and so has no limit."""
+
+    def __init__(self, module: str, count: int) -> None:
+        self._answers = batch_probe._Probe()
+
+    def ask(self, rank: int, do: str, **question: Any) -> Mapping[str, object]:
+        return self._answers.try_batch(**question) if do == "try" else self._answers.time(**question)
+
+    def close(self) -> None:
+        pass
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["mini-text", "mini-image"])
 def test_inference_has_a_best_batch_too(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bs_sweep, "CPU_SLOWEST_STEP_S", 0.02)
+    monkeypatch.setattr(bs_sweep, "RankGroup", RankHere)
+    monkeypatch.setattr(batch_probe, "limit_data", lambda more_bytes: None)
     workload = workload_named("infer_best")
     parameters = {**workload.sizes[size].parameters, **(TINY if size == "mini-text" else TINY_IMAGE)}
     step = workload.build(Request(parameters, "cpu", resolve("fp32", "cpu"), 1, 1, 60.0))
-    assert step.close is not None
-    try:
-        assert step.timed is not None
-        assert step.timed(step.multiple).wall_ns > 0
-        assert step.figures is not None
-        assert step.figures([])["best_count"].value == step.multiple
-    finally:
-        step.close()
+    assert step.timed is not None
+    assert step.timed(step.multiple).wall_ns > 0
+    assert step.figures is not None
+    assert step.figures([])["best_count"].value == step.multiple

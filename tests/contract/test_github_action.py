@@ -66,26 +66,24 @@ def test_results_that_cannot_be_compared_are_an_error_and_no_conclusion(tmp_path
 
 
 def repository(place: Path) -> Path:
-    """Two commits of a package whose step takes 1 and 3 times as long, with a workload that imports it."""
+    """Two commits of a package whose step takes 1 and 6 times as long, with a workload that imports it."""
     repo = place / "repo"
     (repo / "mylib").mkdir(parents=True)
-    (repo / "setup.py").write_text("import setuptools\nsetuptools.setup(name='mylib', packages=['mylib'])\n")
     (repo / "bench.py").write_text(
         "from gputui_worker.contract import Request, Size, Step, Workload\n"
         "def build(request: Request) -> Step:\n"
-        "    import mylib, torch\n"
-        "    a = torch.randn(400, 400)\n"
-        "    return Step(lambda: [a @ a for _ in range(mylib.PRODUCTS)][-1])\n"
+        "    import hashlib, mylib\n"
+        "    return Step(lambda: [hashlib.sha256(bytes(2**20)) for _ in range(mylib.PIECES)])\n"
         "WORKLOAD = Workload(name='ours', version=1, title='ours', question='How fast?',\n"
         "    workload_class='inference', unit='req', sizes={'base': Size({}, 1.0, None, None, 1_000_000)},\n"
-        "    precisions=('fp32',), device_classes=('cpu',), needs_torch=True, build=build)\n"
+        "    precisions=('fp32',), device_classes=('cpu',), needs_torch=False, build=build)\n"
     )
     git = ["git", "-C", str(repo), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     subprocess.run([*git, "init", "--quiet"], check=True)
-    for products in (4, 12):
-        (repo / "mylib" / "__init__.py").write_text(f"PRODUCTS = {products}\n")
+    for pieces in (2, 12):
+        (repo / "mylib" / "__init__.py").write_text(f"PIECES = {pieces}\n")
         subprocess.run([*git, "add", "--all"], check=True)
-        subprocess.run([*git, "commit", "--quiet", "-m", f"{products} products"], check=True)
+        subprocess.run([*git, "commit", "--quiet", "-m", f"{pieces} pieces"], check=True)
     return repo
 
 
@@ -110,20 +108,36 @@ def test_wrong_inputs_are_named_before_anything_is_made(tmp_path: Path) -> None:
     assert not list(place.iterdir())
 
 
+def python_here(place: Path) -> Path:
+    """An interpreter whose environments have the packages of this one at once, and its pip."""
+    path = place / "python"
+    path.write_text(f"""#!/bin/sh -e
+shift 2  # -m venv
+{sys.executable} -m venv --without-pip "$@"
+echo {sysconfig.get_path("purelib")} > "$(echo "$1"/lib/python*/site-packages)/here.pth"
+echo 'exec {sys.executable} -m pip --python "$(dirname "$0")/python" "$@"' > "$1/bin/pip"
+chmod +x "$1/bin/pip"
+""")
+    path.chmod(0o755)
+    return path
+
+
 @pytest.mark.slow
 @pytest.mark.alone
 def test_two_commits_are_measured_in_turn_and_nothing_of_it_stays_in_the_clone(tmp_path: Path) -> None:
     repo = repository(tmp_path)
-    purelib = sysconfig.get_path("purelib")
-    install = f"""pip install -q . && echo {purelib} > "$(python -c \
-        'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth" """
+    install = 'mkdir build; cp -r mylib "$VIRTUAL_ENV"/lib/python*/site-packages'
     given = {"GITHUB_OUTPUT": str(tmp_path / "output"), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
     given |= {"RUNNER_TEMP": str(tmp_path), "LIMIT": "10", "UNSURE": "pass", "ROUNDS": "1", "BASE": ""}
-    given |= {"PROFILE": "bench.py", "INSTALL": install, "PYTHON": sys.executable}
+    given |= {"PROFILE": "bench.py", "INSTALL": install, "PYTHON": str(python_here(tmp_path))}
+    given |= {
+        "PIP_NO_BUILD_ISOLATION": "0",
+        "PIP_NO_COMPILE": "1",
+    }  # hatchling is here; few modules are imported
     ended = subprocess.run(
         [ACTION / "compare.sh"],
         cwd=repo,
-        env={**os.environ, **given, "OPTIONS": "--budget 60 --blocks 5"},
+        env={**os.environ, **given, "OPTIONS": "--launches 1 --budget 60 --blocks 5"},
         capture_output=True,
         text=True,
     )
