@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import gputui_here, write_failing_profile, write_spin_profile
+from command_line import gputui_here, write_failing_profile, write_program_profile, write_spin_profile
 
 BOTH = ("1", "all")
 
@@ -119,10 +119,8 @@ def test_a_stopped_run_keeps_what_is_finished(tmp_path: Path, number: signal.Sig
 
 @pytest.mark.slow
 def test_a_run_exits_with_1_and_says_why_if_one_launch_of_a_case_failed(tmp_path: Path) -> None:
-    profile = write_failing_profile(tmp_path / "once.toml")
     program = f"mkdir {tmp_path}/first && exit 3; exit 0"
-    text = profile.read_text().replace("echo the disk is gone >&2; exit 3", program)
-    profile.write_text(text.replace("replicates = 1", "replicates = 3"))
+    profile = write_program_profile(tmp_path / "once.toml", program, replicates=3)
     done = gputui_here("run", profile, "--db", tmp_path / "a.db")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 of 3 launches" in done.stdout

@@ -48,7 +48,7 @@ from gputui.store.journal_reader import JournalTail, read_journal
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
-    return write_spin_profile(tmp_path / "spin.toml", replicates=3)
+    return write_spin_profile(tmp_path / "spin.toml", replicates=2)
 
 
 def begun(profile: Path, db: Path, launches: int = 1) -> tuple[subprocess.Popen[str], Path]:

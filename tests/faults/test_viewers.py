@@ -17,9 +17,11 @@ from command_line import (
     gputui_here,
     only_run_dir,
     start_gputui,
+    until_there,
     wait_until,
     wait_until_ended,
     write_long_profile,
+    write_program_profile,
     write_spin_profile,
 )
 
@@ -31,7 +33,7 @@ from gputui.store.reading import open_result
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
-    return write_spin_profile(tmp_path / "spin.toml", replicates=2, blocks=15)
+    return write_spin_profile(tmp_path / "spin.toml", replicates=2, blocks=8)
 
 
 def detached(profile: Path, db: Path, *words: str) -> str:
@@ -57,22 +59,28 @@ def statuses(db: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_a_detached_run_is_listed_watched_by_two_and_shown_to_both(tmp_path: Path) -> None:
-    profile = write_spin_profile(tmp_path / "spin.toml", replicates=10)
+    goes_on = tmp_path / "goes_on"
+    profile = write_program_profile(tmp_path / "waits.toml", until_there(goes_on), replicates=4)
     db = tmp_path / "a.db"
     name = detached(profile, db, "--label", "mine")
     assert f"in progress: {name} (mine) into {db}: gputui attach {name}" in gputui("runs", db).stderr
     viewers = [start_gputui("attach"), start_gputui("attach", "mine")]
-    output = [viewer.communicate(timeout=LONGEST_S)[0] for viewer in viewers]
+    first = [viewer.stdout.readline() for viewer in viewers if viewer.stdout is not None]
+    goes_on.touch()
+    output = [
+        line + viewer.communicate(timeout=LONGEST_S)[0] for line, viewer in zip(first, viewers, strict=True)
+    ]
     assert [viewer.returncode for viewer in viewers] == [0, 0], output
     for text in output:
-        assert len(re.findall(r"\d:\d\d (?:launch 1 of hashing|pass \d+ of 10)", text)) == 10
+        assert len(re.findall(r"\d:\d\d (?:launch 1 of command:program|pass \d+ of 4)", text)) == 4
         assert f"stored as {name}" in text
     assert statuses(db) == ["finished"]
 
 
 @pytest.mark.slow
 def test_stop_keeps_what_is_finished_and_notifies_a_viewer(tmp_path: Path) -> None:
-    profile = write_long_profile(tmp_path / "spin.toml")
+    stays = f"mkdir {tmp_path}/first || sleep 600"
+    profile = write_program_profile(tmp_path / "stays.toml", stays, replicates=2)
     db = tmp_path / "a.db"
     name = detached(profile, db)
     viewer = start_gputui("attach")
@@ -91,7 +99,7 @@ def test_stop_keeps_what_is_finished_and_notifies_a_viewer(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_of_several_runs_one_must_be_named(tmp_path: Path) -> None:
-    profile = write_long_profile(tmp_path / "spin.toml")
+    profile = write_program_profile(tmp_path / "stays.toml", "sleep 600")
     names = [detached(profile, tmp_path / f"{n}.db") for n in "ab"]
     for command in ("attach", "stop"):
         unclear = gputui(command)
@@ -108,23 +116,26 @@ def test_of_several_runs_one_must_be_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "attach"])
 def test_a_viewer_whose_terminal_is_taken_away_leaves_the_run_going(tmp_path: Path, command: str) -> None:
-    profile = write_spin_profile(tmp_path / "spin.toml", replicates=8)
+    goes_on = tmp_path / "goes_on"
+    profile = write_program_profile(tmp_path / "waits.toml", until_there(goes_on))
     db = tmp_path / "a.db"
     if command == "attach":
         detached(profile, db)
     viewer = Terminal("attach") if command == "attach" else Terminal("run", "--yes", profile, "--db", db)
     viewer.wait_for(b"running")
+    if command == "run":
+        viewer.wait_for(b"\r\x1b[K")  # with a terminal lines are rewritten in place
     viewer.close()
     assert viewer.end() == 129
-    if command == "run":
-        assert b"\r\x1b[K" in viewer.seen, "with a terminal lines are rewritten in place"
+    wait_until(lambda: is_held(only_run_dir()), "the run did not go on")
+    goes_on.touch()
     wait_until_ended(only_run_dir())
     assert statuses(db) == ["finished"]
 
 
 def test_no_end_of_a_viewer_ends_a_run_that_it_did_not_start(tmp_path: Path) -> None:
     """Ctrl-C, SIGINT and SIGTERM; then the viewer that started it leaves with Ctrl-\\, and `stop` ends it."""
-    profile = write_long_profile(tmp_path / "spin.toml")
+    profile = write_program_profile(tmp_path / "stays.toml", "sleep 600")
     db = tmp_path / "a.db"
     owner = Terminal("run", "--yes", profile, "--db", db)
     owner.wait_for(b"running")
@@ -142,7 +153,7 @@ def test_no_end_of_a_viewer_ends_a_run_that_it_did_not_start(tmp_path: Path) -> 
         f"  gputui stop {name}",
     ]
     for number, viewer in viewers.items():
-        assert_leaves(viewer, number, " hashing ")
+        assert_leaves(viewer, number, " command:program ")
     assert is_held(only_run_dir())
     owner.type(b"\x1c")
     assert owner.end() == 0
@@ -168,8 +179,7 @@ def test_a_viewer_of_a_recording_leaves_it_and_the_program_to_their_ends(tmp_pat
     assert (none.returncode, none.stdout) == (2, "")
     assert "gputui run" in none.stderr
     db, ends = tmp_path / "a.db", tmp_path / "ends"
-    waits = f"until [ -e {ends} ]; do sleep 0.05; done"
-    recording = start_gputui("record", "--db", db, "--", "sh", "-c", waits)
+    recording = start_gputui("record", "--db", db, "--", "sh", "-c", until_there(ends))
     wait_until(_has_run, "no recording")
     viewers = {number: start_gputui("attach") for number in (signal.SIGTERM, signal.SIGINT)}
     for number, viewer in viewers.items():

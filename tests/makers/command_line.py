@@ -145,23 +145,37 @@ def write_long_profile(path: Path) -> Path:
     return write_spin_profile(path, replicates=100, blocks=10)
 
 
-def write_sleeping_profile(path: Path) -> Path:
-    """A profile whose run takes minutes unless it is ended, of a program that leaves the CPU to the test."""
+def write_program_profile(
+    path: Path, program: str, *, replicates: int = 1, name: str = "program", pattern: str = ""
+) -> Path:
+    """A profile of a program of the shell, which leaves the CPU to the test unless it computes."""
     path.write_text(
-        """schema = 1
+        f"""schema = 1
 version = 1
-title = "ticks"
-question = "How long is a tenth of a second?"
+title = "{name}"
+question = "How long does it take?"
 budget_s = 3600
-replicates = 100
-[[command]]
-name = "ticks"
-version = 1
-argv = ["sh", "-c", "while sleep 0.1; do echo tick; done"]
-pattern = "tick"
-"""
+replicates = {replicates}
+{_command_of(name, program)}"""
     )
+    if pattern:
+        with path.open("a") as file:
+            file.write(f'pattern = "{pattern}"\n')
     return path
+
+
+def _command_of(name: str, program: str) -> str:
+    return f"""[[command]]
+name = "{name}"
+version = 1
+argv = ["sh", "-c", "{program}"]
+"""
+
+
+def write_sleeping_profile(path: Path) -> Path:
+    """A profile whose run takes minutes unless it is ended."""
+    program = "while sleep 0.1; do echo tick; done"
+    return write_program_profile(path, program, replicates=100, name="ticks", pattern="tick")
 
 
 def write_failing_profile(path: Path, *, waits_for: Path | None = None) -> Path:
@@ -169,29 +183,16 @@ def write_failing_profile(path: Path, *, waits_for: Path | None = None) -> Path:
 
     With `first_seed` the one that fails goes first.
     """
-    path.write_text(
-        """schema = 1
-version = 1
-title = "bad"
-question = "What does a failure look like?"
-budget_s = 3600
-replicates = 1
-[[command]]
-name = "bad"
-version = 1
-argv = ["sh", "-c", "echo the disk is gone >&2; exit 3"]
-"""
-    )
+    write_program_profile(path, "echo the disk is gone >&2; exit 3", name="bad")
     if waits_for is not None:
         with path.open("a") as file:
-            file.write(
-                f"""[[command]]
-name = "waits"
-version = 1
-argv = ["sh", "-c", "until [ -e {waits_for} ]; do sleep 0.1; done"]
-"""
-            )
+            file.write(_command_of("waits", until_there(waits_for)))
     return path
+
+
+def until_there(path: Path) -> str:
+    """A program of the shell that ends once there is such a file."""
+    return f"until [ -e {path} ]; do sleep 0.1; done"
 
 
 def first_seed() -> int:
