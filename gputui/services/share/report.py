@@ -30,6 +30,7 @@ from gputui.model.absent import Missing, known
 from gputui.model.journal import ProfiledPass
 from gputui.model.result import CaseResult, Run, RunSummary
 from gputui.model.units import format_hourly, format_percent, format_rate
+from gputui.services.compare.rerun import REPEATED
 from gputui.services.results.expected import performance_checks
 from gputui.services.results.headline import main_first, run_headline
 from gputui.services.results.labels import (
@@ -39,6 +40,7 @@ from gputui.services.results.labels import (
     device_words,
     not_measured_lines,
     run_notes,
+    some_of,
     torch_words,
 )
 from gputui.services.results.run_forms import brief_table, metric_rows, metric_table, rates_table
@@ -57,6 +59,7 @@ from gputui.services.serving.text import (
     serving_notes,
     unmeasured_lines,
 )
+from gputui.services.share import vocabulary
 from gputui.store.reading import DeviceTelemetry, StoredEvent, TelemetrySummary
 
 
@@ -298,21 +301,26 @@ def _repeat(boxes: Sequence[SharedSide]) -> Iterator[Part]:
     """Commands that measure the same again on the provider's own machine of this kind."""
     box = next(filter(_is_low, boxes), boxes[-1])  # the one in question, if one is below normal
     run, version = box.run.summary, f"gputui {box.run.summary.gputui_version}"
-    result = f"the result of box {box.letter}" if box.letter else "the result"
-    to_share = f"{result} as a file (gputui share F@RUN -o shared.db)"
+    to_share = (
+        f"the result{box.letter and f' of box {box.letter}'} as a file (gputui share F@RUN -o shared.db)"
+    )
     compare = "gputui compare shared.db again.db"
     if isinstance(box.serving, Missing):
-        torch = run.runtime.torch_version
-        same = "PyTorch" if isinstance(torch, Missing) else f"torch {torch}"
-        yield f"With {version} and {same}, as here, nothing else running on the box, and {to_share}:"
-        yield Code(("gputui run --like shared.db --db again.db", compare))
+        same = torch_words(run) or "PyTorch"
+        tried = [case.case for case in box.run.cases if case.outcome in REPEATED]
+        own = [case.name for case in tried if vocabulary.word("workload", case.work.workload) is None]
+        if len(own) < len(tried):
+            yield f"With {version} and {same}, as here, nothing else running on the box, and {to_share}:"
+            yield Code(("gputui run --like shared.db --db again.db", compare))
+        if own:
+            yield f"Not without its owner: {some_of(own)}."
         return
     server = box.serving.server
     engine = (
         "an unknown engine" if isinstance(server, Missing) else engine_words(server.engine, server.version)
     )
-    model = f"{box.serving.model} stands for its name"
-    yield f"With {version}, the same model ({model}) served by {engine} at its address, and {to_share}:"
+    same_model = f"the same model ({box.serving.model} stands for its name) served by {engine} at its address"
+    yield f"With {version}, {same_model}, and {to_share}:"
     yield Code((*commands_of(box.serving, run, "again.db"), compare))
 
 

@@ -113,12 +113,8 @@ class RunScreen(ShellScreen):
 
     def on_screen_resume(self) -> None:
         """It is opened again: a run in progress is watched at once."""
-        if (
-            self.in_progress
-            and self.view == "form"
-            and self.choices.key < FIRST_FIELD
-            and not self.is_covered
-        ):
+        is_on_a_run = self.view == "form" and self.choices.key < FIRST_FIELD
+        if self.in_progress and is_on_a_run and not self.is_covered:
             self.follow(self.in_progress[0])
 
     @property

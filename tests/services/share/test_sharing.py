@@ -397,6 +397,22 @@ def test_a_report_is_on_the_newest_run_that_measured_something_and_how_to_repeat
         assert line in first
 
 
+@pytest.mark.parametrize(("tried", "said"), [("own", "Not without its owner: workload-1 "), ("skipped", "")])
+def test_a_report_names_what_only_its_owner_can_repeat_and_offers_no_command_for_it(
+    stored: Path, tmp_path: Path, tried: str, said: str
+) -> None:
+    with duckdb.connect(str(stored)) as connection:
+        if tried == "own":
+            connection.execute("UPDATE cases SET workload = 'my_secret_step'")
+        else:
+            connection.execute("UPDATE cases SET outcome = 'skipped'")
+    share([str(stored)], tmp_path / "a.md")
+    page = (tmp_path / "a.md").read_text()
+    assert "run --like" not in page
+    assert said in page
+    assert ("## How to repeat it" in page) == bool(said)
+
+
 def test_an_existing_database_and_an_unknown_ending_are_refused(stored: Path, tmp_path: Path) -> None:
     with pytest.raises(NotStored, match="will not be overwritten"):
         share([str(stored)], stored)

@@ -148,8 +148,11 @@ async def test_a_run_of_the_form_stores_what_was_filled_in_shows_what_failed_and
         assert str(tmp_path / "tui.db") in picture(app).replace("\n ", "")
         assert "l Logs" in picture(app)
         await pilot.resize_terminal(80, 8)
+        await until(pilot, lambda: screen.page.max_scroll_y > 1)
         await press(pilot, "j")
+        height = screen.page.size.height
         await pilot.resize_terminal(80, 9)
+        await until(pilot, lambda: screen.page.size.height > height)
         await settled(pilot)
         assert screen.page.scroll_offset.y == 1
         await pilot.resize_terminal(80, 24)
