@@ -220,7 +220,7 @@ LATENCY = Figure("p99_s", "p99", "s", "less", "median")
 @pytest.mark.parametrize(
     ("changed", "wanted"),
     [
-        ({"unit": "sample"}, f"unit: 'sample'; expected one of {', '.join(RATES)}"),
+        ({"unit": "no-such-unit"}, f"unit: 'no-such-unit'; expected one of {', '.join(RATES)}"),
         (
             {"workload_class": "serving"},
             "workload_class: 'serving'; expected one of ceiling, training, inference, host",
@@ -289,7 +289,7 @@ def test_a_workload_of_ours_outside_the_contract_stops_every_command_before_it_m
     spin_file = package / "worker" / "workloads" / "spin.py"
     text = spin_file.read_text()
     assert text.count('unit="B"') == 1
-    spin_file.write_text(text.replace('unit="B"', 'unit="sample"'))
+    spin_file.write_text(text.replace('unit="B"', 'unit="no-such-unit"'))
     done = subprocess.run(
         [sys.executable, "-m", "gputui", "run", "quick", "--db", tmp_path / "a.db"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -299,7 +299,7 @@ def test_a_workload_of_ours_outside_the_contract_stops_every_command_before_it_m
         check=False,
     )
     assert done.returncode != 0
-    assert "spin.py: unit: 'sample'; expected one of flop, B, img" in done.stderr
+    assert "spin.py: unit: 'no-such-unit'; expected one of flop, B, img" in done.stderr
     assert not (tmp_path / "a.db").exists()
 
 

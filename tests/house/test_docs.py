@@ -65,7 +65,7 @@ def test_the_layout_names_every_room_and_every_screen(repository: Path, pages: d
 def test_the_pages_name_every_command_each_of_its_options_and_no_other(pages: dict[str, str]) -> None:
     options = {command.name: options_of(command) for command in COMMANDS}
     for command, made in options.items():
-        assert f"`gputui {command}" in pages["commands.md"]
+        assert f"`gputui {command}" in pages["commands.md"], f"docs/commands.md lacks `gputui {command}`"
         of_it = "\n".join(text for text in pages.values() if f"gputui {command}" in text)
         assert [names for names in made if not any(is_named(name, of_it) for name in names)] == [], command
     known = OF_THE_GROUP | OF_SCRIPTS | OF_INSTALLERS
@@ -90,11 +90,12 @@ def brackets_of(name: str, page: str) -> str:
 
 
 def test_a_page_that_lists_units_lists_all_of_them(pages: dict[str, str]) -> None:
+    missing: list[str] = []
     for page in ("own-workloads.md", "profiles.md", "json.md"):
         lines = pages[page].splitlines()
         (listed,) = [line for line in lines if re.search(r"\bimg\b.*\btok\b.*\bframe\b", line)]
-        missing = [unit for unit in UNITS if not re.search(rf"\b{unit}\b", listed)]
-        assert missing == [], f"docs/{page}: {listed!r} lacks {missing}"
+        missing += [f"{unit} in docs/{page}" for unit in UNITS if not re.search(rf"\b{unit}\b", listed)]
+    assert missing == []
 
 
 def test_the_page_of_profiles_states_the_budget_of_each_and_lists_each_workload(
@@ -106,9 +107,12 @@ def test_the_page_of_profiles_states_the_budget_of_each_and_lists_each_workload(
     assert "`fp32`, `tf32` or `amp`" in page
     compiled = page.partition("`modes = ")[2].partition("\n\n")[0]
     for workload in WORKLOADS:
-        named = re.findall(r"fp32|tf32|amp", brackets_of(workload.name, page))
-        assert (named or ["fp32", "tf32", "amp"]) == list(workload.precisions), workload.name
-        assert (f"`{workload.name}`" in compiled) is ("compile" in workload.modes), workload.name
+        named = re.findall(r"\b(?:fp32|tf32|amp)\b", brackets_of(workload.name, page))
+        item, paragraph = f"{workload.name}, its item", f"{workload.name}, the paragraph on `compile`"
+        assert (named or ["fp32", "tf32", "amp"]) == list(workload.precisions), f"docs/profiles.md: {item}"
+        assert (f"`{workload.name}`" in compiled) is ("compile" in workload.modes), (
+            f"docs/profiles.md: {paragraph}"
+        )
 
 
 def test_the_page_of_doctor_names_the_topic_of_every_check(repository: Path, pages: dict[str, str]) -> None:
