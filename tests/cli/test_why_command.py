@@ -81,7 +81,7 @@ def test_a_program_that_trains_stays_as_it_is_and_its_steps_are_explained_and_st
     # the same command again, changed, in a form for others that cannot be written
     changed = _TRAINS.replace("ones(8, 8)", "ones(16, 16)").replace("    other.step()", "    prepare()")
     (tmp_path / "train.py").write_text(
-        f"def prepare():\n    return sum(n for n in range(500_000))\n{changed}"
+        f"def prepare():\n    return sum(n for n in range(2_000_000))\n{changed}"
     )
     again = why(tmp_path, "--after", "3", "--steps", "2", "-o", "nowhere/why.md", *command)
     assert (again.returncode, again.stdout) == (done.returncode, done.stdout)
